@@ -1,0 +1,63 @@
+# make demo   sets everything up, runs notebooks/quickstart.ipynb on an embedded Spark, says where to look
+# make test   sets everything up, runs all tests but the slow ones
+# make lab    the same environment in JupyterLab
+
+SHELL := /bin/bash
+# The environment's tools come after the machine's: a Node.js that is new enough is used as it is.
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+
+PYTHON := .venv/bin/python
+READY  := .venv/.ready
+WIDGET := ddl_magics/dashboard/static/widget.js
+# What the widget is built from; sorted, so that a rename is noticed and the order is not.
+WIDGET_SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextension -type f -not -path '*/node_modules/*' 2>/dev/null))
+
+.PHONY: install env widget browser demo test test-quick test-slow lab lint clean
+
+install: env widget browser
+
+env: $(READY)
+
+widget: $(WIDGET)
+
+browser:
+	@scripts/setup browser
+
+$(READY): pyproject.toml constraints.txt scripts/setup
+	@scripts/setup python
+	@touch $@
+
+node_modules/.ready: package.json package-lock.json $(READY)
+	@scripts/setup node
+	npm ci --no-audit --no-fund
+	@touch $@
+
+$(WIDGET): node_modules/.ready $(WIDGET_SOURCES)
+	npm run build
+	@touch $@
+
+demo: env widget
+	$(PYTHON) scripts/demo.py
+
+lint: env
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/vermin --quiet --violations --no-tips --backport typing -t=3.8- ddl_magics/runtime
+
+test: install lint
+	npm test
+	$(PYTHON) -m pytest -m "not slow"
+
+test-quick: env
+	$(PYTHON) -m pytest -m "not slow and not browser and not spark"
+
+test-slow: install
+	$(PYTHON) -m pytest -m slow
+
+lab: env widget
+	.venv/bin/jupyter lab --notebook-dir=notebooks
+
+clean:
+	rm -rf build dist node_modules ddl_magics/dashboard/static .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -f $(READY)
