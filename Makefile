@@ -3,7 +3,7 @@
 # make lab    the same environment in JupyterLab
 
 SHELL := /bin/bash
-# The environment's tools come after the machine's: a Node.js that is new enough is used as it is.
+# Where the machine's Node.js is too old, scripts/setup puts one into .venv: that one comes first.
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 
 PYTHON := .venv/bin/python

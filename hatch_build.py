@@ -18,6 +18,8 @@ class WidgetBuildHook(BuildHookInterface):
             return
         npm = shutil.which("npm")
         if npm is None:
-            raise RuntimeError(f"{WIDGET} is not built and npm is not installed: install Node.js, or build from the sdist")
+            raise RuntimeError(
+                f"{WIDGET} is not built and npm is not installed: install Node.js, or build from the sdist"
+            )
         for arguments in (["ci"], ["run", "build"]):
             subprocess.run([npm, *arguments], cwd=root, check=True)

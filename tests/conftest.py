@@ -1,0 +1,40 @@
+"""Fixtures that several test files share."""
+
+import processes
+import pytest
+import spark
+
+processes.start_session()
+
+
+def pytest_collection_modifyitems(items):
+    """What uses a Spark cluster is marked so, that `make test-quick` can leave it out."""
+    for item in items:
+        if "spark_cluster" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def jupyter_data_dir(tmp_path_factory):
+    """Runs are stored in a folder of the tests, never in the user's; kernels that tests start inherit it."""
+    folder = tmp_path_factory.mktemp("jupyter-data")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(folder))
+        yield folder
+
+
+@pytest.fixture(scope="session")
+def spark_cluster():
+    """`spark_cluster(n)`: the SparkSession of a cluster of n executors, kept until another size is asked for.
+
+    Call it at the start of each test, and do not keep the session between tests: another size replaces it.
+    """
+    clusters = spark.Clusters()
+    yield clusters.get
+    clusters.stop()
+
+
+@pytest.fixture(scope="session")
+def our_processes():
+    """`our_processes()`: pid -> command line of the runtime's processes that this test session has running."""
+    return processes.our_processes
