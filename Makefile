@@ -39,7 +39,8 @@ $(WIDGET): node_modules/.ready $(WIDGET_SOURCES)
 demo: env widget
 	$(PYTHON) scripts/demo.py
 
-lint: env
+lint: env node_modules/.ready
+	npm run lint
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
