@@ -44,7 +44,6 @@ lint: env node_modules/.ready
 	.venv/bin/ruff check .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
-	.venv/bin/vermin --quiet --violations --no-tips --backport typing -t=3.8- ddl_magics/runtime
 
 test: install lint
 	npm test

@@ -1,0 +1,93 @@
+"""The package as a whole: one version, a runtime that is a closed world, a base install that brings no engine."""
+
+import ast
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import ddl_magics
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "ddl_magics"
+RUNTIME = PACKAGE / "runtime"
+
+#: What the runtime may import besides the standard library, and whether at the top of a file.
+SHIPPED_WITH_SPARK_OR_TENSORFLOW = {"numpy": True, "keras": False, "tensorflow": False, "pyspark": False}
+
+#: Arrows point down only, magics -> run -> clusters -> runtime: what a part must not know.
+ABOVE = {
+    "clusters": {"magics", "run", "options", "config", "store", "dashboard"},
+    "dashboard": {"magics", "run", "options", "config", "store", "clusters"},
+    "store": {"magics", "run", "options", "config", "clusters", "dashboard"},
+    "run": {"magics", "options", "config"},
+}
+
+
+def _modules(folder):
+    return [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in sorted(folder.rglob("*.py"))]
+
+
+def _imports(path):
+    """(dotted name of what is imported, whether at the top of the file, whether written relative)."""
+    package = path.relative_to(ROOT).parent.parts
+    tree = ast.parse(path.read_text())
+    at_top = set(map(id, tree.body))
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield alias.name, id(node) in at_top, False
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            for alias in node.names:
+                yield ".".join([*base, *filter(None, [node.module]), alias.name]), id(node) in at_top, node.level > 0
+
+
+@pytest.mark.parametrize("path", _modules(RUNTIME))
+def test_the_runtime_imports_nothing_that_a_cluster_may_lack(path):
+    for name, at_top, relative in _imports(path):
+        first = name.split(".")[0]
+        if relative:
+            assert name.startswith("ddl_magics.runtime"), f"{name} stands above the runtime, which is shipped alone"
+        elif first in SHIPPED_WITH_SPARK_OR_TENSORFLOW:
+            assert SHIPPED_WITH_SPARK_OR_TENSORFLOW[first] or not at_top, f"{name} must be imported where it is used"
+        else:
+            assert first in sys.stdlib_module_names, f"{name} is not on every cluster"
+
+
+@pytest.mark.parametrize("path", _modules(PACKAGE))
+def test_imports_point_down(path):
+    part = path.relative_to(PACKAGE).with_suffix("").parts[0]
+    ours = [name.split(".")[1:] for name, _, _ in _imports(path) if name.startswith("ddl_magics.")]
+    assert not {module[0] for module in ours} & ABOVE.get(part, set())
+    if part not in ("runtime", "clusters"):
+        assert not [module for module in ours if module[0] == "runtime" and module[1:2] != ["events"]]
+
+
+def test_the_runtime_is_python_38():
+    """Syntax and library of HDInsight's Python; `vermin` knows both."""
+    vermin = [Path(sys.executable).parent / "vermin", "--violations", "--no-tips", "--eval-annotations"]
+    checked = subprocess.run([*vermin, "-t=3.8-", RUNTIME], capture_output=True, text=True)
+    assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+def test_one_version():
+    package_json = json.loads((ROOT / "package.json").read_text())
+    lock = json.loads((ROOT / "package-lock.json").read_text())
+    assert ddl_magics.__version__ == package_json["version"] == lock["version"]
+    assert f"## [{ddl_magics.__version__}]" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_importing_the_package_brings_no_engine():
+    """With a remote cluster there is neither TensorFlow nor pyspark on the notebook's machine."""
+    program = "import sys, ddl_magics; print(*{name.split('.')[0] for name in sys.modules})"
+    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
+    assert not {"tensorflow", "keras", "pyspark", "py4j", "sparkmagic"} & set(loaded)
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
+def test_notebooks_are_committed_without_output(path):
+    for cell in json.loads(path.read_text())["cells"]:
+        assert not cell.get("outputs") and not cell.get("execution_count")
