@@ -31,18 +31,19 @@ def _modules(folder):
 
 
 def _imports(path):
-    """(dotted name of what is imported, whether at the top of the file, whether written relative)."""
+    """(dotted name of what is imported, whether on import of the file itself, whether written relative)."""
     package = path.relative_to(ROOT).parent.parts
     tree = ast.parse(path.read_text())
-    at_top = set(map(id, tree.body))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    later = {id(node) for function in functions for node in ast.walk(function)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, id(node) in at_top, False
+                yield alias.name, id(node) not in later, False
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             for alias in node.names:
-                yield ".".join([*base, *filter(None, [node.module]), alias.name]), id(node) in at_top, node.level > 0
+                yield ".".join([*base, *filter(None, [node.module]), alias.name]), id(node) not in later, node.level > 0
 
 
 @pytest.mark.parametrize("path", _modules(RUNTIME))
