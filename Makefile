@@ -12,7 +12,7 @@ WIDGET := ddl_magics/dashboard/static/widget.js
 # What the widget is built from; sorted, so that a rename is noticed and the order is not.
 WIDGET_SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextension -type f -not -path '*/node_modules/*' 2>/dev/null))
 
-.PHONY: install env widget browser demo test test-quick test-slow lab lint clean
+.PHONY: install env widget browser demo test test-quick test-slow lab lint docs clean
 
 install: env widget browser
 
@@ -54,6 +54,9 @@ test-quick: env
 
 test-slow: install
 	$(PYTHON) -m pytest -m slow
+
+docs: env
+	$(PYTHON) scripts/options_page.py
 
 lab: env widget
 	.venv/bin/jupyter lab --notebook-dir=notebooks

@@ -19,10 +19,10 @@ SHIPPED_WITH_SPARK_OR_TENSORFLOW = {"numpy": True, "keras": False, "tensorflow":
 
 #: Arrows point down only, magics -> run -> clusters -> runtime: what a part must not know.
 ABOVE = {
-    "clusters": {"magics", "run", "options", "config", "store", "dashboard"},
-    "dashboard": {"magics", "run", "options", "config", "store", "clusters"},
-    "store": {"magics", "run", "options", "config", "clusters", "dashboard"},
-    "run": {"magics", "options", "config"},
+    "clusters": {"magics", "run", "follower", "config", "store", "dashboard"},
+    "dashboard": {"magics", "run", "follower", "config", "store", "clusters"},
+    "store": {"magics", "run", "follower", "config", "clusters", "dashboard"},
+    "run": {"magics", "config"},
 }
 
 

@@ -1,0 +1,39 @@
+"""Writes docs/options.md from the table of options: `make docs`. A test compares the page with what this makes."""
+
+from pathlib import Path
+
+from ddl_magics.options import OPTIONS, markdown_table
+
+PAGE = Path(__file__).resolve().parent.parent / "docs" / "options.md"
+
+
+def _later_values(option):
+    values = ", ".join(f"`{value}`" for value in option.later)
+    return f"- `{option.flag}` with {values}: {'; '.join(sorted(set(option.later.values())))}."
+
+
+def page():
+    """The text of docs/options.md."""
+    later = "\n".join(f"- `{option.flag}`: {option.help}; it {option.coming}." for option in OPTIONS if option.coming)
+    values = "\n".join(_later_values(option) for option in OPTIONS if option.later)
+    return f"""# Options of `%%distributed`
+
+<!-- Made by `make docs` from ddl_magics/options.py: change it there. -->
+
+`%%distributed --help` prints the same table. A default for the whole notebook is set with
+`%config Distributed.workers = 4`, for good in `ipython_config.py`; `%config Distributed` lists what can be set so.
+
+{markdown_table()}
+
+## Known, and not built yet
+
+They are refused by name.
+
+{later}
+{values}
+"""
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
+    print(f"wrote {PAGE.name}")
