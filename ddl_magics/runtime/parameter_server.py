@@ -1,0 +1,263 @@
+"""The parameter server: a process that holds the centre and merges what the ranks commit.
+
+`python -m <package>.parameter_server` reads its configuration as one JSON line from stdin ({"run", "secret" (hex),
+"host", "size", "attempt", "rule", "options"}), answers {"port": ...} on stdout, and lives until stdin ends. It serves
+any number of fits one after the other. `options` are the rule's, "join_seconds" and "alive_seconds".
+
+A thread per connection receives and checks vectors; one lock stands around centre and version, so that a commit is a
+merge and a version in one. Ranks that are waited for are those that are connected, or may still come: a rank whose
+connection closes is counted out until it connects again.
+"""
+
+import ctypes
+import json
+import os
+import signal
+import sys
+import threading
+import time
+
+import numpy as np
+
+from . import parameter_protocol as protocol
+from . import rules, wire
+from .parameter_centre import Fit, Refusal
+
+#: How often a rank that waits for others is told that the server lives.
+ALIVE_SECONDS = 5.0
+#: How long a rank that has never connected is waited for, from the start of the first fit.
+JOIN_SECONDS = 300.0
+#: Fits whose centre is kept: the current one, and the one that a slow rank may still ask about.
+FITS_KEPT = 2
+
+_PR_SET_PDEATHSIG = 1
+_CHIEF = 0
+
+
+class Members:
+    """Which ranks the job may count on. Used under the server's lock."""
+
+    def __init__(self, size, attempt, join_seconds):
+        self._attempts = dict.fromkeys(range(size), attempt)
+        self._live = {}
+        self._absent = set(range(size))
+        self._join_seconds = join_seconds
+        self._join_by = None
+
+    def why_not(self, rank, attempt):
+        """Why a rank may not connect, or None. The same attempt may: it replaces a connection that broke."""
+        if rank not in self._attempts:
+            return "there is no rank %d" % rank
+        if attempt < self._attempts[rank]:
+            return "attempt %d of rank %d is over, attempt %d goes on" % (attempt, rank, self._attempts[rank])
+        return None
+
+    def joined(self, rank, attempt, channel):
+        """Note a connection; returns the rank's older one, which it replaces, or None."""
+        self._absent.discard(rank)
+        self._attempts[rank] = attempt
+        older = self._live.get(rank)
+        self._live[rank] = channel
+        return older
+
+    def gone(self, rank, channel):
+        """Note that a connection is closed, unless a newer one has taken its place."""
+        if self._live.get(rank) is channel:
+            del self._live[rank]
+
+    def fit_begins(self):
+        """From the first fit on, those who never came are waited for a bounded time."""
+        if self._join_by is None:
+            self._join_by = time.monotonic() + self._join_seconds
+
+    def awaited(self):
+        """The ranks without which nothing that needs all of them is over."""
+        waiting = self._join_by is None or time.monotonic() < self._join_by
+        return set(self._live) | (self._absent if waiting else set())
+
+
+class Server:
+    """The requests of the ranks, over all fits of a run. `config` is the process's configuration."""
+
+    def __init__(self, config):
+        self._rule = rules.get(config["rule"], config["options"])
+        self._changed = threading.Condition()
+        options = config["options"]
+        self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
+        self._members = Members(config["size"], config["attempt"], options.get("join_seconds", JOIN_SECONDS))
+        self._fits = {}
+        self._handlers = {
+            protocol.BEGIN: self._begin,
+            protocol.PULL: self._pull,
+            protocol.COMMIT: self._commit,
+            protocol.EPOCH_END: self._epoch_end,
+            protocol.SHARE: self._share,
+        }
+        secret = bytes.fromhex(config["secret"])
+        self._listener = wire.Listener(
+            config["host"], secret, config["run"], protocol.SERVER, self._admit, self._accept
+        )
+        self.port = self._listener.address[1]
+
+    def close(self):
+        self._listener.close()
+
+    def _admit(self, peer):
+        if peer.role != "rank":
+            return "the parameter server talks to ranks, not to a %s" % peer.role
+        with self._changed:
+            return self._members.why_not(peer.rank, peer.attempt)
+
+    def _accept(self, channel):
+        """Serve a connection to its end, in the thread that the listener gives to each."""
+        peer, older = channel.peer, None
+        try:
+            with self._changed:
+                if self._members.why_not(peer.rank, peer.attempt):
+                    return  # a later attempt came between admission and here
+                older = self._members.joined(peer.rank, peer.attempt, channel)
+            if older is not None:
+                older.close(0)
+            while self._answer(channel):
+                pass
+        except wire.ConnectionLost:
+            pass  # noted below: whoever waits for this rank goes on
+        except (wire.ProtocolError, ValueError, KeyError, TypeError) as error:
+            print("rank %d is cut off: %r" % (peer.rank, error), file=sys.stderr, flush=True)
+        finally:
+            with self._changed:
+                self._members.gone(peer.rank, channel)
+                self._changed.notify_all()
+            channel.close()
+
+    def _answer(self, channel):
+        """One request; False when it was the last. What breaks the protocol raises, and ends the connection."""
+        kind, body = channel.recv(protocol.HEADER_LIMIT_BYTES)
+        header = json.loads(bytes(body).decode("utf-8"))
+        if kind == protocol.LEAVE:
+            channel.send_json(protocol.REPLY, {})
+            return False
+        try:
+            reply, vectors = self._handlers[kind](channel, header)
+        except Refusal as refusal:
+            refused = {"kind": refusal.kind, "rank": refusal.rank, "message": str(refusal)}
+            channel.send_json(protocol.REFUSED, refused)
+            return True
+        reply["vectors"] = [(vector.dtype.name, vector.size) for vector in vectors]
+        channel.send_json(protocol.REPLY, reply)
+        for vector in vectors:
+            protocol.send_vector(channel, vector)
+        return True
+
+    def _fit(self, rank, number):
+        if number not in self._fits:
+            raise Refusal("usage", rank, "rank %d asks about fit %d, which is not there" % (rank, number))
+        return self._fits[number]
+
+    def _wait(self, channel, ready):
+        """The first true value of `ready()`, which is called under the lock. Tells the rank meanwhile that we live."""
+        while True:
+            with self._changed:
+                value = self._changed.wait_for(ready, self._alive_seconds)
+            if value:
+                return value
+            channel.send(protocol.ALIVE, b"{}")
+
+    def _begin(self, channel, header):
+        rank, number = channel.peer.rank, header["fit"]
+        initial = protocol.new_vector(header["dtype"], header["size"] if header["initial"] else 0)
+        protocol.recv_vector(channel, initial)
+        if header["initial"]:
+            _check_finite(rank, initial, "initial weights")
+            with self._changed:
+                self._start(rank, number, initial)
+        fit = self._wait(channel, lambda: self._fits.get(number) or self._need_chief("the weights of fit %d" % number))
+        with self._changed:
+            fit.check(rank, header["dtype"], header["size"])
+            return {"version": fit.version, "epoch": fit.epoch}, [fit.centre.copy()]
+
+    def _start(self, rank, number, initial):
+        if rank != _CHIEF:
+            raise Refusal("usage", rank, "rank %d brings initial weights: only rank 0 may" % rank)
+        if self._fits and number < max(self._fits):
+            raise Refusal("usage", rank, "fit %d is over: fit %d has begun" % (number, max(self._fits)))
+        self._members.fit_begins()
+        if number not in self._fits:  # else rank 0 has connected again: what was learnt is kept
+            self._fits[number] = Fit(self._rule, initial)
+            for old in sorted(self._fits)[:-FITS_KEPT]:
+                del self._fits[old]
+        self._changed.notify_all()
+
+    def _need_chief(self, what):
+        """None while rank 0 may still bring `what`; raises when it cannot."""
+        if _CHIEF not in self._members.awaited():
+            raise Refusal("lost", _CHIEF, "rank 0 has ended or died before it brought %s" % what)
+
+    def _pull(self, channel, header):
+        with self._changed:
+            fit = self._fit(channel.peer.rank, header["fit"])
+            return {"version": fit.version}, [fit.centre.copy()]
+
+    def _commit(self, channel, header):
+        rank, attempt = channel.peer.rank, channel.peer.attempt
+        delta = protocol.recv_vector(channel, protocol.new_vector(header["dtype"], header["size"]))
+        _check_finite(rank, delta, "update %d" % header["seq"])
+        with self._changed:
+            fit = self._fit(rank, header["fit"])
+            staleness = fit.commit(rank, attempt, header["seq"], delta, header["version"])
+            return {"version": fit.version, "staleness": staleness}, [fit.centre.copy()]
+
+    def _epoch_end(self, channel, header):
+        rank, epoch = channel.peer.rank, header["epoch"]
+        sums, means = (
+            protocol.recv_vector(channel, protocol.new_vector("float64", header[name])) for name in ("sums", "means")
+        )
+        with self._changed:
+            fit = self._fit(rank, header["fit"])
+            fit.arrive(epoch, rank, sums, means, header["stop"])
+            self._changed.notify_all()
+        end = self._wait(channel, lambda: fit.ended(epoch, self._members.awaited()))
+        with self._changed:
+            centre = fit.centre.copy() if end.centre is None else end.centre
+            return {"version": end.version, "stop": end.stop}, [end.sums, end.means, centre]
+
+    def _share(self, channel, header):
+        rank, tag, value = channel.peer.rank, header["tag"], header["value"]
+        with self._changed:
+            fit = self._fit(rank, header["fit"])
+            if value is not None:
+                if rank != _CHIEF:
+                    raise Refusal("usage", rank, "rank %d shares %r: only rank 0 may" % (rank, tag))
+                fit.shared[tag] = value
+                self._changed.notify_all()
+        found = self._wait(channel, lambda: [fit.shared[tag]] if tag in fit.shared else self._need_chief("%r" % (tag,)))
+        return {"value": found[0]}, []
+
+
+def _check_finite(rank, vector, what):
+    if not np.isfinite(vector).all():
+        raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, what))
+
+
+def _die_with_parent():
+    """Have the kernel end this process with the thread that started it: a run's, which lives as long as the run."""
+    if sys.platform.startswith("linux"):
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+
+
+def main():
+    _die_with_parent()
+    config = json.loads(sys.stdin.readline())
+    # Whoever reads our stdout waits for one line: what libraries print goes elsewhere.
+    answer = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    server = Server(config)
+    answer.write(json.dumps({"port": server.port}) + "\n")
+    answer.close()
+    while sys.stdin.read(4096):
+        pass
+    server.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,439 @@
+"""The parameter server as it runs: a process of its own, clients over real sockets, in threads and in processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+from ddl_magics.runtime import parameter_protocol as protocol
+from ddl_magics.runtime import rules, wire
+from ddl_magics.runtime.parameter_client import Client, NonFinite, RankLost, Refused
+
+SECRET = b"s" * 32
+RUN = "run-1"
+MODULE = "ddl_magics.runtime.parameter_server"
+
+
+class ServerProcess:
+    def __init__(self, size, **changes):
+        config = {
+            "run": RUN,
+            "secret": SECRET.hex(),
+            "host": "127.0.0.1",
+            "size": size,
+            "attempt": 1,
+            "rule": "adag",
+            "options": {},
+        }
+        config.update(changes)
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        self.process.stdin.write(json.dumps(config).encode() + b"\n")
+        self.process.stdin.flush()
+        self.port = json.loads(self.process.stdout.readline())["port"]
+        self._clients = []
+
+    def client(self, rank, attempt=1, secret=SECRET, timeout=20):
+        client = Client(("127.0.0.1", self.port), secret, RUN, rank, attempt, timeout)
+        self._clients.append(client)
+        return client
+
+    def close(self):
+        for client in self._clients:
+            client._channel.close(0)
+        if self.process.poll() is None:
+            self.process.stdin.close()
+            self.process.wait(10)
+        self.process.stdout.close()
+        self.process.stderr.close()
+
+
+@pytest.fixture
+def start():
+    servers = []
+
+    def start(size, **changes):
+        servers.append(ServerProcess(size, **changes))
+        return servers[-1]
+
+    yield start
+    for server in servers:
+        server.close()
+
+
+@pytest.fixture
+def pool():
+    with ThreadPoolExecutor(8) as pool:
+        yield pool
+
+
+def values(array):
+    return array.tolist()
+
+
+def test_commits_are_merged_and_versioned(start):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    centre, version = zero.begin(0, np.array([1, 2, 3], np.float32), np.float32, 3)
+    assert (values(centre), centre.dtype, version) == ([1, 2, 3], np.float32, 0)
+    assert values(one.begin(0, None, np.float32, 3)[0]) == [1, 2, 3]
+
+    centre, version, staleness = zero.commit(0, 0, np.array([1, 0, 0], np.float32), 0, 5)
+    assert (values(centre), version, staleness) == ([2, 2, 3], 1, 0)
+    centre, version, staleness = one.commit(0, 0, np.array([0, 1, 0], np.float32), 0, 5)
+    assert (values(centre), version, staleness) == ([2, 3, 3], 2, 1)
+    centre, version, staleness = one.commit(0, 1, np.array([0, 1, 0], np.float32), version, 5)
+    assert (values(centre), version, staleness) == ([2, 4, 3], 3, 0)
+    centre, version = zero.pull(0)
+    assert (values(centre), version) == ([2, 4, 3], 3)
+
+
+def test_a_repeated_commit_is_merged_once(start):
+    server = start(1)
+    client = server.client(0)
+    client.begin(0, np.zeros(2), np.float64, 2)
+    client.commit(0, 0, np.ones(2), 0, 1)
+    centre, version, staleness = client.commit(0, 0, np.ones(2), 0, 1)
+    assert (values(centre), version, staleness) == ([1, 1], 1, 0)
+    again = server.client(0, attempt=2)  # a new attempt counts from 0 anew
+    again.begin(0, None, np.float64, 2)
+    assert values(again.commit(0, 0, np.ones(2), 1, 1)[0]) == [2, 2]
+
+
+def test_a_commit_survives_a_broken_connection(start):
+    client = start(1).client(0)
+    client.begin(0, np.zeros(2), np.float64, 2)
+    client.commit(0, 0, np.ones(2), 0, 1)
+    wire.hang_up(client._channel.socket)
+    assert values(client.commit(0, 0, np.ones(2), 0, 1)[0]) == [1, 1]
+    assert values(client.commit(0, 1, np.ones(2), 1, 1)[0]) == [2, 2]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_non_finite_update_is_refused_and_named(start, bad):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    zero.begin(0, np.zeros(3), np.float64, 3)
+    one.begin(0, None, np.float64, 3)
+    with pytest.raises(NonFinite, match="rank 1's update 4 is not finite") as caught:
+        one.commit(0, 4, np.array([0, bad, 1]), 0, 1)
+    assert caught.value.rank == 1
+    assert values(zero.pull(0)[0]) == [0, 0, 0]
+    assert zero.pull(0)[1] == 0
+    assert values(one.commit(0, 5, np.ones(3), 0, 1)[0]) == [1, 1, 1]
+
+
+def test_non_finite_initial_weights_are_refused(start):
+    with pytest.raises(NonFinite, match="rank 0's initial weights"):
+        start(1).client(0).begin(0, np.array([np.nan]), np.float64, 1)
+
+
+def test_an_epoch_ends_when_all_ranks_have_passed_it(start, pool):
+    server = start(3)
+    clients = [server.client(rank) for rank in range(3)]
+    clients[0].begin(0, np.zeros(2), np.float64, 2)
+    for client in clients[1:]:
+        client.begin(0, None, np.float64, 2)
+
+    def end(rank, epoch, stop=False):
+        return clients[rank].epoch_end(0, epoch, np.array([1.0, rank]), np.array([float(rank)]), stop)
+
+    first = [pool.submit(end, rank, 0) for rank in (0, 1)]
+    time.sleep(0.3)
+    assert not any(future.done() for future in first)
+    clients[2].commit(0, 0, np.array([3.0, 4.0]), 0, 1)
+    last = end(2, 0, stop=True)
+    for sums, means, centre, version, stop in [last, *(future.result(10) for future in first)]:
+        assert (values(sums), values(means), values(centre), version, stop) == ([3, 3], [1], [3, 4], 1, True)
+    again = list(pool.map(lambda rank: end(rank, 1), range(3)))
+    assert [stop for *_, stop in again] == [False] * 3
+
+
+def test_epochs_may_have_nothing_to_add_up(start):
+    client = start(1).client(0)
+    client.begin(0, np.zeros(1), np.float64, 1)
+    sums, means, *_ = client.epoch_end(0, 0, np.empty(0), np.empty(0), False)
+    assert (sums.size, means.size) == (0, 0)
+
+
+def test_epoch_ends_of_different_models_are_refused(start, pool):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    one.begin(0, None, np.float64, 1)
+    waiting = pool.submit(zero.epoch_end, 0, 0, np.zeros(2), np.zeros(0), False)
+    time.sleep(0.2)
+    with pytest.raises(Refused, match="rank 1 ends epoch 0 with 3 sums"):
+        one.epoch_end(0, 0, np.zeros(3), np.zeros(0), False)
+    one.leave()
+    waiting.result(10)
+
+
+def test_a_killed_worker_is_counted_out_and_comes_back_with_a_later_attempt(start, pool):
+    server = start(2)
+    zero = server.client(0)
+    zero.begin(0, np.zeros(2), np.float64, 2)
+    script = f"""
+        import numpy as np, time
+        from ddl_magics.runtime.parameter_client import Client
+        client = Client(("127.0.0.1", {server.port}), {SECRET!r}, {RUN!r}, 1, 1, 20)
+        client.begin(0, None, np.float64, 2)
+        client.commit(0, 0, np.ones(2), 0, 1)
+        print("committed", flush=True)
+        time.sleep(60)
+    """
+    worker = subprocess.Popen([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    try:
+        assert worker.stdout.readline() == b"committed\n"
+        waiting = pool.submit(zero.epoch_end, 0, 0, np.ones(1), np.ones(1), False)
+        time.sleep(0.3)
+        assert not waiting.done()
+        worker.send_signal(signal.SIGKILL)
+        killed = time.monotonic()
+        sums, _, centre, _, _ = waiting.result(10)
+        assert time.monotonic() - killed < 2
+    finally:
+        worker.kill()
+        worker.wait()
+        worker.stdout.close()
+    assert (values(sums), values(centre)) == ([1], [1, 1])
+
+    with pytest.raises(wire.Refused, match="attempt 0 of rank 1 is over"):
+        server.client(1, attempt=0)
+    one = server.client(1, attempt=2)
+    centre, version = one.begin(0, None, np.float64, 2)
+    assert (values(centre), version, one.epoch) == ([1, 1], 1, 1)
+    with pytest.raises(wire.Refused, match="attempt 1 of rank 1 is over"):
+        server.client(1, attempt=1)
+    waiting = pool.submit(zero.epoch_end, 0, 1, np.ones(1), np.ones(1), False)
+    time.sleep(0.2)
+    assert not waiting.done(), "the rank that came back is waited for"
+    assert values(one.epoch_end(0, 1, np.ones(1), np.ones(1), False)[0]) == [2]
+    waiting.result(10)
+
+
+def test_a_rank_that_leaves_is_not_waited_for(start):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    one.begin(0, None, np.float64, 1)
+    one.leave()
+    assert values(zero.epoch_end(0, 0, np.ones(1), np.ones(1), False)[0]) == [1]
+
+
+def test_a_rank_that_never_comes_is_waited_for_a_bounded_time(start):
+    zero = start(2, options={"join_seconds": 0.6, "alive_seconds": 0.1}).client(0)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    begun = time.monotonic()
+    zero.epoch_end(0, 0, np.ones(1), np.ones(1), False)
+    assert time.monotonic() - begun > 0.4
+
+
+def test_waiting_outlasts_the_clients_timeout(start, pool):
+    server = start(2, options={"alive_seconds": 0.2})
+    zero, one = server.client(0, timeout=0.6), server.client(1)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    waiting = pool.submit(zero.epoch_end, 0, 0, np.ones(1), np.ones(1), False)
+    time.sleep(1.5)
+    one.epoch_end(0, 0, np.ones(1), np.ones(1), False)
+    assert values(waiting.result(10)[0]) == [2]
+
+
+def test_two_fits_one_after_the_other(start, pool):
+    server = start(2)
+    clients = [server.client(rank) for rank in range(2)]
+
+    def train(rank, fit, initial):
+        client = clients[rank]
+        size = len(initial)
+        _, version = client.begin(fit, np.array(initial) if rank == 0 else None, np.float64, size)
+        client.commit(fit, 0, np.full(size, 1.0 + rank), version, 1)
+        return client.epoch_end(fit, 0, np.ones(1), np.ones(1), False)[2]
+
+    for fit, initial, expected in [(0, [0.0, 0.0], [3, 3]), (1, [10.0, 10.0, 10.0], [13, 13, 13])]:
+        centres = list(pool.map(lambda rank, fit=fit, initial=initial: train(rank, fit, initial), range(2)))
+        assert [values(centre) for centre in centres] == [expected] * 2
+    with pytest.raises(Refused, match="fit 7, which is not there"):
+        clients[1].pull(7)
+
+
+def test_the_others_wait_for_the_weights_of_rank_0(start, pool):
+    server = start(2)
+    one = server.client(1)
+    waiting = pool.submit(one.begin, 0, None, np.float64, 2)
+    time.sleep(0.3)
+    assert not waiting.done()
+    server.client(0).begin(0, np.array([4.0, 5.0]), np.float64, 2)
+    assert values(waiting.result(10)[0]) == [4, 5]
+
+
+def test_a_model_that_differs_is_refused(start):
+    server = start(2)
+    server.client(0).begin(0, np.zeros(4), np.float64, 4)
+    with pytest.raises(Refused, match=r"rank 1's model has 3 weights of float64, the job's has 4 of float64"):
+        server.client(1).begin(0, None, np.float64, 3)
+
+
+def test_the_chief_shares_and_the_others_wait(start, pool):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    waiting = pool.submit(one.share, 0, "validation/0", None)
+    time.sleep(0.2)
+    assert not waiting.done()
+    assert zero.share(0, "validation/0", {"val_loss": 0.5}) == {"val_loss": 0.5}
+    assert waiting.result(10) == {"val_loss": 0.5}
+    with pytest.raises(Refused, match="only rank 0 may"):
+        one.share(0, "validation/1", {"val_loss": 1})
+
+
+@pytest.mark.parametrize("leaves", [True, False])
+def test_waiters_are_told_that_the_chief_is_gone(start, pool, leaves):
+    server = start(3)
+    zero, one, two = (server.client(rank) for rank in range(3))
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    shared = pool.submit(one.share, 0, "validation/0", None)
+    begun = pool.submit(two.begin, 1, None, np.float64, 1)
+    time.sleep(0.2)
+    if leaves:
+        zero.leave()
+    else:
+        wire.hang_up(zero._channel.socket)
+    for waiting, what in [(shared, "'validation/0'"), (begun, "the weights of fit 1")]:
+        with pytest.raises(RankLost, match="rank 0 has ended or died before it brought " + what) as caught:
+            waiting.result(10)
+        assert caught.value.rank == 0
+
+
+def test_strangers_are_refused(start):
+    server = start(1)
+    with pytest.raises(wire.Refused):
+        server.client(0, secret=b"x" * 32)
+    with pytest.raises(wire.Refused, match="there is no rank 3"):
+        server.client(3)
+    with pytest.raises(wire.Refused, match="talks to ranks, not to a supervisor"):
+        wire.connect(
+            ("127.0.0.1", server.port),
+            SECRET,
+            RUN,
+            wire.Identity("supervisor", 0, 1),
+            wire.Identity("server", -1, 0),
+            5,
+        )
+
+
+def test_what_breaks_the_protocol_ends_only_its_own_connection(start):
+    server = start(2)
+    zero = server.client(0)
+    zero.begin(0, np.zeros(1), np.float64, 1)
+    for attempt, kind, header in [
+        (2, protocol.BEGIN, {"fit": 0, "dtype": "float64", "size": 1 << 60, "initial": True}),
+        (3, protocol.BEGIN, {"fit": 0, "dtype": "object", "size": 1, "initial": True}),
+        (4, 99, {}),
+        (5, protocol.COMMIT, {}),
+        (6, protocol.COMMIT, []),
+    ]:
+        channel = server.client(1, attempt)._channel
+        channel.send_json(kind, header)
+        with pytest.raises(wire.ConnectionLost):
+            channel.recv()
+    assert values(zero.pull(0)[0]) == [0]
+
+
+def test_the_process_says_one_line_and_ends_with_its_stdin(start):
+    server = start(1)
+    server.client(0).begin(0, np.zeros(1), np.float64, 1)
+    server.process.stdin.close()
+    assert server.process.wait(10) == 0
+    assert server.process.stdout.read() == b""
+
+
+def test_the_process_dies_with_its_parent():
+    script = f"""
+        import json, os, subprocess, sys
+        server = subprocess.Popen([sys.executable, "-m", {MODULE!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        os.set_inheritable(server.stdin.fileno(), True)
+        holder = subprocess.Popen(["sleep", "20"], close_fds=False, stdout=subprocess.DEVNULL)  # keeps the server's stdin open
+        config = dict(run="r", secret="00", host="127.0.0.1", size=1, attempt=1, rule="adag", options=dict())
+        server.stdin.write(json.dumps(config).encode() + b"\\n")
+        server.stdin.flush()
+        server.stdout.readline()
+        print(server.pid, holder.pid, flush=True)
+        os.kill(os.getpid(), 9)
+    """
+    parent = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
+    server, holder = map(int, parent.stdout.split())
+    try:
+        deadline = time.monotonic() + 5
+        while _lives(server) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not _lives(server)
+    finally:
+        os.kill(holder, signal.SIGKILL)
+
+
+def _lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_dead_server_is_a_lost_connection(start, monkeypatch):
+    monkeypatch.setattr("ddl_magics.runtime.parameter_client.RECONNECT_SECONDS", 0.5)
+    server = start(1)
+    client = server.client(0)
+    client.begin(0, np.zeros(1), np.float64, 1)
+    server.process.kill()
+    with pytest.raises(wire.ConnectionLost):
+        client.commit(0, 0, np.ones(1), 0, 1)
+
+
+def test_adag_converges_with_four_asynchronous_workers(start, pool):
+    """Least squares on disjoint shares: every worker takes local gradient steps, nobody waits for anybody."""
+    workers, window, epochs, rows, size = 4, 5, 20, 256, 8
+    random = np.random.default_rng(0)
+    truth = random.normal(size=size)
+    inputs = random.normal(size=(rows, size))
+    targets = inputs @ truth
+    server = start(workers)
+    rule = rules.get("adag")
+    begun = threading.Barrier(workers)
+
+    def train(rank):
+        client = server.client(rank)
+        x, y = inputs[rank::workers], targets[rank::workers]
+        base, version = client.begin(0, np.zeros(size) if rank == 0 else None, np.float64, size)
+        begun.wait(10)
+        local, batches, seq, stale = base, 0, 0, []
+        for epoch in range(epochs):
+            for at in range(0, len(x), 4):
+                xb, yb = x[at : at + 4], y[at : at + 4]
+                local = local - 0.05 * 2 * xb.T @ (xb @ local - yb) / len(xb)
+                batches += 1
+                if batches == window or at + 4 >= len(x):
+                    delta = rule.delta(local, base, batches, workers)
+                    base, version, staleness = client.commit(0, seq, delta, version, batches)
+                    local, batches, seq = rule.resume(local, delta, base), 0, seq + 1
+                    stale.append(staleness)
+            base = client.epoch_end(0, epoch, np.zeros(1), np.zeros(1), False)[2]
+            version = client.pull(0)[1] if epoch + 1 == epochs else version
+            local = base
+        client.leave()
+        return base, stale
+
+    results = list(pool.map(train, range(workers)))
+    for centre, stale in results:
+        assert len(stale) == epochs * 4  # 16 batches: three windows of 5, and one of 1 that is flushed
+        np.testing.assert_allclose(centre, truth, atol=0.02)
+    assert max(max(stale) for _, stale in results) > 0
