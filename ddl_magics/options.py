@@ -1,0 +1,357 @@
+"""The one table of `%%distributed` options: parsing, help, completion, configuration and documentation read it.
+
+`OPTIONS` is the truth. `parse` turns a magic's line into a frozen `RunSpec` or raises a `UsageError` of one line that
+names the nearest right word. Options whose engine is not built yet stand in the table with what will bring them, so
+that they are refused by name and not as typing errors.
+"""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+import re
+import shlex
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.spec import RunSpec
+
+DEFAULT_WORKERS = RunSpec.workers
+DEFAULT_WINDOW = 5
+DEFAULT_BATCH_SIZE = 32
+DEFAULT_RULE = "adag"
+SEED_LIMIT = 2**31
+
+_LIVY = "comes with Livy clusters"
+_ENGINES = "comes with a later release of the engines"
+_LATER = "comes with a later release"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A row of the table.
+
+    Attributes:
+        flag: as typed, with its dashes.
+        help: one sentence.
+        read: makes the value from its text; its ValueError says what is wanted.
+        metavar: the value in the help; empty for a switch.
+        default: value when neither the line nor the configuration gives one, as shown in the help.
+        choices: the values there are, if they can be listed.
+        later: values that are known and not built, with what brings them.
+        many: takes several values ("a,b,c" or "a b c").
+        repeats: may be given more than once, as `key=value`.
+        needs: flag without which it means nothing.
+        only: the strategy that it belongs to.
+        value: what a switch sets, and the field it sets, when it is not the flag's own.
+        config: may be set by `%config Distributed.<name>`.
+        coming: for an option that is not built: what brings it.
+    """
+
+    flag: str
+    help: str
+    read: Callable[[str], Any] = str
+    metavar: str = ""
+    default: Any = None
+    choices: tuple[str, ...] = ()
+    later: Mapping[str, str] = field(default_factory=dict)
+    many: bool = False
+    repeats: bool = False
+    needs: str = ""
+    only: str = ""
+    value: tuple[str, Any] | None = None
+    config: bool = True
+    coming: str = ""
+
+    @property
+    def name(self) -> str:
+        """The field of `RunSpec` that the option sets."""
+        return self.value[0] if self.value else self.flag.lstrip("-").replace("-", "_")
+
+
+def nearest(word: str, words: Iterable[str]) -> str:
+    """' Did you mean ...?' for the closest of `words`, or '' when none is close."""
+    by_lower = {w.lower(): w for w in words}
+    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+    return f" Did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def _count(text: str) -> int:
+    if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
+        raise ValueError("a whole number above 0")
+    return int(text)
+
+
+def _seed(text: str) -> int:
+    if not re.fullmatch(r"[0-9]+", text) or int(text) >= SEED_LIMIT:
+        raise ValueError(f"a whole number from 0 to {SEED_LIMIT - 1}")
+    return int(text)
+
+
+def _identifier(text: str) -> str:
+    if not text.isidentifier() or keyword.iskeyword(text):
+        raise ValueError("a Python name (letters, digits, underscores)")
+    return text
+
+
+def _seconds(text: str) -> float:
+    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|)", text)
+    if not match or float(match[1]) <= 0:
+        raise ValueError("seconds, or a time such as 90s, 10m, 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def _validation(text: str) -> float | str:
+    try:
+        share = float(text)
+    except ValueError:
+        if text.isidentifier():
+            return text
+    else:
+        if 0 < share < 1:
+            return share
+    raise ValueError("a share between 0 and 1, or the name of a DataFrame")
+
+
+def _setting(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ValueError("key=value, such as spark.executor.memory=4g")
+    return key.strip(), value.strip()
+
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "--strategy",
+        "how the workers train together: synchronous all-reduce, an asynchronous parameter server (ps), or the plain "
+        "cell in one executor (single)",
+        metavar="NAME",
+        default="allreduce",
+        choices=("allreduce", "ps", "single"),
+        later=dict.fromkeys(("average", "ensemble", "tf-allreduce", "tf-ps"), _ENGINES),
+    ),
+    Option("--workers", "number of training processes", _count, metavar="N", default=DEFAULT_WORKERS),
+    Option(
+        "--rule",
+        "update rule of the parameter server",
+        metavar="NAME",
+        default=DEFAULT_RULE,
+        choices=("adag",),
+        later=dict.fromkeys(("downpour", "dynsgd", "aeasgd", "eamsgd", "adag-distance", "easgd"), _ENGINES),
+        only="ps",
+    ),
+    Option("--window", "batches between two commits", _count, metavar="N", default=DEFAULT_WINDOW, only="ps"),
+    Option(
+        "--data",
+        "DataFrame that becomes `dataset` in the cell: every row once an epoch, shared out among the workers",
+        _identifier,
+        metavar="DATAFRAME",
+        config=False,
+    ),
+    Option(
+        "--features",
+        "feature columns, a,b,c or a b c; all but the label if not given",
+        metavar="COLUMNS",
+        many=True,
+        needs="--data",
+        config=False,
+    ),
+    Option("--label", "label column", metavar="COLUMN", needs="--data", config=False),
+    Option(
+        "--batch-size",
+        "rows in a batch of `dataset`: the global batch for allreduce, each worker's batch for ps",
+        _count,
+        metavar="N",
+        default=DEFAULT_BATCH_SIZE,
+        needs="--data",
+    ),
+    Option(
+        "--validation",
+        "share of the rows (0.2), or a second DataFrame, that becomes `validation`",
+        _validation,
+        metavar="SHARE|DATAFRAME",
+        needs="--data",
+        config=False,
+    ),
+    Option(
+        "--name",
+        "name of the run and of the variable that holds it",
+        _identifier,
+        metavar="NAME",
+        default="run_1, run_2, ...",
+        config=False,
+    ),
+    Option("--seed", "seed of all workers", _seed, metavar="N", default="drawn"),
+    Option(
+        "--wait",
+        "wait for the end of the run; the default where nobody can click (nbclient, papermill, scripts, a terminal)",
+        value=("wait", True),
+    ),
+    Option("--no-wait", "return at once and train in the background: the default in a notebook", value=("wait", False)),
+    Option("--timeout", "stop the run after this time: seconds, or 90s, 10m, 2h", _seconds, metavar="TIME"),
+    Option(
+        "--conf",
+        "setting of a Spark session that is made for the run; may be repeated",
+        _setting,
+        metavar="KEY=VALUE",
+        repeats=True,
+    ),
+    Option("--out", "where the model is written", metavar="URI", coming=_LIVY),
+    Option("--send", "push a small local value to the cluster", metavar="NAME", coming=_LIVY),
+    Option("--gpus", "GPUs for each worker", metavar="N", coming=_LIVY),
+    Option("--ps", "number of parameter servers", metavar="N", coming=_ENGINES),
+    Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),
+    Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
+    Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
+    Option("--checkpoint-every", "steps between two checkpoints", metavar="N", coming=_ENGINES),
+    Option("--resume", "go on from a run's checkpoint", metavar="RUN", coming=_ENGINES),
+    Option("--target", "stop when a metric is reached", metavar="CONDITION", coming=_LATER),
+)
+
+BY_FLAG: Mapping[str, Option] = {option.flag: option for option in OPTIONS}
+BUILT: tuple[Option, ...] = tuple(option for option in OPTIONS if not option.coming)
+
+
+def words(line: str) -> list[str]:
+    """The line's words as a shell splits them, up to a comment."""
+    try:
+        split = shlex.split(line)
+    except ValueError as error:
+        raise UsageError(f"cannot read the options: {str(error).lower()}") from None
+    comment = next((i for i, word in enumerate(split) if word.startswith("#")), len(split))
+    return split[:comment]
+
+
+def wants_help(line: str) -> bool:
+    return any(word in ("--help", "-h") for word in words(line))
+
+
+def read_value(option: Option, text: str) -> Any:
+    """The value of one word, checked against the table.
+
+    Raises:
+        UsageError: the value is not one that the option takes.
+    """
+    if text in option.later:
+        raise UsageError(f"{option.flag} {text} is not built yet: it {option.later[text]}.")
+    if option.choices and text not in option.choices:
+        raise UsageError(
+            f"{option.flag} has no value {text!r}; it takes {', '.join(option.choices)}."
+            + nearest(text, (*option.choices, *option.later))
+        )
+    try:
+        return option.read(text)
+    except ValueError as error:
+        raise UsageError(f"{option.flag} wants {error}, not {text!r}.") from None
+
+
+def _option(flag: str) -> Option:
+    option = BY_FLAG.get(flag)
+    if option is None:
+        hint = nearest(flag, BY_FLAG) or " See %%distributed --help."
+        raise UsageError(f"no option {flag}.{hint}")
+    if option.coming:
+        raise UsageError(f"{flag} is not built yet: it {option.coming}.")
+    return option
+
+
+def given(line: str) -> dict[str, Any]:
+    """The values that the line itself gives, by field name."""
+    values: dict[str, Any] = {}
+    flags: set[str] = set()
+    rest = words(line)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--"):
+            hint = nearest("--" + word.lstrip("-"), BY_FLAG)
+            raise UsageError(f"{word!r} is not an option: options start with two dashes.{hint}")
+        flag, equals, attached = word.partition("=")
+        option = _option(flag)
+        if option.value:
+            if equals:
+                raise UsageError(f"{flag} takes no value.")
+            if option.name in values and values[option.name] != option.value[1]:
+                raise UsageError("--wait and --no-wait exclude each other.")
+            values[option.name] = option.value[1]
+            continue
+        if flag in flags and not option.repeats:
+            raise UsageError(f"{flag} is given twice.")
+        flags.add(flag)
+        texts = [attached] if equals else []
+        while rest and not rest[0].startswith("--") and (option.many or not texts):
+            texts.append(rest.pop(0))
+        if option.many:
+            texts = [part for text in texts for part in text.split(",") if part]
+        if not texts:
+            raise UsageError(f"{flag} wants a value: {flag} {option.metavar}.")
+        if option.many:
+            values[option.name] = tuple(read_value(option, text) for text in texts)
+        elif option.repeats:
+            key, value = read_value(option, texts[0])
+            values.setdefault(option.name, {})[key] = value
+        else:
+            values[option.name] = read_value(option, texts[0])
+    return values
+
+
+def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
+    """The run that a magic's line asks for; `run`, `name`, `cell` and `seed` may still be empty.
+
+    Args:
+        line: what follows `%%distributed`.
+        defaults: configured values by field name, used where the line says nothing.
+
+    Raises:
+        UsageError: of one line, with the nearest right name.
+    """
+    said = given(line)
+    values = {**{k: v for k, v in (defaults or {}).items() if v is not None}, **said}
+    strategy = values.get("strategy", "allreduce")
+    for option in BUILT:
+        if option.name not in said or option.value:
+            continue
+        if option.only and strategy != option.only:
+            raise UsageError(f"{option.flag} belongs to --strategy {option.only}; this is --strategy {strategy}.")
+        if option.needs and BY_FLAG[option.needs].name not in values:
+            raise UsageError(f"{option.flag} belongs to {option.needs}, which is not given.")
+    if strategy == "single":
+        if said.get("workers", 1) != 1:
+            raise UsageError("--strategy single is one worker: leave --workers out, or use --strategy allreduce.")
+        values["workers"] = 1
+    label, features = values.get("label"), values.get("features")
+    if label is not None and features is not None and label in features:
+        raise UsageError(f"column {label!r} is both in --features and the --label.")
+    if isinstance(values.get("validation"), str) and values["validation"] == values.get("data"):
+        raise UsageError("--validation and --data name the same DataFrame: give a share such as --validation 0.2.")
+    values["rule"] = values.get("rule", DEFAULT_RULE) if strategy == "ps" else None
+    values["window"] = values.get("window", DEFAULT_WINDOW) if strategy == "ps" else None
+    values["batch_size"] = values.get("batch_size", DEFAULT_BATCH_SIZE) if values.get("data") else None
+    return RunSpec(**values)
+
+
+def _usage(option: Option) -> str:
+    metavar = "|".join(option.choices) if option.choices else option.metavar
+    return f"{option.flag} {metavar}".rstrip()
+
+
+def help_text() -> str:
+    """What `%%distributed --help` prints."""
+    lines = ["%%distributed [options]: trains the cell's Keras model on several workers.", ""]
+    for option in BUILT:
+        default = "" if option.default is None else f" (default: {option.default})"
+        lines += [f"  {_usage(option)}", f"      {option.help}{default}"]
+    later = ", ".join(option.flag for option in OPTIONS if option.coming)
+    return "\n".join([*lines, "", f"Not built yet: {later}."])
+
+
+def markdown_table() -> str:
+    """The table of the documentation, made from `OPTIONS`."""
+    lines = ["| option | meaning | default |", "|---|---|---|"]
+    for option in BUILT:
+        default = "" if option.default is None else str(option.default)
+        usage = _usage(option).replace("|", "\\|")
+        lines.append(f"| `{usage}` | {option.help} | {default} |")
+    return "\n".join(lines)

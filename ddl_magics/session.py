@@ -1,0 +1,112 @@
+"""What a kernel has of ours: the cluster in use, whose turn it is there, and the runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import secrets
+import time
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics.clusters.base import Cluster
+from ddl_magics.follower import Follower
+from ddl_magics.options import SEED_LIMIT, nearest
+from ddl_magics.run import Run
+from ddl_magics.runtime import events as ev
+from ddl_magics.spec import RunSpec
+from ddl_magics.turns import Turns
+
+#: How long the end of a kernel may be held up by its runs.
+EXIT_SECONDS = 5.0
+
+
+class Session:
+    """Submits runs to `cluster` and knows those of this kernel."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self.runs: dict[str, Run] = {}
+        self._turns = Turns()
+
+    def submit(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Run:
+        """Start a run, or queue it; returns at once.
+
+        Args:
+            spec: with its cell; id, name and seed are filled in where they are empty.
+            namespace: the notebook's variables.
+
+        Raises:
+            UsageError: the name is taken by something else, or the cluster refuses what the cell asks for.
+        """
+        spec = dataclasses.replace(
+            spec,
+            run=store.new_run_id(),
+            name=self._name(spec.name, namespace),
+            seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
+        )
+        refused = self.cluster.check(spec, namespace)
+        if refused is not None:
+            raise UsageError(refused.message)
+        folder = store.RunFolder.create(
+            {
+                "id": spec.run,
+                "name": spec.name,
+                "created": time.time(),
+                "spec": spec.to_record(),
+                "cluster": self.cluster.name,
+                "notebook": os.environ.get("JPY_SESSION_NAME", ""),
+                "state": ev.QUEUED,
+            }
+        )
+        follower = Follower(spec, self.cluster, self._turns, folder, namespace)
+        refused = follower.start()
+        if refused is not None:
+            folder.remove()
+            raise UsageError(refused.message)
+        run = Run(spec, folder, follower.timeline, self.cluster.name, follower)
+        self.runs[spec.run] = run
+        return run
+
+    def find(self, word: str) -> Run:
+        """The run with this name or id: this kernel's newest, else the store's.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for run in reversed(self.runs.values()):
+            if word in (run.name, run.id):
+                return run
+        record = store.find_run(word)
+        if record is None:
+            names = [run.name for run in self.runs.values()] + [record.name for record in store.list_runs()]
+            raise UsageError(f"there is no run {word}.{nearest(word, names) or ' %ddl runs lists them.'}")
+        return self.runs.get(record.id) or Run.stored(record)
+
+    def live(self) -> Iterator[Run]:
+        """The runs of this kernel that have not ended."""
+        return (run for run in list(self.runs.values()) if run.state not in ev.TERMINAL)
+
+    def close(self) -> None:
+        """The kernel exits: stop its runs, and say of those that do not end in time that they are lost."""
+        for run in self.live():
+            run.request_stop()
+        deadline = time.monotonic() + EXIT_SECONDS
+        for run in self.live():
+            run.give_up(deadline - time.monotonic())
+        self.cluster.shutdown()
+
+    def _name(self, name: str, namespace: Mapping[str, Any]) -> str:
+        if not name:
+            number = 1 + sum(1 for run in self.runs.values() if run.name.startswith("run_"))
+            while f"run_{number}" in namespace:
+                number += 1
+            return f"run_{number}"
+        there = namespace.get(name)
+        if there is not None and not isinstance(there, Run):
+            kind = type(there).__name__
+            raise UsageError(f"--name {name} would replace your variable {name} ({kind}): choose another name.")
+        return name

@@ -1,0 +1,48 @@
+"""What a `%%distributed` cell asks for, as the notebook, the driver and the store know it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
+
+    `rule` and `window` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` is the
+    notebook's own and is not sent: None means "where nobody can click".
+    """
+
+    run: str = ""
+    name: str = ""
+    cell: str = ""
+    strategy: str = "allreduce"
+    rule: str | None = None
+    workers: int = 2
+    window: int | None = None
+    data: str | None = None
+    features: tuple[str, ...] | None = None
+    label: str | None = None
+    batch_size: int | None = None
+    validation: float | str | None = None
+    seed: int | None = None
+    timeout: float | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    wait: bool | None = None
+
+    def to_record(self) -> dict[str, Any]:
+        record = asdict(self)
+        del record["wait"]
+        record["features"] = None if self.features is None else list(self.features)
+        return record
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RunSpec:
+        """The spec of a stored run; what this version does not know is left out."""
+        known = {f.name for f in fields(cls)}
+        values = {k: v for k, v in record.items() if k in known}
+        if values.get("features") is not None:
+            values["features"] = tuple(values["features"])
+        return cls(**values)

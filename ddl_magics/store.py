@@ -1,0 +1,217 @@
+"""Runs on disk: a folder a run in Jupyter's data folder, where a run outlives its kernel and is seen from outside.
+
+The kernel that owns a run alone writes its state and events (`RunFolder.create`). Everybody else reads, writes
+requests into `control/`, and labels. A run whose owner died reads LOST. Readers skip what is foreign, half written or
+of a newer format. No secret is written: the values of settings that look like one are masked.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import tempfile
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.paths import jupyter_data_dir
+
+from ddl_magics import owner
+from ddl_magics.runtime import events as ev
+
+FORMAT = 1
+MASK = "***"
+
+_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SECRET = re.compile(r"(?i)secret|password|passwd|token|access[.]?key|credential")
+_ARTIFACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+def new_run_id() -> str:
+    """Sorts by time, fits a file name, and is not met twice."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{secrets.token_hex(3)}"
+
+
+def runs_folder() -> Path:
+    return Path(jupyter_data_dir()) / "ddl_magics" / "runs"
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """`run.json`, read. `state` is LOST where the file says a running state and the owner is dead."""
+
+    id: str
+    name: str
+    created: float
+    spec: Mapping[str, Any]
+    cluster: str
+    notebook: str
+    state: str
+    failure: Mapping[str, Any] | None = None
+    ended: float | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    folder: Path = Path()
+
+    @property
+    def over(self) -> bool:
+        return self.state in ev.TERMINAL
+
+
+class RunFolder:
+    """The folder of one run, as its owner writes it and as anybody reads it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @classmethod
+    def create(cls, record: Mapping[str, Any]) -> RunFolder:
+        """Make the folder of a new run (`record` holds id, name, created, spec, cluster, notebook and state)."""
+        folder = cls(runs_folder() / _checked(str(record["id"])))
+        # Printed text and cells are nobody else's.
+        folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.path.mkdir(mode=0o700)
+        (folder.path / "control").mkdir()
+        (folder.path / "files").mkdir()
+        folder.beat()
+        folder.update({"format": FORMAT, "failure": None, "ended": None, **record})
+        return folder
+
+    def update(self, changes: Mapping[str, Any]) -> None:
+        """Change fields of `run.json`."""
+        record = {**_read_object(self.path / "run.json"), **changes}
+        record["spec"] = _masked(record.get("spec") or {})
+        write_atomically(self.path / "run.json", json.dumps(record, indent=1).encode())
+
+    def append(self, events: Iterable[Mapping[str, Any]]) -> None:
+        lines = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
+        with open(self.path / "events.jsonl", "a", encoding="utf-8") as file:
+            file.write(lines)
+
+    def events(self) -> Iterator[dict[str, Any]]:
+        """The stored events in order; ends before a line that is half written."""
+        try:
+            with open(self.path / "events.jsonl", encoding="utf-8", errors="replace") as file:
+                for line in file:
+                    try:
+                        event = json.loads(line)
+                    except ValueError:
+                        return
+                    if isinstance(event, dict):
+                        yield event
+        except OSError:
+            return
+
+    def beat(self) -> None:
+        """Say that the owner, this process, lives."""
+        write_atomically(self.path / "owner.json", json.dumps(owner.this_process()).encode())
+
+    def request(self, name: str) -> None:
+        """Ask the owner for something; "stop" is all that there is now."""
+        control = self.path / "control"
+        control.mkdir(exist_ok=True)
+        (control / name).touch()
+
+    def requested(self, name: str) -> bool:
+        return (self.path / "control" / name).exists()
+
+    def file(self, name: str) -> Path:
+        """Where the artifact `name` is, or will be."""
+        if not _ARTIFACT.fullmatch(name):
+            raise ValueError(f"not a name of an artifact: {name!r}")
+        return self.path / "files" / name
+
+    def set_labels(self, labels: Iterable[str]) -> None:
+        write_atomically(self.path / "labels.json", json.dumps({"labels": sorted(set(labels))}).encode())
+
+    def record(self) -> RunRecord | None:
+        """The run as it stands, or None where the folder holds none that this version can read."""
+        stored = _read_object(self.path / "run.json")
+        if stored.get("format") != FORMAT or stored.get("state") not in ev.STATES:
+            return None
+        try:
+            state, ended, failure = stored["state"], stored.get("ended"), stored.get("failure")
+            if state not in ev.TERMINAL:
+                who = _read_object(self.path / "owner.json")
+                if not owner.alive(who):
+                    state, ended = ev.LOST, who.get("heartbeat")
+            labels = _read_object(self.path / "labels.json").get("labels", [])
+            return RunRecord(
+                id=str(stored["id"]),
+                name=str(stored["name"]),
+                created=float(stored["created"]),
+                spec=dict(stored["spec"]),
+                cluster=str(stored.get("cluster", "")),
+                notebook=str(stored.get("notebook", "")),
+                state=state,
+                failure=failure if isinstance(failure, dict) else None,
+                ended=None if ended is None else float(ended),
+                progress=dict(stored.get("progress") or {}),
+                labels=tuple(str(label) for label in labels) if isinstance(labels, list) else (),
+                folder=self.path,
+            )
+        except (KeyError, TypeError, ValueError):
+            return None
+
+    def remove(self) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def list_runs() -> list[RunRecord]:
+    """All runs that can be read, newest first."""
+    try:
+        folders = [entry.path for entry in os.scandir(runs_folder()) if entry.is_dir()]
+    except OSError:
+        return []
+    records = (RunFolder(Path(path)).record() for path in folders)
+    return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.id), reverse=True)
+
+
+def find_run(word: str) -> RunRecord | None:
+    """The run with this id, else the newest with this name, else the only one whose id begins so."""
+    if _RUN_ID.fullmatch(word):
+        record = RunFolder(runs_folder() / word).record()
+        if record is not None:
+            return record
+    records = list_runs()
+    named = [record for record in records if record.name == word]
+    if named:
+        return named[0]
+    begun = [record for record in records if word and record.id.startswith(word)]
+    return begun[0] if len(begun) == 1 else None
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Readers see the old file or the new one, never a part."""
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _checked(run_id: str) -> str:
+    if not _RUN_ID.fullmatch(run_id):
+        raise ValueError(f"not the id of a run: {run_id!r}")
+    return run_id
+
+
+def _masked(spec: Mapping[str, Any]) -> dict[str, Any]:
+    conf = {key: MASK if _SECRET.search(key) else value for key, value in (spec.get("conf") or {}).items()}
+    return {**spec, "conf": conf}
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return {}
+    return value if isinstance(value, dict) else {}
