@@ -1,0 +1,95 @@
+/** Ticks and ranges of the charts. */
+
+import { duration, number } from "./format";
+import type { Line } from "./model";
+
+export interface Tick {
+  at: number;
+  label: string;
+}
+
+const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800];
+
+/** The smallest of 1, 2, 5 times a power of ten that is not below `least`. */
+export function nice(least: number): number {
+  const power = 10 ** Math.floor(Math.log10(least));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10;
+  return step * power;
+}
+
+function multiples(step: number, from: number, to: number): number[] {
+  const first = Math.ceil(from / step - 1e-9);
+  const last = Math.floor(to / step + 1e-9);
+  return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step);
+}
+
+/** Seconds as minutes and hours; about `most` ticks. */
+export function timeTicks(from: number, to: number, most: number): Tick[] {
+  const step = TIME_STEPS.find((seconds) => (to - from) / seconds <= most) ?? nice((to - from) / most);
+  return multiples(step, from, to).map((at) => ({ at, label: duration(at) }));
+}
+
+/**
+ * Steps as epochs. `starts` says at which step (x) which epoch (y, from 0) began; an epoch of `steps` steps may be under
+ * way after the last of them. Where epochs say nothing the ticks count steps.
+ */
+export function epochTicks(starts: Line | undefined, steps: number | null, to: number, most: number): Tick[] {
+  const knots = knotsOf(starts, steps);
+  const end = knots ? at(knots, to) : 0;
+  if (!knots || !(end > 0)) {
+    const step = Math.max(1, nice(Math.max(to, 1) / most));
+    return multiples(step, 0, to).map((x, i) => ({ at: x, label: i ? number(x) : "step 0" }));
+  }
+  const step = nice(end / most);
+  const inverse = { x: knots.y, y: knots.x };
+  return multiples(step, 0, end).map((epoch, i) => ({
+    at: at(inverse, epoch),
+    label: i ? String(Number(epoch.toPrecision(4))) : "epoch 0",
+  }));
+}
+
+/** The epoch at a step, in epochs done, or null where that is not known. */
+export function epochAt(starts: Line | undefined, steps: number | null, x: number): number | null {
+  const knots = knotsOf(starts, steps);
+  return knots ? at(knots, x) : null;
+}
+
+interface Knots {
+  x: number[];
+  y: number[];
+}
+
+function knotsOf(starts: Line | undefined, steps: number | null): Knots | null {
+  if (!starts?.x.length) return null;
+  const knots = { x: [...starts.x], y: starts.y.map((epoch) => epoch ?? 0) };
+  const length = steps ?? lastLength(knots);
+  if (!length) return null;
+  knots.x.push((knots.x.at(-1) as number) + length);
+  knots.y.push((knots.y.at(-1) as number) + 1);
+  return knots;
+}
+
+function lastLength({ x, y }: Knots): number {
+  const n = x.length;
+  if (n < 2) return 0;
+  const epochs = (y[n - 1] as number) - (y[n - 2] as number);
+  return epochs > 0 ? ((x[n - 1] as number) - (x[n - 2] as number)) / epochs : 0;
+}
+
+/** Piecewise linear, going on straight after the last knot. */
+function at({ x, y }: Knots, value: number): number {
+  let i = 1;
+  while (i < x.length - 1 && (x[i] as number) < value) i++;
+  const [x0, x1, y0, y1] = [x[i - 1], x[i], y[i - 1], y[i]] as [number, number, number, number];
+  return x1 === x0 ? y1 : y0 + ((value - x0) / (x1 - x0)) * (y1 - y0);
+}
+
+/** The y range for values between `low` and `high`: from zero, unless that would flatten the line. */
+export function valueRange(low: number, high: number, fixed?: readonly [number, number]): [number, number] {
+  if (fixed) return [...fixed];
+  if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+  if (low === high) return low === 0 ? [0, 1] : low > 0 ? [0, low * 1.25] : [low * 1.25, 0];
+  const pad = (high - low) * 0.08;
+  if (low >= 0 && low < 0.5 * high) return [0, high + pad];
+  return [low - pad, high + pad];
+}

@@ -1,0 +1,200 @@
+/** One chart: a heading with the newest values (or those under the pointer), and a canvas drawn by uPlot. */
+
+import uPlot from "uplot";
+import { type Tick, valueRange } from "./axes";
+import { h, show } from "./dom";
+import { tick } from "./format";
+import type { Line } from "./model";
+import type { Palette } from "./theme";
+
+const HEIGHT = 124;
+const MIN_WIDTH = 120;
+const AXIS_FONT = "10px system-ui, sans-serif";
+
+/** A line as a chart draws it; `colour` counts in the palette, -1 is the text's colour. */
+export interface Trace {
+  line: Line;
+  colour: number;
+  /** The number's words in the heading, `value` being the newest one or that under the pointer. */
+  says(value: number | null): string;
+  /** What the heading says as long as the pointer is elsewhere, in place of the line's last value. */
+  newest?: number | undefined;
+  dash?: boolean;
+  thin?: boolean;
+}
+
+export interface ChartContent {
+  traces: Trace[];
+  /** For those who do not see the canvas. */
+  summary: string;
+  ticks(from: number, to: number, most: number): Tick[];
+  /** Words for an x under the pointer. */
+  where(x: number): string;
+  range?: readonly [number, number] | undefined;
+  /** After the numbers, e.g. "58 % of peak". */
+  remark?: string | undefined;
+}
+
+export class Chart {
+  readonly element: HTMLElement;
+  private readonly values = h("span", { class: "ddl-values" });
+  private readonly canvas = h("div", { class: "ddl-canvas", role: "img" });
+  private plot: uPlot | null = null;
+  private drawn = "";
+  private content: ChartContent | null = null;
+  private width = 0;
+
+  /** `sync` names the charts whose pointers move together. */
+  constructor(
+    heading: HTMLElement,
+    private readonly sync: string,
+    private readonly colours: () => Palette,
+  ) {
+    this.element = h(
+      "section",
+      { class: "ddl-chart" },
+      h("div", { class: "ddl-heading" }, heading, this.values),
+      this.canvas,
+    );
+  }
+
+  /** Draws; null hides the chart. */
+  draw(content: ChartContent | null): void {
+    this.content = content;
+    show(this.element, content !== null);
+    if (!content) return;
+    this.canvas.setAttribute("aria-label", content.summary);
+    const shape = JSON.stringify(content.traces.map(({ colour, dash, thin }) => [colour, dash, thin]));
+    if (shape !== this.drawn || !this.plot) {
+      this.plot?.destroy();
+      this.plot = this.width ? this.make(content) : null;
+      this.drawn = shape;
+    } else {
+      this.plot.setData(joined(content.traces));
+    }
+    this.head();
+  }
+
+  /** Fits the canvas to the room that the chart has. */
+  resize(): void {
+    const width = Math.max(MIN_WIDTH, Math.floor(this.canvas.clientWidth));
+    if (width === this.width || !this.canvas.clientWidth) return;
+    this.width = width;
+    if (this.plot) this.plot.setSize({ width, height: HEIGHT });
+    else if (this.content) this.draw(this.content);
+  }
+
+  /** Draws with new colours. */
+  recolour(): void {
+    this.plot?.redraw(false);
+    this.head();
+  }
+
+  destroy(): void {
+    this.plot?.destroy();
+    this.plot = null;
+  }
+
+  private make(content: ChartContent): uPlot {
+    const stroke = (trace: Trace) => () => colourOf(this.colours(), trace.colour);
+    const dim = () => this.colours().dim;
+    const grid = { stroke: () => this.colours().grid, width: 1 };
+    const options: uPlot.Options = {
+      width: this.width,
+      height: HEIGHT,
+      padding: [8, 10, 0, 0],
+      legend: { show: false },
+      cursor: {
+        sync: { key: this.sync, scales: ["x", null] },
+        y: false,
+        points: { size: 6 },
+        drag: { x: true, y: false },
+      },
+      scales: { x: { time: false }, y: { range: (_plot, low, high) => valueRange(low, high, this.content?.range) } },
+      series: [
+        {},
+        ...content.traces.map((trace) => ({
+          stroke: stroke(trace),
+          width: trace.thin ? 1 : 1.6,
+          spanGaps: true,
+          points: { show: (_plot: uPlot, i: number) => (this.content?.traces[i - 1]?.line.x.length ?? 0) < 2, size: 5 },
+          ...(trace.dash ? { dash: [5, 3] } : {}),
+        })),
+      ],
+      axes: [
+        {
+          stroke: dim,
+          font: AXIS_FONT,
+          size: 22,
+          gap: 4,
+          grid: { show: false },
+          ticks: { ...grid, size: 3 },
+          splits: (plot) => this.ticks(plot).map(({ at }) => at),
+          values: (plot) => this.ticks(plot).map(({ label }) => label),
+        },
+        {
+          stroke: dim,
+          font: AXIS_FONT,
+          size: 38,
+          gap: 4,
+          space: 32,
+          grid,
+          ticks: { show: false },
+          values: (_plot, splits) => splits.map(tick),
+        },
+      ],
+      hooks: { setCursor: [() => this.head()] },
+    };
+    return new uPlot(options, joined(content.traces), this.canvas);
+  }
+
+  private ticks(plot: uPlot): Tick[] {
+    const { min, max } = plot.scales.x ?? {};
+    if (min == null || max == null || !this.content) return [];
+    return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / 56)));
+  }
+
+  /** The numbers beside the heading: under the pointer, else the newest. */
+  private head(): void {
+    const content = this.content;
+    if (!content) return;
+    const index = this.plot?.cursor.idx;
+    const x = index == null ? null : (this.plot?.data[0][index] ?? null);
+    const colours = this.colours();
+    const parts: Node[] = [];
+    for (const trace of content.traces) {
+      const value = x === null ? (trace.newest ?? last(trace.line)) : valueAt(trace.line, x);
+      const words = trace.says(value);
+      if (!words) continue;
+      const part = h("span", {}, words);
+      part.style.color = colourOf(colours, trace.colour);
+      parts.push(part);
+    }
+    const remark = x === null ? content.remark : content.where(x);
+    if (remark) parts.push(h("span", { class: "ddl-dim" }, remark));
+    this.values.replaceChildren(...parts);
+  }
+}
+
+function colourOf(colours: Palette, index: number): string {
+  return index < 0 ? colours.text : (colours.lines[index % colours.lines.length] ?? colours.text);
+}
+
+/** The traces over one common x, as uPlot wants them; what a trace has no point for is skipped by its line. */
+export function joined(traces: readonly Trace[]): uPlot.AlignedData {
+  const tables = traces.map(({ line }) => [line.x, line.y] as uPlot.AlignedData);
+  if (!tables.length) return [[]];
+  return tables.length === 1 ? (tables[0] as uPlot.AlignedData) : uPlot.join(tables);
+}
+
+function last(line: Line): number | null {
+  return line.y.findLast((y) => y !== null) ?? null;
+}
+
+/** The value at or before x. */
+function valueAt(line: Line, x: number): number | null {
+  for (let i = line.x.length - 1; i >= 0; i--) {
+    if ((line.x[i] as number) <= x && line.y[i] !== null) return line.y[i] as number;
+  }
+  return null;
+}

@@ -1,0 +1,178 @@
+/** The four charts of a run: loss, another metric, samples/s of the job, and what the devices do. */
+
+import { epochAt, epochTicks, timeTicks } from "./axes";
+import { Chart, type ChartContent, type Trace } from "./chart";
+import { h } from "./dom";
+import { duration, gigabytes, number, percent } from "./format";
+import type { Line, RunModel } from "./model";
+import type { Palette } from "./theme";
+
+const DEVICES = {
+  gpu: { title: "GPU %", says: percent, range: [0, 100] as const, scale: 1 },
+  cpu: { title: "CPU %", says: percent, range: undefined, scale: 1 },
+  memory: { title: "memory, GB", says: (gb: number) => gigabytes(gb * 1e9), range: undefined, scale: 1e-9 },
+};
+type Device = keyof typeof DEVICES;
+
+const SPREAD = ["low", "median", "high"];
+
+let views = 0;
+
+export class Charts {
+  readonly element: HTMLElement;
+  private readonly charts: Chart[];
+  private readonly observer: ResizeObserver;
+  private readonly lossTitle = h("h3", {}, "loss");
+  private readonly metric: HTMLSelectElement;
+  private readonly device: HTMLSelectElement;
+  private model: RunModel | null = null;
+
+  constructor(colours: () => Palette) {
+    const draw = () => this.model && this.draw(this.model);
+    this.metric = choice("metric of the second chart", draw);
+    this.device = choice("measure of the fourth chart", draw);
+    // Charts that share a scale share a pointer: the names must not be those of another view in the page.
+    const [steps, time] = [`ddl-steps-${views}`, `ddl-time-${views++}`];
+    this.charts = [
+      new Chart(this.lossTitle, steps, colours),
+      new Chart(h("h3", {}, this.metric), steps, colours),
+      new Chart(h("h3", {}, "samples/s"), time, colours),
+      new Chart(h("h3", {}, this.device), time, colours),
+    ];
+    this.element = h("div", { class: "ddl-charts" }, ...this.charts.map((chart) => chart.element));
+    this.observer = new ResizeObserver(() => this.resize());
+    this.observer.observe(this.element);
+  }
+
+  draw(model: RunModel): void {
+    this.model = model;
+    const names = model.metrics();
+    const first = names.includes("loss") ? "loss" : names[0];
+    options(
+      this.metric,
+      names.filter((name) => name !== first).map((name) => [name, name]),
+    );
+    this.lossTitle.textContent = first ?? "loss";
+    const devices = (Object.keys(DEVICES) as Device[]).filter((name) => deviceKeys(model, name).length);
+    options(
+      this.device,
+      devices.map((name) => [name, DEVICES[name].title]),
+    );
+    const contents = [
+      first === undefined ? null : metricContent(model, first),
+      this.metric.value ? metricContent(model, this.metric.value) : null,
+      rateContent(model),
+      this.device.value ? deviceContent(model, this.device.value as Device) : null,
+    ];
+    this.element.hidden = contents.every((content) => content === null);
+    this.element.dataset.charts = String(contents.filter((content) => content !== null).length);
+    this.charts.forEach((chart, i) => {
+      chart.draw(contents[i] ?? null);
+    });
+    this.resize();
+  }
+
+  recolour(): void {
+    for (const chart of this.charts) chart.recolour();
+  }
+
+  destroy(): void {
+    this.observer.disconnect();
+    for (const chart of this.charts) chart.destroy();
+  }
+
+  private resize(): void {
+    for (const chart of this.charts) chart.resize();
+  }
+}
+
+function metricContent(model: RunModel, name: string): ChartContent {
+  const train = model.line(`metric:${name}`);
+  const validation = model.line(`metric:val_${name}`);
+  const traces: Trace[] = [];
+  if (train) traces.push({ line: train, colour: 0, newest: model.latest[name], says: number });
+  if (validation) {
+    const newest = model.latest[`val_${name}`];
+    traces.push({ line: validation, colour: 1, dash: true, newest, says: (value) => `val ${number(value)}` });
+  }
+  const starts = model.line("epoch");
+  const steps = model.progress?.steps ?? null;
+  const words = traces.map((trace) => trace.says(trace.newest ?? null)).join(", ");
+  return {
+    traces,
+    summary: `${name} over the epochs, now ${words}`,
+    ticks: (_from, to, most) => epochTicks(starts, steps, to, most),
+    where: (x) => {
+      const epoch = epochAt(starts, steps, x);
+      return epoch === null ? `step ${number(x)}` : `epoch ${epoch.toFixed(1)}`;
+    },
+  };
+}
+
+function rateContent(model: RunModel): ChartContent | null {
+  const line = model.line("rate");
+  if (!line) return null;
+  const { rate, peak } = model.progress ?? {};
+  const share = rate && peak && !model.over ? `${percent((100 * rate) / peak)} of peak` : undefined;
+  return {
+    traces: [{ line, colour: -1, newest: rate ?? undefined, says: number }],
+    summary: `samples per second of the job over time, now ${number(rate)}`,
+    ticks: timeTicks,
+    where: (x) => `at ${duration(x)}`,
+    remark: share,
+  };
+}
+
+function deviceContent(model: RunModel, device: Device): ChartContent {
+  const { title, says, range, scale } = DEVICES[device];
+  const keys = deviceKeys(model, device);
+  const spread = keys.some((key) => SPREAD.includes(key));
+  const traces = keys.map((key, i): Trace => {
+    const line = scaled(model.line(`${device}:${key}`) as Line, scale);
+    // Few ranks are told apart by colour and number; many by their spread.
+    const words = (value: number | null) => (spread || keys.length <= 2 ? `${key} ${says(value ?? Number.NaN)}` : key);
+    return {
+      line,
+      colour: spread ? ([2, -1, 1][i] ?? 0) : i,
+      thin: !spread || key !== "median",
+      dash: i >= 8,
+      says: words,
+    };
+  });
+  const without = device === "gpu" && !spread ? model.ranks().filter(({ numbers }) => Number.isNaN(numbers.gpu)) : [];
+  const none = without.length ? `${without.map(({ facts }) => facts.rank).join(" ")} none` : undefined;
+  return {
+    traces,
+    summary: `${title} of ${spread ? "the ranks: lowest, median, highest" : `ranks ${keys.join(", ")}`} over time`,
+    ticks: timeTicks,
+    where: (x) => `at ${duration(x)}`,
+    range,
+    remark: none,
+  };
+}
+
+function deviceKeys(model: RunModel, device: Device): string[] {
+  const prefix = `${device}:`;
+  const keys = [...model.lines.keys()].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
+  const order = (key: string) => (SPREAD.includes(key) ? SPREAD.indexOf(key) : Number(key));
+  return keys.sort((a, b) => order(a) - order(b));
+}
+
+function scaled(line: Line, scale: number): Line {
+  return scale === 1 ? line : { x: line.x, y: line.y.map((y) => (y === null ? null : y * scale)) };
+}
+
+function choice(label: string, changed: () => void): HTMLSelectElement {
+  const select = h("select", { class: "ddl-choice", "aria-label": label });
+  select.addEventListener("change", changed);
+  return select;
+}
+
+/** Fills a select; what was chosen stays chosen. */
+function options(select: HTMLSelectElement, entries: readonly (readonly [string, string])[]): void {
+  const before = [...select.options].map((option) => option.value).join("\n");
+  if (before === entries.map(([value]) => value).join("\n")) return;
+  const chosen = select.value;
+  select.replaceChildren(...entries.map(([value, title]) => h("option", { value }, title)));
+  if (entries.some(([value]) => value === chosen)) select.value = chosen;
+}

@@ -1,0 +1,69 @@
+/** Numbers as people of the field read them. What is not known is an en dash, never a zero. */
+
+export const UNKNOWN = "–";
+
+const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
+
+/** Three significant digits, thousands grouped: 0.131, 26.1, 5,420, 1.2e-7. */
+export function number(value: number | null | undefined): string {
+  if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
+  const size = Math.abs(value);
+  if (Number.isInteger(value) && size < 1e9) return grouped.format(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toExponential(1).replace("e+", "e");
+  if (size >= 100) return grouped.format(value);
+  if (size >= 10) return value.toFixed(1);
+  return String(Number(value.toPrecision(3)));
+}
+
+/** Short enough for an axis: 0.5, 20, 10k, 1.5M. */
+export function tick(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
+  if (size >= 1e4) return `${Number((value / 1e3).toPrecision(3))}k`;
+  if (size > 0 && size < 1e-3) return value.toExponential(0);
+  return grouped.format(value).length > 3 ? grouped.format(value) : String(Number(value.toPrecision(4)));
+}
+
+/** Seconds as 0:07, 2:13 or 1:02:13. */
+export function duration(seconds: number): string {
+  const whole = Math.max(0, Math.round(seconds));
+  const two = (n: number) => String(n).padStart(2, "0");
+  const hours = Math.floor(whole / 3600);
+  const minutes = Math.floor(whole / 60) % 60;
+  return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
+}
+
+/** How long ago: 0.8 s, 12 s, 3 min, 2 h. */
+export function age(seconds: number): string {
+  if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;
+  if (seconds < 90) return `${Math.round(seconds)} s`;
+  return seconds < 5400 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds / 3600)} h`;
+}
+
+/** A percentage: 57 %. */
+export function percent(value: number): string {
+  return Number.isFinite(value) ? `${Math.round(value)} %` : UNKNOWN;
+}
+
+const GB = 1e9;
+
+/** Bytes as gigabytes: 3.9 GB, 0.25 GB. */
+export function gigabytes(bytes: number): string {
+  return Number.isFinite(bytes) ? `${inGigabytes(bytes)} GB` : UNKNOWN;
+}
+
+/** Used of total: 5.1 / 16 GB. */
+export function gigabytesOf(used: number, total: number): string {
+  if (!Number.isFinite(used)) return UNKNOWN;
+  return Number.isFinite(total) ? `${inGigabytes(used)} / ${inGigabytes(total)} GB` : gigabytes(used);
+}
+
+function inGigabytes(bytes: number): string {
+  const value = bytes / GB;
+  return value >= 10 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2);
+}
+
+/** "1 worker", "4 workers". */
+export function plural(count: number, one: string): string {
+  return `${grouped.format(count)} ${one}${count === 1 ? "" : "s"}`;
+}

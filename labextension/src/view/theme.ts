@@ -1,0 +1,42 @@
+/** The colours of the page around the view, as canvas needs them, and whether that page is dark. */
+
+export interface Palette {
+  text: string;
+  dim: string;
+  grid: string;
+  lines: string[];
+}
+
+/** Number of line colours in view.css. */
+const LINES = 8;
+
+/** The colours that view.css resolves to for `root` just now. */
+export function palette(root: HTMLElement): Palette {
+  const style = getComputedStyle(root);
+  const colour = (name: string) => style.getPropertyValue(`--ddl-${name}`).trim() || "#888";
+  return {
+    text: colour("fg"),
+    dim: colour("dim"),
+    grid: colour("line"),
+    lines: Array.from({ length: LINES }, (_, i) => colour(`c${i}`)),
+  };
+}
+
+/** Whether light text stands on a dark ground here: Jupyter says so on the body, elsewhere the browser's wish counts. */
+export function isDark(): boolean {
+  const said = document.body.dataset.jpThemeLight;
+  if (said !== undefined) return said === "false";
+  return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ?? false;
+}
+
+/** Calls back when the page changes its theme; returns how to stop. */
+export function onThemeChange(changed: () => void): () => void {
+  const observer = new MutationObserver(changed);
+  observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
+  const wish = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+  wish?.addEventListener("change", changed);
+  return () => {
+    observer.disconnect();
+    wish?.removeEventListener("change", changed);
+  };
+}
