@@ -1,0 +1,167 @@
+"""Running the cell on a rank: its names, its data, its last expression, its fitted models."""
+
+import ast
+import json
+import linecache
+import os
+import sys
+import types
+
+from . import feed_rank, names
+from .outcome import CELL_FILE
+from .rank import StopRun
+
+#: A JSON result up to this size travels inside its event; a larger one would not fit a poll's reply.
+MAX_INLINE_RESULT_BYTES = 16 * 1024
+MAX_REPR_CHARACTERS = 10_000
+
+
+def run(config, context):
+    """Execute the cell; on the chief, report its value and its models also when it was stopped."""
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    namespace = module.__dict__
+    with open(os.path.join(config["scratch"], "names.pkl"), "rb") as file:
+        namespace.update(names.unpack(file.read()))
+    namespace.update(_data(config, context))
+    namespace["ddl"] = Helper(context)
+    try:
+        value = execute(config["cell"], namespace)
+    except (StopRun, KeyboardInterrupt):
+        _report_models(context)
+        raise
+    _report_models(context)
+    if context.is_chief:
+        report_result(value, context)
+
+
+def _data(config, context):
+    if not config["manifest"]:
+        return {}
+    folder = os.path.join(config["scratch"], "data")
+    dataset, validation = feed_rank.datasets(
+        folder, config["manifest"], context.rank, context.size, config["batch_size"], config["seed"], config["strategy"]
+    )
+    from .share import mark_local
+
+    given = {"dataset": mark_local(dataset)}
+    if validation is not None:
+        given["validation"] = mark_local(validation)
+    return given
+
+
+def execute(source, namespace):
+    """Run `source` in `namespace`; the value of its last statement if that is an expression, else None."""
+    linecache.cache[CELL_FILE] = (len(source), None, source.splitlines(True), CELL_FILE)
+    tree = ast.parse(source, CELL_FILE)
+    last = tree.body.pop() if tree.body and isinstance(tree.body[-1], ast.Expr) else None
+    exec(compile(tree, CELL_FILE, "exec"), namespace)
+    if last is None:
+        return None
+    return eval(compile(ast.Expression(last.value), CELL_FILE, "eval"), namespace)
+
+
+class Helper:
+    """`ddl` in the cell: who this rank is, and the few things that ranks do together.
+
+    rank, size: int; is_chief: True on rank 0; seed: the run's.
+    """
+
+    def __init__(self, context):
+        self._context = context
+        self.rank, self.size, self.is_chief, self.seed = context.rank, context.size, context.is_chief, context.seed
+
+    def log(self, step=None, **metrics):
+        """Report numbers of your own; they appear beside the metrics of the fit and in `run.metrics`."""
+        self._context.emit("values", metrics={k: float(v) for k, v in metrics.items()}, step=step)
+
+    def allreduce(self, value, op="mean"):
+        """`value` (number or array, same shape and dtype on every rank) summed or averaged over the ranks: an ndarray.
+
+        Every rank must call it. ValueError for another `op`; with `--strategy ps` there are no collectives: RuntimeError.
+        """
+        from .reduce import allreduce
+
+        return allreduce(self._context, value, op)
+
+    def barrier(self):
+        """Wait until every rank is here."""
+        from .reduce import BARRIER, allreduce
+
+        allreduce(self._context, 0.0, "mean", BARRIER)
+
+    def local(self, dataset):
+        """Say of a tf.data.Dataset that it is this rank's own share already, so that `fit` does not cut it again."""
+        from .share import mark_local
+
+        return mark_local(dataset)
+
+    def __repr__(self):
+        return "ddl: rank %d of %d" % (self.rank, self.size)
+
+
+def _report_models(context):
+    """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`."""
+    if not context.is_chief:
+        return
+    import numpy as np
+
+    for index, model in enumerate(context.models):
+        weights = os.path.join(context.scratch, "weights-%d.npz" % index)
+        np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
+        context.send_artifact("weights-%d.npz" % index, weights)
+        path = os.path.join(context.scratch, "captured-%d.keras" % index)
+        try:
+            type(model).save(model, path)
+        except Exception as error:  # a model that Keras cannot save still has its weights
+            message = "model %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (index, model.name, error)
+            context.emit("notice", level="warning", message=message[:MAX_REPR_CHARACTERS])
+        else:
+            context.send_artifact("model-%d.keras" % index, path)
+
+
+def report_result(value, context):
+    """Send the cell's value: JSON where it is JSON, an array as .npy, a model as .keras, else its repr."""
+    import numpy as np
+
+    history = getattr(value, "history", None)
+    if type(value).__name__ == "History" and isinstance(history, dict):
+        value = history
+    if value is None:
+        return context.emit("result", encoding="none")
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biufc":
+        path = os.path.join(context.scratch, "result.npy")
+        np.save(path, value, allow_pickle=False)
+        context.send_artifact("result.npy", path)
+        return context.emit("result", encoding="npy", artifact="result.npy")
+    try:
+        text = json.dumps(value, default=_plain)
+    except (TypeError, ValueError):
+        text = None
+    if text is not None and len(text) <= MAX_INLINE_RESULT_BYTES:
+        return context.emit("result", encoding="json", value=json.loads(text))
+    if text is not None:
+        path = os.path.join(context.scratch, "result.json")
+        with open(path, "w") as file:
+            file.write(text)
+        context.send_artifact("result.json", path)
+        return context.emit("result", encoding="json", artifact="result.json")
+    if _is_model(value):
+        path = os.path.join(context.scratch, "result.keras")
+        value.save(path)
+        context.send_artifact("result.keras", path)
+        return context.emit("result", encoding="keras", artifact="result.keras")
+    return context.emit("result", encoding="repr", value=repr(value)[:MAX_REPR_CHARACTERS])
+
+
+def _plain(value):
+    """Numbers of numpy and TensorFlow, and small arrays inside containers, as JSON knows them."""
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(type(value).__name__)
+
+
+def _is_model(value):
+    return any(cls.__name__ == "Model" and cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(value).__mro__)

@@ -1,0 +1,163 @@
+"""The runtime's face in the Python process that holds the SparkContext: launch, poll, stop, fetch, release, info.
+
+Every function takes and returns JSON text, so that a call is the same from the notebook's own process and through Livy.
+None of them waits for the training: it runs in a thread of its own.
+"""
+
+import base64
+import json
+import platform
+import threading
+
+from . import feed, names, slots
+from .events import TERMINAL
+from .job import Job
+
+#: At most this much JSON a reply of `poll`.
+REPLY_BYTES = 60 * 1024
+MAX_FETCH_BYTES = 1 << 20
+
+_jobs = {}
+_lock = threading.Lock()
+
+
+def _error(kind, message):
+    return json.dumps({"ok": False, "error": {"kind": kind, "message": message}})
+
+
+def launch(spec, namespace):
+    """Start a run of `spec` (JSON of a RunSpec) with the session's `namespace`; returns at once.
+
+    {"ok": true}, or {"ok": false, "error": {"kind": "usage" | "slots" | "spark", "message": one line}}: nothing was started.
+    """
+    spec = json.loads(spec)
+    session = _session(namespace)
+    if session is None:
+        return _error("spark", "there is no active SparkSession in this process; make one, or restart the kernel")
+    sc = session.sparkContext
+    problem = _preflight(sc, spec)
+    if problem:
+        return _error("slots", problem)
+    try:
+        packed = names.pack(spec["cell"], namespace)
+        data = _prepare_data(session, spec, namespace)
+    except (names.NameProblem, feed.FeedError) as error:
+        return _error("usage", str(error))
+    job = Job(sc, spec, packed, data)
+    with _lock:
+        _jobs[spec["run"]] = job
+    job.start()
+    return json.dumps({"ok": True})
+
+
+def _session(namespace):
+    """The session's own `spark` where it has one: the active session is a matter of threads, and this may be any."""
+    from pyspark.sql import SparkSession
+
+    named = namespace.get("spark")
+    return named if isinstance(named, SparkSession) else SparkSession._instantiatedSession
+
+
+def _preflight(sc, spec):
+    workers = 1 if spec["strategy"] == "single" else spec["workers"]
+    most = slots.total(sc)
+    if spec["strategy"] == "allreduce" and slots.dynamic_allocation(sc):
+        return (
+            "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
+            "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
+        )
+    if workers > most:
+        return (
+            "--workers %d asks for more than the %d slots of %s: use --workers %d, or start a session with more "
+            "executors or cores" % (workers, most, sc.master, most)
+        )
+    return None
+
+
+def _prepare_data(session, spec, namespace):
+    name = spec.get("data")
+    if not name:
+        return None
+    if name not in namespace:
+        near = feed.nearest_frame(name, namespace)
+        hint = "; did you mean %r?" % near if near else ""
+        raise feed.FeedError("--data %s: there is no such DataFrame in the session%s" % (name, hint))
+    return feed.prepare(session, namespace[name], spec, namespace)
+
+
+def _job(request):
+    with _lock:
+        return _jobs.get(request["run"])
+
+
+def poll(request):
+    """{"run", "after"} -> {"events", "last", "more", "state"}: what happened since event `after`, bounded in size."""
+    request = json.loads(request)
+    job = _job(request)
+    if job is None:
+        return json.dumps({"events": [], "last": request["after"], "more": False, "state": "LOST"})
+    events, more = job.log.read(request["after"], REPLY_BYTES)
+    last = events[-1]["seq"] if events else request["after"]
+    return json.dumps({"events": events, "last": last, "more": more, "state": job.state})
+
+
+def stop(request):
+    """{"run"} -> {"ok"}: ask the ranks to finish their step; the run ends in a terminal state by itself."""
+    job = _job(json.loads(request))
+    if job is not None:
+        job.stop()
+    return json.dumps({"ok": job is not None})
+
+
+def fetch(request):
+    """{"run", "name", "offset", "length"} -> {"data": base64, "size", "sha256"} of an announced artifact."""
+    request = json.loads(request)
+    job = _job(request)
+    if job is None:
+        return _error("usage", "the driver holds no run %s" % request["run"])
+    artifact = job.artifacts.get(request["name"])
+    if artifact is None:
+        return _error("usage", "run %s has no artifact %r" % (request["run"], request["name"]))
+    with open(artifact["path"], "rb") as file:
+        file.seek(request["offset"])
+        block = file.read(min(request["length"], MAX_FETCH_BYTES))
+    data = base64.b64encode(block).decode("ascii")
+    return json.dumps({"data": data, "size": artifact["size"], "sha256": artifact["sha256"]})
+
+
+def release(request):
+    """{"run"} -> {"ok"}: forget an ended run and its artifacts. A run that goes on is kept."""
+    request = json.loads(request)
+    with _lock:
+        job = _jobs.get(request["run"])
+        ended = job is not None and job.state in TERMINAL
+        if ended:
+            del _jobs[request["run"]]
+    if ended:
+        job.forget()
+    return json.dumps({"ok": ended})
+
+
+def info(_request="{}"):
+    """What this session is: versions, slots, settings that matter to a run."""
+    from pyspark import SparkContext
+
+    sc = SparkContext._active_spark_context
+    if sc is None:
+        return _error("spark", "there is no active SparkContext in this process")
+    with _lock:
+        busy = sum(job.workers for job in _jobs.values() if job.state not in TERMINAL)
+    most = slots.total(sc)
+    return json.dumps(
+        {
+            "spark": sc.version,
+            "python": platform.python_version(),
+            "master": sc.master,
+            "app": sc.applicationId,
+            "slots": most,
+            "ready": slots.ready(sc),
+            "free": max(0, most - busy),
+            "executor_cores": slots.executor_cores(sc),
+            "dynamic_allocation": slots.dynamic_allocation(sc),
+        }
+    )

@@ -1,0 +1,28 @@
+"""What the driver, the supervisors and the ranks say to each other: the kinds of the frames between them.
+
+A rank talks to its supervisor through a socket pair; the supervisor passes frames on unread, both ways, and adds its
+own events. Payloads are JSON but for CHUNK, which is the next bytes of the artifact announced before it.
+"""
+
+import json
+
+# rank or supervisor -> driver
+EVENTS = 1  # [event, ...]
+READY = 2  # {"address": [host, port] | null}: the rank waits for its peers
+ARTIFACT = 3  # {"name", "size", "sha256"}: chunks follow
+CHUNK = 4  # bytes
+END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
+
+# driver -> rank
+PEERS = 6  # {"addresses": [[host, port], ...], "ranks_on_host": n, "server": [host, port] | null}
+STOP = 7  # {}: finish the step, keep the model
+
+# supervisor -> its rank, first of all
+CONFIG = 8  # the job's dict with "rank", "host" (own address) and "scratch" (folder)
+
+CHUNK_BYTES = 1 << 20
+
+
+def parse(payload):
+    """The JSON value of a frame's payload."""
+    return json.loads(bytes(payload).decode("utf-8"))

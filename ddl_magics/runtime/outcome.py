@@ -1,0 +1,73 @@
+"""How a rank's cell ended, as the record that the driver gets. An exception of the user's code is a record, not a crash."""
+
+import socket
+import traceback
+
+from . import collective
+from .rank import StopRun
+
+MAX_MESSAGE_CHARACTERS = 2_000
+MAX_TRACEBACK_CHARACTERS = 20_000
+
+#: The name under which the cell's source appears in tracebacks.
+CELL_FILE = "<cell>"
+
+
+class NotANumber(Exception):
+    """A loss or a gradient turned NaN or infinite; `rank` says where it was seen first."""
+
+    def __init__(self, rank, message):
+        super().__init__(message)
+        self.rank = rank
+
+
+def observe(run_cell, context):
+    """Call `run_cell` and translate what leaves it into the payload of an END frame."""
+    try:
+        run_cell()
+        return {"outcome": "finished", "failure": None}
+    except StopRun:
+        return {"outcome": "stopped", "failure": None}
+    except KeyboardInterrupt:
+        return {"outcome": "stopped", "failure": None}
+    except SystemExit as error:
+        message = "the cell called sys.exit(%s); let it end instead, or raise an exception" % (
+            "" if error.code is None else repr(error.code)
+        )
+        return _failure("exit", message, context)
+    except BaseException as error:
+        return failed(error, context)
+
+
+def failed(error, context):
+    """The END payload for an exception."""
+    if context.error is not None:
+        error = context.error  # TensorFlow wraps what a hook raises in words of its own
+    if context.stop_asked and isinstance(error, collective.PeerLost):
+        return {"outcome": "stopped", "failure": None}
+    text = _traceback(error)
+    if isinstance(error, collective.PeerLost):
+        return _failure("peer", str(error), context, text)
+    if isinstance(error, collective.Diverged):
+        return _failure("diverged", str(error), context, text)
+    if isinstance(error, NotANumber):
+        return _failure("nan", str(error), context, text)
+    message = "%s: %s" % (type(error).__name__, error)
+    return _failure("error", message, context, text)
+
+
+def _failure(kind, message, context, text=""):
+    message = message[:MAX_MESSAGE_CHARACTERS]
+    host = socket.gethostname()
+    failure = {"rank": context.rank, "host": host, "kind": kind, "message": message, "traceback": text}
+    return {"outcome": "failed", "failure": failure}
+
+
+def _traceback(error):
+    """The traceback from the cell on: how the runtime came to call the cell is of no use to its author."""
+    trace = error.__traceback__
+    at = trace
+    while at is not None and at.tb_frame.f_code.co_filename != CELL_FILE:
+        at = at.tb_next
+    lines = traceback.format_exception(type(error), error, at or trace)
+    return "".join(lines)[-MAX_TRACEBACK_CHARACTERS:]

@@ -1,0 +1,162 @@
+"""A rank's context: who it is, how it reaches its peers, what it has to report. One a process, shared by all hooks."""
+
+import hashlib
+import os
+
+from . import events, messages
+
+#: Flags of a `Part`: what a rank wants everybody to know with its next collective.
+STOP_FIT, STOP_RUN, NOT_FINITE, UNCHECKED = 1, 2, 4, 8
+
+
+class StopRun(BaseException):
+    """The run was asked to stop, and has finished its step: leaves the cell."""
+
+
+class Rank:
+    """Attributes: rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected."""
+
+    def __init__(self, config, channel):
+        self.rank, self.size = config["rank"], config["size"]
+        self.is_chief = self.rank == 0
+        self.strategy, self.seed, self.scratch = config["strategy"], config["seed"], config["scratch"]
+        self.config = config
+        self.ring = self.server = None
+        self.stop_asked = False
+        self.fitting = False
+        self.error = None  # what a hook raised inside TensorFlow, which would wrap it
+        self.models = []  # every model fitted, in order of its first fit
+        self._channel = channel
+
+    @property
+    def reduces(self):
+        """Whether gradients and metrics are summed over ranks."""
+        return self.strategy == "allreduce" and self.size > 1
+
+    def connect(self, peers, listener, links):
+        secret = bytes.fromhex(self.config["secret"])
+        attempt = self.config["attempt"]
+        if listener is not None:
+            from . import collective
+
+            self.ring = collective.connect_ring(
+                listener, links, self.rank, self.size, peers["addresses"], secret, self.config["run"], attempt
+            )
+        elif self.strategy == "ps":
+            from .parameter_client import Client
+
+            self.server = Client(tuple(peers["server"]), secret, self.config["run"], self.rank, attempt, 30.0)
+
+    def prepare(self):
+        """Import TensorFlow, seed everything alike on all ranks, install the hooks. Returns the device's name."""
+        import keras
+        import tensorflow as tf
+
+        from . import keras_fit, telemetry
+
+        gpus = tf.config.list_physical_devices("GPU")
+        for gpu in gpus:
+            tf.config.experimental.set_memory_growth(gpu, True)
+        keras.utils.set_random_seed(self.seed % 2**32)
+        keras_fit.install(self)
+        if not gpus:
+            return None
+        details = tf.config.experimental.get_device_details(gpus[0])
+        return details.get("device_name") or telemetry.device_name(None, 1)
+
+    # -- the state of training, which the hooks share
+
+    def start_training_state(self):
+        import tensorflow as tf
+
+        self.fit, self.epoch, self.step = -1, 0, 0
+        self.model = None  # the one that is being fitted
+        self.stop_requested = False  # by a callback of this rank
+        self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
+        self.checks_finite = True
+        self.waited = 0.0  # seconds spent in collectives in this step
+        self.exchanged_rows = 0
+        self.last_rows = None
+        self.additive = {}
+        self.in_apply = False
+        self.share = None
+        self.loss_sums = False
+        self.sync = None  # the parameter server's callback of the fit in progress
+        self.synced_step = 0  # batches of this epoch that the parameter server knows of
+        self.calls = 0  # collectives called by the cell itself
+        self.has_train_data = False
+        self.row_counter = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def rows(self):
+        """Rows that this rank has trained on so far."""
+        return self.exchanged_rows if self.reduces else int(self.row_counter.numpy())
+
+    def begin_fit(self, model):
+        self.fit += 1
+        self.epoch = self.step = 0
+        self.stop_requested = self.stop_agreed = False
+        self.has_train_data = False
+        self.model, self.fitting = model, True
+        if all(model is not known for known in self.models):
+            self.models.append(model)
+
+    def end_fit(self):
+        self.model, self.fitting = None, False
+
+    def begin_step(self, share):
+        """While a step is traced: the share in work, and how its loss turns out to be reduced."""
+        self.share, self.loss_sums, self._loss_kinds = share, False, set()
+
+    def end_step(self):
+        self.share = None
+
+    def note_loss(self, reduction, weighted, masked):
+        """Called for every loss of the step. ValueError for one that cannot be put together from the ranks' shares."""
+        if self.share is None:
+            return
+        if masked and reduction in ("mean", "sum_over_batch_size"):
+            raise ValueError(
+                "a masked loss is a mean over the unmasked entries of a batch, which differ from worker to worker; give it "
+                "reduction='sum', or mask by sample_weight, or use --strategy ps"
+            )
+        if weighted and reduction == "mean_with_sample_weight":
+            raise ValueError(
+                "reduction='mean_with_sample_weight' divides by the weights of a batch, which differ from worker to "
+                "worker; use 'sum_over_batch_size', or --strategy ps"
+            )
+        self._loss_kinds.add("sum" if reduction in ("sum", "none", None) else "mean")
+        if len(self._loss_kinds) > 1:
+            raise ValueError("the losses of this model mix reduction='sum' with means; use one kind, or --strategy ps")
+        self.loss_sums = "sum" in self._loss_kinds
+
+    def leave(self, outcome):
+        """Tell the peers that this rank takes part no more."""
+        if self.ring is not None:
+            self.ring.close({"finished": "its cell has ended", "stopped": "it was stopped"}.get(outcome, "it failed"))
+        if self.server is not None:
+            self.server.leave()
+
+    def ask_to_stop(self):
+        """Called from the thread that hears the driver: inside a fit the next step ends it, else the cell is interrupted."""
+        self.stop_asked = True
+        if not self.fitting:
+            import _thread
+
+            _thread.interrupt_main()
+
+    # -- reports
+
+    def emit(self, kind, **fields):
+        self._channel.send_json(messages.EVENTS, [events.make(kind, self.rank, **fields)])
+
+    def send_artifact(self, name, path):
+        """Stream a file to the driver."""
+        digest = hashlib.sha256()
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
+                digest.update(block)
+        header = {"name": name, "size": os.path.getsize(path), "sha256": digest.hexdigest()}
+        self._channel.send_json(messages.ARTIFACT, header)
+        with open(path, "rb") as file:
+            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
+                self._channel.send(messages.CHUNK, block)

@@ -1,0 +1,208 @@
+"""What a Spark task executes: it starts the rank's process, watches it, and speaks for it to the driver.
+
+The rank is a fresh child process, because Spark reuses its Python workers across jobs: nothing that a cell does to its
+process (`sys.exit`, thread pools, dtype policies, open files) may meet the next run. The child dies with its supervisor
+(PDEATHSIG, and end of file on their socket pair), and what it leaves behind is killed with its process group.
+"""
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+
+from . import events, feed, messages, telemetry, wire
+
+SAMPLE_SECONDS = 1.0
+CONNECT_SECONDS = 30.0
+#: How long a rank that has said how it ended may take to leave.
+EXIT_SECONDS = 10.0
+LOG_FLUSH_SECONDS = 0.2
+#: A rank that prints more than this is cut short, with a line that says so.
+MAX_LOG_BYTES = 8 << 20
+
+
+def supervise(rank, job, names, blobs, home):
+    """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
+
+    rank: this task's rank; job: the driver's dict for all ranks; names: `names.pack`'s bytes; blobs: this rank's data
+    (`feed.store` consumes it); home: the folder that holds the runtime package.
+    """
+    scratch = tempfile.mkdtemp(prefix="ddl-rank-%d-" % rank)
+    try:
+        feed.store(blobs if job["manifest"] else (), os.path.join(scratch, "data"))
+        with open(os.path.join(scratch, "names.pkl"), "wb") as file:
+            file.write(names)
+        driver = wire.connect(
+            tuple(job["driver"]),
+            bytes.fromhex(job["secret"]),
+            job["run"],
+            wire.Identity("supervisor", rank, job["attempt"]),
+            wire.Identity("driver", -1, 0),
+            CONNECT_SECONDS,
+        )
+        try:
+            return _Rank(rank, job, driver, scratch, home).run()
+        finally:
+            driver.close()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+class _Rank:
+    """One rank's process and the threads that relay its frames, read its output and sample its use."""
+
+    def __init__(self, rank, job, driver, scratch, home):
+        self._rank, self._job, self._driver = rank, job, driver
+        self._scratch, self._home = scratch, home
+        self._ended = None  # payload of the END frame
+        self._over = threading.Event()
+        self._printed = 0
+
+    def run(self):
+        ours, theirs = socket.socketpair()
+        process = self._start(theirs)
+        theirs.close()
+        child = wire.Channel(ours, wire.Identity("rank", self._rank, self._job["attempt"]))
+        child.send_json(messages.CONFIG, self._config())
+        readers = [
+            self._thread(self._relay_up, child),
+            self._thread(self._read_output, process.stdout, "stdout"),
+            self._thread(self._read_output, process.stderr, "stderr"),
+        ]
+        self._thread(self._relay_down, child, process)
+        self._thread(self._sample, process.pid)
+        try:
+            readers[0].join()  # the rank has closed its end: it is over, or about to be
+            self._wait(process)
+            for reader in readers[1:]:
+                reader.join(1.0)
+        finally:
+            self._over.set()
+            self._kill(process)
+            child.close()
+        if self._ended is None:
+            self._ended = {"outcome": "failed", "failure": self._death(process)}
+        self._tell(messages.END, self._ended)
+        return {"rank": self._rank, "outcome": self._ended["outcome"]}
+
+    def _start(self, theirs):
+        environment = dict(os.environ)
+        environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
+        environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
+        environment["PYTHONUNBUFFERED"] = "1"
+        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+        environment.pop("PYTHONSTARTUP", None)
+        module = __package__ + ".worker"
+        return subprocess.Popen(
+            [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            cwd=self._scratch,
+            env=environment,
+            start_new_session=True,
+        )
+
+    def _config(self):
+        return dict(self._job, rank=self._rank, host=self._driver.local_host, scratch=self._scratch)
+
+    @staticmethod
+    def _thread(target, *args):
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        thread.start()
+        return thread
+
+    def _relay_up(self, child):
+        try:
+            while True:
+                kind, payload = child.recv()
+                if kind == messages.END:
+                    self._ended = messages.parse(payload)
+                else:
+                    self._driver.send(kind, payload)
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            pass
+
+    def _relay_down(self, child, process):
+        try:
+            while True:
+                kind, payload = self._driver.recv()
+                child.send(kind, payload)
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            if not self._over.is_set():  # without its driver a rank works for nobody
+                self._kill(process)
+
+    def _wait(self, process):
+        try:
+            process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._kill(process)
+
+    @staticmethod
+    def _kill(process):
+        try:
+            os.killpg(process.pid, signal.SIGKILL)  # the group: what the cell started goes too
+        except (ProcessLookupError, PermissionError):
+            pass
+        try:
+            process.wait(EXIT_SECONDS)
+        except subprocess.TimeoutExpired:
+            pass  # in an uninterruptible call; it dies when that returns
+
+    def _death(self, process):
+        """The failure of a rank that never said how it ended."""
+        status = process.returncode
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else "signal %d" % -status
+            kind, message = "signal", "its process %d was killed by %s" % (process.pid, name)
+            if -status == signal.SIGKILL:
+                message += "; if nobody killed it, the host ran out of memory: give executors more, or lower --batch-size"
+        else:
+            kind = "exit"
+            message = "its process %d ended with exit status %s before the cell did" % (process.pid, status)
+        return {"rank": self._rank, "host": socket.gethostname(), "kind": kind, "message": message, "traceback": ""}
+
+    def _read_output(self, pipe, stream):
+        """Whole lines, gathered for a moment so that a chatty rank costs few events."""
+        descriptor = pipe.fileno()
+        rest = b""
+        while True:
+            block = os.read(descriptor, 65536)
+            rest += block
+            lines, cut, tail = rest.rpartition(b"\n")
+            if cut or (rest and not block) or len(rest) > 65536:
+                self._print(stream, lines + cut if cut else rest)
+                rest = tail if cut else b""
+            if not block:
+                return
+            if len(block) < 65536:
+                self._over.wait(LOG_FLUSH_SECONDS)
+
+    def _print(self, stream, block):
+        if self._printed > MAX_LOG_BYTES:
+            return
+        self._printed += len(block)
+        text = block.decode("utf-8", "replace")
+        if self._printed > MAX_LOG_BYTES:
+            text += "\n... rank %d printed more than %d MB; the rest is not shown\n" % (self._rank, MAX_LOG_BYTES >> 20)
+        self._tell(messages.EVENTS, [events.make("log", self._rank, stream=stream, text=text)])
+
+    def _sample(self, pid):
+        process = telemetry.ProcessSampler(pid)
+        gpus = telemetry.GpuSampler(telemetry.visible_gpus(os.environ))
+        while not self._over.wait(SAMPLE_SECONDS):
+            use = process.sample()
+            if use is not None:
+                sample = events.make("sample", self._rank, cpu=round(use[0], 1), memory=use[1], gpus=gpus.sample())
+                self._tell(messages.EVENTS, [sample])
+
+    def _tell(self, kind, value):
+        try:
+            self._driver.send_json(kind, value)
+        except (wire.ConnectionLost, OSError):
+            pass  # the driver has gone; _relay_down ends the rank

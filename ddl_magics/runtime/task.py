@@ -1,0 +1,46 @@
+"""The function that Spark carries to its executors: it unpacks the runtime and hands over to the supervisor.
+
+It travels by value and imports nothing of this package before it has put it on the path: executors have never heard of it.
+"""
+
+import io
+import os
+import zipfile
+
+
+def pack_runtime(folder):
+    """The package at `folder` as the bytes of a zip, the package's name on top."""
+    name = os.path.basename(folder)
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for file in sorted(os.listdir(folder)):
+            if file.endswith(".py"):
+                archive.write(os.path.join(folder, file), "%s/%s" % (name, file))
+    return buffer.getvalue()
+
+
+def make_task(parcel, package):
+    """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "job": dict, "names": bytes}."""
+
+    def task(rank, blobs):
+        import importlib
+        import io
+        import shutil
+        import sys
+        import tempfile
+        import zipfile
+
+        home = tempfile.mkdtemp(prefix="ddl-runtime-")
+        try:
+            value = parcel.value
+            zipfile.ZipFile(io.BytesIO(value["runtime"])).extractall(home)
+            sys.path.insert(0, home)
+            try:
+                supervisor = importlib.import_module(package + ".supervisor")
+            finally:
+                sys.path.remove(home)
+            yield supervisor.supervise(rank, value["job"], value["names"], blobs, home)
+        finally:
+            shutil.rmtree(home, ignore_errors=True)
+
+    return task

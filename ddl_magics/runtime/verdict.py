@@ -1,0 +1,89 @@
+"""Whether a run is over, and why: a pure function of what the driver has heard from its ranks and from Spark.
+
+The first rank to fail is rarely alone: its peers lose their connections. The verdict therefore prefers a cause to its
+consequences, and waits a moment for the cause when it has only heard of consequences.
+"""
+
+from .events import FAILED, FINISHED, STOPPED
+
+#: How long a lost peer may stay unexplained before it is given as the reason itself.
+PEER_GRACE_SECONDS = 4.0
+#: How long Spark's word that the job failed waits for a better explanation by a rank.
+SPARK_GRACE_SECONDS = 3.0
+
+
+class Heard:
+    """What has happened so far. Times are of one monotonic clock, in seconds; None means not yet.
+
+    ends: rank -> {"outcome", "failure"}; lost: rank -> (host, time its connection closed without an end).
+    """
+
+    def __init__(self, workers):
+        self.workers = workers
+        self.ends = {}
+        self.ended_at = {}
+        self.lost = {}
+        self.spark_error = None
+        self.spark_done_at = None
+        self.stop_asked_at = None
+        self.stop_deadline = None
+        self.start_deadline = None
+        self.start_message = ""
+        self.timeout_at = None
+        self.timeout = None
+        self.server_died = None
+
+
+class Verdict:
+    """How the run ended. `kill`: ranks may still run and must be cancelled."""
+
+    def __init__(self, state, message, failure=None, kill=False):
+        self.state, self.message, self.failure, self.kill = state, message, failure, kill
+
+
+def _failed(failure, kill=True):
+    who = "rank %d on %s: " % (failure["rank"], failure["host"]) if failure["rank"] >= 0 else ""
+    return Verdict(FAILED, who + failure["message"], failure, kill)
+
+
+def _of_the_job(kind, message):
+    return {"rank": -1, "host": "", "kind": kind, "message": message, "traceback": ""}
+
+
+def judge(heard, now):
+    """A Verdict, or None while the run goes on."""
+    failures = [(heard.ended_at[r], r, e["failure"]) for r, e in heard.ends.items() if e["outcome"] == "failed"]
+    causes = sorted((f for f in failures if f[2]["kind"] != "peer"), key=lambda f: (f[2]["kind"] == "diverged", f[0], f[1]))
+    if causes:
+        return _failed(causes[0][2])
+    if heard.server_died:
+        return _failed(_of_the_job("lost", heard.server_died))
+    if heard.stop_asked_at is not None:
+        return _judge_stop(heard, now)
+    if heard.timeout_at is not None and now > heard.timeout_at:
+        return _failed(_of_the_job("timeout", "not done after %g s: raise --timeout" % heard.timeout))
+    for rank, (host, _) in sorted(heard.lost.items()):
+        message = "its supervisor process on the executor died (killed, or the executor was lost)"
+        return _failed({"rank": rank, "host": host, "kind": "lost", "message": message, "traceback": ""})
+    if len(heard.ends) == heard.workers:
+        if failures:
+            return _failed(min(failures)[2], kill=False)
+        stopped = any(end["outcome"] == "stopped" for end in heard.ends.values())
+        return Verdict(STOPPED, "stopped by the cell") if stopped else Verdict(FINISHED, "all workers finished")
+    if failures and now - min(failures)[0] > PEER_GRACE_SECONDS:
+        return _failed(min(failures)[2])
+    if heard.spark_done_at is not None and now - heard.spark_done_at > SPARK_GRACE_SECONDS:
+        message = heard.spark_error or "the Spark job ended before its workers did: somebody cancelled it"
+        return _failed(_of_the_job("spark", message), kill=False)
+    if heard.start_deadline is not None and now > heard.start_deadline:
+        return _failed(_of_the_job("spark", heard.start_message))
+    return None
+
+
+def _judge_stop(heard, now):
+    if len(heard.ends) == heard.workers or heard.spark_done_at is not None:
+        return Verdict(STOPPED, "stopped; the model and its history are kept")
+    if now > heard.stop_deadline:
+        grace = heard.stop_deadline - heard.stop_asked_at
+        return Verdict(STOPPED, "stopped by force: no step ended within %g s" % grace, kill=True)
+    return None

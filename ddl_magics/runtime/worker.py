@@ -1,0 +1,122 @@
+"""A rank's process: finds its peers, runs the cell, and says how it ended.
+
+Started by the supervisor with the number of a socket and its own process number. Nothing heavy is imported before the
+peers are known: the number of threads that TensorFlow may use depends on how many ranks share the host.
+"""
+
+import ctypes
+import os
+import signal
+import socket
+import sys
+import threading
+
+from . import events, messages, wire
+
+_PR_SET_PDEATHSIG = 1
+
+
+def main():
+    descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
+    _die_with(parent)
+    channel = wire.Channel(socket.socket(fileno=descriptor), wire.Identity("supervisor", -1, 0))
+    kind, payload = channel.recv()
+    config = messages.parse(payload)
+    end = _Worker(config, channel).run()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    channel.send_json(messages.END, end)
+    channel.close()
+    os._exit(0)  # threads that the cell left running must not keep a slot
+
+
+def _die_with(parent):
+    """Be killed when the supervisor dies, also if that has happened already."""
+    try:
+        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    except (OSError, AttributeError):
+        pass  # not Linux: the closed socket ends this process instead
+    if os.getppid() != parent:
+        os._exit(1)
+
+
+class _Worker:
+    def __init__(self, config, channel):
+        self._config, self._channel = config, channel
+        self._peers_known = threading.Event()
+        self._peers = None
+        self._rank = None  # set once the cell's context exists
+
+    def run(self):
+        """Returns the payload of the END frame."""
+        listener, links = self._meet()
+        threads = self._limit_threads()
+        self._tell_state("loading TensorFlow", threads)
+        from . import cell, outcome, rank
+
+        context = self._rank = rank.Rank(self._config, self._channel)
+        try:
+            context.connect(self._peers, listener, links)
+            self._tell_state("running", threads, device=context.prepare())
+            end = outcome.observe(lambda: cell.run(self._config, context), context)
+        except Exception as error:  # what is wrong before the cell starts has no traceback of the user's
+            end = outcome.failed(error, context)
+        self._tell_state(end["outcome"], threads)
+        context.leave(end["outcome"])
+        return end
+
+    def _meet(self):
+        """Announce this rank's address; returns once the peers' are known: (listener or None, its queue)."""
+        listener = links = None
+        config = self._config
+        if config["strategy"] == "allreduce" and config["size"] > 1:
+            from . import collective
+
+            listener, links = collective.listen(
+                config["host"], bytes.fromhex(config["secret"]), config["run"], config["rank"], config["attempt"], config["size"]
+            )
+        threading.Thread(target=self._listen, daemon=True).start()
+        self._tell_state("starting", 1)
+        address = list(listener.address) if listener else None
+        self._channel.send_json(messages.READY, {"address": address})
+        self._peers_known.wait()
+        return listener, links
+
+    def _listen(self):
+        """What the driver says, until the supervisor is gone."""
+        try:
+            while True:
+                kind, payload = self._channel.recv()
+                if kind == messages.PEERS:
+                    self._peers = messages.parse(payload)
+                    self._peers_known.set()
+                elif kind == messages.STOP and self._rank is not None:
+                    self._rank.ask_to_stop()
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            os._exit(1)
+
+    def _limit_threads(self):
+        cores = min(os.cpu_count() or 1, max(1, self._config["executor_cores"]))
+        here = self._peers["ranks_on_host"]
+        threads = max(1, min(cores, (os.cpu_count() or 1) // here))
+        for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+            os.environ.setdefault(name, str(threads))
+        return threads
+
+    def _tell_state(self, state, threads, device=None):
+        from . import telemetry
+
+        event = events.make(
+            "worker",
+            self._config["rank"],
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            device=device or telemetry.device_name(None, threads),
+            state=state,
+            cores=threads,
+        )
+        self._channel.send_json(messages.EVENTS, [event])
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""Training code of many kinds, written as a user writes it, without a thought of distribution.
+
+The text of this file is the cell: run as it is in a plain Python process it gives the reference, under `%%distributed`
+what is compared with it. `run_cases` is called with the names of the cases and a dtype.
+"""
+
+import hashlib
+
+import keras
+import numpy as np
+import tensorflow as tf
+from keras import layers
+
+ROWS, FEATURES, CLASSES = 202, 8, 4
+BATCH = 40  # 202 rows: five full batches and one of 2 rows, fewer than 4 workers
+
+
+def table(dtype, rows=ROWS, seed=3):
+    random = np.random.default_rng(seed)
+    x = random.normal(size=(rows, FEATURES)).astype(dtype)
+    labels = (x @ random.normal(size=(FEATURES, CLASSES))).argmax(1)
+    return x, labels
+
+
+def network(activation="tanh"):
+    return keras.Sequential(
+        [keras.Input((FEATURES,)), layers.Dense(16, activation=activation), layers.Dense(CLASSES, activation="softmax")]
+    )
+
+
+def fit_classifier(optimizer, dtype, epochs=3, model=None, metrics=("accuracy",), **fit):
+    x, y = table(dtype)
+    xv, yv = table(dtype, 51, seed=4)
+    model = model or network()
+    model.compile(optimizer, "sparse_categorical_crossentropy", metrics=list(metrics))
+    history = model.fit(x, y, batch_size=BATCH, epochs=epochs, validation_data=(xv, yv), verbose=0, **fit)
+    return model, history.history
+
+
+def sgd_momentum(dtype):
+    return fit_classifier(keras.optimizers.SGD(0.1, momentum=0.9), dtype)
+
+
+def adam(dtype):
+    return fit_classifier("adam", dtype)
+
+
+def adamw_clipnorm(dtype):
+    return fit_classifier(keras.optimizers.AdamW(0.01, weight_decay=0.01, clipnorm=0.1), dtype)
+
+
+def global_clipnorm(dtype):
+    return fit_classifier(keras.optimizers.SGD(0.5, global_clipnorm=0.2), dtype)
+
+
+def accumulation(dtype):
+    return fit_classifier(keras.optimizers.SGD(0.1, gradient_accumulation_steps=3), dtype)
+
+
+def moving_average(dtype):
+    return fit_classifier(keras.optimizers.SGD(0.1, use_ema=True, ema_momentum=0.8, ema_overwrite_frequency=4), dtype)
+
+
+def schedule(dtype):
+    return fit_classifier(keras.optimizers.SGD(keras.optimizers.schedules.ExponentialDecay(0.3, 4, 0.7)), dtype)
+
+
+def callbacks(dtype):
+    best = keras.callbacks.ModelCheckpoint("best.weights.h5", save_weights_only=True, save_best_only=True)
+    reduce = keras.callbacks.ReduceLROnPlateau(patience=1, factor=0.3)
+    stop = keras.callbacks.EarlyStopping(patience=3)
+    model, history = fit_classifier(keras.optimizers.SGD(1.5), dtype, epochs=12, callbacks=[best, reduce, stop])
+    model.load_weights("best.weights.h5")
+    return model, history
+
+
+def weighted(dtype):
+    x, y = table(dtype)
+    weights = np.random.default_rng(5).uniform(0.2, 2.0, ROWS).astype(dtype)
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
+    first = model.fit(x, y, batch_size=BATCH, epochs=2, sample_weight=weights, verbose=0).history
+    second = model.fit(x, y, batch_size=BATCH, epochs=2, class_weight={0: 1.0, 1: 3.0, 2: 0.5, 3: 1.0}, verbose=0).history
+    return model, {"loss": first["loss"] + second["loss"], "accuracy": first["accuracy"] + second["accuracy"]}
+
+
+def two_by_two(dtype):
+    x, y = table(dtype)
+    target = x[:, :2].sum(1, keepdims=True)
+    left, right = keras.Input((4,), name="left"), keras.Input((4,), name="right")
+    hidden = layers.Dense(12, activation="tanh")(layers.Concatenate()([left, right]))
+    outputs = {
+        "kind": layers.Dense(CLASSES, activation="softmax", name="kind")(hidden),
+        "value": layers.Dense(1, name="value")(hidden),
+    }
+    model = keras.Model([left, right], outputs)
+    losses = {"kind": "sparse_categorical_crossentropy", "value": "mse"}
+    model.compile("sgd", losses, loss_weights={"kind": 1.0, "value": 0.5}, metrics={"kind": ["accuracy"], "value": ["mae"]})
+    data = {"left": x[:, :4], "right": x[:, 4:]}
+    history = model.fit(data, {"kind": y, "value": target}, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0)
+    return model, history.history
+
+
+def embedding(dtype):
+    random = np.random.default_rng(6)
+    words = random.integers(0, 12, (ROWS, 6))
+    y = (words.sum(1) % CLASSES).astype("int64")
+    model = keras.Sequential(
+        [keras.Input((6,), dtype="int32"), layers.Embedding(12, 5), layers.Flatten(), layers.Dense(CLASSES, activation="softmax")]
+    )
+    model.compile(keras.optimizers.SGD(0.3, momentum=0.5), "sparse_categorical_crossentropy")
+    return model, model.fit(words, y, batch_size=BATCH, epochs=3, verbose=0).history
+
+
+def lstm(dtype):
+    random = np.random.default_rng(7)
+    x = random.normal(size=(ROWS, 5, 3)).astype(dtype)
+    y = x[:, -1, :1]
+    model = keras.Sequential([keras.Input((5, 3)), layers.LSTM(6), layers.Dense(1)])
+    model.compile("adam", "mse", metrics=["mae", keras.metrics.R2Score()])
+    return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.25, verbose=0).history
+
+
+def own_step(dtype):
+    class Own(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.hidden, self.out = layers.Dense(10, activation="tanh"), layers.Dense(CLASSES)
+            self.mean = keras.metrics.Mean(name="loss")
+
+        def call(self, x):
+            return self.out(self.hidden(x))
+
+        @property
+        def metrics(self):
+            return [self.mean]
+
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                each = tf.keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), from_logits=True)
+                loss = tf.reduce_mean(each)
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            self.mean.update_state(each)
+            return {"loss": self.mean.result()}
+
+    x, y = table(dtype)
+    model = Own()
+    model.compile(keras.optimizers.SGD(0.2))
+    return model, model.fit(x, y, batch_size=BATCH, epochs=3, verbose=0).history
+
+
+def pipeline(dtype):
+    x, y = table(dtype)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).map(lambda a, b: (a * 0.5, b)).batch(BATCH).prefetch(2)
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model, model.fit(data, epochs=3, validation_data=data.take(2), verbose=0).history
+
+
+def rich_metrics(dtype):
+    x, y = table(dtype)
+    y = np.eye(CLASSES)[y].astype(dtype)
+    model = network()
+    metrics = [keras.metrics.AUC(), keras.metrics.F1Score(), "categorical_accuracy"]
+    if dtype == "float32":  # TensorFlow has no top-k for float64
+        metrics.append(keras.metrics.TopKCategoricalAccuracy(2))
+    model.compile("sgd", "categorical_crossentropy", metrics=metrics)
+    history = model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.3, verbose=0).history
+    return model, {name: [float(np.mean(v)) for v in values] for name, values in history.items()}
+
+
+def two_fits(dtype):
+    model = network("relu")
+    model.layers[0].trainable = False
+    fit_classifier("sgd", dtype, epochs=2, model=model)
+    model.layers[0].trainable = True
+    return fit_classifier(keras.optimizers.SGD(0.05, momentum=0.9), dtype, epochs=2, model=model)
+
+
+def summed_loss(dtype):
+    x, y = table(dtype)
+    model = network()
+    model.compile(keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="sum"), metrics=["accuracy"])
+    return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.2, verbose=0).history
+
+
+def sequence(dtype):
+    x, y = table(dtype)
+
+    class Batches(keras.utils.PyDataset):
+        def __len__(self):
+            return -(-ROWS // BATCH)
+
+        def __getitem__(self, index):
+            rows = slice(index * BATCH, (index + 1) * BATCH)
+            return x[rows], y[rows]
+
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model, model.fit(Batches(), epochs=2, verbose=0).history
+
+
+def regularised(dtype):
+    hidden = layers.Dense(16, activation="tanh", kernel_regularizer="l2")
+    model = keras.Sequential([keras.Input((FEATURES,)), hidden, layers.Dense(CLASSES, activation="softmax")])
+    return fit_classifier("sgd", dtype, model=model, epochs=2, steps_per_epoch=None, shuffle=True)
+
+
+def multi_step_execution(dtype):
+    x, y = table(dtype, 200)
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=5)
+    return model, model.fit(x, y, batch_size=20, epochs=2, verbose=0).history
+
+
+def run_cases(names, dtype, ddl=None):
+    """{case: {"history", "weights" (flat list)}}; with `ddl`, every rank also logs a digest of its weights."""
+    keras.backend.set_floatx(dtype)
+    results = {}
+    for name in names:
+        keras.utils.set_random_seed(11)
+        model, history = globals()[name](dtype)
+        flat = np.concatenate([w.ravel() for w in model.get_weights()])
+        if ddl is not None:
+            ddl.log(**{name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
+        history = {key: [float(value) for value in values] for key, values in history.items()}
+        results[name] = {"history": history, "weights": flat.tolist()}
+    keras.backend.set_floatx("float32")
+    return results

@@ -1,0 +1,16 @@
+"""Plain Keras: runs the text of cases.py in a process that never imports ddl_magics.
+
+python reference.py CASES_FILE DTYPE OUT NAME... writes the results as JSON.
+"""
+
+import json
+import sys
+
+source, dtype, out, *names = sys.argv[1:]
+namespace = {"__name__": "__main__"}
+with open(source) as file:
+    exec(compile(file.read(), source, "exec"), namespace)
+results = namespace["run_cases"](names, dtype)
+assert not any("ddl" in module for module in sys.modules)
+with open(out, "w") as file:
+    json.dump(results, file)
