@@ -4,13 +4,15 @@ import os
 import socket
 import time
 import weakref
-from typing import Deque
+from typing import Deque, Optional
 
 try:
     import fcntl
     import termios
+
+    _UNSENT: Optional[int] = termios.TIOCOUTQ
 except ImportError:  # no POSIX: connections then close without waiting for what is still on its way
-    fcntl = termios = None  # type: ignore[assignment]
+    _UNSENT = None
 
 #: A host that vanished without a word is noticed after this long idle, plus three unanswered probes.
 KEEPALIVE_IDLE_SECONDS, KEEPALIVE_PROBE_SECONDS, KEEPALIVE_PROBES = 10, 5, 3
@@ -62,13 +64,13 @@ def settle(sock: socket.socket, seconds: float) -> None:
 
     Without it the end of a stream can get lost: closing a socket that holds unread data discards what is unsent.
     """
-    if fcntl is None:
+    if _UNSENT is None:
         return
     deadline = time.monotonic() + seconds
     pending = bytearray(4)
     try:
         while time.monotonic() < deadline:
-            fcntl.ioctl(sock.fileno(), termios.TIOCOUTQ, pending)
+            fcntl.ioctl(sock.fileno(), _UNSENT, pending)
             if not any(pending):
                 return
             time.sleep(0.001)

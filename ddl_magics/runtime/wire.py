@@ -177,20 +177,20 @@ class Listener:
         self._lock = threading.Lock()
         self._strangers: "collections.OrderedDict[socket.socket, None]" = collections.OrderedDict()
         self._free = threading.Semaphore(HANDSHAKES_AT_ONCE)
-        self._closed = False
+        self._closed = threading.Event()
         threading.Thread(target=self._serve, name="ddl listen", daemon=True).start()
 
     def close(self) -> None:
         """Stops listening; channels that were handed over live on."""
         with self._lock:
-            self._closed = True
+            self._closed.set()
             for stranger in self._strangers:
                 hang_up(stranger)
         hang_up(self._socket)  # wakes the thread in accept()
         self._socket.close()
 
     def _serve(self) -> None:
-        while not self._closed:
+        while not self._closed.is_set():
             try:
                 sock, _ = self._socket.accept()
             except OSError:
@@ -205,7 +205,7 @@ class Listener:
                 self._free.acquire()
             with self._lock:
                 self._strangers[ours(sock)] = None
-                if self._closed:
+                if self._closed.is_set():
                     hang_up(sock)
             threading.Thread(target=self._greet, args=(sock,), name="ddl handshake", daemon=True).start()
 
