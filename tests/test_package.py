@@ -14,8 +14,11 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "ddl_magics"
 RUNTIME = PACKAGE / "runtime"
 
-#: What the runtime may import besides the standard library, and whether at the top of a file.
-SHIPPED_WITH_SPARK_OR_TENSORFLOW = {"numpy": True, "keras": False, "tensorflow": False, "pyspark": False}
+#: What the runtime may import besides the standard library: it comes with Spark or TensorFlow.
+THERE_ANYWAY = {"numpy", "keras", "tensorflow", "pyspark", "py4j"}
+
+#: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
+WITHOUT_TENSORFLOW = ("driver", "supervisor", "worker", "parameter_server")
 
 #: Arrows point down only, magics -> run -> clusters -> runtime: what a part must not know.
 ABOVE = {
@@ -31,37 +34,44 @@ def _modules(folder):
 
 
 def _imports(path):
-    """(dotted name of what is imported, whether on import of the file itself, whether written relative)."""
+    """(dotted name of what is imported, whether written as a relative import)."""
     package = path.relative_to(ROOT).parent.parts
-    tree = ast.parse(path.read_text())
-    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    later = {id(node) for function in functions for node in ast.walk(function)}
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
             for alias in node.names:
-                yield alias.name, id(node) not in later, False
+                yield alias.name, False
         elif isinstance(node, ast.ImportFrom):
             base = package[: len(package) - node.level + 1] if node.level else ()
             for alias in node.names:
-                yield ".".join([*base, *filter(None, [node.module]), alias.name]), id(node) not in later, node.level > 0
+                yield ".".join([*base, *filter(None, [node.module]), alias.name]), node.level > 0
+
+
+def _loaded_by(module):
+    """Top-level names of the modules that a fresh Python has loaded after importing `module`."""
+    program = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+    done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
 
 
 @pytest.mark.parametrize("path", _modules(RUNTIME))
 def test_the_runtime_imports_nothing_that_a_cluster_may_lack(path):
-    for name, at_top, relative in _imports(path):
-        first = name.split(".")[0]
+    for name, relative in _imports(path):
         if relative:
             assert name.startswith("ddl_magics.runtime"), f"{name} stands above the runtime, which is shipped alone"
-        elif first in SHIPPED_WITH_SPARK_OR_TENSORFLOW:
-            assert SHIPPED_WITH_SPARK_OR_TENSORFLOW[first] or not at_top, f"{name} must be imported where it is used"
         else:
-            assert first in sys.stdlib_module_names, f"{name} is not on every cluster"
+            assert name.split(".")[0] in {*sys.stdlib_module_names, *THERE_ANYWAY}, f"{name} is not on every cluster"
+
+
+@pytest.mark.parametrize("module", WITHOUT_TENSORFLOW)
+def test_only_ranks_load_tensorflow(module):
+    loaded = _loaded_by(f"ddl_magics.runtime.{module}")
+    assert not {"tensorflow", "keras"} & loaded
 
 
 @pytest.mark.parametrize("path", _modules(PACKAGE))
 def test_imports_point_down(path):
     part = path.relative_to(PACKAGE).with_suffix("").parts[0]
-    ours = [name.split(".")[1:] for name, _, _ in _imports(path) if name.startswith("ddl_magics.")]
+    ours = [name.split(".")[1:] for name, _ in _imports(path) if name.startswith("ddl_magics.")]
     assert not {module[0] for module in ours} & ABOVE.get(part, set())
     if part not in ("runtime", "clusters"):
         assert not [module for module in ours if module[0] == "runtime" and module[1:2] != ["events"]]
@@ -83,9 +93,7 @@ def test_one_version():
 
 def test_importing_the_package_brings_no_engine():
     """With a remote cluster there is neither TensorFlow nor pyspark on the notebook's machine."""
-    program = "import sys, ddl_magics; print(*{name.split('.')[0] for name in sys.modules})"
-    loaded = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.split()
-    assert not {"tensorflow", "keras", "pyspark", "py4j", "sparkmagic"} & set(loaded)
+    assert not {"tensorflow", "keras", "pyspark", "py4j", "sparkmagic"} & _loaded_by("ddl_magics")
 
 
 @pytest.mark.parametrize("path", sorted((ROOT / "notebooks").glob("*.ipynb")), ids=lambda path: path.name)
