@@ -1,0 +1,67 @@
+"""The driver's log of events: numbers without gaps, merged buckets that lose no step, bounded replies."""
+
+import json
+
+from ddl_magics.runtime import eventlog, events
+
+
+def bucket(rank, step, count, seconds=0.25, epoch=0, loss=1.0):
+    return events.make(
+        "steps", rank, fit=0, epoch=epoch, step=step, count=count, rows=count * 8, seconds=seconds, compute=0.2, wait=0.05,
+        metrics={"loss": loss},
+    )  # fmt: skip
+
+
+def read_all(log, limit=60_000):
+    found, more = [], True
+    while more:
+        chosen, more = log.read(len(found), limit)
+        found += chosen
+    return found
+
+
+def test_numbers_have_no_gaps_and_a_reader_may_come_back():
+    log = eventlog.EventLog("r")
+    for rank in range(3):
+        log.append(events.make("log", rank, stream="stdout", text="x\n"))
+    first, _ = log.read(0, 60_000)
+    log.append(events.make("log", 0, stream="stdout", text="y\n"))
+    second, more = log.read(3, 60_000)
+    assert [e["seq"] for e in first + second] == [1, 2, 3, 4] and not more
+    assert log.read(0, 60_000)[0] == first + second
+
+
+def test_buckets_that_nobody_has_read_are_merged_and_no_step_is_lost():
+    log = eventlog.EventLog("r")
+    for i in range(10_000):
+        log.append(bucket(i % 2, i // 2 * 5, 5, seconds=0.1, loss=float(i)))
+    found = read_all(log)
+    assert len(found) <= 2 * (10_000 / 2) * 0.1 / (eventlog.BUCKET_SECONDS - 0.1) + 2
+    for rank in (0, 1):
+        mine = [e for e in found if e["rank"] == rank]
+        assert sum(e["count"] for e in mine) == 25_000
+        assert sum(e["rows"] for e in mine) == 200_000
+        assert [e["step"] for e in mine] == sorted({e["step"] for e in mine})
+    assert found[-1]["metrics"]["loss"] == 9999.0
+
+
+def test_buckets_of_two_epochs_stay_apart():
+    log = eventlog.EventLog("r")
+    log.append(bucket(0, 0, 5))
+    log.append(bucket(0, 0, 5, epoch=1))
+    assert [e["epoch"] for e in read_all(log)] == [0, 1]
+
+
+def test_a_reply_is_bounded():
+    log = eventlog.EventLog("r")
+    for _ in range(200):
+        log.append(events.make("log", 0, stream="stdout", text="x" * 1000))
+    chosen, more = log.read(0, 60_000)
+    assert more and len(json.dumps(chosen)) <= 60_000
+    assert len(read_all(log)) == 200
+
+
+def test_what_a_rank_prints_at_once_is_bounded():
+    log = eventlog.EventLog("r")
+    log.append(events.make("log", 0, stream="stdout", text="x" * 100_000))
+    assert len(read_all(log)[0]["text"]) == eventlog.MAX_TEXT_CHARACTERS
