@@ -32,6 +32,8 @@ class LiveClient(NotebookClient):
             sys.stdout.write(content["text"])
         elif msg["msg_type"] in ("display_data", "execute_result") and not _is_widget(content["data"]):
             sys.stdout.write(content["data"].get("text/plain", "") + "\n")
+        elif msg["msg_type"] == "error":
+            sys.stdout.write("\n".join(content["traceback"]) + "\n")
         sys.stdout.flush()
         return super().output(outs, msg, display_id, cell_index)
 
@@ -59,7 +61,7 @@ def main(notebook):
     try:
         client.execute()
     except CellExecutionError as failure:
-        print(f"\nThe notebook stopped at an error:\n{failure}", file=sys.stderr)
+        print(f"\nThe notebook stopped at an error: {failure.ename}: {failure.evalue}")
         return 1
     finally:
         nbformat.write(document, executed)
