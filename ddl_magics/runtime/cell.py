@@ -7,7 +7,7 @@ import os
 import sys
 import types
 
-from . import feed_rank, names
+from . import feed_share, names
 from .outcome import CELL_FILE
 from .rank import StopRun
 
@@ -39,7 +39,7 @@ def _data(config, context):
     if not config["manifest"]:
         return {}
     folder = os.path.join(config["scratch"], "data")
-    dataset, validation = feed_rank.datasets(
+    dataset, validation = feed_share.datasets(
         folder, config["manifest"], context.rank, context.size, config["batch_size"], config["seed"], config["strategy"]
     )
     from .share import mark_local

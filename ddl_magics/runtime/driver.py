@@ -40,10 +40,10 @@ def launch(spec, namespace):
         return _error("slots", problem)
     try:
         packed = names.pack(spec["cell"], namespace)
-        data = _prepare_data(session, spec, namespace)
+        prepare = _check_data(session, spec, namespace)
     except (names.NameProblem, feed.FeedError) as error:
         return _error("usage", str(error))
-    job = Job(sc, spec, packed, data)
+    job = Job(sc, spec, packed, prepare)
     with _lock:
         _jobs[spec["run"]] = job
     job.start()
@@ -74,15 +74,13 @@ def _preflight(sc, spec):
     return None
 
 
-def _prepare_data(session, spec, namespace):
+def _check_data(session, spec, namespace):
+    """A function that makes the run's `feed.Feed`, or None without --data. What can be wrong without a job is said now."""
     name = spec.get("data")
     if not name:
         return None
-    if name not in namespace:
-        near = feed.nearest_frame(name, namespace)
-        hint = "; did you mean %r?" % near if near else ""
-        raise feed.FeedError("--data %s: there is no such DataFrame in the session%s" % (name, hint))
-    return feed.prepare(session, namespace[name], spec, namespace)
+    feed.check(name, spec, namespace)
+    return lambda: feed.prepare(session, name, spec, namespace)
 
 
 def _job(request):

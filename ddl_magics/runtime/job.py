@@ -12,6 +12,7 @@ import socket
 import tempfile
 import threading
 import time
+import warnings
 
 from . import events, messages, slots, task, verdict, wire
 from .eventlog import EventLog, state
@@ -31,12 +32,13 @@ MAX_FRAME_BYTES = messages.CHUNK_BYTES + (1 << 16)
 class Job:
     """`state`, `log` and `artifacts` are what the driver's API reads; `start`, `stop` and `forget` what it calls."""
 
-    def __init__(self, sc, spec, packed, data):
+    def __init__(self, sc, spec, packed, prepare):
+        """packed: `names.pack`'s bytes; prepare: makes the run's `feed.Feed`, or None where the cell has no --data."""
         self.workers = 1 if spec["strategy"] == "single" else spec["workers"]
         self.state = events.PREFLIGHT
         self.log = EventLog(spec["run"])
         self.artifacts = {}
-        self._sc, self._spec, self._packed, self._data = sc, spec, packed, data
+        self._sc, self._spec, self._packed, self._prepare, self._data = sc, spec, packed, prepare, None
         self._attempt = 1
         self._secret = secrets.token_bytes(32)
         self._group = "ddl_magics " + spec["run"]
@@ -110,8 +112,12 @@ class Job:
                 return verdict.Verdict(events.FAILED, message, _spark_failure(message))
 
     def _partitions(self):
-        if self._data is None:
+        if self._prepare is None:
             return self._sc.parallelize(range(self.workers), self.workers), None
+        self._enter(events.PREFLIGHT, "dealing the rows of %s to %d workers" % (self._spec["data"], self.workers))
+        self._data = self._prepare()
+        for notice in self._data.notices:
+            self.log.append(events.make("notice", events.JOB, level="info", message=notice), self._attempt)
         return self._data.rdd, self._data.manifest
 
     def _bind_host(self):
@@ -137,6 +143,8 @@ class Job:
 
     def _submit(self, rdd, parcel):
         error = None
+        # Under Livy job groups are not pinned to threads, and the successor of this call needs that.
+        warnings.filterwarnings("ignore", "Deprecated in 3.1, Use pyspark.InheritableThread", FutureWarning)
         try:
             rank = task.make_task(parcel, __package__)
             stage = rdd.barrier() if self._spec["strategy"] == "allreduce" else rdd

@@ -6,6 +6,7 @@ process (`sys.exit`, thread pools, dtype policies, open files) may meet the next
 """
 
 import os
+import re
 import shutil
 import signal
 import socket
@@ -14,7 +15,7 @@ import sys
 import tempfile
 import threading
 
-from . import events, feed, messages, telemetry, wire
+from . import events, feed_share, messages, telemetry, wire
 
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
@@ -23,17 +24,19 @@ EXIT_SECONDS = 10.0
 LOG_FLUSH_SECONDS = 0.2
 #: A rank that prints more than this is cut short, with a line that says so.
 MAX_LOG_BYTES = 8 << 20
+#: Information and warnings of TensorFlow's C++ side: TF_CPP_MIN_LOG_LEVEL=2 hides them but for those of its first moments.
+_NATIVE_CHATTER = re.compile(rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n")
 
 
 def supervise(rank, job, names, blobs, home):
     """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
 
     rank: this task's rank; job: the driver's dict for all ranks; names: `names.pack`'s bytes; blobs: this rank's data
-    (`feed.store` consumes it); home: the folder that holds the runtime package.
+    (`feed_share.store` consumes it); home: the folder that holds the runtime package.
     """
     scratch = tempfile.mkdtemp(prefix="ddl-rank-%d-" % rank)
     try:
-        feed.store(blobs if job["manifest"] else (), os.path.join(scratch, "data"))
+        feed_share.store(blobs if job["manifest"] else (), os.path.join(scratch, "data"))
         with open(os.path.join(scratch, "names.pkl"), "wb") as file:
             file.write(names)
         driver = wire.connect(
@@ -184,7 +187,9 @@ class _Rank:
                 self._over.wait(LOG_FLUSH_SECONDS)
 
     def _print(self, stream, block):
-        if self._printed > MAX_LOG_BYTES:
+        if stream == "stderr":
+            block = _NATIVE_CHATTER.sub(b"", block)
+        if not block or self._printed > MAX_LOG_BYTES:
             return
         self._printed += len(block)
         text = block.decode("utf-8", "replace")
