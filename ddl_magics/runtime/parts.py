@@ -11,7 +11,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 # What a collective is for: `Part.kind`. The caller chooses; the words below make the messages.
-WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, FINISH = range(1, 8)
+WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER = range(1, 7)
 
 #: kind -> what a rank in that collective is doing, counted from 1 as Keras does on the screen.
 DOING = {
@@ -19,9 +19,8 @@ DOING = {
     STEP: "is at step {step} of epoch {epoch}",
     EPOCH: "has ended epoch {epoch}",
     EVALUATION: "is evaluating in epoch {epoch}",
-    USER: "calls ddl.allreduce() for the {step}. time",
-    BARRIER: "calls ddl.barrier() for the {step}. time",
-    FINISH: "has finished the cell",
+    USER: "is in ddl.allreduce() (call {step} of the cell)",
+    BARRIER: "is in ddl.barrier() (call {step} of the cell)",
 }
 
 # How it is done, beneath `kind`.

@@ -1,6 +1,7 @@
 """What every socket of a run gets and how it ends: waking, settling, closing, on this side of a fork too."""
 
 import os
+import select
 import socket
 import time
 import weakref
@@ -68,8 +69,10 @@ def settle(sock: socket.socket, seconds: float) -> None:
         return
     deadline = time.monotonic() + seconds
     pending = bytearray(4)
+    poll = select.poll()
     try:
-        while time.monotonic() < deadline:
+        poll.register(sock, 0)  # reports what is over, as nothing will be acknowledged then
+        while time.monotonic() < deadline and not poll.poll(0):
             fcntl.ioctl(sock.fileno(), _UNSENT, pending)
             if not any(pending):
                 return

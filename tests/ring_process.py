@@ -1,0 +1,52 @@
+"""One rank of a `rings.ProcessRing`: told by lines of JSON on its standard input, answers on its standard output."""
+
+import json
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+from ddl_magics.runtime import collective, parts
+
+SECRET = b"of the tests".ljust(32, b".")  # as in rings.py, which is more than this process needs
+RUN = "run-of-the-tests"
+
+
+def tell(**message):
+    print(json.dumps(message), flush=True)
+
+
+def told():
+    line = sys.stdin.readline()
+    return json.loads(line) if line else sys.exit()
+
+
+def main():
+    who = told()
+    rank, size, elements = who["rank"], who["size"], who["elements"]
+    listener, arrived = collective.listen("127.0.0.1", SECRET, RUN, rank, 0, size)
+    tell(address=listener.address)
+    ring = collective.connect_ring(listener, arrived, rank, size, told()["addresses"], SECRET, RUN, 0)
+    tell(connected=rank)
+    buffer = np.empty(elements, np.float32)
+    step = 0
+    try:
+        while True:
+            steps = told()["steps"]
+            while steps is None or steps > 0:
+                buffer.fill(rank + step)
+                ring.allreduce(buffer, collective.Part(parts.STEP, step=step))
+                expected = sum(range(size)) + size * step
+                assert buffer.min() == buffer.max() == expected, f"{buffer} is not {expected}"
+                step += 1
+                steps = steps and steps - 1
+                if step == 2:
+                    tell(steps=step)
+            tell(steps=step)
+    except collective.PeerLost as lost:
+        tell(lost=lost.rank, reason=lost.reason, at=time.time(), step=step)
+
+
+main()

@@ -1,0 +1,98 @@
+"""Rings of ranks for tests: as threads of one process, quick, or as processes, which can be killed."""
+
+import json
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+from ddl_magics.runtime import collective
+
+SECRET = b"of the tests".ljust(32, b".")
+RUN = "run-of-the-tests"
+WAIT_SECONDS = 30
+
+
+def together(functions):
+    """Runs each in a thread of its own; what they returned, or the exceptions they raised, in order."""
+    results = [None] * len(functions)
+
+    def run(index):
+        try:
+            results[index] = functions[index]()
+        except Exception as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive(), "a rank hangs"
+    return results
+
+
+class ThreadRing:
+    """`size` connected ranks in this process: `with ThreadRing(3) as ring: ring.each(lambda rank: ...)`."""
+
+    def __init__(self, size):
+        places = [collective.listen("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
+        addresses = [listener.address for listener, _ in places]
+
+        def connect(rank):
+            listener, arrived = places[rank] if size > 1 else (None, None)
+            return collective.connect_ring(listener, arrived, rank, size, addresses, SECRET, RUN, 0)
+
+        self.ranks = together([lambda rank=rank: connect(rank) for rank in range(size)])
+        for listener, _ in places:
+            listener.close()
+
+    def each(self, function, ranks=None):
+        """What `function(rank's Ring)` returns or raises on every rank, or on those given, all at the same time."""
+        chosen = self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]
+        return together([lambda rank=rank: function(rank) for rank in chosen])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.each(lambda rank: rank.close("the test is over"))
+
+
+class ProcessRing:
+    """`size` ranks in processes of their own (tests/ring_process.py) that do all-reduces of `elements` float32.
+
+    `say(rank, steps=k, pause=s)` lets a rank do k of them (null: for ever), `hear(rank)` is its next line as an object.
+    """
+
+    def __init__(self, size, elements):
+        script = Path(__file__).with_name("ring_process.py")
+        self.processes = [
+            subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+            for _ in range(size)
+        ]
+        for rank in range(size):
+            self.say(rank, rank=rank, size=size, elements=elements)
+        addresses = [self.hear(rank)["address"] for rank in range(size)]
+        for rank in range(size):
+            self.say(rank, addresses=addresses)
+        for rank in range(size):
+            assert self.hear(rank) == {"connected": rank}
+
+    def say(self, to, **message):
+        pipe = self.processes[to].stdin
+        pipe.write(json.dumps(message) + "\n")
+        pipe.flush()
+
+    def hear(self, rank):
+        return json.loads(self.processes[rank].stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()

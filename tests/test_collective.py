@@ -1,0 +1,281 @@
+"""The ring of the ranks: sums by value, bits that are equal, and ranks that diverge, leave or die."""
+
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+from rings import ProcessRing, ThreadRing, together
+
+from ddl_magics.runtime import collective, parts, wire
+from ddl_magics.runtime.collective import BLOCK_BYTES, Diverged, Part, PeerLost
+
+DTYPES = ["float16", "float32", "float64", "int8", "uint16", "int64", "complex64", ">f4", "longdouble"]
+
+
+def gone(outcome):
+    assert isinstance(outcome, PeerLost), repr(outcome)
+    return outcome.rank, outcome.reason
+
+
+@pytest.mark.parametrize("size", range(1, 9))
+def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size):
+    chance = random.Random(size)
+    lengths = [0, 1, size - 1, size, size + 1, chance.randrange(100), chance.randrange(10_000)]
+    with ThreadRing(size) as ring:
+        for step, (length, dtype) in enumerate([(length, dtype) for length in lengths for dtype in DTYPES]):
+            # whole numbers, whose sums are exact in every type
+            values = np.random.default_rng(step).integers(0, 15, (size, length))
+            buffers = [row.astype(dtype) for row in values]
+            expected = values.sum(axis=0).astype(dtype)
+            told = ring.each(
+                lambda rank, buffers=buffers, step=step: rank.allreduce(
+                    buffers[rank.rank], Part(parts.STEP, 1, 2, step, rank.rank + 0.5, 1 << rank.rank, -rank.rank, 2.0)
+                )
+            )
+            mine = [Part(parts.STEP, 1, 2, step, rank + 0.5, 1 << rank, -rank, 2.0) for rank in range(size)]
+            assert told == [mine] * size
+            for buffer in buffers:
+                assert buffer.dtype == np.dtype(dtype)
+                np.testing.assert_array_equal(buffer, expected)
+
+
+def test_rounding_is_the_same_on_every_rank_over_many_blocks():
+    length = 3 * BLOCK_BYTES + 12_345
+    values = np.random.default_rng(1).normal(size=(3, length)).astype(np.float32) * 1e3
+    buffers = values.copy()
+    with ThreadRing(3) as ring:
+        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
+        assert all(rank.waited > 0 for rank in ring.ranks)
+    assert buffers[0].tobytes() == buffers[1].tobytes() == buffers[2].tobytes()
+    np.testing.assert_allclose(buffers[0], values.astype(np.float64).sum(axis=0), rtol=1e-4, atol=1e-2)
+
+
+def test_values_that_are_no_numbers_arrive_without_a_warning(recwarn):
+    buffers = [np.array([np.inf, np.nan, 3e38], np.float32), np.array([-np.inf, 1, 3e38], np.float32)]
+    with ThreadRing(2) as ring:
+        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
+    np.testing.assert_array_equal(buffers[1], np.array([np.nan, np.nan, np.inf], np.float32))
+    assert not recwarn.list
+
+
+def test_bfloat16_as_tensorflow_has_it():
+    bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
+    buffers = [np.full(1000, rank + 1, bfloat16) for rank in range(3)]
+    with ThreadRing(3) as ring:
+        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
+    assert all((buffer == 6).all() for buffer in buffers)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_broadcast_gives_the_bits_of_the_root(size):
+    with ThreadRing(size) as ring:
+        for length, root in [(0, 0), (1, size - 1), (200_001, size // 2)]:
+            buffers = [np.random.default_rng(rank).normal(size=length) for rank in range(size)]
+            expected = buffers[root].copy()
+            told = ring.each(
+                lambda rank, buffers=buffers, root=root: rank.broadcast(
+                    buffers[rank.rank], Part(parts.WEIGHTS, weight=rank.rank), root
+                )
+            )
+            assert [[part.weight for part in each] for each in told] == [list(range(size))] * size
+            for buffer in buffers:
+                np.testing.assert_array_equal(buffer, expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 4])
+def test_gather_brings_payloads_of_different_lengths(size):
+    payloads = [b"", b"x", b"y" * 70_000, b"z" * 3][:size]
+    with ThreadRing(size) as ring:
+        assert ring.each(lambda rank: rank.gather(payloads[rank.rank], Part(parts.USER), 100_000)) == [payloads] * size
+
+
+def test_gather_beyond_the_limit_is_refused_everywhere_and_the_ring_goes_on():
+    with ThreadRing(3) as ring:
+        refusals = ring.each(lambda rank: rank.gather(b"x" * 10 * rank.rank, Part(parts.USER), 15))
+        assert [str(error) for error in refusals] == ["rank 2 brings 20 bytes, at most 15 can be gathered"] * 3
+        assert ring.each(lambda rank: rank.gather(b"x", Part(parts.USER), 15)) == [[b"x"] * 3] * 3
+
+
+@pytest.mark.parametrize(
+    "buffer", [np.zeros((2, 2)), np.zeros(8)[::2], np.array(["a"]), np.array([None]), np.zeros(2, bool)]
+)
+def test_what_cannot_be_summed_is_refused_before_anything_is_sent(buffer):
+    with ThreadRing(2) as ring:
+        assert all(isinstance(e, ValueError) for e in ring.each(lambda rank: rank.allreduce(buffer, Part(parts.STEP))))
+        ring.each(lambda rank: rank.allreduce(np.zeros(3), Part(parts.STEP)))
+
+
+# Ranks that leave the common path.
+
+PLACES = [
+    (Part(parts.STEP, 0, 2, 11), "is at step 12 of epoch 3", Part(parts.EPOCH, 0, 2, 11), "has ended epoch 3"),
+    (Part(parts.STEP, 0, 2, 11), "is at step 12 of epoch 3", Part(parts.STEP, 0, 2, 12), "is at step 13 of epoch 3"),
+    (Part(parts.WEIGHTS, 1), "begins fit 2", Part(parts.USER, step=4), "is in ddl.allreduce() (call 5 of the cell)"),
+    (
+        Part(parts.STEP, 0, 0, 0),
+        "is at step 1 of epoch 1 of fit 1",
+        Part(parts.STEP, 1, 0, 0),
+        "is at step 1 of epoch 1 of fit 2",
+    ),
+]
+
+
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize(("common", "doing", "odd", "other"), PLACES)
+def test_ranks_in_different_collectives_are_named_on_every_rank(size, common, doing, odd, other):
+    with ThreadRing(size) as ring:
+        outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(500_000), odd if rank.rank == 1 else common))
+        for outcome in outcomes:
+            assert isinstance(outcome, Diverged)
+            assert 1 in (outcome.rank, outcome.other)
+            (neighbour,) = {outcome.rank, outcome.other} - {1}
+            assert f"rank 1 {other}" in str(outcome)
+            assert f"rank {neighbour} {doing}" in str(outcome)
+        again = ring.each(lambda rank: rank.allreduce(np.zeros(1), Part(parts.STEP)))
+        assert [str(error) for error in again] == [str(error) for error in outcomes]
+
+
+def test_different_amounts_of_data_are_told():
+    with ThreadRing(2) as ring:
+        outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(10 + rank.rank, np.float32), Part(parts.STEP)))
+        for outcome in outcomes:
+            assert "rank 0 is at step 1 of epoch 1 with 40 bytes of float32" in str(outcome)
+            assert "rank 1 is at step 1 of epoch 1 with 44 bytes of float32" in str(outcome)
+
+
+def test_an_operation_of_another_kind_is_told():
+    with ThreadRing(2) as ring:
+        outcomes = ring.each(
+            lambda rank: (rank.broadcast if rank.rank else rank.allreduce)(np.zeros(10_000), Part(parts.USER))
+        )
+        assert all(isinstance(outcome, Diverged) for outcome in outcomes)
+
+
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_a_rank_that_leaves_is_known_by_its_goodbye(size):
+    with ThreadRing(size) as ring:
+        ring.each(lambda rank: rank.allreduce(np.ones(1000), Part(parts.STEP)))
+        ring.ranks[1].close("its cell has ended")
+        others = [rank for rank in range(size) if rank != 1]
+        start = time.monotonic()
+        outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(1_000_000), Part(parts.STEP, step=1)), others)
+        assert [gone(outcome) for outcome in outcomes] == [(1, "its cell has ended")] * len(others)
+        assert time.monotonic() - start < 1
+
+
+@pytest.mark.parametrize("size", [2, 3, 6])
+def test_the_last_collective_is_complete_although_ranks_leave_right_after_it(size):
+    """A rank that is done may be gone before its neighbours have read all of its data."""
+    for attempt in range(10):
+        buffers = [np.ones(300_000, np.float32) for _ in range(size)]
+        with ThreadRing(size) as ring:
+
+            def last(rank, buffers=buffers):
+                rank.allreduce(buffers[rank.rank], Part(parts.EPOCH))
+                rank.close("its cell has ended")
+
+            assert ring.each(last) == [None] * size, f"attempt {attempt}"
+        assert all((buffer == size).all() for buffer in buffers)
+
+
+def test_close_ends_a_wait_from_another_thread():
+    with ThreadRing(3) as ring:
+
+        def stop():
+            time.sleep(0.2)
+            ring.ranks[0].close("it was stopped")
+
+        waiting = [lambda r=r: ring.ranks[r].allreduce(np.zeros(2_000_000), Part(parts.STEP)) for r in (0, 1)]
+        start = time.monotonic()
+        outcomes = together([*waiting, stop])[:2]  # rank 2 does not come
+        assert gone(outcomes[0]) == (0, "it was stopped")
+        assert outcomes[1].rank == 0  # in the middle of its data, and rank 2, which could pass the goodbye on, is away
+        assert time.monotonic() - start < 2
+        assert gone(ring.each(lambda rank: rank.allreduce(np.zeros(1), Part(parts.STEP)), [0])[0]) == (
+            0,
+            "it was stopped",
+        )
+
+
+def test_two_threads_in_one_ring_are_refused():
+    with ThreadRing(2) as ring:
+
+        def second():
+            time.sleep(0.1)
+            try:
+                ring.ranks[0].allreduce(np.zeros(1), Part(parts.STEP))
+            finally:
+                ring.ranks[1].allreduce(np.zeros(1), Part(parts.STEP))
+
+        first, refused = together([lambda: ring.ranks[0].allreduce(np.zeros(1), Part(parts.STEP)), second])
+        assert isinstance(refused, RuntimeError)
+        assert len(first) == 2
+
+
+def test_a_rank_alone_needs_no_network():
+    ring = collective.connect_ring(None, None, 0, 1, [None], b"", "run", 0)
+    buffer = np.arange(3)
+    assert ring.allreduce(buffer, Part(parts.STEP, weight=2)) == [Part(parts.STEP, weight=2)]
+    assert ring.gather(b"a", Part(parts.USER), 1) == [b"a"]
+    ring.close("done")
+    with pytest.raises(PeerLost):
+        ring.allreduce(buffer, Part(parts.STEP))
+
+
+def test_a_neighbour_that_does_not_come_is_named_in_time():
+    places = [collective.listen("127.0.0.1", b"s", "run", rank, 0, 3) for rank in range(3)]
+    addresses = [listener.address for listener, _ in places]
+    outcomes = together(
+        [lambda r=r: collective.connect_ring(*places[r], r, 3, addresses, b"s", "run", 0, timeout=0.5) for r in (0, 1)]
+    )
+    places[2][0].close()
+    assert gone(outcomes[0]) == (2, "it did not connect within 0.5 s")
+    assert isinstance(outcomes[1], collective.Ring)
+    outcomes[1].close("the test is over")
+
+
+def test_only_the_rank_before_of_this_attempt_is_let_in():
+    listener, _ = collective.listen("127.0.0.1", b"s", "run", 2, 1, 4)
+    me = wire.Identity("rank", 2, 1)
+    for stranger in [wire.Identity("rank", 1, 0), wire.Identity("rank", 3, 1), wire.Identity("server", 1, 1)]:
+        with pytest.raises(wire.Refused, match="attempt 1 of rank 1 is expected here"):
+            wire.connect(listener.address, b"s", "run", stranger, me, 5)
+    before = wire.Identity("rank", 1, 1)
+    channel = wire.connect(listener.address, b"s", "run", before, me, 5)
+    time.sleep(0.1)
+    with pytest.raises(wire.Refused, match="rank 1 is here already"):
+        wire.connect(listener.address, b"s", "run", before, me, 5)
+    channel.close()
+    listener.close()
+
+
+# Ranks in processes of their own.
+
+
+@pytest.mark.parametrize(("size", "elements"), [(2, 8_000_000), (3, 10), (3, 8_000_000)])
+def test_a_killed_rank_is_known_within_a_second(size, elements):
+    with ProcessRing(size, elements) as ring:
+        for rank in range(size):
+            ring.say(rank, steps=None)
+        for rank in range(size):
+            assert ring.hear(rank) == {"steps": 2}
+        time.sleep(0.05)  # somewhere in the middle of a collective
+        ring.processes[1].send_signal(signal.SIGKILL)
+        killed = time.time()
+        for rank in range(size):
+            if rank != 1:
+                news = ring.hear(rank)
+                assert (news["lost"], news["reason"]) == (1, parts.CLOSED)
+                assert news["at"] - killed < 1
+
+
+def test_a_rank_that_is_slow_is_waited_for():
+    with ProcessRing(3, 1_000_000) as ring:
+        ring.processes[1].send_signal(signal.SIGSTOP)
+        for rank in range(3):
+            ring.say(rank, steps=1)
+        time.sleep(2)
+        ring.processes[1].send_signal(signal.SIGCONT)
+        assert [ring.hear(rank) for rank in range(3)] == [{"steps": 1}] * 3  # the values were right, or it would say so
