@@ -122,14 +122,19 @@ class Follower:
 
     def _wait_for_turn(self) -> bool:
         """Launch when it is this run's turn; False if the run ended before."""
-        deadline = time.monotonic() + QUEUE_SECONDS
+        began = answered = time.monotonic()
         while not self._take_turn():
             if self._stop_due():
                 self._end(ev.STOPPED, "stopped before it started")
                 return False
+            now, status = time.monotonic(), self.cluster.status()
             refused = self.cluster.check(self.spec, self._namespace)
-            if refused is None and time.monotonic() > deadline:
-                refused = Refused("slots", f"no {self.spec.workers} slots came free: ask for fewer with --workers.")
+            if not isinstance(status, Unreachable):
+                answered = now
+            elif now > answered + LOST_SECONDS:
+                refused = Refused("spark", status.message)
+            if now > began + QUEUE_SECONDS:
+                refused = Refused("slots", f"no {_slots(self.spec.workers)} came free: ask for fewer with --workers.")
             if refused is not None:
                 self._fail(refused)
                 return False
@@ -155,8 +160,8 @@ class Follower:
     def _waits_for(self) -> str:
         ahead = len(self._turns.ahead(self.spec.run))
         if not ahead:
-            return f"waits for {self.spec.workers} slots"
-        return f"waits for {self.spec.workers} slots; {ahead} {'run is' if ahead == 1 else 'runs are'} before it"
+            return ""
+        return f"waits for {_slots(self.spec.workers)}; {ahead} {'run is' if ahead == 1 else 'runs are'} before it"
 
     # Its events
 
@@ -192,8 +197,8 @@ class Follower:
             self._running_since = time.monotonic()
 
     def _stop_due(self) -> bool:
-        if not self._stop_wanted:
-            self._stop_wanted = self.folder.requested("stop") or self._too_late()
+        if self.folder.requested("stop") or self._too_late():
+            self._stop_wanted = True
         return self._stop_wanted
 
     def _too_late(self) -> bool:
@@ -269,3 +274,7 @@ class Follower:
             self._tell(tick=True)
         self._wake.wait(seconds)
         self._wake.clear()
+
+
+def _slots(count: int) -> str:
+    return "1 slot" if count == 1 else f"{count} slots"

@@ -6,6 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Mapping
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -23,13 +24,18 @@ def this_process() -> dict[str, Any]:
 def started(pid: int) -> str | None:
     """When the process started, as boot and clock ticks: equal only for the same process. None where unknown."""
     try:
-        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        boot = _boot()
         # The second field is the program's name in brackets, which may hold anything.
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
         # A zombie's owner has not asked yet how it ended; it does nothing any more.
         return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
     except (OSError, IndexError):
         return None
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
 def alive(owner: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -108,6 +109,8 @@ class Run:
             return np.load(self._file(event["artifact"]), allow_pickle=False)
         if event["encoding"] == "keras":
             return _load_model(self._file(event["artifact"]), None)
+        if "artifact" in event:
+            return json.loads(self._file(event["artifact"]).read_text(encoding="utf-8"))
         return event.get("value")
 
     def wait(self, timeout: float | None = None) -> Run:
@@ -214,7 +217,10 @@ class Run:
         names = {e["name"] for e in self.events if e.get("kind") == "artifact" and e["name"].startswith(prefix)}
         numbers = sorted(int(name[len(prefix) : -len(suffix)]) for name in names if name.endswith(suffix))
         if not numbers:
-            raise LookupError(f"{self.name} has no model: no Keras model was fitted in the cell ({self.state}).")
+            notices = (
+                e["message"] for e in self.events if e.get("kind") == "notice" and "cannot be saved" in e["message"]
+            )
+            raise LookupError(next(notices, f"{self.name} has no model: none was fitted in the cell ({self.state})."))
         try:
             return self._file(f"{prefix}{numbers[index]}{suffix}")
         except IndexError:

@@ -15,7 +15,7 @@ from ddl_magics.runtime import events as ev
 CHIEF = 0
 
 #: A bar of Keras says again what the epoch's line says.
-_PROGRESS_BAR = re.compile(r"^\s*(Epoch \d+/\d+\s*$|(\x1b\[[0-9;]*m)*\d+/\d+(\x1b\[[0-9;]*m)* .*(━|=))")
+_PROGRESS_BAR = re.compile(r"\s*(Epoch \d+/\d+\s*|\d+/(\d+|Unknown) .*[━=].*)")
 
 
 class TextProgress:
@@ -46,7 +46,7 @@ class TextProgress:
             words += f" on rank {failure['rank']}" + (f" ({failure['host']})" if failure["host"] else "")
         message = failure["message"] if failure else event["message"]
         line = f"{words}: {message}" if message else words
-        if line == self._said:
+        if line in (self._said, ev.QUEUED):
             return []
         self._said = line
         return [f"{self.name}  {duration(event['time'] - (self._begun or event['time']))}  {line}"]
@@ -84,8 +84,8 @@ class TextProgress:
     def _on_log(self, event: Mapping[str, Any]) -> list[str]:
         if event["rank"] != CHIEF:
             return []
-        lines = [line for line in event["text"].splitlines() if not _PROGRESS_BAR.match(line.rpartition("\r")[2])]
-        return [f"{CHIEF} │ {clean(line)}" for line in lines]
+        lines = (clean(line) for line in event["text"].splitlines())
+        return [f"{CHIEF} │ {line}" for line in lines if not _PROGRESS_BAR.fullmatch(line)]
 
 
 def number(value: float | None) -> str:

@@ -1,0 +1,142 @@
+"""The table of options: what a line means, and what is said about one that means nothing."""
+
+import pytest
+from IPython.core.error import UsageError
+from traitlets import TraitError
+
+from ddl_magics import options
+from ddl_magics.config import Distributed, configured
+
+
+def refusal(line, defaults=None):
+    with pytest.raises(UsageError) as caught:
+        options.parse(line, defaults)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_nothing_given_is_two_workers_in_all_reduce():
+    spec = options.parse("")
+    assert (spec.strategy, spec.workers, spec.rule, spec.window) == ("allreduce", 2, None, None)
+    assert (spec.data, spec.batch_size, spec.seed, spec.timeout, spec.wait) == (None, None, None, None, None)
+
+
+def test_a_full_line():
+    spec = options.parse(
+        "--strategy ps --rule adag --workers 4 --window 7 --data train_df --features 'my col,b' c --label=y "
+        "--batch-size 64 --validation 0.25 --name digits --seed 3 --no-wait --timeout 10m "
+        "--conf a.b=1 --conf c=x=y # end"
+    )
+    assert spec == options.RunSpec(
+        name="digits",
+        strategy="ps",
+        rule="adag",
+        workers=4,
+        window=7,
+        data="train_df",
+        features=("my col", "b", "c"),
+        label="y",
+        batch_size=64,
+        validation=0.25,
+        seed=3,
+        timeout=600,
+        conf={"a.b": "1", "c": "x=y"},
+        wait=False,
+    )
+
+
+def test_a_record_holds_what_the_driver_wants_and_reads_back():
+    spec = options.parse("--data d --features a b --label y --wait")
+    record = spec.to_record()
+    assert record["features"] == ["a", "b"] and "wait" not in record
+    assert options.RunSpec.from_record({**record, "of_a_later_version": 1}) == options.parse(
+        "--data d --features a b --label y"
+    )
+
+
+def test_defaults_of_ps_and_of_data():
+    assert options.parse("--strategy ps").window == options.DEFAULT_WINDOW
+    assert options.parse("--data d").batch_size == options.DEFAULT_BATCH_SIZE
+    assert options.parse("--strategy single").workers == 1
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--worker 2", "no option --worker. Did you mean --workers?"),
+        ("--batchsize 2", "Did you mean --batch-size?"),
+        ("--zzz", "no option --zzz. See %%distributed --help."),
+        ("workers 2", "'workers' is not an option: options start with two dashes. Did you mean --workers?"),
+        ("--workers four", "--workers wants a whole number above 0, not 'four'."),
+        ("--workers 0", "--workers wants a whole number above 0, not '0'."),
+        ("--workers", "--workers wants a value: --workers N."),
+        ("--workers 2 --workers 3", "--workers is given twice."),
+        ("--workers 2 3", "'3' is not an option"),
+        ("--strategy allreduced", "Did you mean allreduce?"),
+        ("--strategy ps --rule adagg", "--rule has no value 'adagg'; it takes adag. Did you mean adag?"),
+        ("--validation 1.5", "--validation wants a share between 0 and 1, or the name of a DataFrame, not '1.5'."),
+        ("--timeout soon", "--timeout wants seconds"),
+        ("--name 2nd", "--name wants a Python name"),
+        ("--name class", "--name wants a Python name"),
+        ("--seed -1", "--seed wants a whole number from 0"),
+        ("--conf memory", "--conf wants key=value"),
+        ("--wait --no-wait", "--wait and --no-wait exclude each other."),
+        ("--wait=yes", "--wait takes no value."),
+        ("--name 'a", "cannot read the options: no closing quotation"),
+        ("--window 3", "--window belongs to --strategy ps; this is --strategy allreduce."),
+        ("--rule adag", "--rule belongs to --strategy ps"),
+        ("--label y", "--label belongs to --data, which is not given."),
+        ("--batch-size 3", "--batch-size belongs to --data"),
+        ("--data d --features a y --label y", "column 'y' is both in --features and the --label."),
+        ("--data d --validation d", "--validation and --data name the same DataFrame"),
+        ("--strategy single --workers 2", "--strategy single is one worker"),
+    ],
+)
+def test_mistakes_are_one_line_with_the_nearest_right_name(line, says):
+    assert says in refusal(line)
+
+
+@pytest.mark.parametrize("option", [option for option in options.OPTIONS if option.coming])
+def test_an_option_that_is_not_built_is_refused_by_name(option):
+    assert refusal(f"{option.flag} x").startswith(f"{option.flag} is not built yet: it comes with")
+
+
+def test_a_value_that_is_not_built_is_refused_by_name():
+    for strategy in ("average", "ensemble", "tf-allreduce", "tf-ps"):
+        assert refusal(f"--strategy {strategy}").startswith(f"--strategy {strategy} is not built yet")
+    for rule in ("downpour", "dynsgd", "aeasgd", "eamsgd", "adag-distance", "easgd"):
+        assert refusal(f"--strategy ps --rule {rule}").startswith(f"--rule {rule} is not built yet")
+
+
+def test_help_and_documentation_name_every_built_option():
+    for option in options.BUILT:
+        assert f"  {option.flag}" in options.help_text()
+        assert f"| `{option.flag}" in options.markdown_table()
+    assert all(line.count(" | ") == 2 for line in options.markdown_table().splitlines() if line.startswith("| `"))
+    assert options.wants_help("--workers 2 --help") and not options.wants_help("--workers 2")
+
+
+def test_every_built_option_sets_a_field_of_the_spec():
+    assert {option.name for option in options.BUILT} <= set(options.RunSpec.__dataclass_fields__)
+
+
+def test_configuration_gives_defaults_and_the_line_wins():
+    config = Distributed()
+    config.workers = 4
+    config.wait = True
+    config.conf = {"spark.executor.memory": "2g"}
+    config.window = 9
+    spec = options.parse("", configured(config))
+    assert (spec.workers, spec.wait, spec.conf) == (4, True, {"spark.executor.memory": "2g"})
+    assert spec.window is None, "a default for ps says nothing about all-reduce"
+    assert options.parse("--strategy ps --workers 3", configured(config)).window == 9
+    assert options.parse("--strategy single", configured(config)).workers == 1
+
+
+def test_configuration_refuses_what_the_line_refuses():
+    config = Distributed()
+    with pytest.raises(TraitError, match="--workers wants a whole number above 0, not 'four'"):
+        config.workers = "four"
+    with pytest.raises(TraitError, match="--rule dynsgd is not built yet"):
+        config.rule = "dynsgd"

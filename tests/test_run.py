@@ -1,0 +1,422 @@
+"""A run's life in the notebook, against a cluster that replays events: what a real one cannot be brought to at will."""
+
+import io
+import json
+import math
+import threading
+import time
+
+import numpy as np
+import pytest
+from fake_cluster import FakeCluster, epoch, state, steps, training
+from IPython.core.error import UsageError
+
+from ddl_magics import follower, store, tables
+from ddl_magics.clusters.base import Refused
+from ddl_magics.errors import DistributedCellError, RunInterrupted
+from ddl_magics.options import parse
+from ddl_magics.run import Run
+from ddl_magics.runtime import events as ev
+from ddl_magics.session import Session
+from ddl_magics.turns import Turns
+from ddl_magics.waiting import wait_in_cell
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+    monkeypatch.setattr(follower, "TURN_SECONDS", 0.01)
+    monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
+
+
+def submit(cluster, line="--name digits", namespace=None, session=None):
+    session = session or Session(cluster)
+    return session.submit(parse(line), {} if namespace is None else namespace)
+
+
+def running(run):
+    assert run._timeline.wait(lambda timeline: timeline.state == ev.RUNNING, 10)
+    return run
+
+
+def failing(**failure):
+    cause = {"rank": 1, "host": "wn3", "kind": "error", "message": "ValueError: bad", "traceback": "", **failure}
+    return [*list(training())[:10], state(ev.FAILED, "rank 1 failed", failure=cause)]
+
+
+def test_a_run_that_goes_well():
+    cluster = FakeCluster()
+    run = submit(cluster).wait(10)
+    assert run.state == ev.FINISHED
+    assert run.history == {"loss": [1.0, 0.5], "accuracy": [0.5, 0.6]}
+    assert run.result == {"answer": 42}
+    assert repr(run) == "<Run digits FINISHED: 2 epochs, loss 0.5, accuracy 0.6>"
+    assert cluster.released == [run.id]
+
+
+def test_the_driver_gets_the_spec_with_a_seed_and_an_id():
+    cluster = FakeCluster()
+    run = submit(cluster, "--workers 2 --seed 7").wait(10)
+    assert cluster.launched[run.id].seed == 7 and run.name == "run_1"
+    assert 0 <= submit(cluster).spec.seed < 2**31
+
+
+def test_events_are_stored_as_they_are_told_without_gaps():
+    run = submit(FakeCluster()).wait(10)
+    record = store.find_run("digits")
+    assert record.state == ev.FINISHED and record.ended
+    assert record.progress == {"epoch": 2, "epochs": 2, "metrics": {"loss": 0.5, "accuracy": 0.6}}
+    stored = list(store.RunFolder(record.folder).events())
+    assert stored == run.events
+    assert [event["seq"] for event in stored] == list(range(1, len(stored) + 1))
+
+
+def test_a_stored_run_reads_as_the_live_one_did():
+    live = submit(FakeCluster(artifacts={}, script=training(3))).wait(10)
+    again = Run.stored(store.find_run(live.id))
+    assert (again.state, again.history, again.result) == (live.state, live.history, live.result)
+    assert again.spec.seed == live.spec.seed
+
+
+def test_metrics_and_workers_are_tables():
+    run = submit(FakeCluster()).wait(10)
+    metrics = run.metrics
+    assert list(metrics.columns) == list(tables.METRIC_COLUMNS)
+    of_steps = metrics[metrics.step.notna() & (metrics["name"] == "loss")]
+    assert list(of_steps["rank"]) == [0, 1, 0, 1] and list(of_steps.step) == [9, 9, 9, 9]
+    assert list(metrics[metrics.step.isna() & (metrics["name"] == "accuracy")].value) == [0.5, 0.6]
+    workers = run.workers.set_index("rank")
+    assert list(workers.host) == ["host0", "host1"] and list(workers["samples/s"]) == [320.0, 320.0]
+
+
+def test_tables_of_nothing_have_their_columns():
+    assert list(tables.metrics([]).columns) == list(tables.METRIC_COLUMNS)
+    assert list(tables.workers([]).columns) == list(tables.WORKER_COLUMNS)
+    assert tables.histories([]) == [] and tables.logs([]) == ""
+
+
+def test_histories_take_the_later_attempt_and_missing_values_as_nan():
+    events = [
+        epoch(0, loss=3.0),
+        epoch(1, loss=2.0),
+        {**epoch(1, loss=None), "attempt": 2},
+        {**epoch(0, a=1.0), "fit": 1},
+    ]
+    first, second = tables.histories(events)
+    assert first["loss"][0] == 3.0 and math.isnan(first["loss"][1]) and second == {"a": [1.0]}
+
+
+def test_samples_a_second_are_those_of_the_newest_seconds():
+    slow, fast = steps(0, 0, rows=10, seconds=100.0), steps(0, 1, rows=600, seconds=6.0)
+    assert tables.rate([slow, fast]) == 100.0
+    assert math.isnan(tables.rate([]))
+
+
+def test_the_failure_is_raised_with_rank_host_and_traceback_and_the_history_stays():
+    run = submit(FakeCluster(failing(traceback='Traceback\n  File "<cell>", line 3\nValueError: bad')))
+    with pytest.raises(DistributedCellError) as caught:
+        run.wait(10)
+    error = caught.value
+    assert (error.rank, error.host, error.kind, error.message) == (1, "wn3", "error", "ValueError: bad")
+    assert str(error) == "digits, rank 1 on wn3: ValueError: bad"
+    shown = "\n".join(error._render_traceback_())
+    assert 'File "<cell>", line 3' in shown and "follower" not in shown
+    assert run.history["loss"] == [1.0]
+    for read in (lambda: run.result, run.model, run.weights):
+        with pytest.raises(DistributedCellError):
+            read()
+
+
+def test_waiting_is_bounded():
+    cluster = FakeCluster()
+    cluster.visible = 2
+    run = submit(cluster)
+    with pytest.raises(TimeoutError, match=r"digits is RUNNING after 0.2 s; it goes on.*digits.stop\(\)"):
+        run.wait(0.2)
+    assert run.stop(10).state == ev.STOPPED
+    assert run.wait(0) is run, "a run that was stopped has not failed"
+
+
+def test_a_stop_request_of_another_process_is_heard():
+    cluster = FakeCluster()
+    cluster.visible = 2
+    run = submit(cluster)
+    Run.stored(store.find_run(run.id)).request_stop()
+    run.wait(10)
+    assert run.state == ev.STOPPED and cluster.stopped == [run.id]
+
+
+def test_the_notebook_stops_a_run_whose_driver_forgot_its_timeout(monkeypatch):
+    monkeypatch.setattr(follower, "TIMEOUT_GRACE_SECONDS", 0.0)
+    cluster = FakeCluster()
+    cluster.visible = 2
+    assert submit(cluster, "--timeout 0.1").wait(10).state == ev.STOPPED
+
+
+def test_artifacts_come_before_the_run_is_forgotten(tmp_path):
+    arrays = [np.arange(6.0).reshape(2, 3), np.ones(3)]
+    weights = io.BytesIO()
+    np.savez(weights, *arrays)
+    result = io.BytesIO()
+    np.save(result, np.arange(1000))
+    files = {"weights-0.npz": weights.getvalue(), "model-0.keras": b"k" * 2500, "result.npy": result.getvalue()}
+    announced = [ev.make("artifact", 0, name=name, size=len(data), sha256="") for name, data in files.items()]
+    made = ev.make("result", 0, encoding="npy", artifact="result.npy")
+    cluster = FakeCluster([*announced, made, state(ev.FINISHED)], artifacts=files)
+    run = submit(cluster)
+    for there, sent in zip(run.weights(), arrays, strict=True):
+        np.testing.assert_array_equal(there, sent)
+    np.testing.assert_array_equal(run.result, np.arange(1000))
+    assert run.save_model(tmp_path / "m.keras").read_bytes() == files["model-0.keras"]
+    assert cluster.released == [run.id]
+    with pytest.raises(LookupError, match="has 1 models: no index 3"):
+        run.save_model(tmp_path / "m.keras", index=3)
+    with pytest.raises(ValueError, match=r"ends in .keras"):
+        run.save_model(tmp_path / "m.h5")
+
+
+def test_an_artifact_with_a_wrong_checksum_is_not_kept(tmp_path, monkeypatch):
+    artifact = ev.make("artifact", 0, name="model-0.keras", size=3, sha256="")
+    cluster = FakeCluster([artifact, state(ev.FINISHED)], artifacts={"model-0.keras": b"abc"})
+    fetch = cluster._fetch
+    monkeypatch.setattr(cluster, "_fetch", lambda request: {**fetch(request), "sha256": "0" * 64})
+    with pytest.raises(LookupError, match=r"model-0.keras could not be had: its checksum is wrong"):
+        submit(cluster).save_model(tmp_path / "m.keras")
+
+
+def test_a_run_without_a_model_says_so():
+    with pytest.raises(LookupError, match="digits has no model: none was fitted in the cell"):
+        submit(FakeCluster()).model()
+
+
+def test_a_driver_that_is_gone_loses_the_run():
+    cluster = FakeCluster()
+    cluster.visible = 4
+    run = running(submit(cluster))
+    cluster.broken = ProcessLookupError("the session has ended")
+    with pytest.raises(DistributedCellError, match="lost: the session has ended") as caught:
+        run.wait(10)
+    assert run.state == ev.LOST and caught.value.kind == "lost"
+    assert store.find_run(run.id).state == ev.LOST
+
+
+def test_a_driver_that_does_not_answer_for_a_while_is_waited_for(monkeypatch):
+    cluster = FakeCluster()
+    cluster.visible = 4
+    run = running(submit(cluster))
+    cluster.broken = ConnectionError("503")
+    time.sleep(0.2)  # many polls
+    assert run.state == ev.RUNNING
+    cluster.broken, cluster.visible = None, 100
+    assert run.wait(10).state == ev.FINISHED
+    monkeypatch.setattr(follower, "LOST_SECONDS", 0.1)
+    cluster.visible = 4
+    run = running(submit(cluster))
+    cluster.broken = ConnectionError("503")
+    with pytest.raises(DistributedCellError, match="lost: 503"):
+        run.wait(10)
+
+
+def test_a_driver_that_does_not_know_the_run_loses_it(monkeypatch):
+    cluster = FakeCluster()
+    monkeypatch.setattr(cluster, "_poll", lambda r: {"events": [], "last": 0, "more": False, "state": "LOST"})
+    with pytest.raises(DistributedCellError, match="does not know"):
+        submit(cluster).wait(10)
+
+
+def test_a_broken_view_does_not_harm_the_run():
+    cluster = FakeCluster()
+    run = submit(cluster)
+
+    def break_down(events):
+        raise RuntimeError
+
+    told = []
+    run.listen(break_down)
+    run.listen(told.extend)
+    run.wait(10)
+    assert told == run.events
+
+
+def test_listeners_hear_every_event_once_however_late_they_come():
+    run = submit(FakeCluster()).wait(10)
+    told = []
+    run.listen(told.extend)
+    assert told == run.events
+
+
+def test_a_second_run_waits_for_its_turn_and_sees_the_names_as_they_were():
+    cluster = FakeCluster(slots=2)
+    cluster.visible = 2
+    session, names = Session(cluster), {"x": 1}
+    first = submit(cluster, "--name first", names, session)
+    second = submit(cluster, "--name second", names, session)
+    third = submit(cluster, "--name third --workers 1", names, session)
+    names["x"] = 2
+    running(first)
+    assert (first.state, second.state, third.state) == (ev.RUNNING, ev.QUEUED, ev.QUEUED)
+    assert second.events[-1]["message"] == "waits for 2 slots; 1 run is before it"
+    cluster.visible = 100
+    assert third.wait(10).state == second.wait(10).state == ev.FINISHED
+    assert list(cluster.launched) == [first.id, second.id, third.id], "first come, first served"
+    assert cluster.namespaces[second.id]["x"] == 1
+    assert [event["seq"] for event in second.events] == list(range(1, len(second.events) + 1))
+
+
+def test_a_queued_run_can_be_stopped_and_lets_the_next_one_pass():
+    cluster = FakeCluster(slots=2)
+    cluster.visible = 2
+    session = Session(cluster)
+    first, second = (submit(cluster, f"--name {name}", session=session) for name in ("first", "second"))
+    assert second.stop(10).state == ev.STOPPED and second.id not in cluster.launched
+    third = submit(cluster, "--name third", session=session)
+    cluster.visible = 100
+    assert third.wait(10).state == first.wait(10).state == ev.FINISHED
+
+
+def test_a_queued_run_that_cannot_be_any_more_fails():
+    cluster = FakeCluster(slots=2)
+    cluster.visible = 2
+    session = Session(cluster)
+    submit(cluster, "--name first", session=session)
+    second = submit(cluster, "--name second", session=session)
+    cluster.refuse = Refused("slots", "2 workers do not fit into 1 slots")
+    with pytest.raises(DistributedCellError, match="second: 2 workers do not fit into 1 slots"):
+        second.wait(10)
+
+
+def test_slots_count_as_taken_from_the_launch_on():
+    turns = Turns()
+    for run in "abc":
+        turns.join(run)
+    assert not turns.take("b", 1, 4, 4), "a is before it"
+    assert turns.take("a", 3, 4, 4)
+    assert not turns.take("b", 2, 4, 4), "the cluster's own count lags behind"
+    assert turns.ahead("c") == ["a", "b"]
+    turns.leave("a")
+    assert not turns.take("b", 2, 4, 1), "somebody else's job"
+    assert turns.take("b", 2, 4, 4)
+
+
+def test_a_refused_run_leaves_nothing_behind():
+    cluster = FakeCluster()
+    cluster.refuse = Refused("usage", "train_df has no column lable. Did you mean label?")
+    with pytest.raises(UsageError, match="Did you mean label"):
+        submit(cluster)
+    assert store.list_runs() == []
+    cluster.refuse = None
+    cluster.launch = lambda spec, namespace: Refused("usage", "no such name")
+    with pytest.raises(UsageError, match="no such name"):
+        submit(cluster)
+    assert store.list_runs() == []
+
+
+def test_a_name_does_not_replace_a_variable_but_a_run():
+    with pytest.raises(UsageError, match=r"--name digits would replace your variable digits \(dict\)"):
+        submit(FakeCluster(), namespace={"digits": {}})
+    run = submit(FakeCluster()).wait(10)
+    assert submit(FakeCluster(), namespace={"digits": run}).name == "digits"
+    assert submit(FakeCluster(), "", namespace={"run_1": 5}).name == "run_2"
+
+
+def test_finding_runs():
+    session = Session(FakeCluster())
+    first = session.submit(parse("--name digits"), {}).wait(10)
+    second = session.submit(parse("--name digits"), {}).wait(10)
+    assert session.find("digits") is second and session.find(first.id) is first
+    assert Session(FakeCluster()).find(first.id).history == first.history
+    with pytest.raises(UsageError, match=r"there is no run digit\. Did you mean digits"):
+        session.find("digit")
+
+
+def test_waiting_in_a_cell_prints_progress_and_raises_the_failure():
+    lines = []
+    wait_in_cell(submit(FakeCluster()), True, lines.append)
+    assert lines[0].startswith("digits  0:00  PREFLIGHT") and lines[-1].startswith("digits  0:00  FINISHED")
+    with pytest.raises(DistributedCellError):
+        wait_in_cell(submit(FakeCluster(failing())), False, lines.append)
+
+
+class Interrupting:
+    """A `say` that is interrupted at given calls, as the waiting cell may be."""
+
+    def __init__(self, monkeypatch, run, times):
+        self.lines, self.times = [], times
+        settled = type(run).settled
+
+        def interrupted(one, timeout):
+            if self.times and run.state == ev.RUNNING:
+                self.times -= 1
+                raise KeyboardInterrupt
+            return settled(one, timeout)
+
+        monkeypatch.setattr(type(run), "settled", interrupted)
+
+    def __call__(self, line):
+        self.lines.append(line)
+
+
+def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypatch):
+    cluster = FakeCluster()
+    cluster.visible = 2
+    run = submit(cluster)
+    say = Interrupting(monkeypatch, run, 1)
+    with pytest.raises(RunInterrupted, match="digits is STOPPED; its history and model are kept"):
+        wait_in_cell(run, True, say)
+    assert cluster.stopped == [run.id]
+    assert any("interrupt again" in line for line in say.lines)
+
+
+def test_a_second_interrupt_leaves_the_run_to_itself(monkeypatch):
+    cluster = FakeCluster()
+    cluster.visible = 2
+    monkeypatch.setattr(cluster, "stop", lambda run: None)
+    run = submit(cluster)
+    with pytest.raises(RunInterrupted, match=r"no longer waiting for digits, which is RUNNING; digits.wait\(\)"):
+        wait_in_cell(run, True, Interrupting(monkeypatch, run, 2))
+    cluster.visible = 100
+    assert run.wait(10).state == ev.FINISHED
+
+
+def test_the_end_of_the_kernel_stops_its_runs(monkeypatch):
+    monkeypatch.setattr("ddl_magics.session.EXIT_SECONDS", 1.0)
+    cluster = FakeCluster()
+    cluster.visible = 2
+    session = Session(cluster)
+    run = submit(cluster, session=session)
+    session.close()
+    assert run.state == ev.STOPPED and cluster.shut
+
+
+def test_the_end_of_the_kernel_marks_what_does_not_end_in_time(monkeypatch):
+    monkeypatch.setattr("ddl_magics.session.EXIT_SECONDS", 0.1)
+    cluster = FakeCluster()
+    cluster.visible = 2
+    monkeypatch.setattr(cluster, "stop", lambda run: None)
+    session = Session(cluster)
+    run = submit(cluster, session=session)
+    session.close()
+    record = json.loads((store.runs_folder() / run.id / "run.json").read_text())
+    assert record["state"] == ev.LOST and list(run.events)[-1]["message"] == "its kernel has ended"
+
+
+def test_reading_while_it_grows_is_safe():
+    cluster = FakeCluster(training(200))
+    run = submit(cluster)
+    errors = []
+
+    def read():
+        try:
+            while not run.settled(0):
+                assert repr(run)
+                tables.metrics(run.events)
+        except Exception as error:
+            errors.append(error)
+
+    readers = [threading.Thread(target=read) for _ in range(2)]
+    for reader in readers:
+        reader.start()
+    run.wait(60)
+    for reader in readers:
+        reader.join(10)
+    assert not errors and len(run.history["loss"]) == 200

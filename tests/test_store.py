@@ -1,0 +1,184 @@
+"""Runs on disk: what is written, who owns it, and what a reader makes of what is foreign or broken."""
+
+import json
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from ddl_magics import owner, store
+from ddl_magics.options import parse
+from ddl_magics.runtime import events as ev
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+    return tmp_path
+
+
+def create(name="digits", state=ev.RUNNING, created=None, **spec):
+    run = store.new_run_id()
+    return store.RunFolder.create(
+        {
+            "id": run,
+            "name": name,
+            "created": time.time() if created is None else created,
+            "spec": {**parse("").to_record(), "run": run, "name": name, **spec},
+            "cluster": "this machine",
+            "notebook": "a.ipynb",
+            "state": state,
+        }
+    )
+
+
+def dead_process():
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as child:
+        pid, start = child.pid, owner.started(child.pid)
+        child.kill()
+    return {"pid": pid, "start": start}
+
+
+def claim(folder, **changes):
+    who = {**owner.this_process(), **changes}
+    (folder.path / "owner.json").write_text(json.dumps(who))
+
+
+def test_a_run_reads_back():
+    folder = create(cell="x = 1")
+    folder.update({"state": ev.FAILED, "failure": {"rank": 1}, "ended": 5.0})
+    folder.set_labels(["good", "baseline", "good"])
+    record = folder.record()
+    assert (record.name, record.state, record.failure, record.ended) == ("digits", ev.FAILED, {"rank": 1}, 5.0)
+    assert record.spec["cell"] == "x = 1" and record.labels == ("baseline", "good") and record.over
+
+
+def test_events_keep_their_order_and_end_before_a_half_written_line():
+    folder = create()
+    folder.append([{"seq": 1, "text": "ü\n"}, {"seq": 2}])
+    folder.append([{"seq": 3}])
+    with open(folder.path / "events.jsonl", "a") as file:
+        file.write('{"seq": 4, "te')
+    assert [event["seq"] for event in folder.events()] == [1, 2, 3]
+    assert list(store.RunFolder(folder.path / "none").events()) == []
+
+
+def test_a_run_whose_owner_died_reads_lost():
+    folder = create()
+    assert folder.record().state == ev.RUNNING
+    claim(folder, heartbeat=7.0, **dead_process())
+    record = folder.record()
+    assert (record.state, record.ended) == (ev.LOST, 7.0)
+    assert json.loads((folder.path / "run.json").read_text())["state"] == ev.RUNNING, "readers write no state"
+
+
+def test_a_pid_that_another_process_got_is_not_the_owner():
+    folder = create()
+    claim(folder, start="another boot:1")
+    assert folder.record().state == ev.LOST
+
+
+def test_a_run_that_ended_is_never_lost():
+    folder = create(state=ev.FINISHED)
+    claim(folder, **dead_process())
+    assert folder.record().state == ev.FINISHED
+
+
+@pytest.mark.parametrize(("silence", "state"), [(1.0, ev.RUNNING), (owner.SILENCE_SECONDS + 1, ev.LOST)])
+def test_an_owner_on_another_host_lives_by_its_heartbeat(silence, state):
+    folder = create()
+    claim(folder, host="elsewhere", heartbeat=time.time() - silence)
+    assert folder.record().state == state
+
+
+def test_a_zombie_is_dead():
+    child = subprocess.Popen([sys.executable, "-c", ""])
+    deadline = time.monotonic() + 10
+    while owner.started(child.pid) is not None and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert owner.started(child.pid) is None
+    child.wait()
+
+
+def test_what_is_foreign_or_broken_is_skipped():
+    good = create()
+    runs = store.runs_folder()
+    (runs / "notes.txt").write_text("mine")
+    (runs / "empty").mkdir()
+    for name, text in {
+        "half": '{"format": 1, "id"',
+        "list": "[1]",
+        "binary": "\x00\x01",
+        "newer": json.dumps({**json.loads((good.path / "run.json").read_text()), "format": 2}),
+        "wrong": json.dumps({"format": 1, "state": ev.RUNNING, "id": "wrong", "name": "n", "created": "soon"}),
+        "odd": json.dumps({"format": 1, "state": "DANCING", "id": "odd"}),
+    }.items():
+        (runs / name).mkdir()
+        (runs / name / "run.json").write_text(text)
+    assert [record.id for record in store.list_runs()] == [good.path.name]
+
+
+def test_no_settings_that_look_secret_are_written():
+    conf = {"spark.hadoop.fs.s3a.secret.key": "hunter2", "my.PassWord": "hunter2", "spark.executor.memory": "2g"}
+    folder = create(conf=conf)
+    folder.update({"state": ev.FINISHED})
+    stored = "".join(path.read_text() for path in folder.path.rglob("*") if path.is_file())
+    assert "hunter2" not in stored
+    assert folder.record().spec["conf"]["spark.executor.memory"] == "2g"
+
+
+def test_others_cannot_read_a_run():
+    folder = create()
+    assert folder.path.stat().st_mode & 0o077 == 0
+
+
+def test_requests_are_files():
+    folder = create()
+    assert not folder.requested("stop")
+    store.RunFolder(folder.path).request("stop")
+    assert folder.requested("stop")
+
+
+def test_runs_are_found_by_id_by_name_and_by_the_beginning_of_an_id():
+    older, newer = create(created=1.0), create(created=2.0)
+    other = create(name="other")
+    assert store.find_run(older.path.name).folder == older.path
+    assert store.find_run("digits").folder == newer.path
+    assert store.find_run(other.path.name[:-1]).folder == other.path
+    assert store.find_run("2") is None, "more than one begins so"
+    assert store.find_run("../../etc") is None and store.find_run("") is None
+
+
+@pytest.mark.parametrize("name", ["../run.json", "a/b", "", ".hidden"])
+def test_an_artifact_cannot_leave_its_folder(name):
+    with pytest.raises(ValueError, match="not a name of an artifact"):
+        create().file(name)
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "a.json"
+    store.write_atomically(path, b"old")
+
+    def fail(*_):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        store.write_atomically(path, b"new")
+    assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a.json"]
+
+
+def test_a_thousand_runs_are_listed_fast():
+    for number in range(1000):
+        folder = store.runs_folder() / f"run-{number}"
+        folder.mkdir(parents=True)
+        record = {"format": 1, "id": folder.name, "name": "n", "created": number, "spec": {"cell": "x" * 4000}}
+        (folder / "run.json").write_text(json.dumps({**record, "state": ev.RUNNING}))
+        (folder / "owner.json").write_text(json.dumps(owner.this_process()))
+    begun = time.perf_counter()
+    records = store.list_runs()
+    seconds = time.perf_counter() - begun
+    assert [record.created for record in records[:2]] == [999, 998] and records[0].state == ev.RUNNING
+    assert seconds < 1.0, f"{seconds:.2f} s"
