@@ -94,9 +94,10 @@ def poll(request):
     job = _job(request)
     if job is None:
         return json.dumps({"events": [], "last": request["after"], "more": False, "state": "LOST"})
+    state = job.state  # before the log is read: a terminal state promises that its event is in this reply or the next
     events, more = job.log.read(request["after"], REPLY_BYTES)
     last = events[-1]["seq"] if events else request["after"]
-    return json.dumps({"events": events, "last": last, "more": more, "state": job.state})
+    return json.dumps({"events": events, "last": last, "more": more, "state": state})
 
 
 def stop(request):

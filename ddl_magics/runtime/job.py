@@ -97,11 +97,14 @@ class Job:
     def _wait_for_executors(self):
         """Wait until the slots are there. None when they are, or the run's end."""
         deadline = time.monotonic() + EXECUTORS_SECONDS
+        told = None
         while True:
             ready = slots.ready(self._sc)
             if ready >= self.workers:
                 return None
-            self._enter(events.WAITING, "%d of %d slots" % (ready, self.workers), ready=ready, needed=self.workers)
+            if ready != told:
+                told = ready
+                self._enter(events.WAITING, "%d of %d slots" % (ready, self.workers), ready=ready, needed=self.workers)
             with self._changed:
                 self._changed.wait(1.0)
                 if self._heard.stop_asked_at is not None:
