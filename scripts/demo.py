@@ -6,6 +6,7 @@ The executed notebook is written to build/, whether it ends well or not.
 """
 
 import os
+import re
 import sys
 import time
 from pathlib import Path
@@ -16,6 +17,9 @@ from nbclient.exceptions import CellExecutionError
 
 ROOT = Path(__file__).resolve().parent.parent
 CELL_TIMEOUT_SECONDS = 600
+
+#: What TensorFlow's C++ side says of itself while it loads, whatever its log level.
+GREETING = re.compile(r"(?m)^(?:[IW]\d{4} .*|WARNING: All log messages before absl.*|To enable the following.*)\n?")
 
 
 class LiveClient(NotebookClient):
@@ -29,6 +33,9 @@ class LiveClient(NotebookClient):
     def output(self, outs, msg, display_id, cell_index):
         content = msg["content"]
         if msg["msg_type"] == "stream":
+            content["text"] = GREETING.sub("", content["text"])
+            if not content["text"]:
+                return None
             sys.stdout.write(content["text"])
         elif msg["msg_type"] in ("display_data", "execute_result") and not _is_widget(content["data"]):
             sys.stdout.write(content["data"].get("text/plain", "") + "\n")
@@ -59,7 +66,8 @@ def main(notebook):
         resources={"metadata": {"path": str(notebook.parent)}},
     )
     try:
-        client.execute()
+        with open(executed.with_suffix(".log"), "w") as log:  # what the kernel says beside the notebook
+            client.execute(stderr=log)
     except CellExecutionError as failure:
         print(f"\nThe notebook stopped at an error: {failure.ename}: {failure.evalue}")
         return 1
