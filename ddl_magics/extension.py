@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import re
 from typing import Any
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
@@ -11,6 +12,16 @@ from ddl_magics.magics import VERBS, DistributedMagics
 from ddl_magics.session import Session
 
 _ATTRIBUTE = "_ddl_magics"
+
+
+#: `%%distributed --help` and nothing below: IPython refuses cell magics without a cell.
+_HELP_ALONE = re.compile(r"\s*%(%(ddl_)?distributed\s.*(--help|-h)\b.*)\s*", re.DOTALL)
+
+
+def _help_as_line(lines: list[str]) -> list[str]:
+    """An input transformer of IPython's: asks the line magic for the help that a lone first line wants."""
+    alone = _HELP_ALONE.fullmatch("".join(lines)) if sum(bool(line.strip()) for line in lines) == 1 else None
+    return [alone[1]] if alone else lines
 
 
 def load(shell: Any) -> None:
@@ -23,6 +34,7 @@ def load(shell: Any) -> None:
     shell.register_magics(magics)
     matcher = make_matcher(shell.user_ns, VERBS, lambda: [run.name for run in session.runs.values()])
     shell.Completer.custom_matchers.append(matcher)
+    shell.input_transformers_cleanup.append(_help_as_line)
     atexit.register(session.close)
     setattr(shell, _ATTRIBUTE, (magics, matcher))
     if other is not None:
@@ -39,5 +51,6 @@ def unload(shell: Any) -> None:
         for name in ("distributed", "ddl_distributed", "ddl"):
             shell.magics_manager.magics[kind].pop(name, None)
     shell.Completer.custom_matchers.remove(matcher)
+    shell.input_transformers_cleanup.remove(_help_as_line)
     shell.configurables.remove(magics.defaults)
     delattr(shell, _ATTRIBUTE)

@@ -49,7 +49,7 @@ class DistributedMagics(Magics):
         """%%distributed under a name that no other extension has."""
         self._train(line, cell)
 
-    def _train(self, line: str, cell: str | None) -> None:
+    def _train(self, line: str, cell: str | None = None) -> None:
         if options.wants_help(line):
             print(options.help_text())
             return

@@ -52,7 +52,12 @@ def test_unknown_kinds_change_nothing():
 
 @pytest.mark.parametrize(
     "text",
-    ["Epoch 1/5\n", "\x1b[1m 3/12\x1b[0m \x1b[32m━━━\x1b[0m 1s 2ms/step - loss: 1.2\n", "1/9 ━━━ 1s\r9/9 ━━━━ 1s\n"],
+    [
+        "Epoch 1/5\n",
+        "\x1b[1m 3/12\x1b[0m \x1b[32m━━━\x1b[0m 1s 2ms/step - loss: 1.2\n",
+        "1/9 ━━━ 1s\r9/9 ━━━━ 1s\n",
+        "16/16 - 1s - 66ms/step - loss: 1.9799\n",
+    ],
 )
 def test_progress_bars_of_keras_are_left_out(text):
     assert TextProgress("d").feed([ev.make("log", 0, stream="stdout", text=text)]) == []

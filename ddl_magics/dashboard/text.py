@@ -14,8 +14,8 @@ from ddl_magics.runtime import events as ev
 
 CHIEF = 0
 
-#: A bar of Keras says again what the epoch's line says.
-_PROGRESS_BAR = re.compile(r"\s*(Epoch \d+/\d+\s*|\d+/(\d+|Unknown) .*[━=].*)")
+#: Keras' own progress (a bar, or "16/16 - 1s - loss: 0.5") says again what the epoch's line says.
+_KERAS_PROGRESS = re.compile(r"\s*(Epoch \d+/\d+\s*|\d+/(\d+|Unknown) (.*[━=].*|- .*))")
 
 
 class TextProgress:
@@ -85,7 +85,7 @@ class TextProgress:
         if event["rank"] != CHIEF:
             return []
         lines = (clean(line) for line in event["text"].splitlines())
-        return [f"{CHIEF} │ {line}" for line in lines if not _PROGRESS_BAR.fullmatch(line)]
+        return [f"{CHIEF} │ {line}" for line in lines if not _KERAS_PROGRESS.fullmatch(line)]
 
 
 def number(value: float | None) -> str:

@@ -1,0 +1,218 @@
+"""The magics in an IPython shell of this process: what a user types, reads and is told."""
+
+import json
+import sys
+import types
+
+import pandas as pd
+import pytest
+from fake_cluster import FakeCluster, state, training
+from IPython.core.completer import provisionalcompleter
+from IPython.core.interactiveshell import InteractiveShell
+
+from ddl_magics import follower, store
+from ddl_magics.errors import CellSyntaxError, DistributedCellError
+from ddl_magics.runtime import events as ev
+
+
+@pytest.fixture
+def shell(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
+    monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(colors="nocolor")
+    shell.history_manager.enabled = False
+    shell.run_line_magic("load_ext", "ddl_magics")
+    session(shell).cluster = FakeCluster()
+    yield shell
+    session(shell).close()
+    shell.run_line_magic("unload_ext", "ddl_magics")
+    InteractiveShell.clear_instance()
+
+
+def session(shell):
+    return shell._ddl_magics[0].session
+
+
+def run(shell, cell, capsys):
+    """(what was printed, the error) of a cell."""
+    capsys.readouterr()
+    result = shell.run_cell(cell)
+    captured = capsys.readouterr()
+    return captured.out + captured.err, result.error_before_exec or result.error_in_exec
+
+
+def test_a_cell_waits_in_a_terminal_and_leaves_its_run_in_the_namespace(shell, capsys):
+    text, error = run(shell, "%%distributed --name digits\nx = 1\nx", capsys)
+    assert error is None
+    assert "digits  epoch 2/2  loss 0.5  accuracy 0.6" in text and "0 │ hello 1" in text
+    assert shell.user_ns["digits"].result == {"answer": 42}
+    assert "x" not in shell.user_ns, "the cell runs elsewhere"
+
+
+def test_no_wait_returns_at_once(shell, capsys):
+    session(shell).cluster.visible = 2
+    text, error = run(shell, "%%distributed --name digits --no-wait\nx = 1", capsys)
+    assert error is None and text == ""
+    assert shell.user_ns["digits"].stop(10).state == ev.STOPPED
+
+
+def test_the_other_name_of_the_magic(shell, capsys):
+    _, error = run(shell, "%%ddl_distributed\nx = 1", capsys)
+    assert error is None and shell.user_ns["run_1"].state == ev.FINISHED
+
+
+@pytest.mark.parametrize(
+    ("cell", "says"),
+    [
+        ("%%distributed --worker 2\nx", "UsageError: no option --worker. Did you mean --workers?"),
+        ("%%distributed --gpus 2\nx", "UsageError: --gpus is not built yet: it comes with Livy clusters."),
+        ("%%distributed\n", "UsageError: %%distributed is a cell magic, but the cell body is empty."),
+        ("%%distributed\n\n \n", "UsageError: the cell is empty: write the training below %%distributed."),
+        ("%distributed", "UsageError: %%distributed stands in the first line of a cell, with two percent signs."),
+        ("%%distributed --name shellname\n1", "UsageError: --name shellname would replace your variable"),
+        ("%%distributed\n\nx = 1\n%time x", "UsageError: line 4: magics and shell commands do not run on workers"),
+        ("%%distributed\n!ls", "UsageError: line 2: magics and shell commands do not run on workers"),
+        (
+            "%ddl shwo x",
+            "UsageError: %ddl has no verb shwo; it has use, check, runs, show, logs, stop.",
+        ),
+        ("%ddl attach x", "UsageError: %ddl attach is not built yet: it comes with a later release."),
+        ("%ddl use livy", "UsageError: %ddl use livy is not built yet: it comes with the next release."),
+        ("%ddl use yarn", "UsageError: %ddl use has no cluster yarn; it has auto and embedded."),
+        ("%ddl show", "UsageError: write: %ddl show RUN"),
+        ("%ddl logs a b", "UsageError: write: %ddl logs RUN [RANK]"),
+        ("%ddl stop nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
+    ],
+)
+def test_mistakes_are_one_line_without_a_traceback(shell, capsys, cell, says):
+    shell.user_ns["shellname"] = [1]
+    text, error = run(shell, cell, capsys)
+    assert error is not None, "later cells of Run All must not start"
+    assert text.startswith(says) and text.count("\n") == 1
+    assert store.list_runs() == []
+
+
+@pytest.mark.parametrize(("source", "line"), [("x = 1\nx(", 4), ("y = 2\nreturn y", 4), ("\n\nx = = 1", 5)])
+def test_a_syntax_error_shows_as_ipythons_own_at_the_notebooks_line(shell, capsys, source, line):
+    text, error = run(shell, f"%%distributed\n\n{source}", capsys)
+    assert isinstance(error, CellSyntaxError)
+    assert f", line {line}\n" in text and "SyntaxError:" in text
+    assert source.splitlines()[-1].strip() in text
+    assert "magics.py" not in text and store.list_runs() == []
+
+
+def test_the_source_keeps_the_notebooks_line_numbers(shell, capsys):
+    run(shell, "%%distributed\n\n\nx = 1", capsys)
+    (spec,) = session(shell).cluster.launched.values()
+    assert spec.cell.splitlines()[3] == "x = 1"
+
+
+def test_a_failure_shows_the_remote_traceback_only(shell, capsys):
+    traceback = 'Traceback (most recent call last):\n  File "<cell>", line 2, in <module>\nZeroDivisionError: by zero'
+    failure = {
+        "rank": 1,
+        "host": "wn3",
+        "kind": "error",
+        "message": "ZeroDivisionError: by zero",
+        "traceback": traceback,
+    }
+    session(shell).cluster = FakeCluster([*list(training())[:10], state(ev.FAILED, "rank 1", failure=failure)])
+    text, error = run(shell, "%%distributed\n1/0", capsys)
+    assert isinstance(error, DistributedCellError)
+    shown = text.partition("-" * 75)[2]
+    assert shown.strip().splitlines() == ["DistributedCellError (run_1, rank 1 on wn3)", *traceback.splitlines()]
+    assert shell.user_ns["run_1"].history["loss"] == [1.0]
+
+
+def test_help_prints_and_runs_nothing(shell, capsys):
+    for cell in ("%%distributed --help\n", "%distributed --help", "%%ddl_distributed -h\nx = 1"):
+        text, error = run(shell, cell, capsys)
+        assert error is None and "--batch-size N" in text
+    assert "stop RUN" in run(shell, "%ddl", capsys)[0]
+    assert store.list_runs() == []
+
+
+def test_verbs(shell, capsys):
+    run(shell, "%%distributed --name digits\nx = 1", capsys)
+    assert "digits  FINISHED" in run(shell, "%ddl runs", capsys)[0]
+    assert "epoch 2/2" in run(shell, "%ddl show digits", capsys)[0]
+    assert run(shell, "%ddl logs digits 1", capsys)[0] == "not the chief\nnot the chief\n"
+    assert run(shell, "%ddl stop digits", capsys)[0] == "digits has ended already: FINISHED.\n"
+    assert run(shell, "%ddl use embedded", capsys)[0] == "runs are executed on fake\n"
+    assert "2 slots, 2 free" in run(shell, "%ddl check", capsys)[0]
+
+
+def test_configuration_sets_defaults_and_tells_mistakes(shell, capsys, caplog):
+    run(shell, "%config Distributed.workers = 1", capsys)
+    run(shell, "%%distributed --name one\nx = 1", capsys)
+    assert shell.user_ns["one"].spec.workers == 1
+    run(shell, "%config Distributed.strategy = 'all'", capsys)
+    assert "--strategy has no value 'all'" in caplog.text
+    assert "Distributed.batch_size" in run(shell, "%config Distributed", capsys)[0]
+
+
+def test_variables_expand_in_the_line(shell, capsys):
+    shell.user_ns["n"] = 1
+    run(shell, "%%distributed --workers {n} --name one\nx = 1", capsys)
+    assert shell.user_ns["one"].spec.workers == 1
+
+
+def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/a.ipynb")
+    run(shell, "%%distributed --name digits\nx = 1", capsys)
+    stored = json.loads((store.find_run("digits").folder / "run.json").read_text())
+    assert stored["notebook"] == "/home/me/a.ipynb" and stored["cluster"] == "fake" and stored["format"] == 1
+
+
+@pytest.mark.parametrize(
+    ("typed", "offers"),
+    [
+        ("%%distributed --w", ["--wait", "--window", "--workers"]),
+        ("%%distributed --workers 2 --w", ["--wait", "--window"]),
+        ("%%distributed --strategy ", ["allreduce", "ps", "single"]),
+        ("%%distributed --rule a", ["adag"]),
+        ("%%distributed --data tr", ["train_df"]),
+        ("%%distributed --data train_df --label la", ["label"]),
+        ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),
+        ("%%ddl_distributed --se", ["--seed"]),
+        ("%ddl s", ["show", "stop"]),
+        ("%ddl use ", ["auto", "embedded", "livy"]),
+        ("%ddl show di", ["digits"]),
+        ("a = 1\n%ddl lo", ["logs"]),
+    ],
+)
+def test_completion(shell, capsys, typed, offers):
+    shell.user_ns["train_df"] = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
+    run(shell, "%%distributed --name digits\nx = 1", capsys)
+    with provisionalcompleter():
+        found = sorted(completion.text for completion in shell.Completer.completions(typed, len(typed)))
+    assert found == offers
+
+
+def test_completion_leaves_other_cells_alone(shell):
+    with provisionalcompleter():
+        assert any(c.text == "print" for c in shell.Completer.completions("x = pri", 7))
+
+
+def test_another_extensions_magic_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    other = types.ModuleType("nbdistributed")
+    exec("def distributed(line, cell): pass", other.__dict__)
+    monkeypatch.setitem(sys.modules, "nbdistributed", other)
+    shell.register_magic_function(other.distributed, "cell")
+    shell.run_line_magic("load_ext", "ddl_magics")
+    shell.run_line_magic("reload_ext", "ddl_magics")
+    InteractiveShell.clear_instance()
+    assert "%%distributed was nbdistributed's" in capsys.readouterr().out
+
+
+def test_unloading_takes_the_magics_away(shell, capsys):
+    shell.run_line_magic("unload_ext", "ddl_magics")
+    assert "not found" in run(shell, "%%distributed\nx", capsys)[0]
+    shell.run_line_magic("load_ext", "ddl_magics")
+    session(shell).cluster = FakeCluster()
+    assert run(shell, "%%distributed\nx", capsys)[1] is None
