@@ -1,0 +1,496 @@
+"""--data: every row in exactly one share, equal steps, columns of every kind, and one line for each mistake.
+
+The DataFrames are real Spark's, on executors that are processes; what only needs values is tested by value.
+"""
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ddl_magics.runtime import feed, feed_pack, feed_share
+from ddl_magics.runtime.feed import FeedError, prepare
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture
+def spark(spark_cluster):
+    return spark_cluster(2)
+
+
+def spec(**changes):
+    wish = {
+        "data": "df",
+        "features": None,
+        "label": "y",
+        "validation": None,
+        "workers": 2,
+        "strategy": "allreduce",
+        "seed": 7,
+    }
+    return dict(wish, **changes)
+
+
+def shares(spark, frame, folder, namespace=None, **changes):
+    """Prepare a feed and store each rank's blobs; returns (manifest as it travels, folders by rank, feed)."""
+    wish = spec(**changes)
+    made = prepare(spark, frame, wish, dict(namespace or {}, df=frame))
+    blobs = made.rdd.glom().collect()
+    folders = []
+    for rank, mine in enumerate(blobs):
+        folders.append(str(folder / str(rank)))
+        feed_share.store(mine, folders[-1])
+    return json.loads(json.dumps(made.manifest)), folders, made
+
+
+def open_rank(manifest, folders, rank, batch_size, strategy="allreduce", seed=7):
+    return feed_share.datasets(folders[rank], manifest, rank, len(folders), batch_size, seed, strategy)
+
+
+def batches(dataset):
+    return list(dataset.as_numpy_iterator())
+
+
+def numbers(spark, rows):
+    """A DataFrame of `rows` rows in 3 partitions: id 0.., x = id / 2, y = id % 3."""
+    return spark.range(0, rows, 1, 3).selectExpr("id", "id / 2.0D x", "cast(id % 3 as int) y")
+
+
+# Shares
+
+
+@pytest.mark.parametrize(("rows", "workers"), [(1003, 2), (10, 3), (4, 4), (9001, 3)])
+def test_every_row_is_in_exactly_one_share(spark, tmp_path, rows, workers):
+    manifest, folders, _ = shares(spark, numbers(spark, rows), tmp_path, features=["id", "x"], workers=workers)
+    assert manifest["rows"] == rows
+    stored = [np.load(os.path.join(folder, "train-0.npy")) for folder in folders]
+    assert max(map(len, stored)) - min(map(len, stored)) <= 1
+    together = np.concatenate(stored)
+    assert sorted(together[:, 0]) == list(range(rows))
+    np.testing.assert_array_equal(together[:, 1], together[:, 0] / 2)
+    labels = np.concatenate([np.load(os.path.join(folder, "train-1.npy")) for folder in folders])
+    np.testing.assert_array_equal(labels, together[:, 0] % 3)
+
+
+def test_an_epoch_is_every_row_once_in_a_new_order(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 103), tmp_path, features=["id"])
+    seen = []
+    for rank in range(2):
+        dataset, validation = open_rank(manifest, folders, rank, 20)
+        assert validation is None
+        assert int(dataset.cardinality()) == 6
+        seen.append([[features for features, _ in batches(dataset)] for _ in range(2)])
+    assert [[len(batch) for batch in epoch] for epoch in seen[0]] == [[10] * 5 + [2]] * 2
+    assert [[len(batch) for batch in epoch] for epoch in seen[1]] == [[10] * 5 + [1]] * 2
+    orders = [[np.concatenate(epochs[epoch]).tolist() for epochs in seen] for epoch in range(2)]
+    for order in orders:
+        assert sorted(order[0] + order[1]) == list(range(103))
+    assert orders[0] != orders[1]
+    assert orders[0][0] != sorted(orders[0][0])
+
+
+def test_the_order_depends_on_seed_and_size_alone(spark, tmp_path):
+    frame = numbers(spark, 200)
+
+    def order(folder, seed=7):
+        manifest, folders, _ = shares(spark, frame, folder, features=["id"], seed=seed)
+        dataset, _ = open_rank(manifest, folders, 1, 20, seed=seed)
+        return [features.tolist() for _ in range(2) for features, _ in batches(dataset)]
+
+    first = order(tmp_path / "a")
+    assert first == order(tmp_path / "b")
+    assert first != order(tmp_path / "c", seed=8)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 64, 65, 100, 129])
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("batch", [1, 2, 5, 64])
+def test_global_batches_are_cut_so_that_they_add_up(rows, size, batch):
+    """Position p of an epoch is row p // size of rank p % size: the batches of all ranks make up the global ones."""
+    places = [feed_share.edges(rows, rank, size, batch, "allreduce") for rank in range(size)]
+    assert {len(edges) - 1 for edges in places} == {-(-rows // batch)}
+    for step in range(-(-rows // batch)):
+        positions = [
+            local * size + rank for rank, edges in enumerate(places) for local in range(edges[step], edges[step + 1])
+        ]
+        assert sorted(positions) == list(range(step * batch, min((step + 1) * batch, rows)))
+
+
+@pytest.mark.parametrize(("rows", "size", "batch"), [(65, 2, 32), (64, 2, 32), (100, 3, 7), (10, 3, 64), (9, 2, 2)])
+def test_workers_of_a_parameter_server_make_equal_steps_over_their_shares(rows, size, batch):
+    steps = set()
+    for rank in range(size):
+        edges = feed_share.edges(rows, rank, size, batch, "ps").tolist()
+        lengths = np.diff(edges)
+        assert edges[0] == 0
+        assert edges[-1] == len(range(rank, rows, size))
+        assert lengths.min() > 0
+        assert lengths.max() <= batch
+        steps.add(len(lengths))
+    assert len(steps) == 1
+
+
+def test_batches_of_one_row_are_never_empty_for_a_parameter_server():
+    assert [feed_share.edges(5, rank, 2, 1, "ps").tolist() for rank in range(2)] == [[0, 1, 2, 3], [0, 1, 2]]
+
+
+@pytest.mark.parametrize(
+    ("given", "strategy", "expected"),
+    [(None, "allreduce", 128), (None, "ps", 32), (None, "single", 32), (10, "ps", 10)],
+)
+def test_the_default_batch(given, strategy, expected):
+    assert feed_share.batch_rows(given, 4, strategy) == expected
+
+
+def test_a_rank_may_have_an_empty_batch(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 9), tmp_path, features=["id", "x"])
+    features, labels = batches(open_rank(manifest, folders, 1, 8)[0])[1]
+    assert (features.shape, labels.shape) == ((0, 2), (0,))
+
+
+# Columns
+
+
+def test_columns_of_every_kind(spark, tmp_path):
+    from pyspark.ml.linalg import Vectors
+
+    rows = [
+        (
+            i,
+            float(i),
+            i % 2 == 0,
+            "text %s" % ("ü" * i),
+            [float(i), 1.0, 2.0],
+            [[i, 1], [2, 3]],
+            Vectors.dense([i, 0.5]) if i % 2 else Vectors.sparse(2, {0: float(i)}),
+            ["a", "b" * i],
+        )
+        for i in range(7)
+    ]
+    names = ["whole", "real", "flag", "text", "array", "nested", "vector", "texts"]
+    schema = (
+        "whole int, real float, flag boolean, text string, array array<double>, nested array<array<bigint>>, "
+        "texts array<string>"
+    )
+    plain = spark.createDataFrame([row[:6] + row[7:] for row in rows], schema)
+    vectors = spark.createDataFrame([(row[0], row[6]) for row in rows], ["whole", "vector"])
+    frame = plain.join(vectors, "whole").select(*names, "whole").toDF(*names, "y")
+    manifest, folders, made = shares(spark, frame, tmp_path, features=names)
+    assert made.notices == []
+    seen = {}
+    for rank in range(2):
+        dataset, _ = open_rank(manifest, folders, rank, 7)
+        specs, label_spec = dataset.element_spec
+        for features, labels in batches(dataset):
+            for row, label in enumerate(labels):
+                seen[int(label)] = {name: value[row] for name, value in features.items()}
+    assert {name: (spec.dtype.name, spec.shape.as_list()) for name, spec in specs.items()} == {
+        "whole": ("int32", [None]),
+        "real": ("float32", [None]),
+        "flag": ("bool", [None]),
+        "text": ("string", [None]),
+        "array": ("float32", [None, 3]),
+        "nested": ("int64", [None, 2, 2]),
+        "vector": ("float32", [None, 2]),
+        "texts": ("string", [None, 2]),
+    }
+    assert (label_spec.dtype.name, label_spec.shape.as_list()) == ("int64", [None])
+    assert sorted(seen) == list(range(7))
+    for i, features in seen.items():
+        assert (features["whole"], features["real"], features["flag"]) == (i, i, i % 2 == 0)
+        assert features["text"] == ("text %s" % ("ü" * i)).encode()
+        assert features["texts"].tolist() == [b"a", b"b" * i]
+        assert features["array"].tolist() == [i, 1, 2]
+        assert features["nested"].tolist() == [[i, 1], [2, 3]]
+        assert features["vector"].tolist() == ([i, 0.5] if i % 2 else [i, 0])
+
+
+def test_scalars_make_a_matrix_in_the_order_given(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["x", "id"])
+    features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
+    assert (features.dtype, features.shape, labels.dtype) == (np.float32, (10, 2), np.int64)
+    np.testing.assert_array_equal(features[:, 0], features[:, 1] / 2)
+
+
+def test_whole_numbers_alone_make_a_matrix_of_floats(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id", "y"], label=None)
+    (matrix,) = batches(open_rank(manifest, folders, 0, 40)[0])
+    assert matrix.dtype == np.float32
+
+
+def test_without_features_all_columns_but_the_label(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, label="x")
+    features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
+    assert (features.shape, labels.dtype) == ((10, 2), np.float32)
+
+
+def test_without_label_features_only(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id"], label=None)
+    (ids,) = batches(open_rank(manifest, folders, 1, 40)[0])
+    assert (ids.dtype, ids.shape) == (np.int64, (10,))
+
+
+def test_floats_come_as_keras_floatx(spark, tmp_path):
+    import tensorflow as tf
+
+    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id", "y"], label="x")
+    tf.keras.backend.set_floatx("float64")
+    try:
+        features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
+    finally:
+        tf.keras.backend.set_floatx("float32")
+    assert (features.dtype, labels.dtype) == (np.float64, np.float64)
+
+
+def test_odd_column_names(spark, tmp_path):
+    frame = spark.range(10).selectExpr("id `a.b`", "id `c``d`", "id y")
+    manifest, folders, _ = shares(spark, frame, tmp_path, features=["a.b", "c`d"])
+    assert batches(open_rank(manifest, folders, 0, 20)[0])[0][0].shape == (5, 2)
+
+
+def test_nan_passes_with_a_notice(spark, tmp_path):
+    frame = spark.createDataFrame([(1.0, 1), (float("nan"), 0), (2.0, 1)], "x double, y int")
+    _, _, made = shares(spark, frame, tmp_path)
+    assert made.notices == ["--data df: column 'x' holds NaN"]
+
+
+# Validation
+
+
+@pytest.mark.parametrize(("rows", "fraction", "held"), [(2500, 0.2, 500), (37, 0.1, 4), (9001, 0.5, 4501)])
+def test_a_fraction_is_held_out(spark, tmp_path, rows, fraction, held):
+    manifest, folders, _ = shares(spark, numbers(spark, rows), tmp_path, features=["id"], validation=fraction)
+    assert (manifest["rows"], manifest["validation_rows"]) == (rows - held, held)
+    parts = {"train": [], "validation": []}
+    for folder in folders:
+        for name, ids in parts.items():
+            ids.append(np.load(os.path.join(folder, name + "-0.npy")))
+    for ids in parts.values():
+        assert abs(len(ids[0]) - len(ids[1])) <= 1
+    train, validation = (np.concatenate(parts[name]) for name in ("train", "validation"))
+    assert sorted([*train, *validation]) == list(range(rows))
+    assert sorted(validation) != list(range(min(validation), min(validation) + held)), "drawn, not cut off"
+
+
+def test_validation_is_dealt_in_order_and_the_same_each_time(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 500), tmp_path, features=["id"], validation=0.2)
+    both = [open_rank(manifest, folders, rank, 30)[1] for rank in range(2)]
+    assert [int(validation.cardinality()) for validation in both] == [4, 4]
+    for validation in both:
+        first, second = (np.concatenate([ids for ids, _ in batches(validation)]) for _ in range(2))
+        np.testing.assert_array_equal(first, second)
+
+
+def test_another_frame_for_validation(spark, tmp_path):
+    other = spark.range(1000, 1009).selectExpr("id", "cast(id % 3 as bigint) y")
+    manifest, folders, _ = shares(
+        spark, numbers(spark, 50), tmp_path, {"other": other}, features=["id"], validation="other"
+    )
+    assert (manifest["rows"], manifest["validation_rows"]) == (50, 9)
+    ids = [ids for rank in range(2) for ids, _ in batches(open_rank(manifest, folders, rank, 4)[1])]
+    assert sorted(np.concatenate(ids)) == list(range(1000, 1009))
+    assert [len(batch) for batch in ids] == [2, 2, 1, 2, 2, 0]
+
+
+def test_workers_of_a_parameter_server_have_all_of_the_validation(spark, tmp_path):
+    manifest, folders, _ = shares(spark, numbers(spark, 100), tmp_path, features=["id"], validation=0.2, strategy="ps")
+    rows = [np.concatenate([ids for ids, _ in batches(open_rank(manifest, folders, k, 8, "ps")[1])]) for k in range(2)]
+    assert len(rows[0]) == 20
+    np.testing.assert_array_equal(rows[0], rows[1])
+
+
+# pandas
+
+
+def test_a_pandas_frame_gives_what_spark_gives(spark, tmp_path):
+    count = 5000
+    frame = pd.DataFrame(
+        {
+            0: np.arange(count),
+            "x": np.arange(count) / 2,
+            "text": [f"t{i}" for i in range(count)],
+            "array": [[i, i + 1] for i in range(count)],
+            "image": [np.full((2, 2), i % 256, np.uint8) for i in range(count)],
+            "maybe": pd.array(range(count), dtype="Int64"),
+            "y": np.arange(count) % 2 == 0,
+        }
+    )
+    manifest, folders, _ = shares(spark, frame, tmp_path, validation=0.1)
+    assert (manifest["rows"], manifest["validation_rows"]) == (4500, 500)
+    seen = {}
+    for rank in range(2):
+        for dataset in open_rank(manifest, folders, rank, 512):
+            for features, labels in batches(dataset):
+                assert labels.dtype == np.int64
+                for row, key in enumerate(features["0"]):
+                    seen[int(key)] = {name: value[row] for name, value in features.items()} | {"y": labels[row]}
+    assert sorted(seen) == list(range(count))
+    for i in (0, 1, 4096, 4999):
+        row = seen[i]
+        assert (row["x"], row["text"], row["maybe"], row["y"]) == (i / 2, b"t%d" % i, i, i % 2 == 0)
+        assert row["array"].tolist() == [i, i + 1]
+        assert row["image"].tolist() == np.full((2, 2), i % 256, np.uint8).tolist()
+
+
+# The path through Spark
+
+
+def test_a_barrier_stage_reads_its_ranks_share(spark, tmp_path):
+    made = prepare(spark, numbers(spark, 101), spec(features=["id"]), {})
+    decode = feed._by_value(feed_pack)["decode"]
+
+    def rows(blobs):
+        from pyspark import BarrierTaskContext
+
+        context = BarrierTaskContext.get()
+        context.barrier()
+        yield context.partitionId(), sum(len(decode(blob)[1][0]) for blob in blobs)
+
+    for _ in range(2):  # a later attempt reads it again
+        assert sorted(made.rdd.barrier().mapPartitions(rows).collect()) == [(0, 51), (1, 50)]
+    made.close()
+    assert not made._persisted[0].is_cached
+
+
+def test_what_travels_to_executors_does_not_need_the_package(spark):
+    from pyspark import cloudpickle
+
+    deal = feed._by_value(feed_pack)["deal"]
+    assert b"ddl_magics" not in cloudpickle.dumps(deal)
+    assert b"ddl_magics" in cloudpickle.dumps(feed_pack.deal), "the check can fail"
+
+
+def test_large_rows_make_small_blobs():
+    column = {"name": "image", "dtype": "f8", "depth": 1, "vector": False}
+    rows = [(np.zeros(1 << 18).tolist(),)] * 20  # 2 MiB each
+    packed = list(feed_pack.pack(3, iter(rows), [column], [[0]]))
+    assert [(partition, chunk, report["rows"]) for partition, chunk, report, _ in packed] == [
+        (3, chunk, 3 if chunk < 6 else 2) for chunk in range(7)
+    ]
+
+
+def test_missing_and_repeated_rows_are_noticed(tmp_path):
+    half = feed_pack.encode({"set": "train", "start": 0, "share": 4}, [np.arange(2)])
+    with pytest.raises(RuntimeError, match="2 rows of the train data did not come"):
+        feed_share.store([half], str(tmp_path / "a"))
+    with pytest.raises(RuntimeError, match="came twice"):
+        feed_share.store([half, half], str(tmp_path / "b"))
+
+
+def test_a_frame_that_changes_between_passes_is_noticed():
+    record = (0, 0, None, feed_pack.encode({}, [np.arange(3)]))
+    plan = {"fraction": 0, "starts": {0: [0]}, "counts": {0: [4]}, "dtypes": ["<i8"]}
+    with pytest.raises(RuntimeError, match=r"cache\(\) the DataFrame"):
+        list(feed_pack.deal([record], plan))
+
+
+# Mistakes
+
+
+@pytest.fixture(scope="module")
+def pandas_frame():
+    return pd.DataFrame({"x1": [1.0, 2.0, 3.0], "x2": [1, 2, 3], "label": [0, 1, 0]})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"label": "labl"}, "--label labl: df has no such column; did you mean 'label'?"),
+        ({"label": "Label"}, "--label Label: df has no such column; did you mean 'label'?"),
+        ({"label": "zzz"}, "--label zzz: df has no such column; it has x1, x2, label"),
+        ({"features": ["x1", "x22"]}, "--features x22: df has no such column; did you mean 'x2'?"),
+        ({"features": ["x1", "x1"]}, "--features names x1 twice"),
+        ({"features": ["x1", "label"]}, "--label label is also among --features; take it out of one"),
+        ({"validation": 1.5}, "--validation 1.5: give a fraction between 0 and 1, or the name of a DataFrame"),
+        ({"validation": "othr"}, "--validation othr: there is no such DataFrame in the session; did you mean 'other'?"),
+        ({"validation": "other"}, "--validation other: it has no column 'x1', which df has and the training uses"),
+        ({"validation": 0.01}, "--validation 0.01 of the 3 rows of df leaves one part empty"),
+        ({"workers": 4}, "df has 3 rows to train on, too few for 4 workers: use --workers 3"),
+    ],
+)
+def test_wrong_wishes_are_one_line(spark, pandas_frame, changes, message):
+    namespace = {"other": pd.DataFrame({"label": [1]}), "df": pandas_frame}
+    with pytest.raises(FeedError) as caught:
+        prepare(spark, pandas_frame, spec(**{"label": "label", **changes}), namespace)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([None, "a"], "df, column 'x': it has empty values (null): fill them or drop their rows first"),
+        (pd.array([1, None], dtype="Int64"), "df, column 'x': it has empty values (null)"),
+        ([[1, 2], [1]], "df, column 'x': its lengths differ (1 and 2): pad or cut them to one length"),
+        ([None, None], "column 'x' of df has no values at all: fill or drop it"),
+        (pd.to_datetime(["2020-01-01", "2020-01-02"]), "column 'x' of df is of type datetime64[ns]: turn it into"),
+        (pd.Categorical(["a", "b"]), "column 'x' of df is of type category: turn it into"),
+        ([{}, {}], "column 'x' of df is of type dict: turn it into"),
+        ([1, "a"], "df, column 'x': invalid literal for int()"),
+    ],
+)
+def test_columns_of_pandas_that_cannot_be(spark, values, message):
+    frame = pd.DataFrame({"x": values, "y": [0, 1]})
+    with pytest.raises(FeedError) as caught:
+        prepare(spark, frame, spec(workers=1), {})
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "message"),
+    [
+        ("if(id = 77, null, id)", "df, column 'x': it has empty values (null): fill them or drop their rows first"),
+        ("if(id = 77, array(1.0D, null), array(1.0D, 2.0D))", "df, column 'x': it has empty values (null)"),
+        ("if(id = 77, array(1), array(1, 2))", "df, column 'x': its lengths differ (1 and 2): pad or cut"),
+        ("if(id < 50, array(1), array(1, 2))", "df, column 'x': its lengths differ (1 and 2): pad or cut"),
+        ("current_date()", "column 'x' of df is of type date: turn it into numbers"),
+        ("map('a', id)", "column 'x' of df is of type map<string,bigint>: turn it into numbers"),
+        ("array(named_struct('a', id))", "column 'x' of df is of type struct<a:bigint>: turn it into numbers"),
+    ],
+)
+def test_columns_of_spark_that_cannot_be(spark, expression, message):
+    frame = spark.range(0, 100, 1, 2).selectExpr(expression + " x", "id y")
+    with pytest.raises(FeedError) as caught:
+        prepare(spark, frame, spec(), {})
+    assert str(caught.value).startswith(message)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_frame_that_spark_cannot_compute(spark):
+    from pyspark.sql.functions import udf
+
+    broken = udf(lambda value: 1 // (value - 5), "int")
+    frame = spark.range(10).select(broken("id").alias("x"), "id").toDF("x", "y")
+    with pytest.raises(FeedError) as caught:
+        prepare(spark, frame, spec(), {})
+    assert str(caught.value) == "df cannot be computed: ZeroDivisionError: integer division or modulo by zero"
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ([1, 2], "--data df is a list, and must be a Spark or a pandas DataFrame"),
+        ("missing", "--data missing: there is no such DataFrame in the session; did you mean 'df'?"),
+        (pd.DataFrame({"x": [], "y": []}), "df has no rows"),
+        (pd.DataFrame({"y": [1]}), "df has no column besides the label y to be a feature"),
+        (pd.DataFrame([[1, 2, 3]], columns=["x", "x", "y"]), "--features x: df has more than one column of that name"),
+    ],
+)
+def test_what_is_no_data(spark, value, message):
+    with pytest.raises(FeedError) as caught:
+        prepare(spark, value, spec(workers=1), {"df": pd.DataFrame({"x": [1]}), "n": 3})
+    assert str(caught.value).startswith(message)
+
+
+def test_an_empty_spark_frame(spark):
+    with pytest.raises(FeedError, match=r"^df has no rows$"):
+        prepare(spark, spark.range(0).selectExpr("id x", "id y"), spec(), {})
+
+
+def test_a_column_that_two_frames_share_is_ambiguous_only_if_used(spark, tmp_path):
+    frame = spark.range(10).selectExpr("id twice", "id twice", "id x", "id y")
+    manifest, _, _ = shares(spark, frame, tmp_path, features=["x"])
+    assert manifest["rows"] == 10
