@@ -62,7 +62,7 @@ def greet(
     deadline = time.monotonic() + HANDSHAKE_SECONDS
     theirs = _read(sock, HELLO.size, deadline)
     peer = _parse_hello(theirs)
-    ours = _hello(me)
+    ours = hello(me)
     _write(sock, ours, deadline)
     proof = _read(sock, PROOF_BYTES, deadline)
     if not hmac.compare_digest(proof, _proof(secret, run, b"connect", theirs, ours)):
@@ -81,7 +81,7 @@ def introduce(sock: socket.socket, secret: bytes, run: str, me: Identity, expect
     deadline = min(deadline, time.monotonic() + HANDSHAKE_SECONDS)
     if sock.getsockname() == sock.getpeername():  # a free port of this host can be met by itself
         raise ConnectionLost("nobody listens")
-    ours = _hello(me)
+    ours = hello(me)
     _write(sock, ours, deadline)
     theirs = _read(sock, HELLO.size, deadline)
     peer = _parse_hello(theirs)
@@ -97,7 +97,8 @@ def introduce(sock: socket.socket, secret: bytes, run: str, me: Identity, expect
         raise Refused("expected %r, met %r" % (expect, peer))
 
 
-def _hello(me: Identity) -> bytes:
+def hello(me: Identity) -> bytes:
+    """What a peer says first: who it is, and a fresh nonce."""
     return HELLO.pack(MAGIC, VERSION, ROLES.index(me.role), me.rank, me.attempt, os.urandom(32))
 
 
