@@ -292,6 +292,8 @@ def test_the_chief_shares_and_the_others_wait(start, pool):
     assert not waiting.done()
     assert zero.share(0, "validation/0", {"val_loss": 0.5}) == {"val_loss": 0.5}
     assert waiting.result(10) == {"val_loss": 0.5}
+    assert zero.share(0, "validation/2", None) is None
+    assert one.share(0, "validation/2", None) is None
     with pytest.raises(Refused, match="only rank 0 may"):
         one.share(0, "validation/1", {"val_loss": 1})
 
@@ -362,7 +364,8 @@ def test_the_process_dies_with_its_parent():
         import json, os, subprocess, sys
         server = subprocess.Popen([sys.executable, "-m", {MODULE!r}], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         os.set_inheritable(server.stdin.fileno(), True)
-        holder = subprocess.Popen(["sleep", "20"], close_fds=False, stdout=subprocess.DEVNULL)  # keeps the server's stdin open
+        holder = subprocess.Popen(["sleep", "20"], close_fds=False, stdout=subprocess.DEVNULL)
+        # From here on the server's stdin stays open without its parent.
         config = dict(run="r", secret="00", host="127.0.0.1", size=1, attempt=1, rule="adag", options=dict())
         server.stdin.write(json.dumps(config).encode() + b"\\n")
         server.stdin.flush()

@@ -93,7 +93,7 @@ class Client:
         return sums, means, centre, reply["version"], reply["stop"]
 
     def share(self, fit, tag, value):
-        """Small JSON that rank 0 publishes under `tag` and the others (value None) wait for. Raises `RankLost`."""
+        """Small JSON, or None, that rank 0 publishes under `tag` and the others wait for. Raises `RankLost`."""
         reply, _ = self._ask(protocol.SHARE, {"fit": fit, "tag": tag, "value": value})
         return reply["value"]
 

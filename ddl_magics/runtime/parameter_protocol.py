@@ -17,7 +17,7 @@ BEGIN = 1  # {"fit", "dtype", "size", "initial": bool}, then the initial weights
 PULL = 2  # {"fit"}
 COMMIT = 3  # {"fit", "seq", "version", "batches", "dtype", "size"}, then the delta
 EPOCH_END = 4  # {"fit", "epoch", "sums", "means", "stop"}: sizes, then both vectors (float64)
-SHARE = 5  # {"fit", "tag", "value"}: null asks for it
+SHARE = 5  # {"fit", "tag", "value"}: the value counts from rank 0 alone
 LEAVE = 6  # {}
 
 # server -> rank

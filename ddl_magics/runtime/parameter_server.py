@@ -225,9 +225,9 @@ class Server:
         rank, tag, value = channel.peer.rank, header["tag"], header["value"]
         with self._changed:
             fit = self._fit(rank, header["fit"])
-            if value is not None:
-                if rank != _CHIEF:
-                    raise Refusal("usage", rank, "rank %d shares %r: only rank 0 may" % (rank, tag))
+            if value is not None and rank != _CHIEF:
+                raise Refusal("usage", rank, "rank %d shares %r: only rank 0 may" % (rank, tag))
+            if rank == _CHIEF:  # null too is a value then: it must not wait for itself
                 fit.shared[tag] = value
                 self._changed.notify_all()
         found = self._wait(channel, lambda: [fit.shared[tag]] if tag in fit.shared else self._need_chief("%r" % (tag,)))
