@@ -6,6 +6,7 @@ from then on it gets what changed. Every message carries a number: a page that m
 
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,9 @@ _STATIC = Path(__file__).parent / "static"
 #: While no page has asked for the history (a blocked kernel hears nobody) small histories are sent whole, so that a
 #: page whose script was still loading misses nothing.
 UNASKED_BYTES = 10_000
+
+#: The pages hear from the kernel at least this often while the run goes on; silence means that it is gone.
+BEAT_SECONDS = 5.0
 
 _NOT_BUILT = """export default { render({ el }) {
   el.textContent = "The script of the live view is missing: run `npm ci && npm run build`.";
@@ -71,12 +75,14 @@ class LiveView:
         self._packer = Packer(self._history, facts)
         self._heard: float | None = None
         self._asked = False
+        self._told = time.monotonic()
         self.widget = RunWidget(run=run_id)
         self.widget.on_msg(self._receive)
 
+        threading.Thread(target=_beat, args=(weakref.ref(self),), name="ddl-live-view", daemon=True).start()
+
     def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Take over new events, in order, and tell the pages. Thread-safe; call it about once a second, also with
-        no events: the pages see from it that the kernel is there."""
+        """Take over new events, in order, and tell the pages. Thread-safe; to be called about once a second."""
         events = list(events)
         with self._lock:
             if events:
@@ -88,8 +94,16 @@ class LiveView:
             while packed.rest and self._history.over:
                 packed = self._send(self._packer.update)
 
+    def beat(self) -> bool:
+        """Tell the pages that the kernel is there, if they have not heard from it; False when the run is over."""
+        with self._lock:
+            if time.monotonic() - self._told >= BEAT_SECONDS:
+                self._send(self._packer.update)
+            return not self._history.over
+
     def _send(self, pack: Callable[[float, float | None], Packed]) -> Packed:
         packed = pack(time.time(), self._heard)
+        self._told = time.monotonic()
         self.widget.send({"type": "delta", "delta": packed.message}, packed.buffers)
         return packed
 
@@ -101,3 +115,13 @@ class LiveView:
                 self._send(self._packer.full)
         elif kind == "stop":
             threading.Thread(target=self._on_stop, name="ddl-stop", daemon=True).start()
+
+
+def _beat(view: weakref.ref[LiveView]) -> None:
+    while True:
+        time.sleep(BEAT_SECONDS)
+        alive = view()
+        # A view that nobody holds any more ends here too.
+        if alive is None or not alive.beat():
+            return
+        del alive

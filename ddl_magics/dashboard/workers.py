@@ -8,6 +8,9 @@ from typing import Any
 #: Time constant over which a rank's step times are averaged: long enough for slow steps, short enough to show a change.
 WINDOW_SECONDS = 10.0
 
+#: The same for its samples/s, which a chart shows over time: shorter, for a fall to look like one.
+RATE_SECONDS = 3.0
+
 #: A rank that has not reported steps for so long adds nothing to the job's samples/s.
 SILENT_SECONDS = 15.0
 
@@ -50,8 +53,8 @@ class Worker:
     steps: int = 0
     rows: int = 0
     seen: float = nan
-    _sums: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("count", "rows", "seconds"), 0.0))
-    _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("compute", "wait"), 0.0))
+    _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("count", "compute", "wait"), 0.0))
+    _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
     def describe(self, event: Mapping[str, Any]) -> None:
         """Take over a `worker` event."""
@@ -60,9 +63,9 @@ class Worker:
                 setattr(self, name, event[name])
 
     def add_steps(self, event: Mapping[str, Any]) -> None:
-        """Count a bucket of steps; older buckets fade with `WINDOW_SECONDS`."""
-        fade = exp(-event["seconds"] / WINDOW_SECONDS)
-        for sums in (self._sums, self._times):
+        """Count a bucket of steps; older buckets fade."""
+        for sums, window in ((self._times, WINDOW_SECONDS), (self._rates, RATE_SECONDS)):
+            fade = exp(-event["seconds"] / window)
             for name in sums:
                 sums[name] = sums[name] * fade + event[name]
         self.steps += event["count"]
@@ -90,7 +93,7 @@ class Worker:
     @property
     def compute(self) -> float:
         """Milliseconds that a step computes."""
-        return 1000 * self._times["compute"] / self._sums["count"] if self._sums["count"] else nan
+        return 1000 * self._times["compute"] / self._times["count"] if self._times["count"] else nan
 
     @property
     def waiting(self) -> float:
@@ -101,7 +104,7 @@ class Worker:
     @property
     def rate(self) -> float:
         """Rows a second while it trains."""
-        return self._sums["rows"] / self._sums["seconds"] if self._sums["seconds"] else nan
+        return self._rates["rows"] / self._rates["seconds"] if self._rates["seconds"] else nan
 
     def rate_at(self, time: float) -> float:
         """The rate, or 0 where the rank has been silent."""

@@ -84,10 +84,14 @@ function at({ x, y }: Knots, value: number): number {
   return x1 === x0 ? y1 : y0 + ((value - x0) / (x1 - x0)) * (y1 - y0);
 }
 
+/** Both ends of a y axis, or "zero" for one that begins there. */
+export type Range = readonly [number, number] | "zero";
+
 /** The y range for values between `low` and `high`: from zero, unless that would flatten the line. */
-export function valueRange(low: number, high: number, fixed?: readonly [number, number]): [number, number] {
-  if (fixed) return [...fixed];
+export function valueRange(low: number, high: number, range?: Range): [number, number] {
+  if (range && range !== "zero") return [...range];
   if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];
+  if (range === "zero") return [0, high > 0 ? high * 1.08 : 1];
   if (low === high) return low === 0 ? [0, 1] : low > 0 ? [0, low * 1.25] : [low * 1.25, 0];
   const pad = (high - low) * 0.08;
   if (low >= 0 && low < 0.5 * high) return [0, high + pad];

@@ -1,7 +1,7 @@
 /** One chart: a heading with the newest values (or those under the pointer), and a canvas drawn by uPlot. */
 
 import uPlot from "uplot";
-import { type Tick, valueRange } from "./axes";
+import { type Range, type Tick, valueRange } from "./axes";
 import { h, show } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
@@ -30,7 +30,7 @@ export interface ChartContent {
   ticks(from: number, to: number, most: number): Tick[];
   /** Words for an x under the pointer. */
   where(x: number): string;
-  range?: readonly [number, number] | undefined;
+  range?: Range | undefined;
   /** After the numbers, e.g. "58 % of peak". */
   remark?: string | undefined;
 }
@@ -151,7 +151,7 @@ export class Chart {
   private ticks(plot: uPlot): Tick[] {
     const { min, max } = plot.scales.x ?? {};
     if (min == null || max == null || !this.content) return [];
-    return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / 56)));
+    return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / 38)));
   }
 
   /** The numbers beside the heading: under the pointer, else the newest. */

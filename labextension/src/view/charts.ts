@@ -9,12 +9,13 @@ import type { Palette } from "./theme";
 
 const DEVICES = {
   gpu: { title: "GPU %", says: percent, range: [0, 100] as const, scale: 1 },
-  cpu: { title: "CPU %", says: percent, range: undefined, scale: 1 },
-  memory: { title: "memory, GB", says: (gb: number) => gigabytes(gb * 1e9), range: undefined, scale: 1e-9 },
+  cpu: { title: "CPU %", says: percent, range: "zero" as const, scale: 1 },
+  memory: { title: "memory, GB", says: (gb: number) => gigabytes(gb * 1e9), range: "zero" as const, scale: 1e-9 },
 };
 type Device = keyof typeof DEVICES;
 
 const SPREAD = ["low", "median", "high"];
+const SPREAD_WORDS: Record<string, string> = { low: "min", median: "med", high: "max" };
 
 let views = 0;
 
@@ -119,6 +120,7 @@ function rateContent(model: RunModel): ChartContent | null {
     summary: `samples per second of the job over time, now ${number(rate)}`,
     ticks: timeTicks,
     where: (x) => `at ${duration(x)}`,
+    range: "zero",
     remark: share,
   };
 }
@@ -130,7 +132,11 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
   const traces = keys.map((key, i): Trace => {
     const line = scaled(model.line(`${device}:${key}`) as Line, scale);
     // Few ranks are told apart by colour and number; many by their spread.
-    const words = (value: number | null) => (spread || keys.length <= 2 ? `${key} ${says(value ?? Number.NaN)}` : key);
+    const words = (value: number | null) => {
+      const plain = says(value ?? Number.NaN);
+      if (spread) return `${SPREAD_WORDS[key] ?? key} ${plain.replace(/ (%|GB)$/, "")}`;
+      return keys.length > 2 ? key : `${key}: ${plain}`;
+    };
     return {
       line,
       colour: spread ? ([2, -1, 1][i] ?? 0) : i,

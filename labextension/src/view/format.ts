@@ -4,7 +4,7 @@ export const UNKNOWN = "–";
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-/** Three significant digits, thousands grouped: 0.131, 26.1, 5,420, 1.2e-7. */
+/** Three significant digits, thousands grouped: 0.130, 26.1, 5,420, 1.2e-7. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   const size = Math.abs(value);
@@ -12,7 +12,7 @@ export function number(value: number | null | undefined): string {
   if (size >= 1e9 || (size > 0 && size < 1e-4)) return value.toExponential(1).replace("e+", "e");
   if (size >= 100) return grouped.format(value);
   if (size >= 10) return value.toFixed(1);
-  return String(Number(value.toPrecision(3)));
+  return value.toPrecision(3);
 }
 
 /** Short enough for an axis: 0.5, 20, 10k, 1.5M. */

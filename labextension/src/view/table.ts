@@ -8,6 +8,8 @@ import { slower } from "./stragglers";
 interface Column {
   title: string;
   left?: boolean;
+  /** Left out in narrow places. */
+  minor?: boolean;
   /** Where it is shown; everywhere if not said. */
   when?: (model: RunModel) => boolean;
   /** The cell's text, or an element that is drawn into it. */
@@ -21,15 +23,20 @@ const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.i
 const COLUMNS: readonly Column[] = [
   { title: "rank", left: true, cell: ({ facts }) => String(facts.rank) },
   { title: "host", left: true, cell: ({ facts }) => facts.host || UNKNOWN },
-  { title: "device", left: true, cell: ({ facts }) => device(facts.device, facts.cores) },
+  { title: "device", left: true, minor: true, cell: ({ facts }) => device(facts.device, facts.cores) },
   {
     title: "GPU",
     cell: ({ numbers }) => (Number.isFinite(numbers.gpu) ? percent(numbers.gpu) : "no GPU"),
     meter: ({ gpu }) => gpu,
   },
-  { title: "GPU memory", when: hasGpu, cell: ({ numbers: n }) => gigabytesOf(n.gpu_memory, n.gpu_memory_total) },
+  {
+    title: "GPU memory",
+    minor: true,
+    when: hasGpu,
+    cell: ({ numbers: n }) => gigabytesOf(n.gpu_memory, n.gpu_memory_total),
+  },
   { title: "CPU", cell: ({ numbers }) => percent(numbers.cpu) },
-  { title: "memory", cell: ({ numbers }) => gigabytes(numbers.memory) },
+  { title: "memory", minor: true, cell: ({ numbers }) => gigabytes(numbers.memory) },
   { title: "compute, ms a step", when: (model) => !isPs(model), cell: ({ numbers }) => number(numbers.compute) },
   { title: "waiting", when: (model) => !isPs(model), cell: ({ numbers }) => percent(100 * numbers.waiting) },
   { title: "samples/s", when: isPs, cell: ({ numbers }) => number(numbers.rate) },
@@ -61,7 +68,7 @@ export class Table {
     const titles = [...columns.map((column) => column.title), "behind median"];
     if (this.titles !== titles.join()) {
       this.titles = titles.join();
-      this.head.replaceChildren(...titles.map((title, i) => th(title, columns[i]?.left)));
+      this.head.replaceChildren(...titles.map((title, i) => th(title, columns[i])));
       this.rows.clear();
     }
     const failed = model.state?.failure?.rank;
@@ -73,8 +80,9 @@ export class Table {
         fill(row.cells[i] as HTMLTableCellElement, column, worker, model);
       });
       const lag = slower(ratios.get(rank));
-      const verdict = rank === failed ? "failed" : model.over ? UNKNOWN : lag || UNKNOWN;
+      const verdict = rank === failed ? "failed" : lag || UNKNOWN;
       text(row.cells[columns.length] as HTMLTableCellElement, verdict);
+      // What is over holds nobody back any more.
       attribute(row, "data-lag", (lag !== "" && !model.over) || rank === failed);
       attribute(row, "title", [worker.facts.state, worker.facts.message].filter(Boolean).join(": ") || undefined);
       return row;
@@ -91,12 +99,16 @@ export function device(name: string, cores: number): string {
   return cores && /^cpu$/i.test(name) ? `CPU, ${cores} core${cores === 1 ? "" : "s"}` : name;
 }
 
-function th(title: string, left = false): HTMLElement {
-  return h("th", { scope: "col", class: left ? "ddl-left" : undefined }, title);
+function th(title: string, column: Column | undefined): HTMLElement {
+  return h("th", { scope: "col", class: classOf(column) }, title);
+}
+
+function classOf(column: Column | undefined): string | undefined {
+  return [column?.left && "ddl-left", column?.minor && "ddl-minor"].filter(Boolean).join(" ") || undefined;
 }
 
 function newRow(columns: readonly Column[]): HTMLTableRowElement {
-  const cells = columns.map((column) => h("td", { class: column.left ? "ddl-left" : undefined }));
+  const cells = columns.map((column) => h("td", { class: classOf(column) }));
   return h("tr", {}, ...cells, h("td"));
 }
 

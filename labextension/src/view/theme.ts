@@ -12,14 +12,20 @@ const LINES = 8;
 
 /** The colours that view.css resolves to for `root` just now. */
 export function palette(root: HTMLElement): Palette {
-  const style = getComputedStyle(root);
-  const colour = (name: string) => style.getPropertyValue(`--ddl-${name}`).trim() || "#888";
-  return {
+  // A canvas takes no var() and not everywhere color-mix(): an element resolves them to plain colours.
+  const probe = root.appendChild(document.createElement("span"));
+  const colour = (name: string) => {
+    probe.style.color = `var(--ddl-${name})`;
+    return getComputedStyle(probe).color;
+  };
+  const found = {
     text: colour("fg"),
     dim: colour("dim"),
     grid: colour("line"),
     lines: Array.from({ length: LINES }, (_, i) => colour(`c${i}`)),
   };
+  probe.remove();
+  return found;
 }
 
 /** Whether light text stands on a dark ground here: Jupyter says so on the body, elsewhere the browser's wish counts. */

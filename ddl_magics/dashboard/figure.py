@@ -1,0 +1,79 @@
+"""The plotly figure of a run: what people zoom, keep and export. Plotly is imported when a figure is made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from .charts import Chart, charts, history_of
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+_ROW_PIXELS = 250
+_HEAD_PIXELS = 110
+_TRAIN, _VALIDATION = "#2f6fde", "#d9730d"
+_RANKS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
+
+
+def figure(title: str, events: Iterable[Mapping[str, Any]]) -> go.Figure:
+    """The loss, the metrics, samples/s and the devices of a run, side by side under `title`.
+
+    Lines are thinned out to at most `series.POINTS` points. A run without steps gives an empty figure.
+    """
+    return draw(title, charts(history_of(events)))
+
+
+def draw(title: str, found: list[Chart]) -> go.Figure:
+    """The figure of some charts."""
+    import plotly.graph_objects as go
+    from plotly.subplots import make_subplots
+
+    columns = 2 if len(found) > 1 else 1
+    rows = max(1, -(-len(found) // columns))
+    titles = [chart.title for chart in found]
+    made = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.36 / rows, horizontal_spacing=0.09)
+    for i, chart in enumerate(found):
+        row, column = 1 + i // columns, 1 + i % columns
+        for k, line in enumerate(chart.lines):
+            several = len(chart.lines) > 1
+            trace = go.Scatter(
+                x=line.x,
+                y=line.y,
+                name=line.name,
+                mode="lines" if len(line.x) > 1 else "markers",
+                connectgaps=True,
+                line=_pen(line.style, k),
+                legend=f"legend{i + 1}" if i else "legend",
+                showlegend=several and line.style == "plain",
+            )
+            made.add_trace(trace, row, column)
+        made.update_xaxes(title={"text": chart.x_title, "standoff": 4, "font": {"size": 11}}, row=row, col=column)
+    made.update_layout(
+        title={"text": title, "x": 0.01, "font": {"size": 16}},
+        height=_HEAD_PIXELS + _ROW_PIXELS * rows,
+        margin={"l": 50, "r": 20, "t": 80, "b": 40},
+        hovermode="x unified",
+        template="plotly_white",
+        **_legends(made, found),
+    )
+    return made
+
+
+def _pen(style: str, k: int) -> dict[str, Any]:
+    if style == "train":
+        return {"color": _TRAIN, "width": 2}
+    if style == "validation":
+        return {"color": _VALIDATION, "width": 2, "dash": "dot"}
+    return {"color": _RANKS[k % len(_RANKS)], "width": 1.5}
+
+
+def _legends(made: go.Figure, found: list[Chart]) -> dict[str, Any]:
+    """Each chart has its own legend, in its upper right corner."""
+    places = {}
+    for i in range(len(found)):
+        suffix = str(i + 1) if i else ""
+        x, y = made.layout[f"xaxis{suffix}"].domain, made.layout[f"yaxis{suffix}"].domain
+        box = {"x": x[1], "y": y[1], "xanchor": "right", "yanchor": "bottom", "orientation": "h", "font": {"size": 10}}
+        places[f"legend{suffix}"] = box
+    return places

@@ -1,0 +1,70 @@
+"""A chart as an inline SVG picture: it is there where no script runs, in either theme."""
+
+from html import escape
+from math import floor, isfinite, log10
+
+from .charts import Chart, Line
+
+WIDTH, HEIGHT = 260, 130
+_LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
+_COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
+
+
+def svg(chart: Chart) -> str:
+    """The picture; an empty chart gives the axes alone."""
+    xs = [x for line in chart.lines for x in line.x if isfinite(x)]
+    ys = [y for line in chart.lines for y in line.y if y is not None and isfinite(y)]
+    x_low, x_high = (0.0, max(xs)) if xs and max(xs) > 0 else (0.0, 1.0)
+    y_low, y_high = _range(ys)
+    x_scale = (WIDTH - _LEFT - _RIGHT) / (x_high - x_low)
+    y_scale = (HEIGHT - _TOP - _BOTTOM) / (y_high - y_low)
+
+    def place(x: float, y: float) -> str:
+        return f"{_LEFT + (x - x_low) * x_scale:.1f} {HEIGHT - _BOTTOM - (y - y_low) * y_scale:.1f}"
+
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
+        f'aria-label="{escape(chart.title)}" fill="currentColor" font-size="9" font-family="sans-serif">'
+    ]
+    for tick in _ticks(y_low, y_high):
+        y = HEIGHT - _BOTTOM - (tick - y_low) * y_scale
+        parts.append(
+            f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".15"/>'
+            f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end" opacity=".7">{tick:,.6g}</text>'
+        )
+    ends = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.4g} {chart.x_title}"))
+    for x_text, anchor, words in ends:
+        parts.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{words}</text>')
+    for k, line in enumerate(chart.lines):
+        dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
+        path = "".join(("L" if i else "M") + place(x, y) for i, (x, y) in enumerate(_points(line)))
+        parts.append(f'<path d="{path}" fill="none" stroke="{_COLOURS[k % 8]}" stroke-width="1.5"{dash}/>')
+    return "".join(parts) + "</svg>"
+
+
+def colour(k: int) -> str:
+    """The colour of a chart's line k."""
+    return _COLOURS[k % len(_COLOURS)]
+
+
+def _points(line: Line) -> list[tuple[float, float]]:
+    return [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and isfinite(x) and isfinite(y)]
+
+
+def _range(ys: list[float]) -> tuple[float, float]:
+    if not ys:
+        return 0.0, 1.0
+    low, high = min(ys), max(ys)
+    if low == high:
+        return (0.0, low * 1.25) if low > 0 else (low * 1.25, 0.0) if low < 0 else (0.0, 1.0)
+    if 0 <= low < 0.5 * high:
+        low = 0.0
+    return low, high
+
+
+def _ticks(low: float, high: float) -> list[float]:
+    least = (high - low) / 4
+    power = 10.0 ** floor(log10(least))
+    step = next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= least)
+    first = -(-low // step)
+    return [k * step for k in range(int(first), int(high // step) + 1)]

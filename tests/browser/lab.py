@@ -1,0 +1,161 @@
+"""A real JupyterLab on a free port, and a page of headless Chromium in it."""
+
+import json
+import os
+import re
+import secrets
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import nbformat
+from playwright.sync_api import Browser, Locator, Page, WebSocket, sync_playwright
+
+ROOT = Path(__file__).parent.parent.parent
+CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
+START_SECONDS = 60
+PAGE_MS = 60_000
+
+_FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
+
+
+class Lab:
+    """JupyterLab that serves `folder`; its kernels can import ddl_magics and the helpers of the tests."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.token = secrets.token_hex(16)
+        environment = {
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
+            "JUPYTERLAB_SETTINGS_DIR": str(folder / ".settings"),
+            "JUPYTERLAB_WORKSPACES_DIR": str(folder / ".workspaces"),
+            "JUPYTER_CONFIG_DIR": str(folder / ".config"),
+            "JUPYTER_RUNTIME_DIR": str(folder / ".runtime"),
+            "IPYTHONDIR": str(folder / ".ipython"),
+        }
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--port=0", "--ip=127.0.0.1", "--allow-root"]
+        command += [f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+        settings = folder / ".settings" / "@jupyterlab" / "apputils-extension"
+        settings.mkdir(parents=True)
+        (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        self.log = folder / "jupyterlab.log"
+        with self.log.open("wb") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+            )
+        self.url = self._wait()
+
+    def _wait(self) -> str:
+        deadline = time.monotonic() + START_SECONDS
+        while time.monotonic() < deadline and self.process.poll() is None:
+            found = re.search(r"http://127\.0\.0\.1:\d+/", self.log.read_text(errors="replace"))
+            if found:
+                return found[0]
+            time.sleep(0.1)
+        self.stop()
+        raise RuntimeError(f"JupyterLab did not start:\n{self.log.read_text(errors='replace')[-3000:]}")
+
+    def write(self, name: str, *cells: str) -> str:
+        """A notebook of code cells; returns its name. An older one of this name is replaced."""
+        notebook = nbformat.v4.new_notebook()
+        notebook.cells = [nbformat.v4.new_code_cell(source) for source in cells]
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3", "language": "python"}
+        nbformat.write(notebook, self.folder / name)
+        return name
+
+    def stop(self) -> None:
+        """Shuts the kernels down with the server."""
+        request = urllib.request.Request(f"{getattr(self, 'url', '')}api/shutdown", method="POST")
+        request.add_header("Authorization", f"token {self.token}")
+        try:
+            urllib.request.urlopen(request, timeout=10).close()
+            self.process.wait(20)
+        except (OSError, ValueError, subprocess.TimeoutExpired):
+            self.process.terminate()
+            self.process.wait(20)
+
+
+class Frames:
+    """Sizes of what the page receives on its kernel's websocket."""
+
+    def __init__(self, page: Page) -> None:
+        self.sizes: list[int] = []
+        page.on("websocket", self._opened)
+
+    def _opened(self, socket: WebSocket) -> None:
+        if "/channels" in socket.url:
+            socket.on("framereceived", lambda data: self.sizes.append(len(data)))
+
+
+class NotebookPage:
+    """A notebook open in JupyterLab."""
+
+    def __init__(self, lab: Lab, page: Page) -> None:
+        self.lab = lab
+        self.page = page
+        self.frames = Frames(page)
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_default_timeout(PAGE_MS)
+
+    def open(self, name: str) -> None:
+        """Opens a notebook and waits for its kernel."""
+        self.page.goto(f"{self.lab.url}lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.lab.token}")
+        self.ready()
+
+    def ready(self) -> None:
+        """Waits until the notebook is there and its kernel idle."""
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        self.page.wait_for_function(
+            """() => {
+                const panel = window.jupyterapp?.shell?.currentWidget;
+                const kernel = panel?.sessionContext?.session?.kernel;
+                return kernel?.connectionStatus === "connected" && kernel.status === "idle";
+            }"""
+        )
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Runs a command of JupyterLab, as a click in its menus does."""
+        self.page.evaluate(f"window.jupyterapp.commands.execute({json.dumps(name)}, {json.dumps(arguments)})")
+
+    def run_all(self) -> None:
+        """Runs all cells, and does not wait for them."""
+        self.page.evaluate("void window.jupyterapp.commands.execute('notebook:run-all-cells')")
+
+    def run_cell(self, index: int) -> None:
+        """Runs one cell, and does not wait for it."""
+        self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-InputPrompt").click()
+        self.page.evaluate("void window.jupyterapp.commands.execute('notebook:run-cell')")
+
+    def output(self, index: int) -> Locator:
+        """The outputs of a cell."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-OutputArea-output")
+
+    def reload(self) -> None:
+        """Saves and reloads the page."""
+        self.command("docmanager:save")
+        self.page.reload()
+        self.ready()
+
+    @property
+    def view(self) -> Locator:
+        """The live view."""
+        return self.page.locator(".ddl-run")
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A headless Chromium."""
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=_FLAGS)
+        try:
+            yield browser
+        finally:
+            browser.close()

@@ -1,0 +1,45 @@
+"""Plays an invented run into a LiveView: what a notebook of the browser tests calls in its kernel."""
+
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import Any
+
+from browser.synthetic import Event, Synthetic
+
+from ddl_magics.dashboard.live import LiveView
+
+
+class Player:
+    """A LiveView and the run that feeds it: `play()` at once or in a thread, in batches."""
+
+    def __init__(self, run: Synthetic, name: str = "digits", cluster: str = "hdi-prod", **options: Any) -> None:
+        self.run = run
+        self.stopped = threading.Event()
+        self.done = threading.Event()
+        self.view = LiveView(f"run-{name}", name, run.strategy, run.workers, cluster, self.stopped.set, **options)
+
+    def play(self, events: Iterable[Event], batch: int = 1000) -> None:
+        """Feeds events at once."""
+        for part in _batches(events, batch):
+            self.view.feed(part)
+
+    def start(self, events: Iterable[Event], batch: int, interval: float) -> None:
+        """Feeds events in a thread, as a run does; it ends early, as STOPPED, when Stop is clicked."""
+        threading.Thread(target=self._follow, args=(events, batch, interval), daemon=True).start()
+
+    def _follow(self, events: Iterable[Event], batch: int, interval: float) -> None:
+        for part in _batches(events, batch):
+            if self.stopped.is_set():
+                self.view.feed(self.run.end("STOPPED", "stopped by the reader; model and history are kept"))
+                break
+            self.view.feed(part)
+            time.sleep(interval)
+        self.done.set()
+
+
+def _batches(events: Iterable[Event], size: int) -> Iterator[list[Event]]:
+    iterator = iter(events)
+    while batch := list(islice(iterator, size)):
+        yield batch

@@ -1,0 +1,118 @@
+"""Makes the pictures of the live view in docs/images: `cd tests && python -m browser.screenshots [NAME ...]`.
+
+A real JupyterLab draws invented runs; names choose among `PICTURES`.
+"""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from browser.lab import ROOT, Lab, NotebookPage, chromium
+
+IMAGES = ROOT / "docs" / "images"
+
+SOURCE = """\
+import time
+from browser.player import Player
+from browser.synthetic import Synthetic
+{setup}
+player.view.widget"""
+
+#: Played up to 74 % of an all-reduce run, with the times of its events ending now.
+TRAIN = """\
+run = Synthetic({arguments})
+list(run.train({share}))
+run = Synthetic({arguments}, start=time.time() - (run.time - {start}))
+player = Player(run, "digits")
+player.play(run.begin())
+player.play(run.train({share}))
+"""
+START = 1_795_255_200.0
+
+
+def train(arguments: str, share: float = 0.744, end: str = "") -> str:
+    return TRAIN.format(arguments=arguments, share=share, start=START) + end
+
+
+TALK = """
+player.view.feed([run.log(0, "learning rate 0.00100 → 0.00050 (ReduceLROnPlateau)"),
+    run.make("notice", 2, level="warning",
+             message="1.8× slower than the median for 40 s; its GPU runs at 820 of 1,530 MHz (thermal)")])
+"""
+
+FOUR = "4, gpus=3, slow={2: 1.8}"
+TWO = "2, gpus=0, steps=120, epochs=8"
+WAIT = 'run.state("WAITING", "2 of 4 executors after 12 s: they are being started", ready=2, needed=4)'
+
+#: name -> (source, width, dark)
+PICTURES = {
+    "live-view-light": (train(FOUR, end=TALK), 1180, False),
+    "live-view-dark": (train(FOUR, end=TALK), 1180, True),
+    "live-view-2-light": (train(TWO), 1180, False),
+    "live-view-2-dark": (train(TWO), 1180, True),
+    "live-view-64-light": (train("64, slow={11: 1.8, 40: 1.6}", end=TALK), 1180, False),
+    "live-view-64-dark": (train("64, slow={11: 1.8, 40: 1.6}", end=TALK), 1180, True),
+    "live-view-narrow": (train(FOUR, end=TALK), 560, False),
+    "live-view-failed": (train(FOUR, 0.3, "player.play(run.fail(1))"), 1180, False),
+    "live-view-finished": (train(FOUR, 1.0, "player.play(run.end())"), 1180, False),
+    "live-view-ps": (train('4, gpus=2, strategy="ps", slow={3: 2.1}'), 1180, False),
+    "state-queued": (
+        "run = Synthetic(4, start=time.time() - 7)\nplayer = Player(run)\n"
+        'player.play([run.state("QUEUED", "waits for its turn: the run mnist holds the slots")])',
+        1180,
+        False,
+    ),
+    "state-waiting": (
+        f"run = Synthetic(4, start=time.time() - 12)\nplayer = Player(run, waiting=True)\nplayer.play([{WAIT}])",
+        1180,
+        True,
+    ),
+    "state-starting": (
+        "run = Synthetic(2, gpus=0, start=time.time() - 3)\nplayer = Player(run)\nplayer.play(run.begin())",
+        1180,
+        False,
+    ),
+    "state-stopped": (
+        train(TWO, 0.5, 'player.play(run.end("STOPPED", "stopped after epoch 4; model and history are kept"))'),
+        1180,
+        False,
+    ),
+    "state-lost": (
+        train(TWO, 0.5, 'player.play(run.end("LOST", "the session is gone: %ddl attach digits once it is back"))'),
+        1180,
+        True,
+    ),
+}
+
+
+def main(names: list[str]) -> None:
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder, chromium() as browser:
+        lab = Lab(Path(folder))
+        try:
+            for name in names or PICTURES:
+                source, width, dark = PICTURES[name]
+                context = browser.new_context(viewport={"width": width, "height": 900}, device_scale_factor=2)
+                notebook = NotebookPage(lab, context.new_page())
+                notebook.open(lab.write(f"{name}.ipynb", SOURCE.format(setup=source)))
+                theme = "JupyterLab Dark" if dark else "JupyterLab Light"
+                notebook.command("apputils:change-theme", theme=theme)
+                notebook.command("application:toggle-left-area")
+                notebook.run_all()
+                notebook.view.wait_for()
+                notebook.page.wait_for_function("document.querySelector('.ddl-chip')?.textContent")
+                notebook.page.wait_for_function(
+                    f"document.body.dataset.jpThemeLight === '{'false' if dark else 'true'}'"
+                )
+                time.sleep(0.7)  # the bar's animation; this is a picture, not a test
+                target = IMAGES / f"{name}.png"
+                notebook.view.screenshot(path=target)
+                print(target.relative_to(ROOT), *notebook.errors)
+                context.close()
+        finally:
+            lab.stop()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
