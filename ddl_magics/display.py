@@ -54,16 +54,14 @@ def show_static(run: Run) -> None:
 
 def bundle(run: Run) -> dict[str, Any]:
     """The lasting block of a run as a MIME bundle."""
-    try:
-        from ddl_magics.dashboard.static import static_bundle
-    except ImportError:
-        return {"text/plain": repr(run)}
+    from ddl_magics.dashboard.static import static_bundle
+
     about = {
         "id": run.id,
         "name": run.name,
-        "state": run.state,
+        "strategy": run.spec.strategy,
+        "workers": run.spec.workers,
         "cluster": run.cluster,
-        "spec": run.spec.to_record(),
+        "state": run.state,
     }
-    result: dict[str, Any] = static_bundle(about, run.events)
-    return result
+    return static_bundle(about, run.events)

@@ -201,7 +201,7 @@ class Run:
         """A plotly figure of the loss, the metrics and samples/s so far."""
         from ddl_magics.dashboard.figure import figure
 
-        return figure(self.events)
+        return figure(self.name, self.events)
 
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
