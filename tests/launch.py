@@ -1,6 +1,7 @@
 """Runs cells through the driver's own API, as a cluster does, without magics: for the tests of the engine."""
 
 import base64
+import functools
 import json
 import time
 import uuid
@@ -9,6 +10,9 @@ from dataclasses import dataclass
 import numpy as np
 from ddl_magics.clusters.shipping import load_driver
 from ddl_magics.runtime.events import TERMINAL
+
+#: Once a session: sources that change while tests run would make another runtime, which knows none of the runs.
+load_driver = functools.cache(load_driver)
 
 POLL_SECONDS = 0.1
 DEFAULT_SPEC = {

@@ -29,7 +29,10 @@ def nothing_left(our_processes):
     deadline = time.monotonic() + CLEAR_SECONDS
     while our_processes() and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert our_processes() == {}
+    left = our_processes()
+    for pid in left:  # the next test is not to pay for this one
+        os.kill(pid, signal.SIGKILL)
+    assert left == {}
 
 
 def still_usable(spark):
@@ -58,7 +61,7 @@ FAULTS = {
     "sys.exit": ("import sys\nif ddl.rank == 1:\n    sys.exit(3)\n" + ENDLESS, (1, "exit", r"sys.exit\(3\)")),
     "os._exit": ("import os\nif ddl.rank == 1:\n    os._exit(9)\n" + ENDLESS, (1, "exit", "exit status 9")),
     "a loss that turns NaN": (
-        TRAINING + "model.compile(keras.optimizers.SGD(1e30), 'mse')\nmodel.fit(x, y, batch_size=32, epochs=100, verbose=0)",
+        TRAINING + "model.compile(keras.optimizers.SGD(1e30), 'mse')\nmodel.fit(x, x[:, :2], batch_size=32, epochs=100, verbose=0)",
         (0, "nan", "NaN or infinite at step .* lower the learning rate"),
     ),
     "different numbers of steps": (
@@ -76,7 +79,7 @@ FAULTS = {
     ),
     "a label out of range": (
         TRAINING + "y = y + 5\nmodel.fit(x, y, verbose=0)",
-        (None, "error", "(?s)InvalidArgumentError.*label value"),
+        (None, "error", "InvalidArgumentError: Received a label value of [56] which is outside the valid range"),
     ),
 }
 
@@ -154,7 +157,7 @@ def test_timeout(spark_cluster):
         ("1", {"workers": 9}, "--workers 9 asks for more than the 2 slots .* use --workers 2"),
         ("undefined_name + 1", {}, "line 1: the name 'undefined_name' is defined neither"),
         ("1", {"data": "frme"}, "--data frme: there is no such DataFrame in the session; did you mean 'frame'"),
-        ("1", {"data": "frame", "features": ["ida"]}, "'ida'.*did you mean 'id'"),
+        ("1", {"data": "frame", "features": ["ida"]}, "--features ida: frame has no such column; did you mean 'id'"),
     ],
 )
 def test_refused_before_it_starts(spark_cluster, cell, spec, message):

@@ -1,5 +1,6 @@
 """How a rank's cell ended, as the record that the driver gets. An exception of the user's code is a record, not a crash."""
 
+import re
 import socket
 import traceback
 
@@ -50,10 +51,17 @@ def failed(error, context):
         return _failure("peer", str(error), context, text)
     if isinstance(error, collective.Diverged):
         return _failure("diverged", str(error), context, text)
-    if isinstance(error, NotANumber):
-        return _failure("nan", str(error), context, text)
-    message = "%s: %s" % (type(error).__name__, error)
-    return _failure("error", message, context, text)
+    if isinstance(error, NotANumber):  # told by the rank that brought it, all others only heard of it
+        return _failure("nan" if error.rank == context.rank else "peer", str(error), context, text)
+    return _failure("error", "%s: %s" % (type(error).__name__, essence(str(error))), context, text)
+
+
+def essence(message):
+    """What went wrong in a TensorFlow graph, without the trace of where the graph was made."""
+    if not message.startswith("Graph execution error"):
+        return message
+    after_trace = re.split(r'(?m)^  File ".*\n', message)[-1]
+    return re.sub(r"\s*\[\[.*", "", after_trace, flags=re.DOTALL).strip() or message
 
 
 def _failure(kind, message, context, text=""):
