@@ -53,7 +53,7 @@ class Channel:
 
     def __init__(self, sock: socket.socket, peer: Identity) -> None:
         self.peer = peer
-        self.socket = sock  # for those who do their own input and output once the peer is known
+        self.socket = ours(sock)  # for those who do their own input and output once the peer is known
         named = sock.family != getattr(socket, "AF_UNIX", None)  # the two ends of a socketpair have no address
         self.address: Address = sock.getpeername()[:2] if named else ("", 0)
         self.local_host: str = sock.getsockname()[0] if named else ""
@@ -212,14 +212,14 @@ class Listener:
     def _greet(self, sock: socket.socket) -> None:
         channel = None
         try:
-            peer = greet(sock, self._secret, self._run, self._me, self._admit)
+            peer = greet(sock, self._secret, self._run, self._me, lambda peer: self._judge(sock, peer))
             tune(sock)
             channel = Channel(sock, peer)
         except (OSError, ConnectionLost, Refused):
             sock.close()
         finally:
             with self._lock:
-                del self._strangers[sock]
+                self._strangers.pop(sock, None)
                 self.refused += channel is None
             self._free.release()
         if channel is None:
@@ -229,6 +229,11 @@ class Listener:
         except BaseException:
             channel.close(0)
             raise
+
+    def _judge(self, sock: socket.socket, peer: Identity) -> Optional[str]:
+        with self._lock:
+            self._strangers.pop(sock, None)  # it knows the secret: no crowd pushes it out any more
+        return self._admit(peer)
 
 
 def connect(address: Address, secret: bytes, run: str, me: Identity, expect: Identity, timeout: float) -> Channel:
