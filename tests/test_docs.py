@@ -55,3 +55,16 @@ def test_documents_name_no_option_that_is_not_in_the_table(page):
         return
     for flag in re.findall(r"`(--[a-z][a-z-]+)", page.read_text()):
         assert flag in options.BY_FLAG or flag == "--help", f"{page.name} names {flag}"
+
+
+def test_quoted_symptoms_are_messages_of_ours():
+    """What stands in quotes in a heading of the troubleshooting page is found in the source, variables left out."""
+    source = "".join(path.read_text() for path in (ROOT / "ddl_magics").rglob("*.py"))
+    source = re.sub(r'"\s*\n\s*f?"', "", source)  # literals that go on in the next line
+    page = (ROOT / "docs" / "troubleshooting.md").read_text()
+    quoted = [
+        text for heading in re.findall(r"^### (.*)$", page, re.MULTILINE) for text in re.findall(r'"(.*?)"', heading)
+    ]
+    assert quoted
+    for fragment in (part.strip() for text in quoted for part in re.split(r"\b[NM]\b|\.\.\.", text)):
+        assert fragment in source, f"no message says {fragment!r}"
