@@ -59,7 +59,7 @@ docs: env
 	$(PYTHON) scripts/options_page.py
 
 lab: env widget
-	.venv/bin/jupyter lab --notebook-dir=notebooks
+	.venv/bin/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 clean:
 	rm -rf build dist node_modules ddl_magics/dashboard/static .mypy_cache .pytest_cache .ruff_cache *.egg-info
