@@ -279,3 +279,17 @@ def test_a_rank_that_is_slow_is_waited_for():
         time.sleep(2)
         ring.processes[1].send_signal(signal.SIGCONT)
         assert [ring.hear(rank) for rank in range(3)] == [{"steps": 1}] * 3  # the values were right, or it would say so
+
+
+def test_who_left_first_is_named_although_its_neighbour_left_too():
+    """Rank 2 goes because rank 1 died: rank 3, which sees only rank 2 go, waits for the news that comes by rank 0."""
+    with ProcessRing(4, 1_000_000) as ring:
+        for rank in range(4):
+            ring.say(rank, steps=None)
+        for rank in range(4):
+            assert ring.hear(rank) == {"steps": 2}
+        ring.processes[0].send_signal(signal.SIGSTOP)
+        ring.processes[1].send_signal(signal.SIGKILL)
+        time.sleep(0.2)
+        ring.processes[0].send_signal(signal.SIGCONT)
+        assert [ring.hear(rank)["lost"] for rank in (0, 2, 3)] == [1, 1, 1]

@@ -207,7 +207,13 @@ class Listener:
                 self._strangers[ours(sock)] = None
                 if self._closed.is_set():
                     hang_up(sock)
-            threading.Thread(target=self._greet, args=(sock,), name="ddl handshake", daemon=True).start()
+            try:
+                threading.Thread(target=self._greet, args=(sock,), name="ddl handshake", daemon=True).start()
+            except RuntimeError:  # no more threads for the moment: the peer will try again
+                with self._lock:
+                    self._strangers.pop(sock, None)
+                sock.close()
+                self._free.release()
 
     def _greet(self, sock: socket.socket) -> None:
         channel = None
