@@ -1,10 +1,14 @@
 """--data: every row in exactly one share, equal steps, columns of every kind, and one line for each mistake.
 
-The DataFrames are real Spark's, on executors that are processes; what only needs values is tested by value.
+What Spark has a part in runs on a real one, with executors that are processes. What happens to rows after they are
+packed is the same for pandas and runs here, on a stand-in for the few operations of an RDD.
 """
 
+import importlib
 import json
 import os
+import shutil
+import sys
 
 import numpy as np
 import pandas as pd
@@ -16,9 +20,57 @@ from ddl_magics.runtime.feed import FeedError, prepare
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
 
+class LocalRdd:
+    """What the feed uses of an RDD, in this process."""
+
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def mapPartitions(self, function):
+        return LocalRdd([list(function(iter(partition))) for partition in self.partitions])
+
+    def partitionBy(self, size, partitioner):
+        buckets = [[] for _ in range(size)]
+        for partition in self.partitions:
+            for key, value in reversed(partition):  # a shuffle promises no order
+                buckets[partitioner(key)].append((key, value))
+        return LocalRdd(buckets)
+
+    def values(self):
+        return LocalRdd([[value for _, value in partition] for partition in self.partitions])
+
+    def glom(self):
+        return self
+
+    def collect(self):
+        return self.partitions
+
+    def unpersist(self):
+        pass
+
+
+class LocalSpark:
+    """Stands in for a session whose data is a pandas DataFrame."""
+
+    @property
+    def sparkContext(self):
+        return self
+
+    def parallelize(self, records, slices):
+        return LocalRdd([records[k::slices] for k in range(slices)])
+
+    def union(self, rdds):
+        return LocalRdd([partition for rdd in rdds for partition in rdd.partitions])
+
+
 @pytest.fixture
 def spark(spark_cluster):
     return spark_cluster(2)
+
+
+@pytest.fixture
+def local():
+    return LocalSpark()
 
 
 def spec(**changes):
@@ -55,14 +107,17 @@ def batches(dataset):
 
 
 def numbers(spark, rows):
-    """A DataFrame of `rows` rows in 3 partitions: id 0.., x = id / 2, y = id % 3."""
+    """A DataFrame of `rows` rows: id 0.., x = id / 2, y = id % 3; Spark's in 3 partitions, or pandas'."""
+    if isinstance(spark, LocalSpark):
+        ids = np.arange(rows)
+        return pd.DataFrame({"id": ids, "x": ids / 2, "y": (ids % 3).astype(np.int32)})
     return spark.range(0, rows, 1, 3).selectExpr("id", "id / 2.0D x", "cast(id % 3 as int) y")
 
 
 # Shares
 
 
-@pytest.mark.parametrize(("rows", "workers"), [(1003, 2), (10, 3), (4, 4), (9001, 3)])
+@pytest.mark.parametrize(("rows", "workers"), [(9001, 2), (10, 3)])
 def test_every_row_is_in_exactly_one_share(spark, tmp_path, rows, workers):
     manifest, folders, _ = shares(spark, numbers(spark, rows), tmp_path, features=["id", "x"], workers=workers)
     assert manifest["rows"] == rows
@@ -75,8 +130,8 @@ def test_every_row_is_in_exactly_one_share(spark, tmp_path, rows, workers):
     np.testing.assert_array_equal(labels, together[:, 0] % 3)
 
 
-def test_an_epoch_is_every_row_once_in_a_new_order(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 103), tmp_path, features=["id"])
+def test_an_epoch_is_every_row_once_in_a_new_order(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 103), tmp_path, features=["id"])
     seen = []
     for rank in range(2):
         dataset, validation = open_rank(manifest, folders, rank, 20)
@@ -92,11 +147,11 @@ def test_an_epoch_is_every_row_once_in_a_new_order(spark, tmp_path):
     assert orders[0][0] != sorted(orders[0][0])
 
 
-def test_the_order_depends_on_seed_and_size_alone(spark, tmp_path):
-    frame = numbers(spark, 200)
+def test_the_order_depends_on_seed_and_size_alone(local, tmp_path):
+    frame = numbers(local, 200)
 
     def order(folder, seed=7):
-        manifest, folders, _ = shares(spark, frame, folder, features=["id"], seed=seed)
+        manifest, folders, _ = shares(local, frame, folder, features=["id"], seed=seed)
         dataset, _ = open_rank(manifest, folders, 1, 20, seed=seed)
         return [features.tolist() for _ in range(2) for features, _ in batches(dataset)]
 
@@ -145,8 +200,8 @@ def test_the_default_batch(given, strategy, expected):
     assert feed_share.batch_rows(given, 4, strategy) == expected
 
 
-def test_a_rank_may_have_an_empty_batch(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 9), tmp_path, features=["id", "x"])
+def test_a_rank_may_have_an_empty_batch(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 9), tmp_path, features=["id", "x"])
     features, labels = batches(open_rank(manifest, folders, 1, 8)[0])[1]
     assert (features.shape, labels.shape) == ((0, 2), (0,))
 
@@ -208,35 +263,35 @@ def test_columns_of_every_kind(spark, tmp_path):
         assert features["vector"].tolist() == ([i, 0.5] if i % 2 else [i, 0])
 
 
-def test_scalars_make_a_matrix_in_the_order_given(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["x", "id"])
+def test_scalars_make_a_matrix_in_the_order_given(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["x", "id"])
     features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
     assert (features.dtype, features.shape, labels.dtype) == (np.float32, (10, 2), np.int64)
     np.testing.assert_array_equal(features[:, 0], features[:, 1] / 2)
 
 
-def test_whole_numbers_alone_make_a_matrix_of_floats(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id", "y"], label=None)
+def test_whole_numbers_alone_make_a_matrix_of_floats(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["id", "y"], label=None)
     (matrix,) = batches(open_rank(manifest, folders, 0, 40)[0])
     assert matrix.dtype == np.float32
 
 
-def test_without_features_all_columns_but_the_label(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, label="x")
+def test_without_features_all_columns_but_the_label(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, label="x")
     features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
     assert (features.shape, labels.dtype) == ((10, 2), np.float32)
 
 
-def test_without_label_features_only(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id"], label=None)
+def test_without_label_features_only(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["id"], label=None)
     (ids,) = batches(open_rank(manifest, folders, 1, 40)[0])
     assert (ids.dtype, ids.shape) == (np.int64, (10,))
 
 
-def test_floats_come_as_keras_floatx(spark, tmp_path):
+def test_floats_come_as_keras_floatx(local, tmp_path):
     import tensorflow as tf
 
-    manifest, folders, _ = shares(spark, numbers(spark, 20), tmp_path, features=["id", "y"], label="x")
+    manifest, folders, _ = shares(local, numbers(local, 20), tmp_path, features=["id", "y"], label="x")
     tf.keras.backend.set_floatx("float64")
     try:
         features, labels = batches(open_rank(manifest, folders, 0, 40)[0])[0]
@@ -245,24 +300,52 @@ def test_floats_come_as_keras_floatx(spark, tmp_path):
     assert (features.dtype, labels.dtype) == (np.float64, np.float64)
 
 
-def test_odd_column_names(spark, tmp_path):
-    frame = spark.range(10).selectExpr("id `a.b`", "id `c``d`", "id y")
-    manifest, folders, _ = shares(spark, frame, tmp_path, features=["a.b", "c`d"])
-    assert batches(open_rank(manifest, folders, 0, 20)[0])[0][0].shape == (5, 2)
+def test_keras_learns_from_it(tmp_path):
+    import tensorflow as tf
+
+    x = np.random.default_rng(0).normal(size=(100, 2))
+    labels = x @ [1.0, -2.0] + 0.5
+    frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": labels})
+    plan = feed.check(frame, spec(workers=1, strategy="single"), {})
+    records = feed._pack_pandas(frame, plan)
+    order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "whole": True}
+    order.update(starts={0: [0]}, counts={0: [100]}, dtypes=["<f8", "<f8"])
+    feed_share.store((blob for _, blob in feed_pack.deal(records, order)), str(tmp_path))
+    tensor = {"shape": [2], "dtype": "<f8", "use": "floatx"}
+    manifest = {"size": 1, "rows": 80, "validation_rows": 20, "validation_whole": True, "features": 0, "label": 1}
+    manifest["tensors"] = [tensor, dict(tensor, shape=[])]
+    dataset, validation = feed_share.datasets(str(tmp_path), manifest, 0, 1, 16, 0, "single")
+    model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
+    model.compile(tf.keras.optimizers.SGD(0.1), "mse")
+    history = model.fit(dataset, validation_data=validation, epochs=8, verbose=0).history
+    assert len(history["loss"]) == 8
+    assert history["val_loss"][-1] < 1e-3
 
 
-def test_nan_passes_with_a_notice(spark, tmp_path):
-    frame = spark.createDataFrame([(1.0, 1), (float("nan"), 0), (2.0, 1)], "x double, y int")
-    _, _, made = shares(spark, frame, tmp_path)
+def test_odd_names_decimals_and_nan(spark, tmp_path):
+    """Dots and backticks in names, a name twice but unused, decimals, and NaN, which passes with a notice."""
+    frame = spark.range(10).selectExpr(
+        "id `a.b`",
+        "cast(id as decimal(10,2)) / 4 `c``d`",
+        "if(id = 3, double('NaN'), 1.0D) x",
+        "id twice",
+        "id twice",
+        "id y",
+    )
+    manifest, folders, made = shares(spark, frame, tmp_path, features=["a.b", "c`d", "x"])
     assert made.notices == ["--data df: column 'x' holds NaN"]
+    features, labels = batches(open_rank(manifest, folders, 0, 20)[0])[0]
+    assert features.dtype == np.float32
+    np.testing.assert_array_equal(features[:, 0], labels)
+    np.testing.assert_array_equal(features[:, 1], labels / 4)
 
 
 # Validation
 
 
 @pytest.mark.parametrize(("rows", "fraction", "held"), [(2500, 0.2, 500), (37, 0.1, 4), (9001, 0.5, 4501)])
-def test_a_fraction_is_held_out(spark, tmp_path, rows, fraction, held):
-    manifest, folders, _ = shares(spark, numbers(spark, rows), tmp_path, features=["id"], validation=fraction)
+def test_a_fraction_is_held_out(local, tmp_path, rows, fraction, held):
+    manifest, folders, _ = shares(local, numbers(local, rows), tmp_path, features=["id"], validation=fraction)
     assert (manifest["rows"], manifest["validation_rows"]) == (rows - held, held)
     parts = {"train": [], "validation": []}
     for folder in folders:
@@ -275,8 +358,8 @@ def test_a_fraction_is_held_out(spark, tmp_path, rows, fraction, held):
     assert sorted(validation) != list(range(min(validation), min(validation) + held)), "drawn, not cut off"
 
 
-def test_validation_is_dealt_in_order_and_the_same_each_time(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 500), tmp_path, features=["id"], validation=0.2)
+def test_validation_is_dealt_in_order_and_the_same_each_time(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 500), tmp_path, features=["id"], validation=0.2)
     both = [open_rank(manifest, folders, rank, 30)[1] for rank in range(2)]
     assert [int(validation.cardinality()) for validation in both] == [4, 4]
     for validation in both:
@@ -295,8 +378,8 @@ def test_another_frame_for_validation(spark, tmp_path):
     assert [len(batch) for batch in ids] == [2, 2, 1, 2, 2, 0]
 
 
-def test_workers_of_a_parameter_server_have_all_of_the_validation(spark, tmp_path):
-    manifest, folders, _ = shares(spark, numbers(spark, 100), tmp_path, features=["id"], validation=0.2, strategy="ps")
+def test_workers_of_a_parameter_server_have_all_of_the_validation(local, tmp_path):
+    manifest, folders, _ = shares(local, numbers(local, 100), tmp_path, features=["id"], validation=0.2, strategy="ps")
     rows = [np.concatenate([ids for ids, _ in batches(open_rank(manifest, folders, k, 8, "ps")[1])]) for k in range(2)]
     assert len(rows[0]) == 20
     np.testing.assert_array_equal(rows[0], rows[1])
@@ -305,7 +388,7 @@ def test_workers_of_a_parameter_server_have_all_of_the_validation(spark, tmp_pat
 # pandas
 
 
-def test_a_pandas_frame_gives_what_spark_gives(spark, tmp_path):
+def test_a_pandas_frame_gives_what_spark_gives(local, tmp_path):
     count = 5000
     frame = pd.DataFrame(
         {
@@ -318,7 +401,7 @@ def test_a_pandas_frame_gives_what_spark_gives(spark, tmp_path):
             "y": np.arange(count) % 2 == 0,
         }
     )
-    manifest, folders, _ = shares(spark, frame, tmp_path, validation=0.1)
+    manifest, folders, _ = shares(local, frame, tmp_path, validation=0.1)
     assert (manifest["rows"], manifest["validation_rows"]) == (4500, 500)
     seen = {}
     for rank in range(2):
@@ -355,12 +438,25 @@ def test_a_barrier_stage_reads_its_ranks_share(spark, tmp_path):
     assert not made._persisted[0].is_cached
 
 
-def test_what_travels_to_executors_does_not_need_the_package(spark):
-    from pyspark import cloudpickle
+@pytest.fixture
+def shipped_feed(tmp_path, monkeypatch):
+    """The feed module of a copy of the runtime that this process can import, and the executors cannot."""
+    name = "shipped_runtime_of_test_feed"
+    shutil.copytree(os.path.dirname(feed.__file__), tmp_path / "driver" / name)
+    monkeypatch.syspath_prepend(str(tmp_path / "driver"))
+    yield importlib.import_module(name + ".feed")
+    for module in [module for module in sys.modules if module.startswith(name)]:
+        del sys.modules[module]
 
-    deal = feed._by_value(feed_pack)["deal"]
-    assert b"ddl_magics" not in cloudpickle.dumps(deal)
-    assert b"ddl_magics" in cloudpickle.dumps(feed_pack.deal), "the check can fail"
+
+def test_executors_do_not_need_the_package(spark, shipped_feed):
+    made = shipped_feed.prepare(spark, numbers(spark, 30), spec(validation=0.2), {})
+    assert made.rdd.map(len).count() >= 2
+    made = shipped_feed.prepare(spark, numbers(LocalSpark(), 9000), spec(), {})
+    assert made.rdd.count() >= 4
+    by_reference = shipped_feed.feed_pack.identity
+    with pytest.raises(Exception, match="No module named"):  # the check can fail
+        spark.sparkContext.range(2).map(by_reference).collect()
 
 
 def test_large_rows_make_small_blobs():
@@ -411,10 +507,10 @@ def pandas_frame():
         ({"workers": 4}, "df has 3 rows to train on, too few for 4 workers: use --workers 3"),
     ],
 )
-def test_wrong_wishes_are_one_line(spark, pandas_frame, changes, message):
+def test_wrong_wishes_are_one_line(local, pandas_frame, changes, message):
     namespace = {"other": pd.DataFrame({"label": [1]}), "df": pandas_frame}
     with pytest.raises(FeedError) as caught:
-        prepare(spark, pandas_frame, spec(**{"label": "label", **changes}), namespace)
+        prepare(local, pandas_frame, spec(**{"label": "label", **changes}), namespace)
     assert str(caught.value) == message
 
 
@@ -431,10 +527,10 @@ def test_wrong_wishes_are_one_line(spark, pandas_frame, changes, message):
         ([1, "a"], "df, column 'x': invalid literal for int()"),
     ],
 )
-def test_columns_of_pandas_that_cannot_be(spark, values, message):
+def test_columns_of_pandas_that_cannot_be(local, values, message):
     frame = pd.DataFrame({"x": values, "y": [0, 1]})
     with pytest.raises(FeedError) as caught:
-        prepare(spark, frame, spec(workers=1), {})
+        prepare(local, frame, spec(workers=1), {})
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
@@ -479,18 +575,12 @@ def test_a_frame_that_spark_cannot_compute(spark):
         (pd.DataFrame([[1, 2, 3]], columns=["x", "x", "y"]), "--features x: df has more than one column of that name"),
     ],
 )
-def test_what_is_no_data(spark, value, message):
+def test_what_is_no_data(local, value, message):
     with pytest.raises(FeedError) as caught:
-        prepare(spark, value, spec(workers=1), {"df": pd.DataFrame({"x": [1]}), "n": 3})
+        prepare(local, value, spec(workers=1), {"df": pd.DataFrame({"x": [1]}), "n": 3})
     assert str(caught.value).startswith(message)
 
 
 def test_an_empty_spark_frame(spark):
     with pytest.raises(FeedError, match=r"^df has no rows$"):
         prepare(spark, spark.range(0).selectExpr("id x", "id y"), spec(), {})
-
-
-def test_a_column_that_two_frames_share_is_ambiguous_only_if_used(spark, tmp_path):
-    frame = spark.range(10).selectExpr("id twice", "id twice", "id x", "id y")
-    manifest, _, _ = shares(spark, frame, tmp_path, features=["x"])
-    assert manifest["rows"] == 10
