@@ -68,3 +68,12 @@ def test_quoted_symptoms_are_messages_of_ours():
     assert quoted
     for fragment in (part.strip() for text in quoted for part in re.split(r"\b[NM]\b|\.\.\.", text)):
         assert fragment in source, f"no message says {fragment!r}"
+
+
+def test_the_map_of_the_code_names_what_is_there():
+    text = (ROOT / "CONTRIBUTING.md").read_text()
+    code_map = text[text.index("## The map") : text.index("Imports point down")]
+    there = {path.name for path in ROOT.joinpath("ddl_magics").rglob("*.py")}
+    assert set(re.findall(r"\b(\w+\.py)\b", code_map)) <= there
+    folders = re.findall(r"^ *(?:notebooks/  docs/  tests/|(\w+)/)", code_map, re.MULTILINE)
+    assert all((ROOT / name).is_dir() or (ROOT / "ddl_magics" / name).is_dir() for name in folders if name)
