@@ -8,6 +8,7 @@ import uuid
 from dataclasses import dataclass
 
 import numpy as np
+
 from ddl_magics.clusters.shipping import load_driver
 from ddl_magics.runtime.events import TERMINAL
 
@@ -88,9 +89,9 @@ class Running:
             if condition(self):
                 return self
             if self.state in TERMINAL and not reply["more"]:
-                raise AssertionError("the run ended before: %s" % self.events[-1])
+                raise AssertionError(f"the run ended before: {self.events[-1]}")
             if time.monotonic() > deadline:
-                raise TimeoutError("after %g s: %s" % (seconds, self.events[-3:]))
+                raise TimeoutError(f"after {seconds} s: {self.events[-3:]}")
             time.sleep(POLL_SECONDS)
 
     def stop(self):
@@ -104,7 +105,7 @@ class Running:
                 break
             if time.monotonic() > deadline:
                 self.stop()
-                raise TimeoutError("after %g s: %s" % (seconds, self.events[-5:]))
+                raise TimeoutError(f"after {seconds} s: {self.events[-5:]}")
             time.sleep(POLL_SECONDS)
         end = [e for e in self.events if e["kind"] == "state"][-1]
         return Ended(self.run, end["state"], end["message"], end.get("failure"), self.events)
@@ -138,5 +139,5 @@ def fetch(run, name):
 def weights(run, index=0):
     import io
 
-    with np.load(io.BytesIO(fetch(run, "weights-%d.npz" % index)), allow_pickle=False) as arrays:
+    with np.load(io.BytesIO(fetch(run, f"weights-{index}.npz")), allow_pickle=False) as arrays:
         return [arrays[name] for name in arrays.files]

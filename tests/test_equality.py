@@ -1,4 +1,4 @@
-"""n workers learn what one process learns: the cases of equality/cases.py against plain Keras in a process of its own."""
+"""n workers learn what one process learns: equality/cases.py against plain Keras in a process of its own."""
 
 import json
 import subprocess

@@ -7,8 +7,8 @@ from ddl_magics.runtime import eventlog, events
 
 def bucket(rank, step, count, seconds=0.25, epoch=0, loss=1.0):
     return events.make(
-        "steps", rank, fit=0, epoch=epoch, step=step, count=count, rows=count * 8, seconds=seconds, compute=0.2, wait=0.05,
-        metrics={"loss": loss},
+        "steps", rank, fit=0, epoch=epoch, step=step, count=count, rows=count * 8, seconds=seconds, compute=0.2,
+        wait=0.05, metrics={"loss": loss},
     )  # fmt: skip
 
 

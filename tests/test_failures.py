@@ -61,7 +61,9 @@ FAULTS = {
     "sys.exit": ("import sys\nif ddl.rank == 1:\n    sys.exit(3)\n" + ENDLESS, (1, "exit", r"sys.exit\(3\)")),
     "os._exit": ("import os\nif ddl.rank == 1:\n    os._exit(9)\n" + ENDLESS, (1, "exit", "exit status 9")),
     "a loss that turns NaN": (
-        TRAINING + "model.compile(keras.optimizers.SGD(1e30), 'mse')\nmodel.fit(x, x[:, :2], batch_size=32, epochs=100, verbose=0)",
+        TRAINING
+        + "model.compile(keras.optimizers.SGD(1e30), 'mse')\n"
+        + "model.fit(x, x[:, :2], batch_size=32, epochs=100, verbose=0)",
         (0, "nan", "NaN or infinite at step .* lower the learning rate"),
     ),
     "different numbers of steps": (
@@ -103,7 +105,7 @@ def worker_pid(run, rank):
 
 
 def parent_of(pid):
-    with open("/proc/%d/stat" % pid) as file:
+    with open(f"/proc/{pid}/stat") as file:
         return int(file.read().rsplit(")", 1)[1].split()[1])
 
 

@@ -4,6 +4,7 @@ import threading
 
 import numpy as np
 import pytest
+
 from ddl_magics.runtime import names
 
 pytest.importorskip("pyspark")

@@ -1,4 +1,4 @@
-"""Training against a parameter server: as accurate as one process, on disjoint shares, with commits from every worker."""
+"""Training against a parameter server: as accurate as one process, disjoint shares, commits from every worker."""
 
 import json
 import statistics
@@ -70,7 +70,8 @@ model.compile("sgd", "mse")
 import tensorflow as tf
 data = ddl.local(tf.data.Dataset.from_tensor_slices((x, x[:, :1])).batch(32))
 model.fit(data, epochs=2, verbose=0)
-ddl.log(mean=float(model.layers[0].moving_mean.numpy().sum()), variance=float(model.layers[0].moving_variance.numpy().sum()))
+norm = model.layers[0]
+ddl.log(mean=float(norm.moving_mean.numpy().sum()), variance=float(norm.moving_variance.numpy().sum()))
 """
 
 

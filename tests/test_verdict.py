@@ -1,6 +1,7 @@
 """Why a run ended, judged by value: causes before consequences."""
 
 import pytest
+
 from ddl_magics.runtime.verdict import PEER_GRACE_SECONDS, SPARK_GRACE_SECONDS, Heard, judge
 
 

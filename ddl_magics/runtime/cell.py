@@ -78,7 +78,7 @@ class Helper:
     def allreduce(self, value, op="mean"):
         """`value` (number or array, same shape and dtype on every rank) summed or averaged over the ranks: an ndarray.
 
-        Every rank must call it. ValueError for another `op`; with `--strategy ps` there are no collectives: RuntimeError.
+        Every rank must call it. ValueError for another `op`; RuntimeError with `--strategy ps`: ranks do not meet.
         """
         from .reduce import allreduce
 
@@ -114,7 +114,11 @@ def _report_models(context):
         try:
             type(model).save(model, path)
         except Exception as error:  # a model that Keras cannot save still has its weights
-            message = "model %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (index, model.name, error)
+            message = "model %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (
+                index,
+                model.name,
+                error,
+            )
             context.emit("notice", level="warning", message=message[:MAX_REPR_CHARACTERS])
         else:
             context.send_artifact("model-%d.keras" % index, path)
@@ -164,4 +168,6 @@ def _plain(value):
 
 
 def _is_model(value):
-    return any(cls.__name__ == "Model" and cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(value).__mro__)
+    return any(
+        cls.__name__ == "Model" and cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(value).__mro__
+    )

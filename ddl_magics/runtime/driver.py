@@ -28,7 +28,8 @@ def _error(kind, message):
 def launch(spec, namespace):
     """Start a run of `spec` (JSON of a RunSpec) with the session's `namespace`; returns at once.
 
-    {"ok": true}, or {"ok": false, "error": {"kind": "usage" | "slots" | "spark", "message": one line}}: nothing was started.
+    {"ok": true}, or, and nothing was started, {"ok": false, "error": {"kind", "message"}}: kind "usage", "slots" or
+    "spark", message one line.
     """
     spec = json.loads(spec)
     session = _session(namespace)
@@ -75,7 +76,7 @@ def _preflight(sc, spec):
 
 
 def _check_data(session, spec, namespace):
-    """A function that makes the run's `feed.Feed`, or None without --data. What can be wrong without a job is said now."""
+    """A function that makes the run's `feed.Feed`, or None without --data. What needs no job is checked now."""
     name = spec.get("data")
     if not name:
         return None

@@ -1,8 +1,8 @@
-"""The driver's memory of a run's events: numbered without gaps, merged while nobody reads, handed out in bounded replies.
+"""The driver's memory of a run's events: numbered without gaps, merged while nobody reads, read in bounded replies.
 
-Buckets of steps that no reader has seen yet are merged with the next bucket of the same rank and epoch, so that a reader
-that polls once a second gets one bucket a rank, and a run that nobody watches does not fill the driver's memory: no step
-is lost, only resolution.
+Buckets of steps that no reader has seen yet are merged with the next bucket of the same rank and epoch, so that a
+reader that polls once a second gets one bucket a rank, and a run that nobody watches does not fill the driver's memory:
+no step is lost, only resolution.
 """
 
 import json

@@ -6,22 +6,12 @@ pandas is needed. `feed_share` is the ranks' side.
 """
 
 import importlib.util
-import re
 
 import numpy as np
 
-from . import feed_pack
-from .feed_columns import (
-    FeedError,
-    arrange,
-    check_frame,
-    choose,
-    describe,
-    frame_named,
-    is_spark,
-    nearest_frame,
-    pandas_values,
-)
+from . import feed_pack, spark_error
+from .feed_columns import FeedError, is_spark, nearest_frame, pandas_values
+from .feed_plan import Plan
 from .feed_share import datasets, store
 
 __all__ = ["Feed", "FeedError", "check", "datasets", "nearest_frame", "prepare", "store"]
@@ -50,12 +40,12 @@ class Feed:
 
 
 def check(value, spec, namespace):
-    """Validate what can be without a Spark job; returns the `_Plan`. Raises `FeedError`, one line.
+    """Validate what can be without a Spark job; returns the `Plan`. Raises `FeedError`, one line.
 
     value: the DataFrame, or its name; spec: "data", "features", "label", "validation", "workers", "strategy" and "seed"
     of the RunSpec; namespace: the session's globals, where a DataFrame for validation is found.
     """
-    return _Plan(value, spec, namespace)
+    return Plan(value, spec, namespace)
 
 
 def prepare(spark, value, spec, namespace):
@@ -71,49 +61,6 @@ def prepare(spark, value, spec, namespace):
         for packed in sets:
             packed.rdd.unpersist()
         raise
-
-
-class _Plan:
-    """A checked wish: which frames, which columns, how dealt."""
-
-    def __init__(self, value, spec, namespace):
-        self.name = spec.get("data") or "the DataFrame"
-        if isinstance(value, str):
-            value = frame_named("--data", value, namespace)
-        check_frame("--data", self.name, value)
-        self.frame = value
-        self.features, self.label = choose(self.name, value, spec.get("features"), spec.get("label"))
-        self.names = self.features + ([] if self.label is None else [self.label])
-        self.columns = [describe(self.name, value, name) for name in self.names]
-        self.arrangement = arrange(self.features, self.label, self.columns)
-        self.single = spec.get("strategy") == "single"
-        self.size = 1 if self.single else spec["workers"]
-        #: Where nobody adds up the ranks' figures, the chief validates alone, and needs all rows for that.
-        self.whole = spec.get("strategy") != "allreduce"
-        self.seed = int(spec["seed"]) % (1 << 64)
-        self.fraction, self.validation, self.validation_name = 0.0, None, None
-        wanted = spec.get("validation")
-        if isinstance(wanted, str):
-            self._take_validation(wanted, namespace)
-        elif wanted is not None:
-            if not 0 < wanted < 1:
-                raise FeedError("--validation %s: give a fraction between 0 and 1, or the name of a DataFrame" % wanted)
-            self.fraction = float(wanted)
-
-    def _take_validation(self, name, namespace):
-        self.validation, self.validation_name = frame_named("--validation", name, namespace), name
-        missing = [column for column in self.names if column not in map(str, self.validation.columns)]
-        if missing:
-            raise FeedError(
-                "--validation %s: it has no column %r, which %s has and the training uses"
-                % (name, missing[0], self.name)
-            )
-        for column in self.columns:
-            other = describe(name, self.validation, column["name"])
-            if (other["depth"], other["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
-                raise FeedError(
-                    "--validation %s: column %r is of another kind than in %s" % (name, column["name"], self.name)
-                )
 
 
 class _Packed:
@@ -159,7 +106,7 @@ def _reports(name, rdd):
     try:
         return rdd.map(lambda record: record[:3]).collect()
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
-        raise FeedError("%s cannot be computed: %s" % (name, _cause(error))) from error
+        raise FeedError("%s cannot be computed: %s" % (name, spark_error.cause(error))) from error
 
 
 def _pack_pandas(frame, plan):
@@ -177,7 +124,7 @@ def _pack_pandas(frame, plan):
 
 def _deal(spark, shipped, sets, plan):
     train = sets[0]
-    rows, held = train.rows, int(plan.fraction * train.rows + 0.5)
+    rows, held = train.rows, feed_pack.held(train.rows, plan.fraction)
     validation_rows = sets[1].rows if len(sets) > 1 else held
     if plan.fraction and not 0 < held < rows:
         raise FeedError("--validation %g of the %d rows of %s leaves one part empty" % (plan.fraction, rows, plan.name))
@@ -258,14 +205,3 @@ def _by_value(module):
     functions = {"__name__": "_ddl_by_value"}
     exec(compile(source, module.__name__.rsplit(".", 1)[-1] + ".py", "exec"), functions)
     return functions
-
-
-def _cause(error):
-    """The line of a Spark error that says why: the Python exception's where there is one."""
-    lines = [line.strip() for line in str(getattr(error, "java_exception", error)).strip().splitlines()]
-    traceback = next((at for at, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
-    if traceback is not None:
-        for line in lines[traceback + 1 :]:
-            if re.match(r"([A-Za-z_]\w*\.)*[A-Z]\w*(:|$)", line):
-                return line[:500]
-    return (lines[0] if lines else str(error))[:500]

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 
-from . import events, messages, slots, task, verdict, wire
+from . import events, messages, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -78,16 +78,23 @@ class Job:
             if end is None:
                 rdd, manifest = self._partitions()
                 if self._spec["strategy"] == "ps":
-                    self._server = ServerProcess(self._spec, self._secret, self._bind_host(), self._on_server_death)
+                    self._server = ServerProcess(
+                        self._spec, self._secret, self._bind_host(), self._host(), self._on_server_death
+                    )
                 listener = wire.Listener(
-                    self._bind_host(), self._secret, self._spec["run"], wire.Identity("driver", -1, 0), self._admit, self._accept
+                    self._bind_host(),
+                    self._secret,
+                    self._spec["run"],
+                    wire.Identity("driver", -1, 0),
+                    self._admit,
+                    self._accept,
                 )
                 parcel = self._sc.broadcast(self._parcel(listener, manifest))
                 spark = threading.Thread(target=self._submit, args=(rdd, parcel), daemon=True)
                 spark.start()
                 end = self._watch()
         except Exception as error:  # Spark refused: its first line is the reason
-            end = verdict.Verdict(events.FAILED, _first_line(error), _spark_failure(error), kill=True)
+            end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error), kill=True)
         try:
             self._clear(end, listener, spark, parcel)
         finally:
@@ -110,7 +117,9 @@ class Job:
                 if self._heard.stop_asked_at is not None:
                     return verdict.Verdict(events.STOPPED, "stopped before the workers started")
             if time.monotonic() > deadline:
-                message = "%d of %d slots after %g s: ask for fewer with --workers %d, or raise spark.executor.instances"
+                message = (
+                    "%d of %d slots after %g s: ask for fewer with --workers %d, or raise spark.executor.instances"
+                )
                 message %= (ready, self.workers, EXECUTORS_SECONDS, max(1, ready))
                 return verdict.Verdict(events.FAILED, message, _spark_failure(message))
 
@@ -123,19 +132,21 @@ class Job:
             self.log.append(events.make("notice", events.JOB, level="info", message=notice), self._attempt)
         return self._data.rdd, self._data.manifest
 
+    def _host(self):
+        """Where executors reach the driver."""
+        return socket.gethostbyname(self._sc.getConf().get("spark.driver.host") or "127.0.0.1")
+
     def _bind_host(self):
-        conf = self._sc.getConf()
-        host = conf.get("spark.driver.bindAddress") or conf.get("spark.driver.host") or "127.0.0.1"
-        return socket.gethostbyname(host)
+        address = self._sc.getConf().get("spark.driver.bindAddress")
+        return socket.gethostbyname(address) if address else self._host()
 
     def _parcel(self, listener, manifest):
-        host = self._sc.getConf().get("spark.driver.host") or "127.0.0.1"
         package = os.path.dirname(os.path.abspath(__file__))
         job = {
             "run": self._spec["run"],
             "attempt": self._attempt,
             "secret": self._secret.hex(),
-            "driver": [socket.gethostbyname(host), listener.address[1]],
+            "driver": [self._host(), listener.address[1]],
             "size": self.workers,
             "executor_cores": slots.executor_cores(self._sc),
             "manifest": manifest,
@@ -154,7 +165,7 @@ class Job:
             description = "%s: %s on %d workers" % (self._spec["name"], self._spec["strategy"], self.workers)
             stage.mapPartitionsWithIndex(rank).collectWithJobGroup(self._group, description)
         except Exception as problem:  # Py4J's, of many kinds
-            error = _first_line(problem)
+            error = spark_error.cause(problem)
         with self._changed:
             self._heard.spark_error, self._heard.spark_done_at = error, time.monotonic()
             self._changed.notify_all()
@@ -244,7 +255,9 @@ class Job:
             self._ready[rank] = ready["address"]
             if self.state in (events.SUBMITTED, events.WAITING):
                 count = len(self._ready)
-                self._enter(events.WAITING, "%d of %d workers" % (count, self.workers), ready=count, needed=self.workers)
+                self._enter(
+                    events.WAITING, "%d of %d workers" % (count, self.workers), ready=count, needed=self.workers
+                )
             if len(self._ready) < self.workers:
                 return
             self._heard.start_deadline = None
@@ -301,7 +314,7 @@ class _Incoming:
     def __init__(self, folder, header):
         self.name, self.size, self.sha256 = str(header["name"]), int(header["size"]), str(header["sha256"])
         self.path = os.path.join(folder, "%d" % len(os.listdir(folder)))
-        self._file = open(self.path, "wb")
+        self._file = open(self.path, "wb")  # noqa: SIM115 - open until the last chunk has come
         self._digest, self._received = hashlib.sha256(), 0
 
     @property
@@ -321,12 +334,5 @@ class _Incoming:
             raise ValueError("checksum of %s does not match" % self.name)
 
 
-def _first_line(error):
-    """The line of a Py4J or Spark error that says why."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    told = [line for line in lines if "Exception: " in line or "Error: " in line]
-    return (told or lines or [type(error).__name__])[0][:500]
-
-
 def _spark_failure(error):
-    return {"rank": -1, "host": "", "kind": "spark", "message": _first_line(error), "traceback": ""}
+    return {"rank": -1, "host": "", "kind": "spark", "message": spark_error.cause(error), "traceback": ""}

@@ -138,7 +138,9 @@ class Hooks:
         arguments.pop("self")
         if self._context.reduces:
             if arguments.get("jit_compile", "auto") is True:
-                warnings.warn("jit_compile=True is not used on several workers yet: gradients leave the step", stacklevel=3)
+                warnings.warn(
+                    "jit_compile=True is not used on several workers yet: gradients leave the step", stacklevel=3
+                )
             arguments["jit_compile"] = False
         return original(model, **arguments)
 
@@ -251,7 +253,7 @@ class Hooks:
 
 
 def statistics(model):
-    """Variables that layers keep beside their weights and that are not gradients' business: BatchNorm's moving moments."""
+    """Variables that layers keep beside their weights and that gradients do not touch: BatchNorm's moving moments."""
     found = []
     for layer in model._flatten_layers():
         for variable in layer._non_trainable_variables:

@@ -6,7 +6,7 @@ import keras
 import numpy as np
 
 from . import reduce
-from .outcome import NotANumber
+from .outcome import NAN_ADVICE, NotANumber
 
 FLUSH_SECONDS = 0.25
 
@@ -94,8 +94,9 @@ class Monitor(keras.callbacks.Callback):
         context = self._context
         loss = metrics.get("loss", 0.0)
         if loss is None and context.checks_finite:
-            message = "the loss of rank %d is NaN or infinite at step %d of epoch %d; lower the learning rate or clip gradients"
-            raise NotANumber(context.rank, message % (context.rank, context.step, context.epoch + 1))
+            where = (context.rank, context.step, context.epoch + 1)
+            message = "the loss of rank %d is NaN or infinite at step %d of epoch %d; " % where
+            raise NotANumber(context.rank, message + NAN_ADVICE)
 
     def on_epoch_end(self, epoch, logs=None):
         context = self._context

@@ -89,7 +89,10 @@ def pack(source, namespace):
 
 def _unknown(name, line, namespace):
     if name == "get_ipython":
-        return "line %d: IPython magics and shell commands do not run on the workers; move them to a cell of their own" % line
+        return (
+            "line %d: IPython magics and shell commands do not run on the workers; move them to a cell of their own"
+            % line
+        )
     near = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")] + list(GIVEN), 1)
     hint = "; did you mean %r?" % near[0] if near else ""
     return "line %d: the name %r is defined neither in the cell nor in the session%s" % (line, name, hint)
@@ -121,7 +124,9 @@ def unpack(blob):
         try:
             namespace[name] = importlib.import_module(module)
         except ImportError as error:
-            raise NameProblem("the module %r, used as %r, is missing on the worker: %s" % (module, name, error)) from None
+            raise NameProblem(
+                "the module %r, used as %r, is missing on the worker: %s" % (module, name, error)
+            ) from None
     for name, blob in packed["values"].items():
         try:
             namespace[name] = pickle.loads(blob)

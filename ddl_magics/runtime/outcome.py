@@ -1,4 +1,4 @@
-"""How a rank's cell ended, as the record that the driver gets. An exception of the user's code is a record, not a crash."""
+"""How a rank's cell ended, as the record that the driver gets: an exception of the user's code is no crash."""
 
 import re
 import socket
@@ -12,6 +12,8 @@ MAX_TRACEBACK_CHARACTERS = 20_000
 
 #: The name under which the cell's source appears in tracebacks.
 CELL_FILE = "<cell>"
+
+NAN_ADVICE = "lower the learning rate or clip gradients"
 
 
 class NotANumber(Exception):

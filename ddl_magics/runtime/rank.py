@@ -14,7 +14,7 @@ class StopRun(BaseException):
 
 
 class Rank:
-    """Attributes: rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected."""
+    """rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected."""
 
     def __init__(self, config, channel):
         self.rank, self.size = config["rank"], config["size"]
@@ -116,8 +116,8 @@ class Rank:
             return
         if masked and reduction in ("mean", "sum_over_batch_size"):
             raise ValueError(
-                "a masked loss is a mean over the unmasked entries of a batch, which differ from worker to worker; give it "
-                "reduction='sum', or mask by sample_weight, or use --strategy ps"
+                "a masked loss is a mean over the unmasked entries of a batch, which differ from worker to worker; "
+                "give it reduction='sum', or mask by sample_weight, or use --strategy ps"
             )
         if weighted and reduction == "mean_with_sample_weight":
             raise ValueError(
@@ -137,7 +137,7 @@ class Rank:
             self.server.leave()
 
     def ask_to_stop(self):
-        """Called from the thread that hears the driver: inside a fit the next step ends it, else the cell is interrupted."""
+        """Called by the thread that hears the driver: the next step ends a fit, and any other code is interrupted."""
         self.stop_asked = True
         if not self.fitting:
             import _thread

@@ -7,7 +7,7 @@ import numpy as np
 
 from . import collective
 from .outcome import NotANumber
-from .parts import BARRIER, EPOCH, EVALUATION, STEP, USER, WEIGHTS, Part
+from .parts import BARRIER, EPOCH, STEP, USER, WEIGHTS, Part
 from .rank import NOT_FINITE, STOP_FIT, STOP_RUN, UNCHECKED
 from .share import same_batch
 
@@ -88,7 +88,7 @@ class GradientExchange:
 
 
 def _weighted(arrays, chosen, dtype, weight):
-    """The chosen arrays times `weight`, one after the other in a new flat buffer. Zero weight makes zeros, also of NaN."""
+    """The chosen arrays times `weight`, one after the other in a new buffer. Zero weight makes zeros, also of NaN."""
     flat = np.empty(sum(arrays[i].size for i in chosen), dtype)
     if not weight:
         flat.fill(0)
@@ -114,7 +114,9 @@ def _check(context, parts):
     broken = [rank for rank, each in enumerate(parts) if each.flags & NOT_FINITE]
     if broken:
         ranks = ("ranks " if len(broken) > 1 else "rank ") + ", ".join(map(str, broken))
-        message = "the gradient of %s is NaN or infinite at step %d of epoch %d; lower the learning rate or clip gradients"
+        message = (
+            "the gradient of %s is NaN or infinite at step %d of epoch %d; lower the learning rate or clip gradients"
+        )
         raise NotANumber(broken[0], message % (ranks, context.step + 1, context.epoch + 1))
     first = parts[0]
     for rank, each in enumerate(parts):
@@ -178,7 +180,7 @@ def mean_logs(context, kind, logs):
     weight = context.last_rows if context.last_rows is not None else 1.0
     flat = np.array([weight * float(np.asarray(logs[name])) for name in names] + [weight], np.float64)
     note_stop(context, context.ring.allreduce(flat, part(context, kind)))
-    return {name: value for name, value in zip(names, flat[:-1] / flat[-1])}
+    return dict(zip(names, flat[:-1] / flat[-1]))
 
 
 def agree_on_stop(context):
@@ -205,7 +207,9 @@ def allreduce(context, value, op, kind=USER):
         raise ValueError("op is %r; it must be 'mean' or 'sum'" % (op,))
     array = np.asarray(value)
     if context.strategy == "ps":
-        raise RuntimeError("ddl.allreduce and ddl.barrier need --strategy allreduce; parameter-server workers do not meet")
+        raise RuntimeError(
+            "ddl.allreduce and ddl.barrier need --strategy allreduce; parameter-server workers do not meet"
+        )
     if context.size == 1:
         return array
     if op == "mean" and array.dtype.kind in "biu":

@@ -17,7 +17,7 @@ CLOSE_SECONDS = 5.0
 class ServerProcess:
     """`address` is [host, port]. `on_death(message)` is called if the server ends before `close`."""
 
-    def __init__(self, spec, secret, host, on_death):
+    def __init__(self, spec, secret, host, advertised, on_death):
         package = os.path.dirname(os.path.abspath(__file__))
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([os.path.dirname(package)] + [p for p in sys.path if p])
@@ -41,7 +41,7 @@ class ServerProcess:
         }
         self._process.stdin.write(json.dumps(config).encode() + b"\n")
         self._process.stdin.flush()
-        self.address = [host, self._read_port()]
+        self.address = [advertised, self._read_port()]
         threading.Thread(target=self._watch, args=(on_death,), daemon=True).start()
 
     def _read_port(self):

@@ -1,5 +1,5 @@
-"""Which rows of every batch are this rank's: cuts the data of an unchanged `fit` so that the ranks together see what one
-process would see, in the same order.
+"""Which rows of every batch are this rank's: cuts the data of an unchanged `fit` so that the ranks together see what
+one process would see, in the same order.
 
 All-reduce: of every global batch of b rows, rank k of n takes rows floor(k b / n) to floor((k + 1) b / n).
 Parameter server: of the sequence of batches, worker k of n takes every n-th, beginning with the k-th.
@@ -78,7 +78,7 @@ def cut(dataset, rank, size):
 
 
 def whole(dataset):
-    """A dataset of `Share`s for data that is this rank's own: nothing is cut, an empty batch becomes one row of zeros."""
+    """A dataset of `Share`s for data that is this rank's own: an empty batch becomes one row of zeros."""
     import tensorflow as tf
 
     def keep(*parts):

@@ -30,8 +30,8 @@ class StepHook:
             logs = self._step(data.batch)
             if context.loss_sums and self._model.losses:
                 raise ValueError(
-                    "a loss with reduction='sum' beside regularisation cannot be put together from the workers' shares; "
-                    "use a mean, or --strategy ps"
+                    "a loss with reduction='sum' beside regularisation cannot be put together from the workers' "
+                    "shares; use a mean, or --strategy ps"
                 )
         finally:
             for metric in replaced:
@@ -44,7 +44,10 @@ class StepHook:
         from .keras_fit import statistics
 
         states = [variable for metric in self._model.metrics for variable in metric.variables]
-        return [getattr(v, "value", v) if not callable(getattr(v, "value", v)) else v for v in states + statistics(self._model)]
+        return [
+            getattr(v, "value", v) if not callable(getattr(v, "value", v)) else v
+            for v in states + statistics(self._model)
+        ]
 
     def _weigh_losses(self, data):
         """Keras averages the losses of several outputs, and sums of losses, without regard to how rows are cut."""

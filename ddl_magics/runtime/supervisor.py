@@ -24,8 +24,10 @@ EXIT_SECONDS = 10.0
 LOG_FLUSH_SECONDS = 0.2
 #: A rank that prints more than this is cut short, with a line that says so.
 MAX_LOG_BYTES = 8 << 20
-#: Information and warnings of TensorFlow's C++ side: TF_CPP_MIN_LOG_LEVEL=2 hides them but for those of its first moments.
-_NATIVE_CHATTER = re.compile(rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n")
+#: Information and warnings of TensorFlow's C++ side, which TF_CPP_MIN_LOG_LEVEL=2 hides but for its first moments.
+_NATIVE_CHATTER = re.compile(
+    rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n"
+)
 
 
 def supervise(rank, job, names, blobs, home):
@@ -97,6 +99,7 @@ class _Rank:
         environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
         environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
         environment["PYTHONUNBUFFERED"] = "1"
+        environment["TMPDIR"] = self._scratch  # what a rank leaves in temporary folders goes with it
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         environment.pop("PYTHONSTARTUP", None)
         module = __package__ + ".worker"
@@ -164,7 +167,9 @@ class _Rank:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else "signal %d" % -status
             kind, message = "signal", "its process %d was killed by %s" % (process.pid, name)
             if -status == signal.SIGKILL:
-                message += "; if nobody killed it, the host ran out of memory: give executors more, or lower --batch-size"
+                message += (
+                    "; if nobody killed it, the host ran out of memory: give executors more, or lower --batch-size"
+                )
         else:
             kind = "exit"
             message = "its process %d ended with exit status %s before the cell did" % (process.pid, status)

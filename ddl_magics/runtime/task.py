@@ -1,6 +1,7 @@
 """The function that Spark carries to its executors: it unpacks the runtime and hands over to the supervisor.
 
-It travels by value and imports nothing of this package before it has put it on the path: executors have never heard of it.
+It travels by value and imports nothing of this package before it has put it on the path: executors have never heard
+of it.
 """
 
 import io

@@ -27,7 +27,7 @@ class ProcessSampler:
         self._time = self._used = None
 
     def sample(self):
-        """(CPU in percent of one core since the last call, resident bytes), or None before the second call or at its end."""
+        """(CPU in percent of one core since the last call, resident bytes); None at first and after its end."""
         try:
             used, memory = _stat(self._pid)
         except (OSError, ValueError, IndexError):
@@ -65,7 +65,7 @@ class GpuSampler:
 
 
 def visible_gpus(environment):
-    """Indices in CUDA_VISIBLE_DEVICES, None where it is unset; identifiers that are no numbers are left to NVML's order."""
+    """Indices in CUDA_VISIBLE_DEVICES, None where it is unset; what is no number in it is left out."""
     text = environment.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return None

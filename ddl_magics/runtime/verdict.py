@@ -53,7 +53,9 @@ def _of_the_job(kind, message):
 def judge(heard, now):
     """A Verdict, or None while the run goes on."""
     failures = [(heard.ended_at[r], r, e["failure"]) for r, e in heard.ends.items() if e["outcome"] == "failed"]
-    causes = sorted((f for f in failures if f[2]["kind"] != "peer"), key=lambda f: (f[2]["kind"] == "diverged", f[0], f[1]))
+    causes = sorted(
+        (f for f in failures if f[2]["kind"] != "peer"), key=lambda f: (f[2]["kind"] == "diverged", f[0], f[1])
+    )
     if causes:
         return _failed(causes[0][2])
     if heard.server_died:

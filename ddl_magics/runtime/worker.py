@@ -20,8 +20,7 @@ def main():
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     _die_with(parent)
     channel = wire.Channel(socket.socket(fileno=descriptor), wire.Identity("supervisor", -1, 0))
-    kind, payload = channel.recv()
-    config = messages.parse(payload)
+    config = messages.parse(channel.recv()[1])
     end = _Worker(config, channel).run()
     sys.stdout.flush()
     sys.stderr.flush()
@@ -73,7 +72,12 @@ class _Worker:
             from . import collective
 
             listener, links = collective.listen(
-                config["host"], bytes.fromhex(config["secret"]), config["run"], config["rank"], config["attempt"], config["size"]
+                config["host"],
+                bytes.fromhex(config["secret"]),
+                config["run"],
+                config["rank"],
+                config["attempt"],
+                config["size"],
             )
         threading.Thread(target=self._listen, daemon=True).start()
         self._tell_state("starting", 1)

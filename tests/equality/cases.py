@@ -80,7 +80,9 @@ def weighted(dtype):
     model = network()
     model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
     first = model.fit(x, y, batch_size=BATCH, epochs=2, sample_weight=weights, verbose=0).history
-    second = model.fit(x, y, batch_size=BATCH, epochs=2, class_weight={0: 1.0, 1: 3.0, 2: 0.5, 3: 1.0}, verbose=0).history
+    second = model.fit(
+        x, y, batch_size=BATCH, epochs=2, class_weight={0: 1.0, 1: 3.0, 2: 0.5, 3: 1.0}, verbose=0
+    ).history
     return model, {"loss": first["loss"] + second["loss"], "accuracy": first["accuracy"] + second["accuracy"]}
 
 
@@ -95,7 +97,9 @@ def two_by_two(dtype):
     }
     model = keras.Model([left, right], outputs)
     losses = {"kind": "sparse_categorical_crossentropy", "value": "mse"}
-    model.compile("sgd", losses, loss_weights={"kind": 1.0, "value": 0.5}, metrics={"kind": ["accuracy"], "value": ["mae"]})
+    model.compile(
+        "sgd", losses, loss_weights={"kind": 1.0, "value": 0.5}, metrics={"kind": ["accuracy"], "value": ["mae"]}
+    )
     data = {"left": x[:, :4], "right": x[:, 4:]}
     history = model.fit(data, {"kind": y, "value": target}, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0)
     return model, history.history
@@ -106,7 +110,12 @@ def embedding(dtype):
     words = random.integers(0, 12, (ROWS, 6))
     y = (words.sum(1) % CLASSES).astype("int64")
     model = keras.Sequential(
-        [keras.Input((6,), dtype="int32"), layers.Embedding(12, 5), layers.Flatten(), layers.Dense(CLASSES, activation="softmax")]
+        [
+            keras.Input((6,), dtype="int32"),
+            layers.Embedding(12, 5),
+            layers.Flatten(),
+            layers.Dense(CLASSES, activation="softmax"),
+        ]
     )
     model.compile(keras.optimizers.SGD(0.3, momentum=0.5), "sparse_categorical_crossentropy")
     return model, model.fit(words, y, batch_size=BATCH, epochs=3, verbose=0).history
@@ -141,7 +150,7 @@ def own_step(dtype):
                 each = tf.keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), from_logits=True)
                 loss = tf.reduce_mean(each)
             gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables))
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
             self.mean.update_state(each)
             return {"loss": self.mean.result()}
 
@@ -153,7 +162,9 @@ def own_step(dtype):
 
 def pipeline(dtype):
     x, y = table(dtype)
-    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).map(lambda a, b: (a * 0.5, b)).batch(BATCH).prefetch(2)
+    data = (
+        tf.data.Dataset.from_tensor_slices((x, y)).shuffle(ROWS).map(lambda a, b: (a * 0.5, b)).batch(BATCH).prefetch(2)
+    )
     model = network()
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
     return model, model.fit(data, epochs=3, validation_data=data.take(2), verbose=0).history
@@ -182,7 +193,9 @@ def two_fits(dtype):
 def summed_loss(dtype):
     x, y = table(dtype)
     model = network()
-    model.compile(keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="sum"), metrics=["accuracy"])
+    model.compile(
+        keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="sum"), metrics=["accuracy"]
+    )
     return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.2, verbose=0).history
 
 

@@ -1,4 +1,4 @@
-"""A user's cell on scikit-learn's digits, for runs against a parameter server: accuracy on held-out rows, seed by seed."""
+"""A user's cell on scikit-learn's digits, for runs against a parameter server: held-out accuracy, seed by seed."""
 
 import keras
 import numpy as np
