@@ -36,10 +36,25 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers.append(matcher)
     shell.input_transformers_cleanup.append(_help_as_line)
     atexit.register(session.close)
+    _close_before_shutdown(shell, session)
     setattr(shell, _ATTRIBUTE, (magics, matcher))
     if other is not None:
         package = getattr(other, "__module__", "another extension").partition(".")[0]
         print(f"%%distributed was {package}'s and is ddl_magics' now; %%ddl_distributed is ours in any case.")
+
+
+def _close_before_shutdown(shell: Any, session: Session) -> None:
+    """ipykernel ends the kernel's child processes, Spark among them, before `atexit`: its runs would seem to fail."""
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return
+    shutdown = kernel.do_shutdown
+
+    def do_shutdown(restart: bool) -> Any:
+        session.close()
+        return shutdown(restart)
+
+    kernel.do_shutdown = do_shutdown
 
 
 def unload(shell: Any) -> None:

@@ -162,7 +162,8 @@ class Run:
 
     def give_up(self, timeout: float) -> None:
         """The kernel exits: mark the run as lost if it does not end within `timeout` seconds."""
-        if self._follower is not None and not self._timeline.wait(lambda timeline: timeline.over, max(timeout, 0.0)):
+        self._timeline.wait(_is_settled, max(timeout, 0.0))
+        if self._follower is not None and not self._timeline.over:
             self._follower.give_up("its kernel has ended")
 
     def logs(self, rank: int | None = None) -> str:

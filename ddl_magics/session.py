@@ -20,8 +20,8 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.turns import Turns
 
-#: How long the end of a kernel may be held up by its runs.
-EXIT_SECONDS = 5.0
+#: How long the end of a kernel may be held up by its runs. Jupyter kills a kernel that takes longer than 2.5 s.
+EXIT_SECONDS = 1.5
 
 
 class Session:

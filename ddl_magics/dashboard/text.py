@@ -25,7 +25,6 @@ class TextProgress:
         self.name = name
         self._begun: float | None = None
         self._fit: Mapping[str, Any] = {}
-        self._fits = 0
         self._rows: dict[tuple[int, int, int], tuple[float, float]] = {}
         self._said = ""
 
@@ -53,7 +52,6 @@ class TextProgress:
 
     def _on_fit(self, event: Mapping[str, Any]) -> list[str]:
         self._fit = event
-        self._fits += 1
         return []
 
     def _on_steps(self, event: Mapping[str, Any]) -> list[str]:
@@ -70,7 +68,7 @@ class TextProgress:
         total = self._fit.get("epochs") if self._fit.get("fit") == event["fit"] else None
         epoch = f"epoch {event['epoch'] + 1}" + (f"/{total}" if total else "")
         parts = [
-            f"fit {event['fit'] + 1}, {epoch}" if self._fits > 1 else epoch,
+            f"fit {event['fit'] + 1}, {epoch}" if event["fit"] else epoch,
             *(f"{name} {number(value)}" for name, value in event["metrics"].items()),
             *([f"{sum(rates):,.0f} samples/s"] if rates else []),
             f"{event['seconds']:.1f} s",

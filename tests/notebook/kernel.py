@@ -1,0 +1,92 @@
+"""A real kernel, asked as a front end asks: with somebody who can click, or as nbclient and papermill do."""
+
+import re
+import threading
+import time
+from dataclasses import dataclass, field
+from queue import Empty
+
+from jupyter_client.manager import start_new_kernel
+
+_COLOURS = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Answer:
+    """What a cell gave: printed text, displayed MIME bundles (as last updated), and its error."""
+
+    text: str = ""
+    displays: list = field(default_factory=list)
+    error: str = ""
+    message: str = ""
+    traceback: str = ""
+    seconds: float = 0.0
+
+    def bundle(self, mime):
+        """The first displayed bundle that has this type."""
+        return next((data for data in self.displays if mime in data), None)
+
+
+class Kernel:
+    """`run` executes a cell. The kernel's environment is this process's."""
+
+    def __init__(self):
+        self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=60)
+        self._ids = {}
+
+    def run(self, code, clickable=False, timeout=120, interrupt_when=None):
+        """Execute a cell.
+
+        Args:
+            code: its source.
+            clickable: ask as a notebook in a browser does, where the kernel may ask back.
+            timeout: seconds until the test is given up.
+            interrupt_when: interrupt the kernel when this pattern has been printed.
+        """
+        answer, begun = Answer(), time.monotonic()
+        message = self.client.execute(code, allow_stdin=clickable)
+        done = False
+        while not done:
+            left = timeout - (time.monotonic() - begun)
+            if left <= 0:
+                raise TimeoutError(f"the cell did not end; it printed:\n{answer.text}")
+            try:
+                reply = self.client.get_iopub_msg(timeout=min(left, 1.0))
+            except Empty:
+                continue
+            if reply["parent_header"].get("msg_id") == message:
+                done = self._take(reply["msg_type"], reply["content"], answer)
+            elif reply["msg_type"] == "update_display_data":
+                self._update(reply["content"])
+            if interrupt_when and re.search(interrupt_when, answer.text):
+                interrupt_when = None
+                threading.Timer(0.2, self.manager.interrupt_kernel).start()
+        answer.seconds = time.monotonic() - begun
+        answer.traceback = _COLOURS.sub("", answer.traceback)
+        return answer
+
+    def _take(self, kind, content, answer):
+        if kind == "stream":
+            answer.text += content["text"]
+        elif kind in ("display_data", "execute_result"):
+            data = dict(content["data"])
+            answer.displays.append(data)
+            name = content.get("transient", {}).get("display_id")
+            if name:
+                self._ids[name] = data
+        elif kind == "update_display_data":
+            self._update(content)
+        elif kind == "error":
+            answer.error, answer.message = content["ename"], content["evalue"]
+            answer.traceback = "\n".join(content["traceback"])
+        return kind == "status" and content["execution_state"] == "idle"
+
+    def _update(self, content):
+        data = self._ids.get(content["transient"]["display_id"])
+        if data is not None:
+            data.clear()
+            data.update(content["data"])
+
+    def close(self):
+        self.client.stop_channels()
+        self.manager.shutdown_kernel()

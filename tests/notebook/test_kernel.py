@@ -1,0 +1,219 @@
+"""The magics in a real kernel on a real Spark: what a notebook shows, waits for, returns and leaves behind."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+import processes
+import pytest
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError
+from notebook.kernel import Kernel
+
+from ddl_magics import store
+from ddl_magics.runtime import events as ev
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
+
+TESTS = Path(__file__).parent.parent
+
+SESSION = f"""
+import sys
+sys.path.insert(0, {str(TESTS)!r})
+import spark as of_tests
+spark = of_tests.Clusters().get(2)
+%load_ext ddl_magics
+"""
+
+TRAINING = """
+import keras
+import numpy as np
+
+x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
+model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x.sum(1), epochs={epochs}, batch_size=32, verbose=0)
+print("trained")
+float(len(x))
+"""
+
+
+def cell(options="", epochs=2):
+    return f"%%distributed {options}{TRAINING.format(epochs=epochs)}"
+
+
+@pytest.fixture(scope="module")
+def kernel():
+    """A kernel whose notebook has a SparkSession of its own."""
+    kernel = Kernel()
+    assert kernel.run(SESSION).error == ""
+    yield kernel
+    kernel.run("spark.stop()")
+    kernel.close()
+
+
+def python(kernel, expression):
+    """The repr of an expression's value in the kernel."""
+    answer = kernel.run(expression)
+    assert answer.error == "", answer.traceback
+    return answer.displays[-1]["text/plain"]
+
+
+def wait_for(condition, seconds=60):
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come to that"
+        time.sleep(0.1)
+
+
+def test_where_nobody_can_click_a_cell_waits_and_prints(kernel):
+    answer = kernel.run(cell("--name digits"))
+    assert answer.error == "", answer.traceback
+    lines = answer.text.splitlines()
+    epochs = [line for line in lines if line.startswith("digits  epoch ")]
+    assert [line.split()[2] for line in epochs] == ["1/2", "2/2"]
+    assert all("samples/s" in line and "loss" in line for line in epochs)
+    assert "0 │ trained" in lines and "FINISHED" in lines[-1]
+    (block,) = answer.displays
+    assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
+
+
+def test_history_result_weights_model_and_tables_come_back(kernel):
+    kernel.run(cell("--name kept", epochs=3))
+    assert python(kernel, "sorted(kept.history), len(kept.history['loss']), kept.result") == "(['loss'], 3, 256.0)"
+    assert python(kernel, "[a.shape for a in kept.weights()]") == "[(4, 1), (1,)]"
+    equal = "all((a == b).all() for a, b in zip(kept.model().get_weights(), kept.weights()))"
+    assert python(kernel, f"bool({equal})") == "True"
+    assert python(kernel, "list(kept.workers['rank']), int(kept.metrics.epoch.max())") == "([0, 1], 2)"
+    assert python(kernel, "kept.logs(0), kept.logs().splitlines()[0][1:]").startswith("('trained\\n', ' │ ")
+    assert python(kernel, "type(kept.figure()).__name__") == "'Figure'"
+
+
+def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
+    first = kernel.run(cell("--name first"), clickable=True)
+    second = kernel.run(cell("--name second"), clickable=True)
+    assert first.seconds < 10 and second.seconds < 10 and first.text == second.text == ""
+    assert "application/vnd.jupyter.widget-view+json" in first.displays[0]
+    block = second.displays[1]
+    assert "QUEUED" in block["text/plain"]
+    assert python(kernel, "second.state, first.state in ('FINISHED', 'LOST', 'FAILED')") == "('QUEUED', False)"
+    assert python(kernel, "second.result") == "256.0"
+    assert python(kernel, "first.wait().state, second.state") == "('FINISHED', 'FINISHED')"
+    wait_for(lambda: kernel.run("1") and "FINISHED" in block["text/plain"], 10)
+    assert [event["seq"] for event in stored("second")] == list(range(1, len(stored("second")) + 1))
+
+
+def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
+    answer = kernel.run(cell("--name slow", epochs=100_000), interrupt_when="epoch 2/")
+    assert answer.error == "RunInterrupted", "later cells of Run All must not start"
+    assert answer.traceback == "KeyboardInterrupt: slow is STOPPED; its history and model are kept."
+    kept = python(kernel, "slow.state, len(slow.history['loss']) >= 2, slow.model().count_params()")
+    assert kept == "('STOPPED', True, 5)"
+
+
+def test_another_process_stops_a_run(kernel):
+    kernel.run(cell("--name long", epochs=100_000), clickable=True)
+    wait_for(lambda: store.find_run("long").progress)
+    command = [sys.executable, "-m", "ddl_magics", "stop", "long"]
+    asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert asked.returncode == 0 and "stops after its current step" in asked.stdout
+    begun = time.monotonic()
+    assert python(kernel, "long.wait(30).state") == "'STOPPED'"
+    assert time.monotonic() - begun < 10
+
+
+def test_a_cell_that_raises_on_one_rank_fails_with_its_rank_and_traceback(kernel):
+    source = "value = ddl.rank\n\nif value == 1:\n    raise ValueError('bad share')"
+    answer = kernel.run(f"%%distributed --name broken\n{source}")
+    assert (answer.error, answer.message.partition(" on ")[0]) == ("DistributedCellError", "broken, rank 1")
+    assert "ValueError: bad share" in answer.message
+    assert "line 5" in answer.traceback and "raise ValueError('bad share')" in answer.traceback
+    assert "follower.py" not in answer.traceback and "waiting.py" not in answer.traceback
+    assert python(kernel, "spark.range(10).count(), broken.state") == "(10, 'FAILED')"
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--workers 9", "UsageError: 9 workers do not fit into 2 slots: ask for fewer with --workers 2, or give"),
+        ("--strategi ps", "UsageError: no option --strategi. Did you mean --strategy?"),
+        ("--data sparkk", "UsageError: --data: there is no DataFrame sparkk."),
+        (
+            "--conf spark.executor.memory=9g",
+            "UsageError: --conf spark.executor.memory comes too late: the Spark",
+        ),
+    ],
+)
+def test_mistakes_are_one_line_and_start_nothing(kernel, line, says):
+    before = len(store.list_runs())
+    answer = kernel.run(f"%%distributed {line}\n1")
+    assert answer.text.startswith(says) and answer.text.count("\n") == 1
+    assert answer.traceback == "" and len(store.list_runs()) == before
+
+
+def test_an_unknown_name_is_one_line(kernel):
+    answer = kernel.run("%%distributed\n\nx_trian + 1")
+    assert answer.text.startswith("UsageError: line 3: ") and "x_trian" in answer.text and answer.text.count("\n") == 1
+
+
+def test_names_of_the_notebook_travel_with_the_cell(kernel):
+    kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
+    kernel.run("%%distributed --name travels\nshift(np.ones(3))")
+    assert python(kernel, "travels.result.tolist()") == "[1.0, 2.0, 3.0]"
+
+
+def test_nothing_of_ours_is_left_and_the_users_session_lives(kernel):
+    assert processes.wait_until_gone() == {}
+    assert python(kernel, "spark.range(3).count()") == "3"
+
+
+def stored(name):
+    return list(store.RunFolder(store.find_run(name).folder).events())
+
+
+def test_nbclient_stores_text_and_the_block_and_fails_with_the_run():
+    """On a session that the first cell makes; the notebook's third cell fails, and its fourth is not run."""
+    sources = [
+        "%load_ext ddl_magics",
+        cell("--name good --timeout 5m"),
+        "%%distributed --name bad\nraise KeyError('here')",
+        "never = 1",
+    ]
+    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
+    with pytest.raises(CellExecutionError, match="KeyError"):
+        NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
+    good, bad, never = (c.outputs for c in notebook.cells[1:])
+    text = "".join(output.text for output in good if output.output_type == "stream")
+    assert "good  epoch 2/2" in text and "WARN" not in text and "Setting default log level" not in text
+    (block,) = (output.data for output in good if output.output_type == "display_data")
+    assert "FINISHED" in block["text/plain"] and len(nbformat.writes(notebook)) < 300_000 * 2
+    assert next(o for o in bad if o.output_type == "error").ename == "DistributedCellError"
+    assert never == []
+    assert processes.wait_until_gone() == {}
+
+
+def test_a_kernel_that_is_killed_leaves_a_run_that_reads_lost_and_no_process():
+    kernel = Kernel()
+    kernel.run("%load_ext ddl_magics")
+    kernel.run(cell("--name orphan", epochs=100_000), clickable=True)
+    wait_for(lambda: store.find_run("orphan").progress, 120)
+    os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+    wait_for(lambda: store.find_run("orphan").state == ev.LOST, 10)
+    assert processes.wait_until_gone() == {}
+    kernel.close()
+
+
+def test_a_kernel_that_ends_ends_its_runs():
+    kernel = Kernel()
+    kernel.run("%load_ext ddl_magics")
+    kernel.run(cell("--name leaving", epochs=100_000), clickable=True)
+    wait_for(lambda: store.find_run("leaving").progress, 120)
+    kernel.close()
+    said = json.loads((store.find_run("leaving").folder / "run.json").read_text())["state"]
+    assert said in (ev.STOPPED, ev.LOST), "as there was time"
+    assert processes.wait_until_gone() == {}
