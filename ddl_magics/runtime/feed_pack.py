@@ -128,15 +128,17 @@ def pack(partition, rows, columns, tensors):
             return
 
 
+def held(rows, fraction):
+    """How many of so many rows are held out for validation."""
+    return int(fraction * rows + 0.5)
+
+
 def held_out(first, last, plan):
     """Which of the rows first..last-1 are for validation: (mask, number of such rows before the first).
 
     Within each block of `BLOCK_ROWS` rows a seeded draw, so many that they add up to the nearest to the fraction.
     """
-
-    def quota(row):
-        return int(plan["fraction"] * row + 0.5)
-
+    fraction = plan["fraction"]
     block = first // BLOCK_ROWS
     start = block * BLOCK_ROWS
     pieces = []
@@ -144,11 +146,11 @@ def held_out(first, last, plan):
         low, high = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, plan["rows"])
         piece = np.zeros(high - low, bool)
         draw = np.random.default_rng([plan["seed"], block]).permutation(high - low)
-        piece[draw[: quota(high) - quota(low)]] = True
+        piece[draw[: held(high, fraction) - held(low, fraction)]] = True
         pieces.append(piece)
         block += 1
     mask = np.concatenate(pieces)
-    return mask[first - start : last - start], quota(start) + int(mask[: first - start].sum())
+    return mask[first - start : last - start], held(start, fraction) + int(mask[: first - start].sum())
 
 
 def deal(records, plan):
@@ -169,10 +171,10 @@ def deal(records, plan):
         first = plan["starts"][partition][chunk]
         if plan["fraction"]:
             mask, before = held_out(first, first + len(arrays[0]), plan)
-            held = int(plan["fraction"] * plan["rows"] + 0.5)
+            kept_out = held(plan["rows"], plan["fraction"])
             parts = [
-                ("train", [array[~mask] for array in arrays], first - before, plan["rows"] - held, False),
-                ("validation", [array[mask] for array in arrays], before, held, plan["whole"]),
+                ("train", [array[~mask] for array in arrays], first - before, plan["rows"] - kept_out, False),
+                ("validation", [array[mask] for array in arrays], before, kept_out, plan["whole"]),
             ]
         else:
             parts = [(plan["set"], arrays, first, plan["rows"], plan["whole"] and plan["set"] == "validation")]
