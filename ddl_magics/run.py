@@ -156,7 +156,7 @@ class Run:
     def listen(self, listener: Callable[[list[Event]], None]) -> None:
         """Tell `listener` the events so far and all new ones, in another thread."""
         if self._follower is not None:
-            self._follower.listen(listener)
+            self._follower.recorder.listen(listener)
         else:
             listener(self._timeline.events())
 

@@ -63,7 +63,11 @@ class Session:
             }
         )
         follower = Follower(spec, self.cluster, self._turns, folder, namespace)
-        refused = follower.start()
+        try:
+            refused = follower.start()
+        except BaseException:  # an interrupt: nobody would hold the run
+            follower.request_stop()
+            raise
         if refused is not None:
             folder.remove()
             raise UsageError(refused.message)

@@ -56,9 +56,7 @@ def describe(run: Run) -> str:
 def stop(run: Run) -> str:
     """Ask a run to stop; what was done, in a line."""
     if run.state == ev.LOST:
-        return (
-            f"{run.name} is LOST: its kernel is gone, and its Spark ({run.cluster}) with it: nothing to stop."
-        )
+        return f"{run.name} is LOST: its kernel is gone, and its Spark ({run.cluster}) with it: nothing to stop."
     if run.state in ev.TERMINAL:
         return f"{run.name} has ended already: {run.state}."
     run.request_stop()

@@ -311,6 +311,40 @@ def test_a_refused_run_leaves_nothing_behind():
     assert store.list_runs() == []
 
 
+def test_a_refusal_that_takes_long_fails_the_run(monkeypatch):
+    monkeypatch.setattr(follower, "LAUNCH_SECONDS", 0.05)
+    cluster = FakeCluster()
+
+    def launch(spec, namespace):
+        time.sleep(0.3)
+        return Refused("usage", "train_df has no rows")
+
+    cluster.launch = launch
+    run = submit(cluster)
+    with pytest.raises(DistributedCellError, match="digits: train_df has no rows"):
+        run.wait(10)
+    assert store.find_run(run.id).failure["message"] == "train_df has no rows"
+
+
+def test_an_interrupt_while_the_driver_is_asked_leaves_no_run_behind(monkeypatch):
+    cluster = FakeCluster()
+    cluster.visible = 2
+
+    def interrupt(timeout):
+        raise KeyboardInterrupt
+
+    wait = threading.Event.wait
+    monkeypatch.setattr(
+        threading.Event, "wait", lambda e, t=None: interrupt(t) if t == follower.LAUNCH_SECONDS else wait(e, t)
+    )
+    with pytest.raises(KeyboardInterrupt):
+        submit(cluster)
+    deadline = time.monotonic() + 10
+    while store.list_runs()[0].state != ev.STOPPED and time.monotonic() < deadline:
+        time.sleep(0.01)
+    assert store.list_runs()[0].state == ev.STOPPED
+
+
 def test_a_name_does_not_replace_a_variable_but_a_run():
     with pytest.raises(UsageError, match=r"--name digits would replace your variable digits \(dict\)"):
         submit(FakeCluster(), namespace={"digits": {}})

@@ -108,6 +108,15 @@ def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn
     assert [event["seq"] for event in stored("second")] == list(range(1, len(stored("second")) + 1))
 
 
+def test_a_cell_that_waits_before_somebody_who_can_click_shows_the_view_and_no_text(kernel):
+    answer = kernel.run(cell("--name waited --wait"), clickable=True)
+    assert (answer.error, answer.text) == ("", "")
+    assert answer.bundle("application/vnd.jupyter.widget-view+json") and "FINISHED" in answer.displays[1]["text/plain"]
+    shown = kernel.run("%ddl show waited\n%ddl runs")
+    assert "waited  epoch 2/2" in shown.text and "this machine" in shown.text
+    assert "FINISHED" in shown.displays[0]["text/plain"]
+
+
 def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
     answer = kernel.run(cell("--name slow", epochs=100_000), interrupt_when="epoch 2/")
     assert answer.error == "RunInterrupted", "later cells of Run All must not start"

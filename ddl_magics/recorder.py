@@ -1,0 +1,103 @@
+"""What happens to every event of a run in its kernel: stored, added to the timeline, told to the views."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ddl_magics import owner
+from ddl_magics.runtime import events as ev
+from ddl_magics.store import RunFolder
+from ddl_magics.timeline import Event, Timeline
+
+#: Views are told at least so often, so that they can show that the kernel is there.
+TICK_SECONDS = 1.0
+
+Listener = Callable[[list[Event]], None]
+
+
+class Recorder:
+    """The only writer of a run's folder and of its timeline. Thread-safe.
+
+    Listeners get new events, and an empty list now and then; what they raise does not harm the run.
+    """
+
+    def __init__(self, run: str, folder: RunFolder) -> None:
+        self.timeline = Timeline()
+        self._run = run
+        self._folder = folder
+        self._writing = threading.RLock()
+        self._telling = threading.Lock()
+        self._listeners: list[Listener] = []
+        self._told: dict[int, int] = {}
+        self._epochs = 0
+        self._beaten = self._ticked = time.monotonic()
+
+    def say(self, kind: str, **fields: Any) -> None:
+        """An event of the notebook's own."""
+        with self._writing:
+            event = {**ev.make(kind, ev.JOB, **fields), "run": self._run, "attempt": 0, "seq": self.timeline.last + 1}
+            self.record([event])
+
+    def end(self, state: str, message: str, failure: dict[str, Any] | None = None) -> None:
+        """Enter a terminal state, unless the run is in one."""
+        with self._writing:
+            if not self.timeline.over:
+                self.say("state", state=state, message=message, **({"failure": failure} if failure else {}))
+
+    def record(self, events: Sequence[Event]) -> None:
+        """Take over events that follow those so far without a gap."""
+        if events:
+            with self._writing:
+                self._folder.append(events)
+                self.timeline.extend(events)
+                changes = self._changes(events)
+                if changes:
+                    self._folder.update(changes)
+            self.tell()
+
+    def listen(self, listener: Listener) -> None:
+        """Tell the listener all events so far, and each new one once."""
+        with self._telling:
+            self._listeners.append(listener)
+        self.tell()
+
+    def tell(self, tick: bool = False) -> None:
+        """Bring listeners up to date; with `tick` also those that are."""
+        with self._telling:
+            for number, listener in enumerate(self._listeners):
+                fresh = self.timeline.events(self._told.get(number, 0))
+                self._told[number] = self._told.get(number, 0) + len(fresh)
+                if not fresh and not tick:
+                    continue
+                try:
+                    listener(fresh)
+                except Exception:  # a view that breaks is not the run's business
+                    continue
+
+    def pulse(self) -> None:
+        """To be called often: says to the store and to the views, now and then, that the kernel lives."""
+        now = time.monotonic()
+        if now - self._beaten > owner.HEARTBEAT_SECONDS:
+            self._beaten = now
+            self._folder.beat()
+        if now - self._ticked > TICK_SECONDS:
+            self._ticked = now
+            self.tell(tick=True)
+
+    def _changes(self, events: Sequence[Event]) -> dict[str, Any]:
+        """What events change in `run.json`."""
+        changes: dict[str, Any] = {}
+        for event in events:
+            if event["kind"] == "state":
+                changes.update(state=self.timeline.state, failure=self.timeline.failure)
+                if self.timeline.over:
+                    changes["ended"] = event["time"]
+            elif event["kind"] == "fit":
+                self._epochs = event["epochs"]
+            elif event["kind"] == "epoch":
+                done = {"epoch": event["epoch"] + 1, "epochs": self._epochs, "metrics": event["metrics"]}
+                changes["progress"] = done
+        return changes
