@@ -37,7 +37,7 @@ def test_a_small_run_is_sent_whole_until_a_page_asks(view):
 
 
 def test_a_long_run_is_not_sent_whole_unasked(view):
-    run = Synthetic(2, epochs=20, steps=100, bucket=1)
+    run = Synthetic(2, epochs=20, steps=100, step_seconds=0.2)
     view.feed([*run.begin(), *run.train()])
     assert [message["full"] for message in view.sent] == [False]
 

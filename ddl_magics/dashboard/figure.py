@@ -48,6 +48,8 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
                 showlegend=several and line.style == "plain",
             )
             made.add_trace(trace, row, column)
+        if all(line.style == "plain" for line in chart.lines):
+            made.update_yaxes(rangemode="tozero", row=row, col=column)
         made.update_xaxes(title={"text": chart.x_title, "standoff": 4, "font": {"size": 11}}, row=row, col=column)
     made.update_layout(
         title={"text": title, "x": 0.01, "font": {"size": 16}},

@@ -144,6 +144,24 @@ class NotebookPage:
         self.page.reload()
         self.ready()
 
+    def prompt(self, index: int) -> Locator:
+        """What stands left of a cell: [*]: while it runs."""
+        return self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-InputPrompt")
+
+    def shut_down(self) -> None:
+        """Ends the notebook's kernel."""
+        self.page.evaluate(
+            "async () => { await window.jupyterapp?.shell?.currentWidget?.sessionContext?.shutdown?.(); }"
+        )
+
+    def drawn(self) -> dict[str, Any]:
+        """key -> number of points and last point of each line that the view has."""
+        self.page.wait_for_function("document.querySelector('.ddl-run')?.model.run")
+        return self.view.evaluate(
+            """view => Object.fromEntries([...view.model.lines].map(
+                ([key, {x, y}]) => [key, {points: x.length, x: x.at(-1), y: y.at(-1)}]))"""
+        )
+
     @property
     def view(self) -> Locator:
         """The live view."""

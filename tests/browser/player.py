@@ -17,7 +17,7 @@ class Player:
     def __init__(self, run: Synthetic, name: str = "digits", cluster: str = "hdi-prod", **options: Any) -> None:
         self.run = run
         self.stopped = threading.Event()
-        self.done = threading.Event()
+        self.go_on = threading.Semaphore(0)
         self.view = LiveView(f"run-{name}", name, run.strategy, run.workers, cluster, self.stopped.set, **options)
 
     def play(self, events: Iterable[Event], batch: int = 1000) -> None:
@@ -25,18 +25,24 @@ class Player:
         for part in _batches(events, batch):
             self.view.feed(part)
 
-    def start(self, events: Iterable[Event], batch: int, interval: float) -> None:
-        """Feeds events in a thread, as a run does; it ends early, as STOPPED, when Stop is clicked."""
-        threading.Thread(target=self._follow, args=(events, batch, interval), daemon=True).start()
+    def start(self, *parts: Iterable[Event], batch: int, interval: float) -> None:
+        """Feeds in a thread, as a run does; after each part but the last it waits for `go_on.release()`.
 
-    def _follow(self, events: Iterable[Event], batch: int, interval: float) -> None:
-        for part in _batches(events, batch):
-            if self.stopped.is_set():
-                self.view.feed(self.run.end("STOPPED", "stopped by the reader; model and history are kept"))
-                break
-            self.view.feed(part)
-            time.sleep(interval)
-        self.done.set()
+        When Stop is clicked it ends early, as STOPPED.
+        """
+        threading.Thread(target=self.follow, args=(parts, batch, interval), daemon=True).start()
+
+    def follow(self, parts: Iterable[Iterable[Event]], batch: int, interval: float) -> None:
+        """The same in this thread."""
+        for i, part in enumerate(parts):
+            if i:
+                self.go_on.acquire()
+            for events in _batches(part, batch):
+                if self.stopped.is_set():
+                    self.view.feed(self.run.end("STOPPED", "stopped by the reader; model and history are kept"))
+                    return
+                self.view.feed(events)
+                time.sleep(interval)
 
 
 def _batches(events: Iterable[Event], size: int) -> Iterator[list[Event]]:

@@ -1,6 +1,7 @@
-"""Makes the pictures of the live view in docs/images: `cd tests && python -m browser.screenshots [NAME ...]`.
+"""Makes the pictures of the live view: `cd tests && python -m browser.screenshots [--to DIR] [NAME ...]`.
 
-A real JupyterLab draws invented runs; names choose among `PICTURES`.
+A real JupyterLab draws invented runs. Without names it makes those of the documentation in docs/images; `--to` and
+the names "state-..." are for looking at the other states. With Pillow installed the files are a third of the size.
 """
 
 import sys
@@ -86,14 +87,26 @@ PICTURES = {
 }
 
 
+def reduce(path: Path) -> None:
+    """256 colours are enough for lines and text."""
+    try:
+        from PIL import Image
+    except ImportError:
+        return
+    Image.open(path).convert("RGB").quantize(256, dither=Image.Dither.NONE).save(path, optimize=True)
+
+
 def main(names: list[str]) -> None:
-    IMAGES.mkdir(parents=True, exist_ok=True)
+    folder_of_pictures = IMAGES
+    if names[:1] == ["--to"]:
+        folder_of_pictures, names = Path(names[1]).resolve(), names[2:]
+    folder_of_pictures.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder, chromium() as browser:
         lab = Lab(Path(folder))
         try:
-            for name in names or PICTURES:
+            for name in names or [name for name in PICTURES if name.startswith("live-view")]:
                 source, width, dark = PICTURES[name]
-                context = browser.new_context(viewport={"width": width, "height": 900}, device_scale_factor=2)
+                context = browser.new_context(viewport={"width": width, "height": 900}, device_scale_factor=1.5)
                 notebook = NotebookPage(lab, context.new_page())
                 notebook.open(lab.write(f"{name}.ipynb", SOURCE.format(setup=source)))
                 theme = "JupyterLab Dark" if dark else "JupyterLab Light"
@@ -106,9 +119,10 @@ def main(names: list[str]) -> None:
                     f"document.body.dataset.jpThemeLight === '{'false' if dark else 'true'}'"
                 )
                 time.sleep(0.7)  # the bar's animation; this is a picture, not a test
-                target = IMAGES / f"{name}.png"
+                target = folder_of_pictures / f"{name}.png"
                 notebook.view.screenshot(path=target)
-                print(target.relative_to(ROOT), *notebook.errors)
+                reduce(target)
+                print(target, *notebook.errors)
                 context.close()
         finally:
             lab.stop()

@@ -1,4 +1,12 @@
-/** Arrow keys in a row or grid of buttons: one of them takes part in Tab, the arrows move among them. */
+/** The keyboard: a row or grid of buttons is one stop of Tab, the arrows move in it, and its keys stay in the view. */
+
+/** Keys pressed inside `root` are no commands of the notebook around it: `x` on a tab must not cut the cell. */
+export function keepKeys(root: HTMLElement): void {
+  // JupyterLab looks for this mark at the focused element itself; an ancestor's does not count.
+  root.addEventListener("focusin", (event) => {
+    (event.target as HTMLElement).dataset.lmSuppressShortcuts = "true";
+  });
+}
 
 /** Makes `container`'s buttons one stop of the Tab key. `columns` tells how far up and down move. */
 export function roving(container: HTMLElement, columns: () => number = () => 1): void {

@@ -4,6 +4,7 @@ import { Charts } from "./charts";
 import { attribute, h, show, text } from "./dom";
 import { Header } from "./header";
 import { HeatMap } from "./heatmap";
+import { keepKeys } from "./keys";
 import { Logs } from "./logs";
 import { type Delta, RunModel } from "./model";
 import { Notice } from "./notice";
@@ -49,15 +50,10 @@ export class RunView {
     this.heat = new HeatMap((rank) => this.logs.choose(this.chosen === rank ? null : rank));
     const parts = [this.header, this.notice, this.charts].map((part) => part.element);
     const rest = [this.heat, this.table, this.logs].map((part) => part.element);
-    this.root = h(
-      "section",
-      // Keys pressed in here are not commands of the notebook around it.
-      { class: "ddl-run", "data-lm-suppress-shortcuts": "true" },
-      ...parts,
-      this.empty,
-      ...rest,
-      this.spoken,
-    );
+    this.root = h("section", { class: "ddl-run" }, ...parts, this.empty, ...rest, this.spoken);
+    keepKeys(this.root);
+    // At hand in the browser's console, and for tests of what has arrived.
+    Object.assign(this.root, { model: this.model });
     element.append(this.root);
     this.stopListening = onThemeChange(() => this.recolour());
     this.clock = setInterval(() => this.tick(), CLOCK_MS);
