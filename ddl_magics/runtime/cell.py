@@ -86,7 +86,8 @@ class Helper:
 
     def barrier(self):
         """Wait until every rank is here."""
-        from .reduce import BARRIER, allreduce
+        from .parts import BARRIER
+        from .reduce import allreduce
 
         allreduce(self._context, 0.0, "mean", BARRIER)
 

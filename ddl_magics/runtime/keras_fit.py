@@ -17,7 +17,7 @@ from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import trainer as base_trainer
 
-from . import files, reduce, share
+from . import files, parts, reduce, share
 from .monitor import Monitor
 from .rank import StopRun
 from .step import StepHook
@@ -232,7 +232,7 @@ class Hooks:
         if context.strategy == "ps":
             context.sync.end_epoch(model)
             return original(model, logs)
-        kind = reduce.EPOCH if training else reduce.EVALUATION
+        kind = parts.EPOCH if training else parts.EVALUATION
         reduce.sum_metrics(context, kind, model.metrics, statistics(model) if training else [])
         result = original(model, logs)
         if result is logs and logs:

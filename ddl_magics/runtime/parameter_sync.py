@@ -78,7 +78,10 @@ class ParameterSync(keras.callbacks.Callback):
                 context.fit, self._seq, delta, self._version, self._batches
             )
         except NonFinite as error:
-            where = " at step %d of epoch %d; lower the learning rate or clip gradients" % (context.step + 1, context.epoch + 1)
+            where = " at step %d of epoch %d; lower the learning rate or clip gradients" % (
+                context.step + 1,
+                context.epoch + 1,
+            )
             raise NotANumber(error.rank, str(error) + where) from None
         self._base = centre
         reduce.assign(self._weights, self._rule.resume(local, delta, centre))

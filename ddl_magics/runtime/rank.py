@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import warnings
 
 from . import events, messages
 
@@ -54,6 +55,8 @@ class Rank:
 
         from . import keras_fit, telemetry
 
+        # Keras says this of every dataset, as `fit` has shuffle=True for a default.
+        warnings.filterwarnings("ignore", "`shuffle=True` was passed, but will be ignored")
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)

@@ -133,7 +133,8 @@ def sum_metrics(context, kind, metrics, averaged):
     """Make the states of `metrics` those of the whole job, and `averaged` variables the mean over ranks."""
     states = [variable for metric in metrics for variable in metric.variables]
     for metric in metrics:
-        _check_additive(context, metric)
+        for single in getattr(metric, "metrics", [metric]):  # what `compile` was given comes as one metric of many
+            _check_additive(context, single)
     values = [np.asarray(variable) for variable in states]
     values += [np.asarray(variable) / context.size for variable in averaged]
     flat = np.concatenate([np.asarray(value, np.float64).reshape(-1) for value in values] or [np.zeros(0)])
