@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from . import reduce, rules
-from .parameter_client import NonFinite
 from .outcome import NotANumber
+from .parameter_client import NonFinite
 
 REPORT_SECONDS = 1.0
 
