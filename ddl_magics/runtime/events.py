@@ -47,7 +47,7 @@ _FAILURE = {
     "properties": {
         "rank": {"type": "integer"},
         "host": _TEXT,
-        "kind": {"enum": ["error", "exit", "signal", "nan", "diverged", "peer", "lost", "timeout", "spark"]},
+        "kind": {"enum": ["error", "exit", "signal", "nan", "diverged", "peer", "lost", "spark"]},
         "message": _TEXT,
         "traceback": _TEXT,
     },

@@ -46,17 +46,19 @@ class Job:
         self._changed = threading.Condition()
         self._channels, self._ready, self._hosts = {}, {}, {}
         self._server = None
+        self._time_is_up_at = None
         self._folder = tempfile.mkdtemp(prefix="ddl-run-")
 
     def start(self):
         threading.Thread(target=self._live, name=self._group, daemon=True).start()
 
-    def stop(self):
+    def stop(self, reason=""):
+        """Ask the ranks to end after their step. `reason`: words that follow "stopped"."""
         with self._changed:
             if self._heard.stop_asked_at is not None or self.state in events.TERMINAL:
                 return
             now = time.monotonic()
-            self._heard.stop_asked_at = now
+            self._heard.stop_asked_at, self._heard.stop_reason = now, reason
             started = len(self._ready) == self.workers
             self._heard.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
             self._enter(events.STOPPING, "finishing the step" if started else "stopping before the workers started")
@@ -176,7 +178,10 @@ class Job:
             self._heard.start_deadline, self._heard.start_message = time.monotonic() + RANKS_SECONDS, message
             if self._heard.stop_asked_at is None:
                 self._enter(events.SUBMITTED, "Spark is starting %d tasks" % self.workers)
-            while True:
+        while True:
+            if self._time_is_up_at is not None and time.monotonic() > self._time_is_up_at:
+                self.stop(" by --timeout after %g s" % self._spec["timeout"])
+            with self._changed:
                 end = verdict.judge(self._heard, time.monotonic())
                 if end is not None:
                     return end
@@ -264,8 +269,7 @@ class Job:
             if self._heard.stop_asked_at is None:
                 self._enter(events.RUNNING, "%d workers train" % self.workers)
             if self._spec.get("timeout"):
-                self._heard.timeout = self._spec["timeout"]
-                self._heard.timeout_at = time.monotonic() + self._spec["timeout"]
+                self._time_is_up_at = time.monotonic() + self._spec["timeout"]
             addresses = [self._ready[r] for r in range(self.workers)]
             channels = list(self._channels.values())
         hosts = [channel.address[0] for channel in channels]

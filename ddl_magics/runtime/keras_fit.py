@@ -22,6 +22,9 @@ from .monitor import Monitor
 from .rank import StopRun
 from .step import StepHook
 
+#: A worker's part of a batch below which exchanging gradients takes longer than making them.
+SMALL_SHARE_ROWS = 8
+
 
 def install(context):
     """Hook Keras for `context` (a `rank.Rank`). Once a process."""
@@ -44,6 +47,8 @@ class Hooks:
     def install(self):
         context, trainer = self._context, tf_trainer.TensorFlowTrainer
         self._wrap(trainer, "fit", self._fit)
+        self._wrap(trainer, "evaluate", self._evaluate)
+        self._wrap(trainer, "predict", self._predict)
         self._wrap(base_trainer.Trainer, "compile", self._compile)
         tf_trainer.TFEpochIterator = self._epoch_iterator(tf_trainer.TFEpochIterator)
         self._wrap(trainer, "_make_function", self._make_function)
@@ -51,8 +56,6 @@ class Hooks:
         files.install(context)
         if context.size == 1:
             return
-        self._wrap(trainer, "evaluate", self._evaluate)
-        self._wrap(trainer, "predict", self._predict)
         self._wrap(base_trainer.Trainer, "_get_metrics_result_or_logs", self._epoch_logs)
         if context.reduces:
             self._wrap(base_optimizer.BaseOptimizer, "apply", self._apply)
@@ -75,23 +78,27 @@ class Hooks:
         context = self._context
         if context.stop_asked:
             raise StopRun()
-        arguments = inspect.signature(original).bind(model, *args, **kwargs).arguments
-        arguments.pop("self")
+        arguments = self._arguments(original, model, args, kwargs)
         arguments["callbacks"] = self._callbacks(arguments.get("callbacks"), model)
-        if not context.is_chief:
-            arguments["verbose"] = 0
-        elif arguments.get("verbose", "auto") == "auto":
-            arguments["verbose"] = 2  # a progress bar that rewrites its line is no use in a log
         context.begin_fit(model)
-        self._calls.append(_Call("fit", context.size > 1))
         try:
-            history = original(model, **arguments)
+            history = self._call("fit", context.size > 1, original, model, arguments)
         finally:
-            self._calls.pop()
             context.end_fit()
         if context.run_stop_agreed or (not context.reduces and context.stop_asked):
             raise StopRun()
         return history
+
+    def _arguments(self, original, model, args, kwargs):
+        """What a method of Keras was called with, by name. Only the chief shows progress, in lines that stay."""
+        arguments = inspect.signature(original).bind(model, *args, **kwargs).arguments
+        arguments.pop("self")
+        arguments.update(arguments.pop("kwargs", {}))
+        if not self._context.is_chief:
+            arguments["verbose"] = 0
+        elif arguments.get("verbose", "auto") == "auto":
+            arguments["verbose"] = 2
+        return arguments
 
     def _callbacks(self, given, model):
         context = self._context
@@ -112,24 +119,21 @@ class Hooks:
 
     def _evaluate(self, original, model, *args, **kwargs):
         context = self._context
-        of_fit = kwargs.get("_use_cached_eval_dataset", False)
+        arguments = self._arguments(original, model, args, kwargs)
+        of_fit = arguments.get("_use_cached_eval_dataset", False)
         if of_fit and context.run_stop_agreed:
             return {}  # asked to stop: the model matters now, not its score
-        if of_fit and context.strategy == "ps":
-            return context.sync.validate(lambda: self._evaluate_here(original, model, args, kwargs, False))
-        return self._evaluate_here(original, model, args, kwargs, of_fit)
-
-    def _evaluate_here(self, original, model, args, kwargs, shared):
-        self._calls.append(_Call("evaluate", shared))
-        try:
-            return original(model, *args, **kwargs)
-        finally:
-            self._calls.pop()
+        if of_fit and context.strategy == "ps" and context.size > 1:
+            return context.sync.validate(lambda: self._call("evaluate", False, original, model, arguments))
+        return self._call("evaluate", of_fit and context.size > 1, original, model, arguments)
 
     def _predict(self, original, model, *args, **kwargs):
-        self._calls.append(_Call("predict", False))
+        return self._call("predict", False, original, model, self._arguments(original, model, args, kwargs))
+
+    def _call(self, kind, shared, original, model, arguments):
+        self._calls.append(_Call(kind, shared))
         try:
-            return original(model, *args, **kwargs)
+            return original(model, **arguments)
         finally:
             self._calls.pop()
 
@@ -167,7 +171,7 @@ class Hooks:
             call.shared = True
         if call.kind == "predict" or (call.kind == "evaluate" and not call.shared):
             return
-        validates = call.kind == "fit" and getattr(context, "has_train_data", False)
+        validates = call.kind == "fit" and context.has_train_data
         context.has_train_data = context.has_train_data or call.kind == "fit"
         if local or context.size == 1 or (validates and context.strategy == "ps"):
             iterator._distributed_dataset = share.whole(dataset)
@@ -175,6 +179,16 @@ class Hooks:
             self._shard(iterator, dataset)
         else:
             iterator._distributed_dataset = share.cut(dataset, context.rank, context.size)
+            if not validates:
+                self._hint_small_batch(getattr(iterator.data_adapter, "batch_size", None))
+
+    def _hint_small_batch(self, batch):
+        context = self._context
+        if not context.is_chief or not batch or batch >= SMALL_SHARE_ROWS * context.size or context.hinted:
+            return
+        context.hinted = True
+        message = "a batch of %d rows is %.3g rows a worker: they will mostly wait for each other; raise batch_size"
+        context.emit("notice", level="info", message=message % (batch, batch / context.size))
 
     def _shard(self, iterator, dataset):
         context = self._context

@@ -88,6 +88,7 @@ class Rank:
         self.synced_step = 0  # batches of this epoch that the parameter server knows of
         self.calls = 0  # collectives called by the cell itself
         self.has_train_data = False
+        self.hinted = False
         self.row_counter = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def rows(self):

@@ -27,10 +27,9 @@ class Heard:
         self.spark_done_at = None
         self.stop_asked_at = None
         self.stop_deadline = None
+        self.stop_reason = ""  # words after "stopped"
         self.start_deadline = None
         self.start_message = ""
-        self.timeout_at = None
-        self.timeout = None
         self.server_died = None
 
 
@@ -62,8 +61,6 @@ def judge(heard, now):
         return _failed(_of_the_job("lost", heard.server_died))
     if heard.stop_asked_at is not None:
         return _judge_stop(heard, now)
-    if heard.timeout_at is not None and now > heard.timeout_at:
-        return _failed(_of_the_job("timeout", "not done after %g s: raise --timeout" % heard.timeout))
     for rank, (host, _) in sorted(heard.lost.items()):
         message = "its supervisor process on the executor died (killed, or the executor was lost)"
         return _failed({"rank": rank, "host": host, "kind": "lost", "message": message, "traceback": ""})
@@ -84,8 +81,9 @@ def judge(heard, now):
 
 def _judge_stop(heard, now):
     if len(heard.ends) == heard.workers or heard.spark_done_at is not None:
-        return Verdict(STOPPED, "stopped; the model and its history are kept")
+        return Verdict(STOPPED, "stopped%s; the model and its history are kept" % heard.stop_reason)
     if now > heard.stop_deadline:
         grace = heard.stop_deadline - heard.stop_asked_at
-        return Verdict(STOPPED, "stopped by force: no step ended within %g s" % grace, kill=True)
+        message = "stopped%s, by force: no step ended within %g s" % (heard.stop_reason, grace)
+        return Verdict(STOPPED, message, kill=True)
     return None
