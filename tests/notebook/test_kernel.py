@@ -11,9 +11,9 @@ from pathlib import Path
 import nbformat
 import processes
 import pytest
+from kernels import Kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
-from notebook.kernel import Kernel
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
