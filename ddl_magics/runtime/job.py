@@ -73,7 +73,7 @@ class Job:
     # -- the run's thread
 
     def _live(self):
-        self._enter(events.PREFLIGHT, "looking for %d slots" % self.workers)
+        self._enter(events.PREFLIGHT, "looking for %s" % _count(self.workers, "slot"))
         listener = spark = parcel = None
         try:
             end = self._wait_for_executors()
@@ -113,7 +113,9 @@ class Job:
                 return None
             if ready != told:
                 told = ready
-                self._enter(events.WAITING, "%d of %d slots" % (ready, self.workers), ready=ready, needed=self.workers)
+                self._enter(
+                    events.WAITING, "%d of %s" % (ready, _count(self.workers, "slot")), ready=ready, needed=self.workers
+                )
             with self._changed:
                 self._changed.wait(1.0)
                 if self._heard.stop_asked_at is not None:
@@ -128,7 +130,9 @@ class Job:
     def _partitions(self):
         if self._prepare is None:
             return self._sc.parallelize(range(self.workers), self.workers), None
-        self._enter(events.PREFLIGHT, "dealing the rows of %s to %d workers" % (self._spec["data"], self.workers))
+        self._enter(
+            events.PREFLIGHT, "dealing the rows of %s to %s" % (self._spec["data"], _count(self.workers, "worker"))
+        )
         self._data = self._prepare()
         for notice in self._data.notices:
             self.log.append(events.make("notice", events.JOB, level="info", message=notice), self._attempt)
@@ -164,7 +168,7 @@ class Job:
         try:
             rank = task.make_task(parcel, __package__)
             stage = rdd.barrier() if self._spec["strategy"] == "allreduce" else rdd
-            description = "%s: %s on %d workers" % (self._spec["name"], self._spec["strategy"], self.workers)
+            description = "%s: %s on %s" % (self._spec["name"], self._spec["strategy"], _count(self.workers, "worker"))
             stage.mapPartitionsWithIndex(rank).collectWithJobGroup(self._group, description)
         except Exception as problem:  # Py4J's, of many kinds
             error = spark_error.cause(problem)
@@ -174,10 +178,11 @@ class Job:
 
     def _watch(self):
         with self._changed:
-            message = "%d workers did not report within %g s; see the executors' logs" % (self.workers, RANKS_SECONDS)
+            message = "%s did not report within %g s; see the executors' logs"
+            message %= (_count(self.workers, "worker"), RANKS_SECONDS)
             self._heard.start_deadline, self._heard.start_message = time.monotonic() + RANKS_SECONDS, message
             if self._heard.stop_asked_at is None:
-                self._enter(events.SUBMITTED, "Spark is starting %d tasks" % self.workers)
+                self._enter(events.SUBMITTED, "Spark is starting %s" % _count(self.workers, "task"))
         while True:
             if self._time_is_up_at is not None and time.monotonic() > self._time_is_up_at:
                 self.stop(" by --timeout after %g s" % self._spec["timeout"])
@@ -261,13 +266,16 @@ class Job:
             if self.state in (events.SUBMITTED, events.WAITING):
                 count = len(self._ready)
                 self._enter(
-                    events.WAITING, "%d of %d workers" % (count, self.workers), ready=count, needed=self.workers
+                    events.WAITING,
+                    "%d of %s" % (count, _count(self.workers, "worker")),
+                    ready=count,
+                    needed=self.workers,
                 )
             if len(self._ready) < self.workers:
                 return
             self._heard.start_deadline = None
             if self._heard.stop_asked_at is None:
-                self._enter(events.RUNNING, "%d workers train" % self.workers)
+                self._enter(events.RUNNING, "training on %s" % _count(self.workers, "worker"))
             if self._spec.get("timeout"):
                 self._time_is_up_at = time.monotonic() + self._spec["timeout"]
             addresses = [self._ready[r] for r in range(self.workers)]
@@ -336,6 +344,10 @@ class _Incoming:
         self._file.close()
         if self._digest.hexdigest() != self.sha256:
             raise ValueError("checksum of %s does not match" % self.name)
+
+
+def _count(number, what):
+    return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
 def _spark_failure(error):

@@ -96,7 +96,7 @@ class Hooks:
         arguments.update(arguments.pop("kwargs", {}))
         if not self._context.is_chief:
             arguments["verbose"] = 0
-        elif arguments.get("verbose", "auto") == "auto":
+        elif arguments.get("verbose", "auto") in ("auto", 1):
             arguments["verbose"] = 2
         return arguments
 

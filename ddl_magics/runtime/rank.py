@@ -55,8 +55,9 @@ class Rank:
 
         from . import keras_fit, telemetry
 
-        # Keras says this of every dataset, as `fit` has shuffle=True for a default.
+        # Said of every dataset, as `fit` has shuffle=True for a default, and of every model that was not trained yet.
         warnings.filterwarnings("ignore", "`shuffle=True` was passed, but will be ignored")
+        warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
