@@ -1,0 +1,80 @@
+"""How a dataset is cut for the ranks, by value: together they see every batch, in order."""
+
+import numpy as np
+import pytest
+
+from ddl_magics.runtime import share
+
+tf = pytest.importorskip("tensorflow")
+
+
+def dataset(rows=11, batch=4):
+    x = np.arange(rows * 2, dtype="float32").reshape(rows, 2)
+    return tf.data.Dataset.from_tensor_slices(({"x": x}, np.arange(rows))).batch(batch)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5])
+def test_the_shares_of_a_batch_are_the_batch(size):
+    shares = [list(share.cut(dataset(), rank, size)) for rank in range(size)]
+    for step, (_, labels) in enumerate(dataset()):
+        mine = [shares[rank][step] for rank in range(size)]
+        rows = [one.batch[1][: int(one.rows)].numpy() for one in mine]
+        assert np.concatenate(rows).tolist() == labels.numpy().tolist()
+        assert {int(one.total) for one in mine} == {len(labels)}
+        assert max(map(len, rows)) - min(map(len, rows)) <= 1
+        assert all(
+            len(one.batch[1]) == max(1, int(one.rows)) for one in mine
+        )  # one row of no weight where there is none
+
+
+def test_static_batches_stay_static():
+    fixed = tf.data.Dataset.from_tensor_slices(np.zeros((8, 3))).batch(4, drop_remainder=True)
+    assert share.cut(fixed, 0, 2).element_spec.batch.shape == (2, 3)
+
+
+def test_ragged_sparse_and_text_are_cut():
+    ragged = tf.data.Dataset.from_tensors(tf.ragged.constant([[1], [2, 3], [], [4]]))
+    assert [part.batch.to_list() for part in share.cut(ragged, 1, 2)] == [[[], [4]]]
+    sparse = tf.data.Dataset.from_tensors(tf.sparse.from_dense(np.diag([1, 2, 3, 4])))
+    (part,) = share.cut(sparse, 1, 2)
+    assert tf.sparse.to_dense(part.batch).numpy().tolist() == [[0, 0, 3, 0], [0, 0, 0, 4]]
+    text = tf.data.Dataset.from_tensors(np.array(["a", "b", "c"]))
+    assert [part.batch.numpy().tolist() for part in share.cut(text, 0, 2)] == [[b"a"]]
+
+
+def test_fingerprints_tell_batches_apart():
+    x = np.random.default_rng(0).normal(size=(32, 5))
+    first, again, other, swapped = (
+        next(iter(share.cut(tf.data.Dataset.from_tensors(rows), 0, 2)))
+        for rows in (x, x + 1e-7, np.random.default_rng(1).normal(size=(32, 5)), x[::-1])
+    )
+
+    def same(one, two):
+        return share.same_batch(float(one.check), float(one.scale), float(two.check), float(two.scale))
+
+    assert same(first, again) and not same(first, other) and not same(first, swapped)
+
+
+def test_an_empty_batch_becomes_one_row_of_zeros():
+    local = tf.data.Dataset.from_generator(
+        lambda: [np.ones((2, 3)), np.ones((0, 3))], output_signature=tf.TensorSpec((None, 3), tf.float64)
+    )
+    full, empty = share.whole(local)
+    assert int(full.rows) == 2 and int(empty.rows) == 0
+    assert empty.batch.numpy().tolist() == [[0.0, 0.0, 0.0]]
+
+
+def test_batches_are_dealt_in_turn():
+    labels = [
+        [part.batch[1].numpy().tolist() for part in share.shard(dataset(20, 4), rank, 2)] for rank in range(2)
+    ]  # fmt: skip
+    assert labels == [[[0, 1, 2, 3], [8, 9, 10, 11], [16, 17, 18, 19]], [[4, 5, 6, 7], [12, 13, 14, 15]]]
+    assert [share.shard_steps(5, rank, 2) for rank in range(2)] == [3, 2]
+    assert share.shard_steps(None, 0, 2) is None
+
+
+def test_own_shares_are_recognised_through_transformations():
+    marked = share.mark_local(dataset())
+    assert share.is_local(marked.map(lambda x, y: (x, y)).prefetch(1))
+    assert share.is_local(tf.data.Dataset.zip((marked, dataset())))
+    assert not share.is_local(dataset().map(lambda x, y: (x, y)))
