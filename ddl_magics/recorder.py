@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -15,13 +16,15 @@ from ddl_magics.timeline import Event, Timeline
 #: Views are told at least so often, so that they can show that the kernel is there.
 TICK_SECONDS = 1.0
 
+_log = logging.getLogger(__name__)
+
 Listener = Callable[[list[Event]], None]
 
 
 class Recorder:
     """The only writer of a run's folder and of its timeline. Thread-safe.
 
-    Listeners get new events, and an empty list now and then; what they raise does not harm the run.
+    Listeners get new events, and an empty list now and then; one that raises is not told any more.
     """
 
     def __init__(self, run: str, folder: RunFolder) -> None:
@@ -30,8 +33,7 @@ class Recorder:
         self._folder = folder
         self._writing = threading.RLock()
         self._telling = threading.Lock()
-        self._listeners: list[Listener] = []
-        self._told: dict[int, int] = {}
+        self._told: dict[Listener, int] = {}
         self._epochs = 0
         self._beaten = self._ticked = time.monotonic()
 
@@ -61,21 +63,23 @@ class Recorder:
     def listen(self, listener: Listener) -> None:
         """Tell the listener all events so far, and each new one once."""
         with self._telling:
-            self._listeners.append(listener)
+            self._told.setdefault(listener, 0)
         self.tell()
 
     def tell(self, tick: bool = False) -> None:
         """Bring listeners up to date; with `tick` also those that are."""
         with self._telling:
-            for number, listener in enumerate(self._listeners):
-                fresh = self.timeline.events(self._told.get(number, 0))
-                self._told[number] = self._told.get(number, 0) + len(fresh)
+            for listener, told in list(self._told.items()):
+                fresh = self.timeline.events(told)
+                self._told[listener] = told + len(fresh)
                 if not fresh and not tick:
                     continue
                 try:
                     listener(fresh)
-                except Exception:  # a view that breaks is not the run's business
-                    continue
+                except Exception:
+                    # Said once: it would break at every event, and the run must go on.
+                    del self._told[listener]
+                    _log.exception("a view of run %s broke and is not updated any more", self._run)
 
     def pulse(self) -> None:
         """To be called often: says to the store and to the views, now and then, that the kernel lives."""

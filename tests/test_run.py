@@ -224,7 +224,7 @@ def test_a_driver_that_does_not_know_the_run_loses_it(monkeypatch):
         submit(cluster).wait(10)
 
 
-def test_a_broken_view_does_not_harm_the_run():
+def test_a_broken_view_does_not_harm_the_run_and_is_said_once(caplog):
     cluster = FakeCluster()
     run = submit(cluster)
 
@@ -236,6 +236,9 @@ def test_a_broken_view_does_not_harm_the_run():
     run.listen(told.extend)
     run.wait(10)
     assert told == run.events
+    assert [record.message for record in caplog.records] == [
+        f"a view of run {run.id} broke and is not updated any more"
+    ]
 
 
 def test_listeners_hear_every_event_once_however_late_they_come():

@@ -26,7 +26,8 @@ SESSION = f"""
 import sys
 sys.path.insert(0, {str(TESTS)!r})
 import spark as of_tests
-spark = of_tests.Clusters().get(2)
+clusters = of_tests.Clusters()
+spark = clusters.get(2)
 %load_ext ddl_magics
 """
 
@@ -53,7 +54,7 @@ def kernel():
     kernel = Kernel()
     assert kernel.run(SESSION).error == ""
     yield kernel
-    kernel.run("spark.stop()")
+    kernel.run("clusters.stop()")
     kernel.close()
 
 
