@@ -65,7 +65,10 @@ def test_the_figure_has_the_values_of_the_run():
     assert made.layout.title.text == "digits"
     assert list(traces["val_loss"].x) == [1, 2, 3]
     assert traces["val_loss"].y[-1] == pytest.approx(0.20415, abs=1e-4)
-    assert traces["loss"].x[-1] == 3 and traces["loss"].x[0] == pytest.approx(0.1)
+    assert list(traces["loss"].x) == [1, 2, 3]
+    assert traces["loss"].y[-1] == pytest.approx(0.13415, abs=1e-4)
+    steps = traces["loss by step"]
+    assert steps.x[-1] == 3 and steps.x[0] == pytest.approx(0.1) and len(steps.x) == 30
 
 
 def test_a_figure_of_nothing_is_empty():

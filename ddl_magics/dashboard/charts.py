@@ -13,7 +13,7 @@ from .series import Series
 #: Metrics that get a chart in what is kept; the live view and `run.metrics` have all of them.
 METRIC_CHARTS = 5
 
-Style = Literal["train", "validation", "plain"]
+Style = Literal["steps", "train", "validation", "plain"]
 
 
 @dataclass(frozen=True)
@@ -64,15 +64,21 @@ def charts(history: History) -> list[Chart]:
 def _metric(history: History, name: str) -> Chart:
     lines = []
     unit = "steps"
-    styles: tuple[tuple[str, Style], ...] = ((name, "train"), (f"val_{name}", "validation"))
-    for which, style in styles:
-        series = history.series.get(f"metric:{which}")
+    # Where epochs have ended, their exact values are the line; the running ones of each step stay behind it.
+    whole = f"epochs:{name}" in history.series
+    parts: tuple[tuple[str, str, Style], ...] = (
+        (f"metric:{name}", f"{name} by step" if whole else name, "steps" if whole else "train"),
+        (f"epochs:{name}", name, "train"),
+        (f"metric:val_{name}", f"val_{name}", "validation"),
+    )
+    for key, words, style in parts:
+        series = history.series.get(key)
         if series is None:
             continue
         epochs = _epochs(history, series.x)
         if epochs is not None:
             unit = "epochs"
-        lines.append(_line(which, style, series, epochs))
+        lines.append(_line(words, style, series, epochs))
     return Chart(name, unit, tuple(lines))
 
 

@@ -45,7 +45,7 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
                 connectgaps=True,
                 line=_pen(line.style, k),
                 legend=f"legend{i + 1}" if i else "legend",
-                showlegend=several and line.style == "plain",
+                showlegend=several,
             )
             made.add_trace(trace, row, column)
         if all(line.style == "plain" for line in chart.lines):
@@ -63,6 +63,8 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
 
 
 def _pen(style: str, k: int) -> dict[str, Any]:
+    if style == "steps":
+        return {"color": "rgba(47,111,222,.35)", "width": 1}
     if style == "train":
         return {"color": _TRAIN, "width": 2}
     if style == "validation":

@@ -29,7 +29,8 @@ Event = Mapping[str, Any]
 class History:
     """All that a view shows of a run of `ranks` workers.
 
-    `series` has "metric:NAME" over the chief's steps, "epoch" (steps to epochs), and over seconds since `created`:
+    `series` has over the chief's steps "metric:NAME" (the chief's running values; validation's are of the job),
+    "epochs:NAME" (the job's exact value of each epoch) and "epoch" (steps to epochs), and over seconds since `created`
     "rate" (samples/s of the job) and "gpu:", "cpu:", "memory:" followed by the rank, or by low, median and high.
     """
 
@@ -165,7 +166,7 @@ class History:
             if name.startswith("val_") or "metric:" + name not in self.series:
                 self._metric(name, self._position, value, 1)
             elif value is not None and isfinite(value):
-                # The line has the chief's running value already; the number beside it is that of the whole job.
+                self._line("epochs:" + name).add(self._position, value)
                 self.latest[name] = value
         self.progress.epoch = event["epoch"] + 1
         self.progress.step = 0

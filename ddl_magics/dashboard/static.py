@@ -150,7 +150,9 @@ def _caption(chart: Chart) -> str:
     if len(chart.lines) == 1:
         return f"<b>{escape(_clip(chart.title))}</b>"
     names = " ".join(
-        f'<span style="color:{colour(k)}">{escape(_clip(line.name))}</span>' for k, line in enumerate(chart.lines)
+        f'<span style="color:{colour(line, k)}">{escape(_clip(line.name))}</span>'
+        for k, line in enumerate(chart.lines)
+        if line.style != "steps"
     )
     return f"<b>{escape(_clip(chart.title))}</b> {names}"
 

@@ -38,13 +38,15 @@ def svg(chart: Chart) -> str:
     for k, line in enumerate(chart.lines):
         dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
         path = "".join(("L" if i else "M") + place(x, y) for i, (x, y) in enumerate(_points(line)))
-        parts.append(f'<path d="{path}" fill="none" stroke="{_COLOURS[k % 8]}" stroke-width="1.5"{dash}/>')
+        faint = ' opacity=".35"' if line.style == "steps" else ""
+        parts.append(f'<path d="{path}" fill="none" stroke="{colour(line, k)}" stroke-width="1.5"{dash}{faint}/>')
     return "".join(parts) + "</svg>"
 
 
-def colour(k: int) -> str:
-    """The colour of a chart's line k."""
-    return _COLOURS[k % len(_COLOURS)]
+def colour(line: Line, k: int) -> str:
+    """The colour of a chart's line, the k-th."""
+    by_style = {"steps": 0, "train": 0, "validation": 1}
+    return _COLOURS[by_style.get(line.style, k) % len(_COLOURS)]
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

@@ -8,7 +8,7 @@ test("nice steps", () => {
 });
 
 test("epochs stand where they began", () => {
-  expect(epochTicks(STARTS, 100, 250, 5)).toEqual([
+  expect(epochTicks(STARTS, 100, 0, 250, 5)).toEqual([
     { at: 0, label: "epoch 0" },
     { at: 50, label: "0.5" },
     { at: 100, label: "1" },
@@ -16,17 +16,25 @@ test("epochs stand where they began", () => {
     { at: 200, label: "2" },
     { at: 250, label: "2.5" },
   ]);
-  expect(epochTicks(STARTS, 100, 250, 3).map(({ label }) => label)).toEqual(["epoch 0", "1", "2"]);
+  expect(epochTicks(STARTS, 100, 0, 250, 3).map(({ label }) => label)).toEqual(["epoch 0", "1", "2"]);
 });
 
 test("epochs of different lengths are told apart", () => {
   const starts = { x: [0, 10, 110], y: [0, 1, 2] };
-  expect(epochTicks(starts, 100, 210, 3).map(({ at }) => at)).toEqual([0, 10, 110, 210]);
+  expect(epochTicks(starts, 100, 0, 210, 3).map(({ at }) => at)).toEqual([0, 10, 110, 210]);
   expect(epochAt(starts, 100, 60)).toBe(1.5);
 });
 
+test("a part has ticks of its own", () => {
+  expect(epochTicks(STARTS, 100, 110, 170, 3)).toEqual([
+    { at: expect.closeTo(120), label: "epoch 1.2" },
+    { at: 140, label: "1.4" },
+    { at: 160, label: "1.6" },
+  ]);
+});
+
 test("without epochs the steps are counted", () => {
-  expect(epochTicks(undefined, null, 40, 4)).toEqual([
+  expect(epochTicks(undefined, null, 0, 40, 4)).toEqual([
     { at: 0, label: "step 0" },
     { at: 10, label: "10" },
     { at: 20, label: "20" },

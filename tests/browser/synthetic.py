@@ -40,6 +40,7 @@ class Synthetic:
         self.random = random.Random(seed)
         self.time = start
         self.seq = 0
+        self.done = 0
 
     def make(self, kind: str, rank: int = events.JOB, **fields: Any) -> Event:
         self.seq += 1
@@ -66,13 +67,13 @@ class Synthetic:
         )
 
     def train(self, until: float = 1.0) -> Iterator[Event]:
-        """The steps, up to the share `until` of all of them."""
+        """The steps that were not done yet, up to the share `until` of all of them."""
         total = self.epochs * self.steps
-        done, sampled = 0, self.time - 10
-        while done < int(until * total):
-            epoch, step = divmod(done, self.steps)
+        sampled = self.time - 10
+        while self.done < int(until * total):
+            epoch, step = divmod(self.done, self.steps)
             count = min(self.bucket, self.steps - step)
-            share = done / total
+            share = self.done / total
             slowest = max([1.0, *self.slow.values()]) if share > 0.6 and self.strategy != "ps" else 1.0
             seconds = count * self.step_seconds * slowest * (1 + 0.02 * self.random.random())
             self.time += seconds
@@ -80,9 +81,9 @@ class Synthetic:
             if self.time - sampled >= 1.0:
                 sampled = self.time
                 yield from self._samples(share)
-            done += count
+            self.done += count
             if step + count == self.steps:
-                yield from self._epoch(epoch, done / total)
+                yield from self._epoch(epoch, self.done / total)
 
     def _steps(self, epoch: int, step: int, count: int, seconds: float, share: float) -> Iterator[Event]:
         for rank in range(self.workers):

@@ -38,6 +38,41 @@ def test_a_run_moves_while_another_cell_runs_and_ends(lab, notebook):
     expect(notebook.view.locator("canvas")).to_have_count(4)
 
 
+def test_the_pointer_reads_values_in_charts_of_one_scale(lab, notebook):
+    play = "player.play([*run.begin(), *run.train()])"
+    notebook.open(lab.write("pointer.ipynb", show("2, epochs=4, steps=250", play)))
+    notebook.run_cell(0)
+    charts = notebook.view.locator(".ddl-chart")
+    charts.nth(0).locator(".u-over").hover()
+    for i, words in ((0, r"epoch 2\.\d"), (1, r"epoch 2\.\d"), (2, "of peak"), (3, "GPU %")):
+        expect(charts.nth(i)).to_contain_text(re.compile(words))
+    charts.nth(3).locator(".u-over").hover()
+    expect(charts.nth(2)).to_contain_text(re.compile(r"at 0:1\d"))
+
+
+def test_a_part_that_was_zoomed_into_stays_while_the_run_goes_on(lab, notebook):
+    start = "player.start([*run.begin(), *run.train(0.5)], [*run.train(), *run.end()], batch=5000, interval=0)"
+    notebook.open(lab.write("zoom.ipynb", show("2, epochs=4, steps=250", start), "player.go_on.release()"))
+    notebook.run_cell(0)
+    chart = notebook.view.locator(".ddl-chart").nth(0)
+    over = chart.locator(".u-over")
+    over.hover()
+    box = over.bounding_box()
+    at = [(box["x"] + share * box["width"], box["y"] + 30) for share in (0.25, 0.5)]
+    notebook.page.mouse.move(*at[0])
+    notebook.page.mouse.down()
+    notebook.page.mouse.move(*at[1], steps=4)
+    notebook.page.mouse.up()
+    notebook.run_cell(1)
+    expect(notebook.view.locator(".ddl-chip")).to_have_text("FINISHED")
+    over.hover()
+    # The middle of what was chosen: 3/8 of the two epochs that there were.
+    expect(chart).to_contain_text(re.compile(r"epoch 0\.[678]"))
+    over.dblclick()
+    over.hover()
+    expect(chart).to_contain_text(re.compile(r"epoch (1\.9|2\.[01])"))
+
+
 def test_a_reload_restores_the_whole_history(lab, notebook):
     lines = ['player.play([*run.begin(), *run.train(0.5), run.log(1, "said before the reload\\n")])']
     later = "player.play([run.log(0, 'said after the reload\\n'), *run.end()])"

@@ -33,19 +33,24 @@ export function timeTicks(from: number, to: number, most: number): Tick[] {
  * Steps as epochs. `starts` says at which step (x) which epoch (y, from 0) began; an epoch of `steps` steps may be under
  * way after the last of them. Where epochs say nothing the ticks count steps.
  */
-export function epochTicks(starts: Line | undefined, steps: number | null, to: number, most: number): Tick[] {
+export function epochTicks(
+  starts: Line | undefined,
+  steps: number | null,
+  from: number,
+  to: number,
+  most: number,
+): Tick[] {
   const knots = knotsOf(starts, steps);
-  const end = knots ? at(knots, to) : 0;
-  if (!knots || !(end > 0)) {
-    const step = Math.max(1, nice(Math.max(to, 1) / most));
-    return multiples(step, 0, to).map((x, i) => ({ at: x, label: i ? number(x) : "step 0" }));
+  const [first, last] = knots ? [at(knots, from), at(knots, to)] : [0, 0];
+  if (!knots || !(last > first)) {
+    const step = Math.max(1, nice(Math.max(to - from, 1) / most));
+    return multiples(step, from, to).map((x, i) => ({ at: x, label: i ? number(x) : `step ${number(x)}` }));
   }
-  const step = nice(end / most);
   const inverse = { x: knots.y, y: knots.x };
-  return multiples(step, 0, end).map((epoch, i) => ({
-    at: at(inverse, epoch),
-    label: i ? String(Number(epoch.toPrecision(4))) : "epoch 0",
-  }));
+  return multiples(nice((last - first) / most), first, last).map((epoch, i) => {
+    const words = String(Number(epoch.toPrecision(4)));
+    return { at: at(inverse, epoch), label: i ? words : `epoch ${words}` };
+  });
 }
 
 /** The epoch at a step, in epochs done, or null where that is not known. */

@@ -17,10 +17,13 @@ export interface Trace {
   colour: number;
   /** The number's words in the heading, `value` being the newest one or that under the pointer. */
   says(value: number | null): string;
+  /** When it says them; always if not said. */
+  when?: "always" | "pointed" | "resting";
   /** What the heading says as long as the pointer is elsewhere, in place of the line's last value. */
   newest?: number | undefined;
   dash?: boolean;
   thin?: boolean;
+  faint?: boolean;
 }
 
 export interface ChartContent {
@@ -31,6 +34,8 @@ export interface ChartContent {
   /** Words for an x under the pointer. */
   where(x: number): string;
   range?: Range | undefined;
+  /** The x range as long as nobody zooms. */
+  span: readonly [number, number];
   /** After the numbers, e.g. "58 % of peak". */
   remark?: string | undefined;
 }
@@ -43,6 +48,7 @@ export class Chart {
   private drawn = "";
   private content: ChartContent | null = null;
   private width = 0;
+  private zoomed = false;
 
   /** `sync` names the charts whose pointers move together. */
   constructor(
@@ -64,13 +70,15 @@ export class Chart {
     show(this.element, content !== null);
     if (!content) return;
     this.canvas.setAttribute("aria-label", content.summary);
-    const shape = JSON.stringify(content.traces.map(({ colour, dash, thin }) => [colour, dash, thin]));
+    const shape = JSON.stringify(content.traces.map(({ colour, dash, thin, faint }) => [colour, dash, thin, faint]));
     if (shape !== this.drawn || !this.plot) {
       this.plot?.destroy();
       this.plot = this.width ? this.make(content) : null;
       this.drawn = shape;
     } else {
-      this.plot.setData(joined(content.traces));
+      // Whoever has zoomed in is looking at something.
+      this.plot.setData(joined(content.traces), !this.zoomed);
+      if (this.zoomed) this.plot.redraw();
     }
     this.head();
   }
@@ -110,12 +118,16 @@ export class Chart {
         points: { size: 6 },
         drag: { x: true, y: false },
       },
-      scales: { x: { time: false }, y: { range: (_plot, low, high) => valueRange(low, high, this.content?.range) } },
+      scales: {
+        x: { time: false, range: (plot, low, high) => this.span(plot, low, high) },
+        y: { range: (_plot, low, high) => valueRange(low, high, this.content?.range) },
+      },
       series: [
         {},
         ...content.traces.map((trace) => ({
           stroke: stroke(trace),
-          width: trace.thin ? 1 : 1.6,
+          width: trace.thin || trace.faint ? 1 : 1.6,
+          alpha: trace.faint ? 0.4 : 1,
           spanGaps: true,
           points: { show: (_plot: uPlot, i: number) => (this.content?.traces[i - 1]?.line.x.length ?? 0) < 2, size: 5 },
           ...(trace.dash ? { dash: [5, 3] } : {}),
@@ -143,9 +155,22 @@ export class Chart {
           values: (_plot, splits) => splits.map(tick),
         },
       ],
-      hooks: { setCursor: [() => this.head()] },
+      hooks: { setCursor: [() => this.head()], setScale: [(plot, key) => key === "x" && this.noteZoom(plot)] },
     };
     return new uPlot(options, joined(content.traces), this.canvas);
+  }
+
+  /** All there is, unless a part of it was asked for. */
+  private span(plot: uPlot, low: number, high: number): [number, number] {
+    const xs = plot.data[0];
+    const all = low === xs[0] && high === xs[xs.length - 1];
+    const [from, to] = this.content?.span ?? [low, high];
+    return all || low === null ? [from, to] : [low, high];
+  }
+
+  private noteZoom(plot: uPlot): void {
+    const [from, to] = this.content?.span ?? [];
+    this.zoomed = plot.scales.x?.min !== from || plot.scales.x?.max !== to;
   }
 
   private ticks(plot: uPlot): Tick[] {
@@ -162,10 +187,11 @@ export class Chart {
     const x = index == null ? null : (this.plot?.data[0][index] ?? null);
     const colours = this.colours();
     const parts: Node[] = [];
+    const silent = x === null ? "pointed" : "resting";
     for (const trace of content.traces) {
       const value = x === null ? (trace.newest ?? last(trace.line)) : valueAt(trace.line, x);
+      if (trace.when === silent || (x !== null && value === null)) continue;
       const words = trace.says(value);
-      if (!words) continue;
       const part = h("span", {}, words);
       part.style.color = colourOf(colours, trace.colour);
       parts.push(part);

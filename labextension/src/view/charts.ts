@@ -2,7 +2,7 @@
 
 import { epochAt, epochTicks, timeTicks } from "./axes";
 import { Chart, type ChartContent, type Trace } from "./chart";
-import { h } from "./dom";
+import { choice, h } from "./dom";
 import { duration, gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
 import type { Palette } from "./theme";
@@ -13,6 +13,9 @@ const DEVICES = {
   memory: { title: "memory, GB", says: (gb: number) => gigabytes(gb * 1e9), range: "zero" as const, scale: 1e-9 },
 };
 type Device = keyof typeof DEVICES;
+
+/** The first steps of a fit take time; before them the charts would only move about. */
+const DEVICES_ALONE_SECONDS = 30;
 
 const SPREAD = ["low", "median", "high"];
 const SPREAD_WORDS: Record<string, string> = { low: "min", median: "med", high: "max" };
@@ -30,15 +33,18 @@ export class Charts {
 
   constructor(colours: () => Palette) {
     const draw = () => this.model && this.draw(this.model);
-    this.metric = choice("metric of the second chart", draw);
-    this.device = choice("measure of the fourth chart", draw);
+    const [metric, metricTitle] = choice("metric of the second chart");
+    const [device, deviceTitle] = choice("measure of the fourth chart");
+    for (const select of [metric, device]) select.addEventListener("change", draw);
+    this.metric = metric;
+    this.device = device;
     // Charts that share a scale share a pointer: the names must not be those of another view in the page.
     const [steps, time] = [`ddl-steps-${views}`, `ddl-time-${views++}`];
     this.charts = [
       new Chart(this.lossTitle, steps, colours),
-      new Chart(h("h3", {}, this.metric), steps, colours),
+      new Chart(h("h3", {}, metricTitle), steps, colours),
       new Chart(h("h3", {}, "samples/s"), time, colours),
-      new Chart(h("h3", {}, this.device), time, colours),
+      new Chart(h("h3", {}, deviceTitle), time, colours),
     ];
     this.element = h("div", { class: "ddl-charts" }, ...this.charts.map((chart) => chart.element));
     this.observer = new ResizeObserver(() => this.resize());
@@ -65,7 +71,8 @@ export class Charts {
       rateContent(model),
       this.device.value ? deviceContent(model, this.device.value as Device) : null,
     ];
-    this.element.hidden = contents.every((content) => content === null);
+    const steps = first !== undefined || contents[2] !== null;
+    this.element.hidden = !steps && !longWithout(model);
     this.element.dataset.charts = String(contents.filter((content) => content !== null).length);
     this.charts.forEach((chart, i) => {
       chart.draw(contents[i] ?? null);
@@ -87,22 +94,42 @@ export class Charts {
   }
 }
 
+/** Whether a run has trained for a while and reported no steps: then what the devices do is all there is to see. */
+function longWithout(model: RunModel): boolean {
+  const started = model.state?.started ?? null;
+  return (
+    started !== null &&
+    (model.over || model.now() - started > DEVICES_ALONE_SECONDS) &&
+    deviceKeys(model, "cpu").length > 0
+  );
+}
+
 function metricContent(model: RunModel, name: string): ChartContent {
   const train = model.line(`metric:${name}`);
   const validation = model.line(`metric:val_${name}`);
+  const epochs = model.line(`epochs:${name}`);
   const traces: Trace[] = [];
-  if (train) traces.push({ line: train, colour: 0, newest: model.latest[name], says: number });
+  // Keras' running values begin anew in each epoch: once there are epochs to compare, their exact values are the line.
+  const whole = (epochs?.x.length ?? 0) > 1;
+  const newest = model.latest[name];
+  if (train)
+    traces.push({ line: train, colour: 0, newest, faint: whole, says: number, when: whole ? "pointed" : "always" });
+  if (epochs && whole) traces.push({ line: epochs, colour: 0, newest, says: number, when: "resting" });
   if (validation) {
-    const newest = model.latest[`val_${name}`];
-    traces.push({ line: validation, colour: 1, dash: true, newest, says: (value) => `val ${number(value)}` });
+    const says = (value: number | null) => `val ${number(value)}`;
+    traces.push({ line: validation, colour: 1, dash: true, newest: model.latest[`val_${name}`], says });
   }
   const starts = model.line("epoch");
   const steps = model.progress?.steps ?? null;
-  const words = traces.map((trace) => trace.says(trace.newest ?? null)).join(", ");
+  const words = traces.filter(({ when }) => when !== "pointed").map((trace) => trace.says(trace.newest ?? null));
   return {
     traces,
-    summary: `${name} over the epochs, now ${words}`,
-    ticks: (_from, to, most) => epochTicks(starts, steps, to, most),
+    summary: `${name} over the epochs, now ${words.join(", ")}`,
+    span: spanOf(
+      traces.map(({ line }) => line),
+      0,
+    ),
+    ticks: (from, to, most) => epochTicks(starts, steps, from, to, most),
     where: (x) => {
       const epoch = epochAt(starts, steps, x);
       return epoch === null ? `step ${number(x)}` : `epoch ${epoch.toFixed(1)}`;
@@ -121,6 +148,7 @@ function rateContent(model: RunModel): ChartContent | null {
     ticks: timeTicks,
     where: (x) => `at ${duration(x)}`,
     range: "zero",
+    span: timeSpan(model),
     remark: share,
   };
 }
@@ -133,8 +161,9 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
     const line = scaled(model.line(`${device}:${key}`) as Line, scale);
     // Few ranks are told apart by colour and number; many by their spread.
     const words = (value: number | null) => {
-      const plain = says(value ?? Number.NaN);
-      if (spread) return `${SPREAD_WORDS[key] ?? key} ${plain.replace(/ (%|GB)$/, "")}`;
+      // The title has the unit.
+      const plain = says(value ?? Number.NaN).replace(/ (%|GB)$/, "");
+      if (spread) return `${SPREAD_WORDS[key] ?? key} ${plain}`;
       return keys.length > 2 ? key : `${key}: ${plain}`;
     };
     return {
@@ -153,8 +182,21 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
     ticks: timeTicks,
     where: (x) => `at ${duration(x)}`,
     range,
+    span: timeSpan(model),
     remark: none,
   };
+}
+
+/** From where to where the charts over time go: all of them alike. */
+function timeSpan(model: RunModel): [number, number] {
+  const keys = [...model.lines.keys()].filter((key) => /^(rate$|gpu:|cpu:)/.test(key));
+  return spanOf(keys.map((key) => model.line(key) as Line));
+}
+
+function spanOf(lines: readonly Line[], first?: number): [number, number] {
+  const from = first ?? Math.min(...lines.map(({ x }) => x[0] ?? Number.POSITIVE_INFINITY));
+  const to = Math.max(...lines.map(({ x }) => x.at(-1) ?? 0));
+  return to > from ? [from, to] : [from, from + 1];
 }
 
 function deviceKeys(model: RunModel, device: Device): string[] {
@@ -166,12 +208,6 @@ function deviceKeys(model: RunModel, device: Device): string[] {
 
 function scaled(line: Line, scale: number): Line {
   return scale === 1 ? line : { x: line.x, y: line.y.map((y) => (y === null ? null : y * scale)) };
-}
-
-function choice(label: string, changed: () => void): HTMLSelectElement {
-  const select = h("select", { class: "ddl-choice", "aria-label": label });
-  select.addEventListener("change", changed);
-  return select;
 }
 
 /** Fills a select; what was chosen stays chosen. */

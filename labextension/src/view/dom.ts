@@ -28,6 +28,12 @@ export function text(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
+/** A select in the view's clothes; returns it and what to put into the document. */
+export function choice(label: string): [HTMLSelectElement, HTMLElement] {
+  const select = h("select", { class: "ddl-choice", "aria-label": label });
+  return [select, h("span", { class: "ddl-pick" }, select)];
+}
+
 /** Shows or hides an element. */
 export function show(element: HTMLElement, visible: boolean): void {
   if (element.hidden === visible) element.hidden = !visible;

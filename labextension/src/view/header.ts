@@ -98,5 +98,6 @@ export function times(model: RunModel): string {
   if (state.started === null) return `waiting for ${elapsed}`;
   const { remaining = null, heard = null, fraction: done = 0 } = progress ?? {};
   if (remaining === null || heard === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
-  return `${elapsed} elapsed · about ${duration(remaining - (model.now() - heard))} left`;
+  const left = duration(remaining - (model.now() - heard));
+  return left === "0:00" ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed · about ${left} left`;
 }

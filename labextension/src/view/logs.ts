@@ -1,6 +1,6 @@
 /** What the ranks printed: all of them together, or one. */
 
-import { attribute, h, show, text } from "./dom";
+import { attribute, choice, h, show, text } from "./dom";
 import { focusOn, roving } from "./keys";
 import type { LogLine } from "./messages";
 import type { RunModel } from "./model";
@@ -17,7 +17,8 @@ export class Logs {
   readonly element: HTMLElement;
   private readonly id = `ddl-log-${views++}`;
   private readonly tabs = h("div", { class: "ddl-tabs", role: "tablist", "aria-label": "printed lines" });
-  private readonly choice = h("select", { class: "ddl-choice", "aria-label": "rank whose lines are shown" });
+  private readonly choice: HTMLSelectElement;
+  private readonly picker: HTMLElement;
   private readonly status = h("span", { class: "ddl-dim ddl-status" });
   private readonly output = h("div", { class: "ddl-log", role: "tabpanel", tabindex: 0, id: this.id });
   private rank: number | null = null;
@@ -27,11 +28,12 @@ export class Logs {
 
   /** `onChoose` gets the rank whose lines the reader wants, null for all. */
   constructor(private readonly onChoose: (rank: number | null) => void) {
+    [this.choice, this.picker] = choice("rank whose lines are shown");
     this.choice.addEventListener("change", () =>
       this.choose(this.choice.value === "" ? null : Number(this.choice.value)),
     );
     roving(this.tabs);
-    const bar = h("div", { class: "ddl-logbar" }, this.tabs, this.choice, this.status);
+    const bar = h("div", { class: "ddl-logbar" }, this.tabs, this.picker, this.status);
     this.element = h("div", { class: "ddl-logs" }, bar, this.output);
   }
 
@@ -65,7 +67,7 @@ export class Logs {
       this.choice.replaceChildren(h("option", { value: "" }, "All ranks"), ...entries);
     }
     show(this.tabs, few);
-    show(this.choice, !few);
+    show(this.picker, !few);
     const chosen = this.rank === null ? "" : String(this.rank);
     if (this.choice.value !== chosen) this.choice.value = chosen;
     const tabs = [...this.tabs.querySelectorAll("button")];
@@ -90,14 +92,15 @@ export class Logs {
     const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 8;
     const anew = shown.generation !== model.generation || shown.rank !== this.rank;
     const fresh = anew ? model.logs : model.logs.slice(Math.max(0, model.logs.length - (model.logged - shown.logged)));
-    if (!anew && !fresh.length) return;
+    if (!anew && !fresh.length && !(output.dataset.empty && model.over)) return;
     const wanted = fresh.filter(([rank]) => this.rank === null || rank === this.rank).slice(-SHOWN);
     const rows = wanted.map((line) => row(line, this.rank === null));
     if (anew || output.dataset.empty) output.replaceChildren(...rows);
     else output.append(...rows);
     while (output.childElementCount > SHOWN) output.firstElementChild?.remove();
     attribute(output, "data-empty", !output.childElementCount);
-    if (!output.childElementCount) output.append(h("div", { class: "ddl-dim" }, "nothing printed yet"));
+    if (!output.childElementCount)
+      output.append(h("div", { class: "ddl-dim" }, model.over ? "nothing was printed" : "nothing printed yet"));
     // Whoever scrolled up is reading; whoever is at the end follows.
     if (atEnd || anew) output.scrollTop = output.scrollHeight;
     this.shown = { generation: model.generation, logged: model.logged, rank: this.rank };

@@ -18,7 +18,7 @@ export type StateName =
 export type Failure = {
   rank: number;
   host: string;
-  kind: "error" | "exit" | "signal" | "nan" | "diverged" | "peer" | "lost" | "timeout" | "spark";
+  kind: "error" | "exit" | "signal" | "nan" | "diverged" | "peer" | "lost" | "spark";
   message: string;
   traceback: string;
 } | null;

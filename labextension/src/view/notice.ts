@@ -4,7 +4,7 @@ import { h, show, text } from "./dom";
 import type { Failure } from "./messages";
 import type { RunModel } from "./model";
 
-const KINDS: Record<string, string> = {
+const KINDS: Record<NonNullable<Failure>["kind"], string> = {
   error: "raised an exception",
   exit: "ended by itself",
   signal: "was killed",
@@ -12,9 +12,10 @@ const KINDS: Record<string, string> = {
   diverged: "left the common path",
   peer: "lost its peers",
   lost: "was lost",
-  timeout: "took too long",
   spark: "was failed by Spark",
 };
+
+const QUIET = new Set(["RUNNING", "FINISHED"]);
 
 export class Notice {
   readonly element: HTMLElement;
@@ -37,8 +38,8 @@ export class Notice {
       text(this.traceback, failure.traceback);
       show(this.details, failure.traceback !== "");
     }
-    // The failure says it better than the state's one line.
-    const message = failure ? "" : said;
+    // The failure says it better than the state's one line, and that all is well needs no line.
+    const message = failure || QUIET.has(model.state?.state ?? "") ? "" : said;
     text(this.message, message);
     this.message.dataset.state = model.state?.state ?? "";
     show(this.message, message !== "");
