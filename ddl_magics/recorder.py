@@ -35,6 +35,7 @@ class Recorder:
         self._telling = threading.Lock()
         self._told: dict[Listener, int] = {}
         self._epochs = 0
+        self._unstorable = False
         self._beaten = self._ticked = time.monotonic()
 
     def say(self, kind: str, **fields: Any) -> None:
@@ -53,11 +54,8 @@ class Recorder:
         """Take over events that follow those so far without a gap."""
         if events:
             with self._writing:
-                self._folder.append(events)
                 self.timeline.extend(events)
-                changes = self._changes(events)
-                if changes:
-                    self._folder.update(changes)
+                self._store(events)
             self.tell()
 
     def listen(self, listener: Listener) -> None:
@@ -86,10 +84,27 @@ class Recorder:
         now = time.monotonic()
         if now - self._beaten > owner.HEARTBEAT_SECONDS:
             self._beaten = now
-            self._folder.beat()
+            self._store([])
         if now - self._ticked > TICK_SECONDS:
             self._ticked = now
             self.tell(tick=True)
+
+    def _store(self, events: Sequence[Event]) -> None:
+        """Write events to the folder; without any, only that the owner lives."""
+        changes = self._changes(events)
+        if self._unstorable:
+            return
+        try:
+            if events:
+                self._folder.append(events)
+            else:
+                self._folder.beat()
+            if changes:
+                self._folder.update(changes)
+        except OSError as error:
+            # A full disk must not end a training whose events are all in memory. A file with a gap is worse than none.
+            self._unstorable = True
+            _log.error("run %s is not stored any more: %s", self._run, error)
 
     def _changes(self, events: Sequence[Event]) -> dict[str, Any]:
         """What events change in `run.json`."""

@@ -51,17 +51,7 @@ class Session:
         refused = self.cluster.check(spec, namespace)
         if refused is not None:
             raise UsageError(refused.message)
-        folder = store.RunFolder.create(
-            {
-                "id": spec.run,
-                "name": spec.name,
-                "created": time.time(),
-                "spec": spec.to_record(),
-                "cluster": self.cluster.name,
-                "notebook": os.environ.get("JPY_SESSION_NAME", ""),
-                "state": ev.QUEUED,
-            }
-        )
+        folder = self._folder(spec)
         follower = Follower(spec, self.cluster, self._turns, folder, namespace)
         try:
             refused = follower.start()
@@ -102,6 +92,21 @@ class Session:
         for run in self.live():
             run.give_up(deadline - time.monotonic())
         self.cluster.shutdown()
+
+    def _folder(self, spec: RunSpec) -> store.RunFolder:
+        record = {
+            "id": spec.run,
+            "name": spec.name,
+            "created": time.time(),
+            "spec": spec.to_record(),
+            "cluster": self.cluster.name,
+            "notebook": os.environ.get("JPY_SESSION_NAME", ""),
+            "state": ev.QUEUED,
+        }
+        try:
+            return store.RunFolder.create(record)
+        except OSError as error:
+            raise UsageError(f"runs cannot be stored ({error}): set JUPYTER_DATA_DIR to a folder of yours.") from None
 
     def _name(self, name: str, namespace: Mapping[str, Any]) -> str:
         if not name:

@@ -241,6 +241,29 @@ def test_a_broken_view_does_not_harm_the_run_and_is_said_once(caplog):
     ]
 
 
+def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
+    cluster = FakeCluster()
+    cluster.visible = 4
+    run = running(submit(cluster))
+
+    def full(folder, events):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(store.RunFolder, "append", full)
+    cluster.visible = 100
+    assert run.wait(10).history["loss"] == [1.0, 0.5]
+    assert [record.message for record in caplog.records] == [
+        f"run {run.id} is not stored any more: [Errno 28] No space left on device"
+    ]
+
+
+def test_a_folder_that_cannot_be_written_is_one_line(monkeypatch, tmp_path):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "file"))
+    with pytest.raises(UsageError, match=r"runs cannot be stored \(.*\): set JUPYTER_DATA_DIR"):
+        submit(FakeCluster())
+
+
 def test_listeners_hear_every_event_once_however_late_they_come():
     run = submit(FakeCluster()).wait(10)
     told = []
