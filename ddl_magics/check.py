@@ -9,6 +9,7 @@ from ddl_magics import store
 from ddl_magics._version import __version__
 from ddl_magics.clusters import local_spark
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready
+from ddl_magics.wording import counted
 
 #: Distributions any one of which brings what a line of the report is about.
 _KERAS = ("tensorflow", "tensorflow-cpu")
@@ -19,7 +20,7 @@ def report(cluster: Cluster) -> str:
     status = cluster.status()
     if isinstance(status, Ready):
         details = status.details
-        cores = f"{status.slots} slots, {status.free} free"
+        cores = f"{counted(status.slots, 'slot')}, {status.free} free"
         where = f"{cluster.name}: Spark {details.get('spark')} at {details.get('master')}, {cores}"
     elif isinstance(status, NotStarted):
         where = f"{cluster.name}: {status.message} for the first run"

@@ -17,6 +17,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder
 from ddl_magics.turns import Turns
+from ddl_magics.wording import counted
 
 #: How long `start` waits for the driver's answer, so that a refusal can be the cell's own error.
 LAUNCH_SECONDS = 3.0
@@ -110,7 +111,9 @@ class Follower:
             elif now > answered + LOST_SECONDS:
                 refused = Refused("spark", status.message)
             if now > began + QUEUE_SECONDS:
-                refused = Refused("slots", f"no {_slots(self.spec.workers)} came free: ask for fewer with --workers.")
+                refused = Refused(
+                    "slots", f"no {counted(self.spec.workers, 'slot')} came free: ask for fewer with --workers."
+                )
             if refused is not None:
                 self._fail(refused)
                 return False
@@ -127,8 +130,9 @@ class Follower:
     def _waits_for(self) -> str:
         ahead = len(self._turns.ahead(self.spec.run))
         if not ahead:
-            return f"waits for {_slots(self.spec.workers)}"
-        return f"waits for {_slots(self.spec.workers)}; {ahead} {'run is' if ahead == 1 else 'runs are'} before it"
+            return f"waits for {counted(self.spec.workers, 'slot')}"
+        before = f"{counted(ahead, 'run')} {'is' if ahead == 1 else 'are'} before it"
+        return f"waits for {counted(self.spec.workers, 'slot')}; {before}"
 
     def _launch(self) -> bool:
         status = self.cluster.status()
@@ -213,7 +217,3 @@ class Follower:
         self.recorder.pulse()
         self._wake.wait(seconds)
         self._wake.clear()
-
-
-def _slots(count: int) -> str:
-    return "1 slot" if count == 1 else f"{count} slots"

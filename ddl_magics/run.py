@@ -14,6 +14,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord
 from ddl_magics.timeline import Event, Timeline
+from ddl_magics.wording import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -207,7 +208,7 @@ class Run:
     def __repr__(self) -> str:
         metrics = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
         epochs = max((len(values) for values in self.history.values()), default=0)
-        progress = f": {epochs} {'epoch' if epochs == 1 else 'epochs'}, {metrics}" if epochs else ""
+        progress = f": {counted(epochs, 'epoch')}, {metrics}" if epochs else ""
         return f"<Run {self.name} {self.state}{progress}>"
 
     def _model_file(self, index: int) -> Path:
@@ -225,7 +226,7 @@ class Run:
         try:
             return self._file(f"{prefix}{numbers[index]}{suffix}")
         except IndexError:
-            raise LookupError(f"{self.name} has {len(numbers)} models: no index {index}.") from None
+            raise LookupError(f"{self.name} has {counted(len(numbers), 'model')}: no index {index}.") from None
 
     def _file(self, name: str) -> Path:
         path = self._folder.file(name)

@@ -8,6 +8,7 @@ from ddl_magics import store
 from ddl_magics.dashboard.text import TextProgress, duration, number
 from ddl_magics.run import Run
 from ddl_magics.runtime import events as ev
+from ddl_magics.wording import counted
 
 SHOWN_RUNS = 30
 
@@ -47,7 +48,7 @@ def describe(run: Run) -> str:
     rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
     lines = [
         f"{run.name} {run.state}{took}",
-        f"{spec.strategy}{rule}, {spec.workers} workers, {run.cluster}, seed {spec.seed}, id {run.id}",
+        f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *TextProgress(run.name).feed(event for event in events if event["kind"] != "log"),
     ]
     return "\n".join(lines)

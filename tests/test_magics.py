@@ -153,6 +153,15 @@ def test_configuration_sets_defaults_and_tells_mistakes(shell, capsys, caplog):
     assert "Distributed.batch_size" in run(shell, "%config Distributed", capsys)[0]
 
 
+def test_ipythons_configuration_file_sets_defaults(shell, capsys):
+    shell.run_line_magic("unload_ext", "ddl_magics")
+    shell.config.Distributed.workers = 1
+    shell.run_line_magic("load_ext", "ddl_magics")
+    session(shell).cluster = FakeCluster()
+    run(shell, "%%distributed --name one\nx = 1", capsys)
+    assert shell.user_ns["one"].spec.workers == 1
+
+
 def test_variables_expand_in_the_line(shell, capsys):
     shell.user_ns["n"] = 1
     run(shell, "%%distributed --workers {n} --name one\nx = 1", capsys)

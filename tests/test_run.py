@@ -169,7 +169,7 @@ def test_artifacts_come_before_the_run_is_forgotten(tmp_path):
     np.testing.assert_array_equal(run.result, np.arange(1000))
     assert run.save_model(tmp_path / "m.keras").read_bytes() == files["model-0.keras"]
     assert cluster.released == [run.id]
-    with pytest.raises(LookupError, match="has 1 models: no index 3"):
+    with pytest.raises(LookupError, match="has 1 model: no index 3"):
         run.save_model(tmp_path / "m.keras", index=3)
     with pytest.raises(ValueError, match=r"ends in .keras"):
         run.save_model(tmp_path / "m.h5")

@@ -15,6 +15,7 @@ from typing import Any
 from ddl_magics.clusters import data_names, local_spark, shipping
 from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
 from ddl_magics.spec import RunSpec
+from ddl_magics.wording import counted
 
 #: How long Spark takes to start, for the message that says so.
 START_SECONDS = 10.0
@@ -73,7 +74,7 @@ class EmbeddedCluster(DriverCluster):
                 remedy = "give your Spark session more cores or executors"
             return Refused(
                 "slots",
-                f"{spec.workers} workers do not fit into {status.slots} slots: ask for fewer with --workers "
+                f"{spec.workers} workers do not fit into {counted(status.slots, 'slot')}: ask for fewer with --workers "
                 f"{status.slots}, or {remedy}.",
             )
         return None
