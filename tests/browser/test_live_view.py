@@ -102,7 +102,7 @@ def test_stop_reaches_the_kernel_while_a_cell_is_running(lab, notebook):
 
 def test_a_blocking_cell_is_watched_and_names_the_notebook_stop_button(lab, notebook):
     lines = ["player = Player(run, waiting=True)", "display(player.view.widget)"]
-    lines += ["player.follow([[*run.begin(), *run.train(), *run.end()]], batch=2, interval=0.2)"]
+    lines += ["player.follow([[*run.begin(), *run.train(), *run.end()]], batch=4, interval=0.1)"]
     source = "\n".join([SETUP, "run = Synthetic(2, epochs=4, steps=200)", *lines])
     notebook.open(lab.write("blocks.ipynb", source))
     notebook.run_cell(0)
