@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 from .charts import Chart, charts, history_of
@@ -50,9 +51,15 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
             made.add_trace(trace, row, column)
         if all(line.style == "plain" for line in chart.lines):
             made.update_yaxes(rangemode="tozero", row=row, col=column)
-        made.update_xaxes(title={"text": chart.x_title, "standoff": 4, "font": {"size": 11}}, row=row, col=column)
+        x_title = {"text": chart.x_title, "standoff": 4, "font": {"size": 11}}
+        made.update_xaxes(title=x_title, rangemode="tozero", row=row, col=column)
+        # The title stands left, for the legend to have the right.
+        left = made.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
+        made.layout.annotations[i].update(
+            x=left, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
+        )
     made.update_layout(
-        title={"text": title, "x": 0.01, "font": {"size": 16}},
+        title={"text": escape(title), "x": 0.01, "font": {"size": 16}},
         height=_HEAD_PIXELS + _ROW_PIXELS * rows,
         margin={"l": 50, "r": 20, "t": 80, "b": 40},
         hovermode="x unified",

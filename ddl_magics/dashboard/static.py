@@ -29,7 +29,7 @@ _STRATEGIES = {"allreduce": "all-reduce", "ps": "parameter server", "single": "o
 _STYLE = """<style>
 .ddl-static{font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:1100px}
 .ddl-static p{margin:6px 0}.ddl-static .dim{opacity:.7}.ddl-static .charts{display:flex;flex-wrap:wrap;gap:4px 18px}
-.ddl-static figure{margin:6px 0}.ddl-static table{border-collapse:collapse;margin:6px 0;font-size:12px}
+.ddl-static figure{margin:6px 0}.ddl-static table{color:inherit;border-collapse:collapse;margin:6px 0;font-size:12px}
 .ddl-static th,.ddl-static td{padding:2px 12px 2px 0;text-align:right;border:0}
 .ddl-static th:first-child,.ddl-static td:first-child{text-align:left}
 .ddl-static pre{white-space:pre-wrap;font-size:12px;max-height:300px;overflow:auto}

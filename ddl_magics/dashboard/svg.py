@@ -15,7 +15,7 @@ def svg(chart: Chart) -> str:
     xs = [x for line in chart.lines for x in line.x if isfinite(x)]
     ys = [y for line in chart.lines for y in line.y if y is not None and isfinite(y)]
     x_low, x_high = (0.0, max(xs)) if xs and max(xs) > 0 else (0.0, 1.0)
-    y_low, y_high = _range(ys)
+    y_low, y_high = _range(ys, from_zero=all(line.style == "plain" for line in chart.lines))
     x_scale = (WIDTH - _LEFT - _RIGHT) / (x_high - x_low)
     y_scale = (HEIGHT - _TOP - _BOTTOM) / (y_high - y_low)
 
@@ -32,7 +32,7 @@ def svg(chart: Chart) -> str:
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".15"/>'
             f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end" opacity=".7">{tick:,.6g}</text>'
         )
-    ends = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.4g} {chart.x_title}"))
+    ends = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.3g} {chart.x_title}"))
     for x_text, anchor, words in ends:
         parts.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{words}</text>')
     for k, line in enumerate(chart.lines):
@@ -53,13 +53,13 @@ def _points(line: Line) -> list[tuple[float, float]]:
     return [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and isfinite(x) and isfinite(y)]
 
 
-def _range(ys: list[float]) -> tuple[float, float]:
+def _range(ys: list[float], from_zero: bool) -> tuple[float, float]:
     if not ys:
         return 0.0, 1.0
     low, high = min(ys), max(ys)
     if low == high:
         return (0.0, low * 1.25) if low > 0 else (low * 1.25, 0.0) if low < 0 else (0.0, 1.0)
-    if 0 <= low < 0.5 * high:
+    if 0 <= low < 0.5 * high or (from_zero and low > 0):
         low = 0.0
     return low, high
 
