@@ -9,10 +9,14 @@ import pytest
 from fake_cluster import FakeCluster, state, training
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
+from traitlets.config import Config
 
 from ddl_magics import follower, store
 from ddl_magics.errors import CellSyntaxError, DistributedCellError
 from ddl_magics.runtime import events as ev
+
+#: At the end of Python a shell writes its history, into a folder that may be gone by then.
+NO_HISTORY = Config({"HistoryManager": {"enabled": False}})
 
 
 @pytest.fixture
@@ -21,8 +25,7 @@ def shell(tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
     InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(colors="nocolor")
-    shell.history_manager.enabled = False
+    shell = InteractiveShell.instance(config=NO_HISTORY, colors="nocolor")
     shell.run_line_magic("load_ext", "ddl_magics")
     session(shell).cluster = FakeCluster()
     yield shell
@@ -208,7 +211,7 @@ def test_completion_leaves_other_cells_alone(shell):
 def test_another_extensions_magic_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))
     InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
+    shell = InteractiveShell.instance(config=NO_HISTORY)
     other = types.ModuleType("nbdistributed")
     exec("def distributed(line, cell): pass", other.__dict__)
     monkeypatch.setitem(sys.modules, "nbdistributed", other)
