@@ -20,7 +20,6 @@ from IPython.core.error import UsageError
 from ddl_magics.spec import RunSpec
 
 DEFAULT_WORKERS = RunSpec.workers
-DEFAULT_WINDOW = 5
 DEFAULT_BATCH_SIZE = 32
 DEFAULT_RULE = "adag"
 SEED_LIMIT = 2**31
@@ -143,7 +142,7 @@ OPTIONS: tuple[Option, ...] = (
         later=dict.fromkeys(("downpour", "dynsgd", "aeasgd", "eamsgd", "adag-distance", "easgd"), _ENGINES),
         only="ps",
     ),
-    Option("--window", "batches between two commits", _count, metavar="N", default=DEFAULT_WINDOW, only="ps"),
+    Option("--window", "batches between two commits", _count, metavar="N", default="one a worker", only="ps"),
     Option(
         "--data",
         "DataFrame that becomes `dataset` in the cell: every row once an epoch, shared out among the workers",
@@ -327,7 +326,7 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     if isinstance(values.get("validation"), str) and values["validation"] == values.get("data"):
         raise UsageError("--validation and --data name the same DataFrame: give a share such as --validation 0.2.")
     values["rule"] = values.get("rule", DEFAULT_RULE) if strategy == "ps" else None
-    values["window"] = values.get("window", DEFAULT_WINDOW) if strategy == "ps" else None
+    values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if strategy == "ps" else None
     values["batch_size"] = values.get("batch_size", DEFAULT_BATCH_SIZE) if values.get("data") else None
     return RunSpec(**values)
 

@@ -181,6 +181,7 @@ class Run:
         Raises:
             DistributedCellError: the run failed.
             LookupError: the run has no such model.
+            ValueError: Keras cannot make it again, for want of a class or of its config.
             ImportError: Keras is not installed here.
         """
         return _load_model(self._model_file(index), custom_objects)
@@ -252,4 +253,12 @@ def _load_model(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
             "Keras is not installed here: pip install tensorflow; or take the file with save_model(path), "
             "or the arrays with weights()."
         ) from None
-    return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+    try:
+        return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
+    except TypeError as error:  # Keras' word for a class that it does not know, or cannot make from its config
+        reason = str(error).split(". ")[0].splitlines()[0]
+        raise ValueError(
+            f"Keras cannot make the model again here: {reason}. Pass the cell's own classes with "
+            "model(custom_objects={...}), where a subclass of Model needs a get_config of its own; or set weights() "
+            "on a model that you have made."
+        ) from error

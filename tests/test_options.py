@@ -56,7 +56,7 @@ def test_a_record_holds_what_the_driver_wants_and_reads_back():
 
 
 def test_defaults_of_ps_and_of_data():
-    assert options.parse("--strategy ps").window == options.DEFAULT_WINDOW
+    assert options.parse("--strategy ps --workers 3").window == 3
     assert options.parse("--data d").batch_size == options.DEFAULT_BATCH_SIZE
     assert options.parse("--strategy single").workers == 1
 

@@ -83,7 +83,7 @@ class TextProgress:
         if event["rank"] != CHIEF:
             return []
         lines = (clean(line) for line in event["text"].splitlines())
-        return [f"{CHIEF} │ {line}" for line in lines if not _KERAS_PROGRESS.fullmatch(line)]
+        return [f"{CHIEF} │ {line}" for line in lines if line.strip() and not _KERAS_PROGRESS.fullmatch(line)]
 
 
 def number(value: float | None) -> str:

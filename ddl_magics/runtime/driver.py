@@ -4,6 +4,7 @@ Every function takes and returns JSON text, so that a call is the same from the 
 None of them waits for the training: it runs in a thread of its own.
 """
 
+import atexit
 import base64
 import json
 import platform
@@ -19,6 +20,12 @@ MAX_FETCH_BYTES = 1 << 20
 
 _jobs = {}
 _lock = threading.Lock()
+
+
+@atexit.register
+def _forget_all():
+    for job in list(_jobs.values()):
+        job.forget()
 
 
 def _error(kind, message):

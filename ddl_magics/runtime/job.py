@@ -4,17 +4,16 @@ A thread of its own carries the run from SUBMITTED to its end; another waits for
 reads what its supervisor sends. All of them only note what they heard; `verdict.judge` decides.
 """
 
+import contextlib
 import hashlib
 import os
 import secrets
-import shutil
 import socket
-import tempfile
 import threading
 import time
 import warnings
 
-from . import events, messages, slots, spark_error, task, verdict, wire
+from . import events, messages, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -47,7 +46,7 @@ class Job:
         self._channels, self._ready, self._hosts = {}, {}, {}
         self._server = None
         self._time_is_up_at = None
-        self._folder = tempfile.mkdtemp(prefix="ddl-run-")
+        self._folder = scratch.make("run")
 
     def start(self):
         threading.Thread(target=self._live, name=self._group, daemon=True).start()
@@ -68,7 +67,7 @@ class Job:
             self._send(channel, messages.STOP, {})
 
     def forget(self):
-        shutil.rmtree(self._folder, ignore_errors=True)
+        scratch.remove(self._folder)
 
     # -- the run's thread
 
@@ -195,7 +194,7 @@ class Job:
     def _clear(self, end, listener, spark, parcel):
         """Leave nothing of the run behind but its log and its artifacts."""
         if end.kill and spark is not None:
-            self._sc.cancelJobGroup(self._group)
+            self._ask_spark(lambda: self._sc.cancelJobGroup(self._group))
         if spark is not None:
             spark.join(CANCEL_SECONDS)
         if listener is not None:
@@ -205,9 +204,15 @@ class Job:
         if self._server is not None:
             self._server.close()
         if parcel is not None:
-            parcel.destroy()
+            self._ask_spark(parcel.destroy)
         if self._data is not None:
-            self._data.close()
+            self._ask_spark(self._data.close)
+
+    @staticmethod
+    def _ask_spark(request):
+        """Call Spark; a context that the user has stopped meanwhile has nothing to clear."""
+        with contextlib.suppress(Exception):  # Py4J's, of many kinds
+            request()
 
     # -- what the ranks say
 

@@ -22,7 +22,7 @@ class ParameterSync(keras.callbacks.Callback):
         super().__init__()
         self._context, self._server = context, context.server
         self._rule = rules.get(context.config["rule"])
-        self._window = context.config["window"] or max(1, context.size)
+        self._window = context.config["window"] or context.size
         self._begun = False
 
     def on_train_begin(self, logs=None):

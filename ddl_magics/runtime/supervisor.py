@@ -7,15 +7,13 @@ process (`sys.exit`, thread pools, dtype policies, open files) may meet the next
 
 import os
 import re
-import shutil
 import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import threading
 
-from . import events, feed_share, messages, telemetry, wire
+from . import events, feed_share, messages, scratch, telemetry, wire
 
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
@@ -36,10 +34,10 @@ def supervise(rank, job, names, blobs, home):
     rank: this task's rank; job: the driver's dict for all ranks; names: `names.pack`'s bytes; blobs: this rank's data
     (`feed_share.store` consumes it); home: the folder that holds the runtime package.
     """
-    scratch = tempfile.mkdtemp(prefix="ddl-rank-%d-" % rank)
+    folder = scratch.make("rank-%d" % rank)
     try:
-        feed_share.store(blobs if job["manifest"] else (), os.path.join(scratch, "data"))
-        with open(os.path.join(scratch, "names.pkl"), "wb") as file:
+        feed_share.store(blobs if job["manifest"] else (), os.path.join(folder, "data"))
+        with open(os.path.join(folder, "names.pkl"), "wb") as file:
             file.write(names)
         driver = wire.connect(
             tuple(job["driver"]),
@@ -50,19 +48,19 @@ def supervise(rank, job, names, blobs, home):
             CONNECT_SECONDS,
         )
         try:
-            return _Rank(rank, job, driver, scratch, home).run()
+            return _Rank(rank, job, driver, folder, home).run()
         finally:
             driver.close()
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        scratch.remove(folder)
 
 
 class _Rank:
     """One rank's process and the threads that relay its frames, read its output and sample its use."""
 
-    def __init__(self, rank, job, driver, scratch, home):
+    def __init__(self, rank, job, driver, folder, home):
         self._rank, self._job, self._driver = rank, job, driver
-        self._scratch, self._home = scratch, home
+        self._folder, self._home = folder, home
         self._ended = None  # payload of the END frame
         self._over = threading.Event()
         self._printed = 0
@@ -99,7 +97,7 @@ class _Rank:
         environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
         environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
         environment["PYTHONUNBUFFERED"] = "1"
-        environment["TMPDIR"] = self._scratch  # what a rank leaves in temporary folders goes with it
+        environment["TMPDIR"] = self._folder  # what a rank leaves in temporary folders goes with it
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         environment.pop("PYTHONSTARTUP", None)
         module = __package__ + ".worker"
@@ -109,13 +107,13 @@ class _Rank:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             pass_fds=[theirs.fileno()],
-            cwd=self._scratch,
+            cwd=self._folder,
             env=environment,
             start_new_session=True,
         )
 
     def _config(self):
-        return dict(self._job, rank=self._rank, host=self._driver.local_host, scratch=self._scratch)
+        return dict(self._job, rank=self._rank, host=self._driver.local_host, scratch=self._folder)
 
     @staticmethod
     def _thread(target, *args):

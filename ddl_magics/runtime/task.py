@@ -24,14 +24,18 @@ def make_task(parcel, package):
     """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "job": dict, "names": bytes}."""
 
     def task(rank, blobs):
+        import fcntl
         import importlib
         import io
+        import os
         import shutil
         import sys
         import tempfile
         import zipfile
 
         home = tempfile.mkdtemp(prefix="ddl-runtime-")
+        owner = open(os.path.join(home, ".owner"), "w")  # noqa: SIM115 - as scratch.py does, which is in the zip
+        fcntl.flock(owner, fcntl.LOCK_EX)
         try:
             value = parcel.value
             zipfile.ZipFile(io.BytesIO(value["runtime"])).extractall(home)
@@ -43,5 +47,6 @@ def make_task(parcel, package):
             yield supervisor.supervise(rank, value["job"], value["names"], blobs, home)
         finally:
             shutil.rmtree(home, ignore_errors=True)
+            owner.close()
 
     return task

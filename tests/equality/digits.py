@@ -12,7 +12,7 @@ def digits():
     return train_test_split(images.astype("float32") / 16.0, labels, test_size=0.25, random_state=0, stratify=labels)
 
 
-def accuracy(seed, epochs=12):
+def accuracy(seed, epochs=25):
     train, test, train_labels, test_labels = digits()
     keras.utils.set_random_seed(seed)
     model = keras.Sequential(
