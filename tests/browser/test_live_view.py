@@ -50,6 +50,20 @@ def test_the_pointer_reads_values_in_charts_of_one_scale(lab, notebook):
     expect(charts.nth(2)).to_contain_text(re.compile(r"at 0:1\d"))
 
 
+def test_a_chart_grows_from_its_first_point(lab, notebook):
+    play = "player.play([*run.begin(), *run.train(0.01)])"
+    rest = "player.play(run.train(0.2))"
+    notebook.open(lab.write("grows.ipynb", show("2, epochs=4, steps=250", play), rest))
+    notebook.run_cell(0)
+    chart = notebook.view.locator(".ddl-chart").nth(0)
+    expect(chart.locator("canvas")).to_be_visible()
+    assert notebook.drawn()["metric:loss"]["points"] == 1
+    notebook.run_cell(1)
+    expect(notebook.view.locator(".ddl-status")).to_contain_text("step 200 of 250")
+    chart.locator(".u-over").hover()
+    expect(chart).to_contain_text("epoch 0.4")
+
+
 def test_a_part_that_was_zoomed_into_stays_while_the_run_goes_on(lab, notebook):
     start = "player.start([*run.begin(), *run.train(0.5)], [*run.train(), *run.end()], batch=5000, interval=0)"
     notebook.open(lab.write("zoom.ipynb", show("2, epochs=4, steps=250", start), "player.go_on.release()"))

@@ -73,6 +73,7 @@ export class Chart {
     const shape = JSON.stringify(content.traces.map(({ colour, dash, thin, faint }) => [colour, dash, thin, faint]));
     if (shape !== this.drawn || !this.plot) {
       this.plot?.destroy();
+      this.zoomed = false;
       this.plot = this.width ? this.make(content) : null;
       this.drawn = shape;
     } else {
@@ -163,14 +164,15 @@ export class Chart {
   /** All there is, unless a part of it was asked for. */
   private span(plot: uPlot, low: number, high: number): [number, number] {
     const xs = plot.data[0];
-    const all = low === xs[0] && high === xs[xs.length - 1];
+    // Around a single point uPlot asks for a range of its own making, which nobody chose.
+    const all = xs.length < 2 || (low === xs[0] && high === xs[xs.length - 1]);
     const [from, to] = this.content?.span ?? [low, high];
-    return all || low === null ? [from, to] : [low, high];
+    return all ? [from, to] : [low, high];
   }
 
   private noteZoom(plot: uPlot): void {
     const [from, to] = this.content?.span ?? [];
-    this.zoomed = plot.scales.x?.min !== from || plot.scales.x?.max !== to;
+    this.zoomed = plot.data[0].length > 1 && (plot.scales.x?.min !== from || plot.scales.x?.max !== to);
   }
 
   private ticks(plot: uPlot): Tick[] {
