@@ -207,14 +207,18 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(l
     block = (
         f"\nfrom ddl_magics.dashboard.static import static_bundle\ndisplay(static_bundle({about}, events), raw=True)"
     )
-    notebook.open(lab.write("saved.ipynb", show("2, epochs=2, steps=50", *lines) + block))
+    early = f"\ndisplay(static_bundle({about}, []), raw=True)"  # as it is before the first step: HTML and no figure
+    notebook.open(lab.write("saved.ipynb", show("2, epochs=2, steps=50", *lines) + block + early))
     notebook.run_cell(0)
     expect(notebook.view.locator(".ddl-chip")).to_have_text("FINISHED")
-    expect(notebook.output(0)).to_have_count(2)
+    expect(notebook.output(0)).to_have_count(3)
     expect(notebook.output(0).nth(1)).to_be_hidden()
+    expect(notebook.output(0).nth(2)).to_be_hidden()
     notebook.command("docmanager:save")
     notebook.shut_down()
     notebook.page.reload()
     expect(notebook.output(0).nth(1)).to_be_visible()
     expect(notebook.output(0).nth(1)).to_contain_text("digits")
+    expect(notebook.output(0).nth(2)).to_be_visible()
+    expect(notebook.output(0).nth(2)).to_contain_text("QUEUED")
     expect(notebook.view).to_have_count(0)
