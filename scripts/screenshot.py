@@ -4,6 +4,7 @@ Nothing in the picture is invented: `python scripts/screenshot.py` runs the note
 """
 
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -17,7 +18,7 @@ from browser.lab import Lab, NotebookPage, chromium  # noqa: E402 - the path to 
 NOTEBOOK = "quickstart.ipynb"
 PICTURE = ROOT / "docs" / "quickstart.png"
 TRAINING_CELL = 4
-EPOCH = "epoch 9 of 10"
+LATE_EPOCH = re.compile(r"epoch [789] of 10")
 
 
 def main():
@@ -27,12 +28,12 @@ def main():
         shutil.copy(ROOT / "notebooks" / NOTEBOOK, folder)
         lab = Lab(folder)
         try:
-            page = browser.new_context(viewport={"width": 1280, "height": 800}, device_scale_factor=1.5).new_page()
+            page = browser.new_context(viewport={"width": 1280, "height": 960}, device_scale_factor=1.5).new_page()
             notebook = NotebookPage(lab, page)
             notebook.open(NOTEBOOK)
             notebook.command("application:toggle-left-area")
             notebook.run_all()
-            page.get_by_text(EPOCH).wait_for(timeout=120_000)
+            page.get_by_text(LATE_EPOCH).wait_for(timeout=120_000)
             page.locator(".jp-Notebook .jp-Cell").nth(TRAINING_CELL).scroll_into_view_if_needed()
             page.screenshot(path=PICTURE)
         finally:
