@@ -64,3 +64,5 @@ lab: env widget
 clean:
 	rm -rf build dist node_modules ddl_magics/dashboard/static .mypy_cache .pytest_cache .ruff_cache *.egg-info
 	rm -f $(READY)
+
+include scripts/livy.mk

@@ -1,0 +1,40 @@
+# A real Apache Livy for the tests and for trying out.
+#
+# make livy [PORT=n]   brings one up on this machine, two executors behind it, and prints its URL
+# make livy-stop       takes it down
+# make livy-env        only builds what both and the tests marked `livy` need
+
+LIVY_RUNNER := $(wildcard tests/livy/java/org/apache/livy/repl/*.java) tests/livy/child.py
+
+.PHONY: livy livy-stop livy-env livy-clean
+
+livy: build/livy/livy-repl.jar
+	@python3 tests/livy/rig.py start $(if $(PORT),--port $(PORT))
+
+livy-stop:
+	@python3 tests/livy/rig.py stop
+
+livy-env: build/livy/livy-repl.jar .venv-notebook/.ready
+	@scripts/setup-livy gateway
+
+build/livy/jars/.ready: tests/livy/pom.xml
+	@scripts/setup-livy jars
+	@touch $@
+
+build/livy/livy-repl.jar: build/livy/jars/.ready .venv-cluster/.ready $(LIVY_RUNNER)
+	@scripts/setup-livy runner
+
+.venv-cluster/.ready: tests/livy/constraints-cluster.txt
+	@scripts/setup-livy cluster
+	@touch $@
+
+.venv-notebook/.ready: tests/livy/constraints-notebook.txt pyproject.toml
+	@scripts/setup-livy notebook
+	@touch $@
+
+test: livy-env
+
+clean: livy-clean
+
+livy-clean: livy-stop
+	rm -f .venv-cluster/.ready .venv-notebook/.ready

@@ -1,0 +1,322 @@
+"""A real Apache Livy for the tests and for trying out: `start()` and `stop()`, also as a command line.
+
+Everything of one server lives in one folder, its state: configuration, logs, Spark's scratch. Every process that comes
+of it (server, drivers, executors, their Pythons) carries the folder in its environment, so that none can hide.
+Wants what `make livy-env` builds; itself only Python's standard library.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from dataclasses import dataclass, field
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+BUILD = ROOT / "build" / "livy"
+JARS = BUILD / "jars"
+REPL_JAR = BUILD / "livy-repl.jar"
+CLUSTER = ROOT / ".venv-cluster"
+
+#: Two executors, each a process with one core.
+MASTER = "local-cluster[2,1,1024]"
+#: Livy's own port, taken by the command line where it is free.
+LIVY_PORT = 8998
+START_SECONDS = 60
+STOP_SECONDS = 30
+
+#: In the environment of every process of a server: its state folder.
+MARK = "LIVY_RIG_STATE"
+#: Where Livy's server reaches into the JDK, which Java 17 has closed.
+OPENED = (
+    *("java.lang.invoke", "java.lang", "java.nio", "java.util.concurrent.atomic", "sun.nio.ch", "java.net", "java.io"),
+    "sun.util.calendar",
+)
+EXPORTED = ("sun.net.dns", "sun.net.util", "sun.security.x509", "sun.security.util")
+
+
+class RigError(Exception):
+    """What is missing, in one line that ends in what to do."""
+
+
+@dataclass(frozen=True)
+class Livy:
+    """A running server. `url` has no slash at its end."""
+
+    url: str
+    state: Path
+    pid: int
+    started_here: subprocess.Popen | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def log(self) -> str:
+        """What the server and the drivers that it started have logged."""
+        return (self.state / "logs" / "server.log").read_text(errors="replace")
+
+    def processes(self) -> dict[int, str]:
+        """Command lines of all that this server has brought up and that still lives, by pid."""
+        return processes(self.state)
+
+    def stop(self, keep_state: bool = False) -> list[str]:
+        """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
+        try:
+            _delete_sessions(self.url)
+        except OSError:
+            pass  # the server is gone or deaf: its processes are ended below
+        _signal(self.pid, signal.SIGTERM)
+        left = _wait_until_gone(self.state, self.started_here)
+        for pid in left:
+            _signal(pid, signal.SIGKILL)
+        if left:
+            _wait_until_gone(self.state, self.started_here)
+        if not keep_state:
+            shutil.rmtree(self.state, ignore_errors=True)
+        return list(left.values())
+
+
+def start(
+    state: str | os.PathLike | None = None,
+    port: int = 0,
+    master: str = MASTER,
+    conf: dict[str, str] | None = None,
+    environment: dict[str, str] | None = None,
+    die_with_me: bool = True,
+) -> Livy:
+    """Bring up a server and return it when it answers.
+
+    `state`: its folder, made where missing (default: a new temporary one); of a server that still runs there the
+    processes are ended. `port`: 0 takes a free one. `conf`: further lines of livy.conf. `environment`: further
+    variables, such as LIVY_RIG_MULTI_STATEMENTS=1 (child.py). `die_with_me`: the server ends with this process.
+    Raises RigError when a part is missing or the server does not come up.
+    """
+    java = _java_home()
+    _check_parts()
+    state = Path(state).resolve() if state else Path(tempfile.mkdtemp(prefix="livy-"))
+    for pid in processes(state):
+        _signal(pid, signal.SIGKILL)
+    shutil.rmtree(state, ignore_errors=True)
+    port = port or free_port()
+    _write_configuration(state, port, master, conf or {})
+    process = _launch(java, state, environment or {}, die_with_me)
+    livy = Livy(f"http://127.0.0.1:{port}", state, process.pid, process)
+    (state / "livy.json").write_text(json.dumps({"url": livy.url, "pid": livy.pid}))
+    deadline = time.monotonic() + START_SECONDS
+    while not answers(livy.url):
+        if process.poll() is not None or time.monotonic() > deadline:
+            livy.stop(keep_state=True)
+            raise RigError(f"Livy did not come up: see {state}/logs/server.log")
+        time.sleep(0.2)
+    return livy
+
+
+def running(state: str | os.PathLike) -> Livy | None:
+    """The server whose state is this folder, whether it answers or not; None where there is none."""
+    state = Path(state).resolve()
+    try:
+        known = json.loads((state / "livy.json").read_text())
+    except (OSError, ValueError):
+        return None
+    return Livy(known["url"], state, known["pid"])
+
+
+def answers(url: str) -> bool:
+    """Whether a Livy answers at `url`."""
+    try:
+        with urllib.request.urlopen(f"{url}/version", timeout=5) as reply:
+            return "version" in json.load(reply)
+    except (OSError, ValueError):
+        return False
+
+
+def processes(state: Path) -> dict[int, str]:
+    """Command lines of the living processes that carry this state folder, by pid."""
+    mark = f"{MARK}={state}".encode()
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if mark in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+                found[int(folder.name)] = command.strip()
+        except OSError:
+            continue  # it ended meanwhile, or is another user's
+    return found
+
+
+def free_port() -> int:
+    """A port of the loopback that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def _java_home() -> Path:
+    """A Java 17: JAVA_HOME, or where Debian puts it."""
+    candidates = [Path(os.environ["JAVA_HOME"])] if "JAVA_HOME" in os.environ else []
+    for home in candidates + sorted(Path("/usr/lib/jvm").glob("*-17-*")):
+        release = home / "release"
+        if release.exists() and 'JAVA_VERSION="17' in release.read_text() and (home / "bin" / "java").exists():
+            return home
+    raise RigError("no Java 17 found: install openjdk-17-jdk-headless, or set JAVA_HOME, then repeat")
+
+
+def _check_parts() -> None:
+    for part in (JARS / ".ready", REPL_JAR, CLUSTER / ".ready"):
+        if not part.exists():
+            raise RigError(f"{part.relative_to(ROOT)} is missing: run `make livy-env` first")
+
+
+def _pyspark() -> Path:
+    (found,) = (CLUSTER / "lib").glob("python3.*/site-packages/pyspark")
+    return found
+
+
+def _write_configuration(state: Path, port: int, master: str, conf: dict[str, str]) -> None:
+    for name in ("conf", "logs", "staging", "files", "tmp", "spark/conf"):
+        (state / name).mkdir(parents=True)
+    # A Spark home of its own: executors of local-cluster write into its folder `work`.
+    for name in ("bin", "jars", "python"):
+        (state / "spark" / name).symlink_to(_pyspark() / name)
+    values = {
+        "state": state,
+        "port": port,
+        "master": master,
+        "repl_jar": REPL_JAR,
+        "rsc_jars": ",".join(str(jar) for name in ("livy-rsc", "livy-api") for jar in JARS.glob(f"{name}-*.jar")),
+    }
+    more = "".join(f"{key} = {value}\n" for key, value in conf.items())
+    _fill("livy.conf", state / "conf", values, more)
+    _fill("log4j.properties", state / "conf", {})
+    _fill("spark-defaults.conf", state / "spark" / "conf", values)
+
+
+def _fill(name: str, folder: Path, values: dict[str, object], more: str = "") -> None:
+    text = (HERE / "templates" / name).read_text()
+    for key, value in values.items():
+        text = text.replace("{" + key + "}", str(value))
+    (folder / name).write_text(text + more)
+
+
+def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: bool) -> subprocess.Popen:
+    command = [str(java / "bin" / "java"), "-Xmx512m", f"-Djava.io.tmpdir={state}/tmp"]
+    command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
+    command += [f"--add-exports=java.base/{name}=ALL-UNNAMED" for name in EXPORTED]
+    command += ["-cp", f"{JARS}/*:{state}/conf", "org.apache.livy.server.LivyServer"]
+    own = {
+        "JAVA_HOME": str(java),
+        "LIVY_HOME": str(state),
+        "LIVY_CONF_DIR": str(state / "conf"),
+        "LIVY_LOG_DIR": str(state / "logs"),
+        "SPARK_HOME": str(state / "spark"),
+        "SPARK_CONF_DIR": str(state / "spark" / "conf"),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "PYSPARK_PYTHON": str(CLUSTER / "bin" / "python"),
+        "TMPDIR": str(state / "tmp"),
+        MARK: str(state),
+    }
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_", "LIVY_", "PYTHON"))}
+    with (state / "logs" / "server.log").open("wb") as log:
+        return subprocess.Popen(
+            command,
+            env={**inherited, **own, **environment},
+            cwd=state,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,  # Ctrl-C of a test run is not for the server
+            preexec_fn=_end_with_parent if die_with_me else None,
+        )
+
+
+def _end_with_parent() -> None:
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
+
+
+def _delete_sessions(url: str) -> None:
+    """Delete all sessions and batches, and wait until they are gone: their drivers end with them."""
+    for kind in ("sessions", "batches"):
+        for session in _get(f"{url}/{kind}?size=1000")["sessions"]:
+            request = urllib.request.Request(
+                f"{url}/{kind}/{session['id']}", method="DELETE", headers={"X-Requested-By": "rig"}
+            )
+            try:
+                urllib.request.urlopen(request, timeout=STOP_SECONDS).close()
+            except urllib.error.HTTPError as error:
+                error.close()  # ended by itself meanwhile
+
+
+def _get(url: str) -> dict:
+    with urllib.request.urlopen(url, timeout=STOP_SECONDS) as reply:
+        return json.load(reply)
+
+
+def _wait_until_gone(state: Path, server: subprocess.Popen | None) -> dict[int, str]:
+    """What is left of the processes after at most STOP_SECONDS."""
+    deadline = time.monotonic() + STOP_SECONDS
+    while True:
+        if server is not None:
+            server.poll()  # reaps it
+        left = processes(state)
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.1)
+
+
+def _signal(pid: int, number: int) -> None:
+    try:
+        os.kill(pid, number)
+    except ProcessLookupError:
+        pass  # ended already
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """`rig.py start [--port N]` and `rig.py stop`, for the server of `make livy`."""
+    parser = argparse.ArgumentParser(description="A real Apache Livy on this machine, for trying out.")
+    parser.add_argument("action", choices=["start", "stop"])
+    parser.add_argument("--port", type=int, default=0, help=f"default: {LIVY_PORT}, or a free one where it is taken")
+    parser.add_argument("--state", type=Path, default=BUILD / "run")
+    options = parser.parse_args(arguments)
+    livy = running(options.state)
+    try:
+        if options.action == "stop":
+            return _stop(livy, options.state)
+        if livy is None or not answers(livy.url):
+            port = options.port or (LIVY_PORT if _is_free(LIVY_PORT) else 0)
+            livy = start(options.state, port, die_with_me=False)
+    except RigError as error:
+        print(f"livy: {error}", file=sys.stderr)
+        return 1
+    print(f"Apache Livy answers at {livy.url} (make livy-stop takes it down)")
+    return 0
+
+
+def _stop(livy: Livy | None, state: Path) -> int:
+    if livy is None:
+        print("livy: none is running")
+        return 0
+    killed = livy.stop()
+    for command in killed:
+        print(f"livy: had to be killed: {command[:200]}", file=sys.stderr)
+    print("livy: stopped")
+    return 1 if killed else 0
+
+
+def _is_free(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) != 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
