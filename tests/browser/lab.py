@@ -42,6 +42,8 @@ class Lab:
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--port=0", "--ip=127.0.0.1", "--allow-root"]
         command += [f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
         command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+        # Should the tests be killed, the server ends by itself.
+        command += ["--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=900"]
         settings = folder / ".settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
