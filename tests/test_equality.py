@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 HERE = Path(__file__).parent / "equality"
-CASES = (HERE / "cases.py").read_text()
+#: The cell: a user's code of many kinds. unusual.py imports from cases.py what is above it in the cell.
+CASES = (HERE / "cases.py").read_text() + (HERE / "unusual.py").read_text().replace("from cases import", "pass  #")
 
 #: What every mechanism needs at least once; the rest runs with `make test-slow`.
 ALWAYS = (
@@ -36,6 +37,19 @@ MORE = (
     "sequence",
     "regularised",
     "multi_step_execution",
+    "generator",
+    "endless_pipeline",
+    "weighted_pipeline",
+    "eager",
+    "added_loss",
+    "own_loss",
+    "list_of_outputs",
+    "precise_metrics",
+    "callbacks_of_all_kinds",
+    "adversaries",
+    "convolutions",
+    "masked_sequences",
+    "trained_twice",
 )
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
 SGD_ONLY = frozenset(ALWAYS + MORE) - {"adam", "adamw_clipnorm", "lstm"}
@@ -50,8 +64,10 @@ def reference(tmp_path_factory):
 
     def get(names, dtype):
         if (names, dtype) not in known:
-            out = tmp_path_factory.mktemp("reference") / "results.json"
-            command = [sys.executable, HERE / "reference.py", HERE / "cases.py", dtype, out, *names]
+            folder = tmp_path_factory.mktemp("reference")
+            cell, out = folder / "cell.py", folder / "results.json"
+            cell.write_text(CASES)
+            command = [sys.executable, HERE / "reference.py", cell, dtype, out, *names]
             subprocess.run(command, check=True, cwd=out.parent, timeout=300, capture_output=True)
             known[names, dtype] = json.loads(out.read_text())
         return known[names, dtype]
@@ -121,8 +137,8 @@ def test_the_comparison_can_fail(spark_cluster, reference):
     names = ("sgd_momentum", "pipeline")
     silence = (
         "import sys\n"
-        "_reduce = next(m for n, m in sys.modules.items() if n.endswith('.reduce') and 'ddl_runtime' in n)\n"
-        "_reduce.GradientExchange.__call__ = lambda self, gradients, share, sums: gradients\n"
+        "_gradients = next(m for n, m in sys.modules.items() if 'ddl_runtime' in n and n.endswith('.gradients'))\n"
+        "_gradients.GradientExchange.__call__ = lambda self, gradients, share, sums: gradients\n"
     )
     ended = distributed(spark_cluster(2), names, "float64", 2, prologue=silence)
     assert len(differences(ended.result, reference(names, "float64"), names, "float64")) >= 2

@@ -18,6 +18,7 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import trainer as base_trainer
 
 from . import files, parts, reduce, share
+from .gradients import GradientExchange
 from .monitor import Monitor
 from .rank import StopRun
 from .step import StepHook
@@ -220,7 +221,7 @@ class Hooks:
         context.in_apply = True
         try:
             scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)  # skips overflown steps by design
-            exchange = reduce.GradientExchange(context, context.checks_finite and not scaled)
+            exchange = GradientExchange(context, context.checks_finite and not scaled)
             grads = exchange(list(grads), context.share, context.loss_sums)
             return original(optimizer, grads, trainable_variables)
         finally:

@@ -79,7 +79,6 @@ class Rank:
         self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
         self.checks_finite = True
         self.waited = 0.0  # seconds spent in collectives in this step
-        self.exchanged_rows = 0
         self.last_rows = None
         self.additive = {}
         self.in_apply = False
@@ -94,7 +93,7 @@ class Rank:
 
     def rows(self):
         """Rows that this rank has trained on so far."""
-        return self.exchanged_rows if self.reduces else int(self.row_counter.numpy())
+        return int(self.row_counter.numpy())
 
     def begin_fit(self, model):
         self.fit += 1

@@ -1,15 +1,9 @@
-"""What the ranks of an all-reduce run sum up: gradients at every step, metrics at every epoch, weights at the start.
-
-Gradients are weighted by rows: sum of rows_k g_k over sum of rows_k is the gradient of the mean over the global batch.
-"""
+"""What the ranks of an all-reduce run share beside gradients: metrics, the wish to stop, weights at the start."""
 
 import numpy as np
 
-from . import collective
-from .outcome import NotANumber
-from .parts import BARRIER, EPOCH, STEP, USER, WEIGHTS, Part
-from .rank import NOT_FINITE, STOP_FIT, STOP_RUN, UNCHECKED
-from .share import same_batch
+from .parts import BARRIER, EPOCH, USER, WEIGHTS, Part
+from .rank import STOP_FIT, STOP_RUN
 
 
 def part(context, kind, weight=1.0, flags=0, check=0.0, scale=0.0):
@@ -29,104 +23,6 @@ def note_stop(context, parts):
         flags |= each.flags
     context.stop_agreed = context.stop_agreed or bool(flags & (STOP_FIT | STOP_RUN))
     context.run_stop_agreed = context.run_stop_agreed or bool(flags & STOP_RUN)
-
-
-class GradientExchange:
-    """Sums the gradients of one optimizer over the ranks, inside the training step."""
-
-    def __init__(self, context, check_finite):
-        self._context, self._check_finite = context, check_finite
-
-    def __call__(self, gradients, share, sums):
-        """Gradients (tensors, IndexedSlices or None) -> the job's, same order. Called while the step is traced.
-
-        share: the `Share` in work, or None outside of `fit`: then ranks count alike. sums: the loss is a sum over rows,
-        not a mean.
-        """
-        import tensorflow as tf
-
-        at = [i for i, gradient in enumerate(gradients) if gradient is not None]
-        dense = [tf.convert_to_tensor(gradients[i]) for i in at]
-        if share is None:
-            told = [tf.constant(1, tf.int64), tf.constant(-1, tf.int64), tf.constant(0.0, tf.float64)]
-            told.append(told[-1])
-        else:
-            told = [share.rows, share.total, share.check, share.scale]
-
-        def exchange(rows, total, check, scale, *arrays):
-            try:
-                return self._exchange(int(rows), int(total), float(check), float(scale), arrays, sums)
-            except BaseException as error:
-                self._context.error = self._context.error or error
-                raise
-
-        reduced = tf.numpy_function(exchange, told + dense, [gradient.dtype for gradient in dense])
-        result = list(gradients)
-        for i, before, after in zip(at, dense, reduced):
-            after.set_shape(before.shape)
-            result[i] = after
-        return result
-
-    def _exchange(self, rows, total, check, scale, arrays, sums):
-        context = self._context
-        flags = UNCHECKED if total < 0 else 0
-        result = [None] * len(arrays)
-        for dtype in sorted({array.dtype for array in arrays}, key=str):
-            mine = [i for i, array in enumerate(arrays) if array.dtype == dtype]
-            flat = _weighted(arrays, mine, dtype, 1 if sums and rows else rows)
-            if self._check_finite and not np.isfinite(flat.sum()):
-                flags |= NOT_FINITE
-            parts = context.ring.allreduce(flat, part(context, STEP, float(rows), flags, check, scale))
-            context.waited += context.ring.waited
-            note_stop(context, parts)
-            _check(context, parts)
-            if not sums:
-                flat /= dtype.type(sum(each.weight for each in parts))
-            _scatter(flat, arrays, mine, result)
-        context.exchanged_rows += rows
-        return result
-
-
-def _weighted(arrays, chosen, dtype, weight):
-    """The chosen arrays times `weight`, one after the other in a new buffer. Zero weight makes zeros, also of NaN."""
-    flat = np.empty(sum(arrays[i].size for i in chosen), dtype)
-    if not weight:
-        flat.fill(0)
-        return flat
-    begin = 0
-    for i in chosen:
-        end = begin + arrays[i].size
-        np.multiply(arrays[i].reshape(-1), dtype.type(weight), out=flat[begin:end])
-        begin = end
-    return flat
-
-
-def _scatter(flat, arrays, chosen, result):
-    begin = 0
-    for i in chosen:
-        end = begin + arrays[i].size
-        result[i] = flat[begin:end].reshape(arrays[i].shape)
-        begin = end
-
-
-def _check(context, parts):
-    """The ranks must have trained on the same global batch, and on numbers."""
-    broken = [rank for rank, each in enumerate(parts) if each.flags & NOT_FINITE]
-    if broken:
-        ranks = ("ranks " if len(broken) > 1 else "rank ") + ", ".join(map(str, broken))
-        message = (
-            "the gradient of %s is NaN or infinite at step %d of epoch %d; lower the learning rate or clip gradients"
-        )
-        raise NotANumber(broken[0], message % (ranks, context.step + 1, context.epoch + 1))
-    first = parts[0]
-    for rank, each in enumerate(parts):
-        if (each.flags | first.flags) & UNCHECKED or same_batch(each.check, each.scale, first.check, first.scale):
-            continue
-        message = (
-            "rank %d and rank 0 read different data at step %d of epoch %d: seed every random choice of the input "
-            "pipeline, or mark data that is each rank's own with ddl.local()"
-        )
-        raise collective.Diverged(rank, 0, message % (rank, context.step + 1, context.epoch + 1))
 
 
 def sum_metrics(context, kind, metrics, averaged):

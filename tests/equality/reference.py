@@ -1,6 +1,6 @@
-"""Plain Keras: runs the text of cases.py in a process that never imports ddl_magics.
+"""Plain Keras: runs the text of a cell in a process that never imports ddl_magics.
 
-python reference.py CASES_FILE DTYPE OUT NAME... writes the results as JSON.
+python reference.py CELL_FILE DTYPE OUT NAME... writes the results as JSON.
 """
 
 import json

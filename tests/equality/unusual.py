@@ -1,0 +1,161 @@
+"""More training code as users write it; follows the text of cases.py in the same cell."""
+
+import os
+
+import keras
+import numpy as np
+import tensorflow as tf
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, layers, network, table  # cell: dropped
+
+
+def generator(dtype):
+    x, y = table(dtype)
+
+    def batches():
+        while True:
+            for begin in range(0, ROWS, BATCH):
+                yield x[begin : begin + BATCH], y[begin : begin + BATCH]
+
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return model, model.fit(batches(), steps_per_epoch=4, epochs=3, verbose=0).history
+
+
+def endless_pipeline(dtype):
+    x, y = table(dtype)
+    data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(50, seed=3).repeat().batch(BATCH)
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy")
+    history = model.fit(data, steps_per_epoch=7, epochs=3, validation_data=(x, y), validation_freq=2, verbose=0)
+    return model, history.history
+
+
+def weighted_pipeline(dtype):
+    x, y = table(dtype)
+    weights = np.linspace(0.1, 2.0, ROWS).astype(dtype)
+    data = tf.data.Dataset.from_tensor_slices((x, y, weights)).batch(BATCH)
+    model = network()
+    model.compile("sgd", "sparse_categorical_crossentropy", weighted_metrics=["accuracy"])
+    return model, model.fit(data, epochs=2, verbose=0).history
+
+
+def eager(dtype):
+    model = network()
+    x, y = table(dtype, 90)
+    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
+    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+
+
+def added_loss(dtype):
+    class Penalty(layers.Layer):
+        def call(self, inputs):
+            self.add_loss(0.01 * tf.reduce_mean(tf.square(inputs)))
+            return inputs
+
+    inputs = keras.Input((FEATURES,))
+    hidden = Penalty()(layers.Dense(10, activation="tanh")(inputs))
+    model = keras.Model(inputs, layers.Dense(CLASSES, activation="softmax")(hidden))
+    return fit_classifier("sgd", dtype, model=model, epochs=2)
+
+
+def own_loss(dtype):
+    def smooth(y_true, y_pred):
+        return tf.reduce_mean(tf.math.log(tf.cosh(y_pred - tf.cast(y_true, y_pred.dtype))), axis=-1)
+
+    x, _ = table(dtype)
+    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(6, activation="relu"), layers.Dense(2)])
+    model.compile(keras.optimizers.Nadam(0.01), smooth, metrics=["mae", keras.metrics.RootMeanSquaredError()])
+    return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=2, verbose=0).history
+
+
+def list_of_outputs(dtype):
+    x, y = table(dtype)
+    inputs = keras.Input((FEATURES,))
+    hidden = layers.Dense(10, activation="tanh")(inputs)
+    model = keras.Model(inputs, [layers.Dense(CLASSES, activation="softmax")(hidden), layers.Dense(1)(hidden)])
+    model.compile("adam", ["sparse_categorical_crossentropy", "mae"], loss_weights=[1.0, 0.3])
+    return model, model.fit(x, [y, x[:, 0]], batch_size=BATCH, epochs=3, validation_split=0.1, verbose=0).history
+
+
+def precise_metrics(dtype):
+    x, y = table(dtype)
+    y = (y == 1).astype(dtype)
+    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(1, activation="sigmoid")])
+    metrics = [keras.metrics.Precision(), keras.metrics.Recall(), keras.metrics.BinaryIoU(), "binary_accuracy"]
+    model.compile(keras.optimizers.RMSprop(0.01), "binary_crossentropy", metrics=metrics)
+    return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0).history
+
+
+def callbacks_of_all_kinds(dtype):
+    log = []
+    calls = [
+        keras.callbacks.LearningRateScheduler(lambda epoch, rate: rate * 0.7),
+        keras.callbacks.CSVLogger("log.csv"),
+        keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: log.append(logs["loss"])),
+        keras.callbacks.EarlyStopping(patience=1, restore_best_weights=True, monitor="val_loss"),
+        keras.callbacks.ModelCheckpoint("at-{epoch}.keras"),
+        keras.callbacks.TerminateOnNaN(),
+    ]
+    _, history = fit_classifier(keras.optimizers.SGD(2.0), dtype, epochs=8, callbacks=calls)
+    assert log == history["loss"] and os.path.exists("at-1.keras") and os.path.exists("log.csv")
+    best = keras.models.load_model("at-1.keras")
+    best.fit(*table(dtype), batch_size=BATCH, epochs=1, verbose=0)
+    return best, history
+
+
+def adversaries(dtype):
+    class Adversaries(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.maker = keras.Sequential([keras.Input((4,)), layers.Dense(FEATURES)])
+            self.judge = keras.Sequential(
+                [keras.Input((FEATURES,)), layers.Dense(8, activation="tanh"), layers.Dense(1)]
+            )
+            self.maker_optimizer, self.judge_optimizer = keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.1)
+
+        def train_step(self, real):
+            noise = real[:, :4] * 0.5
+            with tf.GradientTape() as tape:
+                judged_real, judged_made = self.judge(real), self.judge(self.maker(noise))
+                loss = tf.reduce_mean(tf.nn.softplus(judged_made) + tf.nn.softplus(-judged_real))
+            weights = self.judge.trainable_variables
+            self.judge_optimizer.apply(tape.gradient(loss, weights), weights)
+            with tf.GradientTape() as tape:
+                fooled = tf.reduce_mean(tf.nn.softplus(-self.judge(self.maker(noise))))
+            weights = self.maker.trainable_variables
+            self.maker_optimizer.apply(tape.gradient(fooled, weights), weights)
+            return {"judge": loss, "maker": fooled}
+
+    model = Adversaries()
+    model.compile()
+    x, _ = table(dtype)
+    return model, model.fit(x, batch_size=BATCH, epochs=2, verbose=0).history
+
+
+def convolutions(dtype):
+    random = np.random.default_rng(8)
+    x = random.normal(size=(90, 8, 8, 1)).astype(dtype)
+    y = random.integers(0, CLASSES, 90)
+    model = keras.Sequential(
+        [keras.Input((8, 8, 1)), layers.Conv2D(4, 3, activation="relu"), layers.MaxPooling2D(), layers.Flatten()]
+        + [layers.LayerNormalization(), layers.Dense(CLASSES)]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Lion(0.001), loss, metrics=["accuracy"])
+    return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.1, verbose=0).history
+
+
+def masked_sequences(dtype):
+    random = np.random.default_rng(9)
+    words = random.integers(0, 9, (ROWS, 6))
+    model = keras.Sequential([layers.Embedding(9, 4, mask_zero=True), layers.GRU(5), layers.Dense(1)])
+    model.compile(keras.optimizers.Adagrad(0.05), "mse")
+    return model, model.fit(words, words.sum(1).astype(dtype) / 20, batch_size=BATCH, epochs=2, verbose=0).history
+
+
+def trained_twice(dtype):
+    model, _ = fit_classifier("adam", dtype, epochs=2)
+    x, y = table(dtype)
+    history = model.fit(x, y, batch_size=13, epochs=4, initial_epoch=2, shuffle=False, verbose=0)
+    score = model.evaluate(x, y, verbose=0)
+    return model, {**history.history, "score": [float(value) for value in score]}
