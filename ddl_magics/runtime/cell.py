@@ -32,7 +32,15 @@ def run(config, context):
         raise
     _report_models(context)
     if context.is_chief:
+        _hint_alone(context)
         report_result(value, context)
+
+
+def _hint_alone(context):
+    """Say so where the ranks have had nothing to do with each other: a model that is not Keras 3's, or none."""
+    if context.size > 1 and context.fit < 0 and not context.calls and not context.exchanges:
+        message = "the cell fitted no Keras 3 model: each of the %d workers ran all of it for itself" % context.size
+        context.emit("notice", level="warning", message=message)
 
 
 def _data(config, context):

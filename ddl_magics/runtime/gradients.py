@@ -69,6 +69,7 @@ class GradientExchange:
 
     def _exchange(self, said, dense, sparse, sums):
         context = self._context
+        context.exchanges += 1
         weight = (1 if said.rows else 0) if sums else said.rows
         flags = UNCHECKED if said.total < 0 else 0
         if self._check_finite and not all(np.isfinite(values.sum()) for values in sparse[1::2]):

@@ -87,6 +87,7 @@ class Rank:
         self.sync = None  # the parameter server's callback of the fit in progress
         self.synced_step = 0  # batches of this epoch that the parameter server knows of
         self.calls = 0  # collectives called by the cell itself
+        self.exchanges = 0  # of gradients
         self.has_train_data = False
         self.hinted = False
         self.row_counter = tf.Variable(0, dtype=tf.int64, trainable=False)

@@ -21,7 +21,7 @@ CONNECT_SECONDS = 30.0
 EXIT_SECONDS = 10.0
 LOG_FLUSH_SECONDS = 0.2
 #: A rank that prints more than this is cut short, with a line that says so.
-MAX_LOG_BYTES = 8 << 20
+MAX_LOG_BYTES = 2 << 20
 #: Information and warnings of TensorFlow's C++ side, which TF_CPP_MIN_LOG_LEVEL=2 hides but for its first moments.
 _NATIVE_CHATTER = re.compile(
     rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n"
@@ -97,6 +97,7 @@ class _Rank:
         environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
         environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
         environment["PYTHONUNBUFFERED"] = "1"
+        environment["KERAS_BACKEND"] = "tensorflow"
         environment["TMPDIR"] = self._folder  # what a rank leaves in temporary folders goes with it
         environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
         environment.pop("PYTHONSTARTUP", None)
