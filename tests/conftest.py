@@ -3,6 +3,7 @@
 import processes
 import pytest
 import spark
+from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
 
 processes.start_session()
 
@@ -12,6 +13,7 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+    mark_livy_tests(items)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -119,7 +119,7 @@ class Jobs(socketserver.ThreadingTCPServer):
 def main():
     """Serve statements until standard input ends, which it does with the driver."""
     requests, replies = sys.stdin, sys.stdout
-    sys.stdin, sys.stdout = open(os.devnull), io.StringIO()
+    sys.stdin, sys.stdout = io.StringIO(), io.StringIO()
     session = Session()  # what goes wrong here is in the driver's log
     sys.stderr = io.StringIO()
     jobs = Jobs(("127.0.0.1", 0), Job)

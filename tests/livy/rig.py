@@ -39,6 +39,8 @@ STOP_SECONDS = 30
 
 #: In the environment of every process of a server: its state folder.
 MARK = "LIVY_RIG_STATE"
+#: Variables that would lead Livy, Spark or the cluster's Python elsewhere.
+FOREIGN = ("LIVY_", "SPARK_", "PYSPARK_", "PYTHON")
 #: Where Livy's server reaches into the JDK, which Java 17 has closed.
 OPENED = (
     *("java.lang.invoke", "java.lang", "java.nio", "java.util.concurrent.atomic", "sun.nio.ch", "java.net", "java.io"),
@@ -225,7 +227,7 @@ def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: b
         "TMPDIR": str(state / "tmp"),
         MARK: str(state),
     }
-    inherited = {k: v for k, v in os.environ.items() if not k.startswith(("PYSPARK_", "SPARK_", "LIVY_", "PYTHON"))}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN) or k.startswith("LIVY_RIG_")}
     with (state / "logs" / "server.log").open("wb") as log:
         return subprocess.Popen(
             command,
@@ -235,11 +237,12 @@ def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: b
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # Ctrl-C of a test run is not for the server
-            preexec_fn=_end_with_parent if die_with_me else None,
+            preexec_fn=end_with_parent if die_with_me else None,
         )
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """For a child that is about to be: it gets SIGTERM when the thread that starts it ends."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGTERM)
 
