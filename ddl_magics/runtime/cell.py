@@ -26,7 +26,8 @@ def run(config, context):
     namespace.update(_data(config, context))
     namespace["ddl"] = Helper(context)
     try:
-        value = execute(config["cell"], namespace)
+        with context.interruptible():
+            value = execute(config["cell"], namespace)
     except (StopRun, KeyboardInterrupt):
         _report_models(context)
         raise

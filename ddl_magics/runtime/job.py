@@ -21,6 +21,8 @@ from .server_process import ServerProcess
 EXECUTORS_SECONDS = 120.0
 #: From the submission until every rank has reported.
 RANKS_SECONDS = 120.0
+#: The same where they get their rows first.
+RANKS_WITH_DATA_SECONDS = 1800.0
 #: A rank that was asked to stop may take this long to finish its step before the job is cancelled.
 STOP_GRACE_SECONDS = 20.0
 TICK_SECONDS = 0.5
@@ -178,8 +180,9 @@ class Job:
     def _watch(self):
         with self._changed:
             message = "%s did not report within %g s; see the executors' logs"
-            message %= (_count(self.workers, "worker"), RANKS_SECONDS)
-            self._heard.start_deadline, self._heard.start_message = time.monotonic() + RANKS_SECONDS, message
+            bound = RANKS_SECONDS if self._data is None else RANKS_WITH_DATA_SECONDS
+            message %= (_count(self.workers, "worker"), bound)
+            self._heard.start_deadline, self._heard.start_message = time.monotonic() + bound, message
             if self._heard.stop_asked_at is None:
                 self._enter(events.SUBMITTED, "Spark is starting %s" % _count(self.workers, "task"))
         while True:

@@ -98,6 +98,10 @@ class Monitor(keras.callbacks.Callback):
             message = "the loss of rank %d is NaN or infinite at step %d of epoch %d; " % where
             raise NotANumber(context.rank, message + NAN_ADVICE)
 
+    def on_test_batch_end(self, batch, logs=None):
+        if self._context.stop_asked:
+            self.model.stop_evaluating = True
+
     def on_epoch_end(self, epoch, logs=None):
         context = self._context
         metrics = plain(logs)

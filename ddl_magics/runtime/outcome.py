@@ -75,9 +75,8 @@ def _failure(kind, message, context, text=""):
 
 def _traceback(error):
     """The traceback from the cell on: how the runtime came to call the cell is of no use to its author."""
-    trace = error.__traceback__
-    at = trace
+    at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename != CELL_FILE:
         at = at.tb_next
-    lines = traceback.format_exception(type(error), error, at or trace)
+    lines = traceback.format_exception(type(error), error, at)
     return "".join(lines)[-MAX_TRACEBACK_CHARACTERS:]

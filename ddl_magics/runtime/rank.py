@@ -1,7 +1,9 @@
 """A rank's context: who it is, how it reaches its peers, what it has to report. One a process, shared by all hooks."""
 
+import _thread
 import hashlib
 import os
+import signal
 import warnings
 
 from . import events, messages
@@ -14,6 +16,30 @@ class StopRun(BaseException):
     """The run was asked to stop, and has finished its step: leaves the cell."""
 
 
+class _Interruptible:
+    """Turns the interrupts of `Rank.ask_to_stop` into KeyboardInterrupt where that can do no harm."""
+
+    def __init__(self, rank):
+        self._rank = rank
+
+    def __enter__(self):
+        if self._rank.stop_asked:
+            raise StopRun
+        signal.signal(signal.SIGINT, self._on_interrupt)
+        self._rank.in_cell = True
+
+    def __exit__(self, *_):
+        self._rank.in_cell = False
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    def _on_interrupt(self, _signal, _frame):
+        if self._rank.fitting:
+            return  # its next step ends it
+        if not self._rank._sending:
+            raise KeyboardInterrupt
+        self._rank._interrupted = True
+
+
 class Rank:
     """rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected."""
 
@@ -23,8 +49,8 @@ class Rank:
         self.strategy, self.seed, self.scratch = config["strategy"], config["seed"], config["scratch"]
         self.config = config
         self.ring = self.server = None
-        self.stop_asked = False
-        self.fitting = False
+        self.stop_asked = self.in_cell = self.fitting = False
+        self._sending = self._interrupted = False
         self.error = None  # what a hook raised inside TensorFlow, which would wrap it
         self.models = []  # every model fitted, in order of its first fit
         self._channel = channel
@@ -142,17 +168,26 @@ class Rank:
             self.server.leave()
 
     def ask_to_stop(self):
-        """Called by the thread that hears the driver: the next step ends a fit, and any other code is interrupted."""
+        """Called by the thread that hears the driver: a fit ends after its step, other code of the cell at once."""
         self.stop_asked = True
-        if not self.fitting:
-            import _thread
-
+        if self.in_cell:
             _thread.interrupt_main()
+
+    def interruptible(self):
+        """A context manager around the cell's code: within it, and not within a fit, a stop is a KeyboardInterrupt."""
+        return _Interruptible(self)
 
     # -- reports
 
     def emit(self, kind, **fields):
-        self._channel.send_json(messages.EVENTS, [events.make(kind, self.rank, **fields)])
+        self._sending = True  # half a frame would be the end of the connection
+        try:
+            self._channel.send_json(messages.EVENTS, [events.make(kind, self.rank, **fields)])
+        finally:
+            self._sending = False
+        if self._interrupted:
+            self._interrupted = False
+            raise KeyboardInterrupt
 
     def send_artifact(self, name, path):
         """Stream a file to the driver."""

@@ -84,6 +84,8 @@ def _judge_stop(heard, now):
         return Verdict(STOPPED, "stopped%s; the model and its history are kept" % heard.stop_reason)
     if now > heard.stop_deadline:
         grace = heard.stop_deadline - heard.stop_asked_at
+        if not grace:
+            return Verdict(STOPPED, "stopped before the workers started", kill=True)
         message = "stopped%s, by force: no step ended within %g s" % (heard.stop_reason, grace)
         return Verdict(STOPPED, message, kill=True)
     return None

@@ -45,6 +45,7 @@ class _Worker:
         self._peers_known = threading.Event()
         self._peers = None
         self._rank = None  # set once the cell's context exists
+        self._stop_asked = False
 
     def run(self):
         """Returns the payload of the END frame."""
@@ -54,12 +55,15 @@ class _Worker:
         from . import cell, outcome, rank
 
         context = self._rank = rank.Rank(self._config, self._channel)
-        try:
+        if self._stop_asked:  # before there was a context to tell
+            context.ask_to_stop()
+
+        def train():
             context.connect(self._peers, listener, links)
             self._tell_state("running", threads, device=context.prepare())
-            end = outcome.observe(lambda: cell.run(self._config, context), context)
-        except Exception as error:  # what is wrong before the cell starts has no traceback of the user's
-            end = outcome.failed(error, context)
+            cell.run(self._config, context)
+
+        end = outcome.observe(train, context)
         self._tell_state(end["outcome"], threads)
         context.leave(end["outcome"])
         return end
@@ -94,8 +98,10 @@ class _Worker:
                 if kind == messages.PEERS:
                     self._peers = messages.parse(payload)
                     self._peers_known.set()
-                elif kind == messages.STOP and self._rank is not None:
-                    self._rank.ask_to_stop()
+                elif kind == messages.STOP:
+                    self._stop_asked = True
+                    if self._rank is not None:
+                        self._rank.ask_to_stop()
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
             os._exit(1)
 
