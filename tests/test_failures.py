@@ -167,3 +167,17 @@ def test_refused_before_it_starts(spark_cluster, cell, spec, message):
     spark = spark_cluster(2)
     with pytest.raises(launch.Refused, match=message):
         launch.start(spark, cell, {"frame": spark.range(10)}, **spec)
+
+
+def test_stop_while_tensorflow_loads(spark_cluster):
+    run = launch.start(spark_cluster(2), ENDLESS)
+    run.until(lambda r: any(e["kind"] == "worker" and "TensorFlow" in e["state"] for e in r.events), 60)
+    run.stop()
+    assert run.wait(BOUND_SECONDS).state == "STOPPED"
+
+
+def test_stop_of_a_cell_that_reports_without_end(spark_cluster):
+    run = launch.start(spark_cluster(2), "while True:\n    ddl.log(value=1.0)")
+    run.until(lambda r: any(e["kind"] == "values" for e in r.events), 90)
+    run.stop()
+    assert run.wait(BOUND_SECONDS).state == "STOPPED"
