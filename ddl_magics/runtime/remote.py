@@ -1,0 +1,50 @@
+"""The driver as Livy brings requests to it: by statements, and by jobs of its side channel beside them.
+
+What the side channel may call never asks Spark: under Livy job groups belong to the JVM's threads, and a call from
+there would take over the group of the statement that runs. Every function may be called again with the same request: an
+answer can be lost on its way, and the notebook then asks once more.
+"""
+
+import json
+
+from . import driver
+from .events import TERMINAL
+
+
+def launch(spec, namespace):
+    """`driver.launch`, which starts a run once."""
+    if _known(json.loads(spec)["run"]):
+        return json.dumps({"ok": True})
+    return driver.launch(spec, namespace)
+
+
+def busy(_request="{}"):
+    """{} -> {"busy": slots that runs hold, "runs": [{"run", "state"}, ...]}."""
+    with driver._lock:
+        jobs = list(driver._jobs.items())
+    runs = [{"run": run, "state": job.state} for run, job in jobs]
+    return json.dumps({"busy": sum(job.workers for _, job in jobs if job.state not in TERMINAL), "runs": runs})
+
+
+def _known(run):
+    with driver._lock:
+        return run in driver._jobs
+
+
+#: What the side channel may call.
+BESIDE = {
+    "poll": driver.poll,
+    "stop": driver.stop,
+    "fetch": driver.fetch,
+    "release": driver.release,
+    "busy": busy,
+}
+#: What a statement may call.
+CALLS = dict(BESIDE, launch=launch, info=driver.info)
+
+
+def job(request):
+    """What the pickle of a side-channel job calls: the job that answers `request`, JSON of {"function", "argument"}."""
+    request = json.loads(request)
+    function = BESIDE[request["function"]]
+    return lambda _context: function(request["argument"])
