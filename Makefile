@@ -50,7 +50,7 @@ test: install lint
 	$(PYTHON) -m pytest -m "not slow"
 
 test-quick: env
-	$(PYTHON) -m pytest -m "not slow and not browser and not spark" --ignore=tests/test_wheel.py
+	$(PYTHON) -m pytest -m "not slow and not browser and not spark and not livy" --ignore=tests/test_wheel.py
 
 test-slow: install
 	$(PYTHON) -m pytest -m slow
