@@ -16,6 +16,9 @@ from livy import rig
 from livy.client import Client, value
 from livy.faults import Cut, Delay, Status, Truncate
 
+# By hand, as two tests use no fixture: they need what `make livy-env` builds.
+pytestmark = [pytest.mark.livy, pytest.mark.spark]
+
 ROOT = Path(__file__).resolve().parent.parent
 
 #: A job that answers with a number: pickled by reference, called with Livy's context.
@@ -439,13 +442,11 @@ def modules_of(environment, *names):
     return json.loads(out.replace("'", '"'))
 
 
-@pytest.mark.livy
 def test_the_clusters_python_has_spark_and_tensorflow_and_nothing_of_ours():
     names = ("pyspark", "tensorflow", "sklearn", "ddl_magics", "sparkmagic", "ipykernel")
     assert modules_of(".venv-cluster", *names) == ["pyspark", "tensorflow", "sklearn"]
 
 
-@pytest.mark.livy
 def test_the_notebooks_python_has_ours_and_sparkmagic_and_neither_spark_nor_tensorflow():
     names = ("ddl_magics", "sparkmagic", "six", "ipykernel", "nbclient", "papermill", "pyspark", "tensorflow", "keras")
     assert modules_of(".venv-notebook", *names) == [
