@@ -1,15 +1,16 @@
 # A real Apache Livy for the tests and for trying out.
 #
-# make livy [PORT=n]   brings one up on this machine, two executors behind it, and prints its URL
-# make livy-stop       takes it down
-# make livy-env        only builds what both and the tests marked `livy` need
+# make livy        brings one up on this machine, two executors a session, and prints its URL;
+#                  PORT=n and MASTER='local[4]' choose, where none is running yet
+# make livy-stop   takes it down
+# make livy-env    builds what the tests marked `livy` need, .venv-cluster and .venv-notebook among it
 
 LIVY_RUNNER := $(wildcard tests/livy/java/org/apache/livy/repl/*.java) tests/livy/child.py
 
 .PHONY: livy livy-stop livy-env livy-clean
 
 livy: build/livy/livy-repl.jar
-	@python3 tests/livy/rig.py start $(if $(PORT),--port $(PORT))
+	@python3 tests/livy/rig.py start $(if $(PORT),--port $(PORT)) $(if $(MASTER),--master '$(MASTER)')
 
 livy-stop:
 	@python3 tests/livy/rig.py stop

@@ -1,25 +1,15 @@
-"""The Livy of the tests does what a client of Livy 0.7.1 meets, and goes away without a trace.
+"""The Livy of the tests does what a client of Livy 0.7.1 meets.
 
 One session serves most tests, in the order of the file: the last ones end it.
 """
 
 import http.client
 import json
-import os
-import re
-import subprocess
 import time
-from pathlib import Path
 
 import pytest
-from livy import rig
 from livy.client import Client, value
 from livy.faults import Cut, Delay, Status, Truncate
-
-# By hand, as two tests use no fixture: they need what `make livy-env` builds.
-pytestmark = [pytest.mark.livy, pytest.mark.spark]
-
-ROOT = Path(__file__).resolve().parent.parent
 
 #: A job that answers with a number: pickled by reference, called with Livy's context.
 ANY_JOB = b"cbuiltins\nid\n."
@@ -412,44 +402,3 @@ def test_a_deleted_session_is_gone_with_driver_and_executors(livy_server, livy_c
     assert livy_client.delete(session.path).status == 200
     assert livy_client.get(session.path).status == 404
     assert eventually(lambda: list(livy_server.processes()) == [livy_server.pid], seconds=30)
-
-
-def test_a_server_can_be_started_twice_and_leaves_nothing(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("LIVY_RIG_MULTI_STATEMENTS", "1")
-    state = tmp_path / "state"
-    port = str(rig.free_port())
-    for _ in range(2):
-        assert rig.main(["start", "--state", str(state), "--port", port]) == 0
-    assert set(re.findall(r"http\S+", capsys.readouterr().out)) == {f"http://127.0.0.1:{port}"}
-    session = Client(f"http://127.0.0.1:{port}").create()
-    session.until("idle")
-    assert session.text("a = 1\nb = 2\na + b") == "3"
-    assert len(rig.processes(state)) >= 4
-    assert rig.main(["stop", "--state", str(state)]) == 0
-    assert rig.processes(state) == {}
-    assert not state.exists()
-
-
-# The environments
-
-
-def modules_of(environment, *names):
-    """Which of the modules the environment's Python finds, in a folder that is not ours."""
-    code = f"from importlib.util import find_spec; print([n for n in {names} if find_spec(n)])"
-    python = ROOT / environment / "bin" / "python"
-    clean = {k: v for k, v in os.environ.items() if not k.startswith("PYTHON")}
-    out = subprocess.run([python, "-c", code], cwd="/", env=clean, check=True, capture_output=True, text=True).stdout
-    return json.loads(out.replace("'", '"'))
-
-
-def test_the_clusters_python_has_spark_and_tensorflow_and_nothing_of_ours():
-    names = ("pyspark", "tensorflow", "sklearn", "ddl_magics", "sparkmagic", "ipykernel")
-    assert modules_of(".venv-cluster", *names) == ["pyspark", "tensorflow", "sklearn"]
-
-
-def test_the_notebooks_python_has_ours_and_sparkmagic_and_neither_spark_nor_tensorflow():
-    names = ("ddl_magics", "sparkmagic", "six", "ipykernel", "nbclient", "papermill", "pyspark", "tensorflow", "keras")
-    assert modules_of(".venv-notebook", *names) == [
-        *("ddl_magics", "sparkmagic", "six", "ipykernel", "nbclient", "papermill")
-    ]
-    assert (ROOT / ".venv-notebook/share/jupyter/kernels/pysparkkernel/kernel.json").exists()

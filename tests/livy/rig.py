@@ -285,10 +285,11 @@ def _signal(pid: int, number: int) -> None:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """`rig.py start [--port N]` and `rig.py stop`, for the server of `make livy`."""
+    """`rig.py start [--port N] [--master M]` and `rig.py stop`, for the server of `make livy`."""
     parser = argparse.ArgumentParser(description="A real Apache Livy on this machine, for trying out.")
     parser.add_argument("action", choices=["start", "stop"])
     parser.add_argument("--port", type=int, default=0, help=f"default: {LIVY_PORT}, or a free one where it is taken")
+    parser.add_argument("--master", default=MASTER, help="the Spark of each session (default: %(default)s)")
     parser.add_argument("--state", type=Path, default=BUILD / "run")
     options = parser.parse_args(arguments)
     livy = running(options.state)
@@ -297,7 +298,7 @@ def main(arguments: list[str] | None = None) -> int:
             return _stop(livy, options.state)
         if livy is None or not answers(livy.url):
             port = options.port or (LIVY_PORT if _is_free(LIVY_PORT) else 0)
-            livy = start(options.state, port, die_with_me=False)
+            livy = start(options.state, port, options.master, die_with_me=False)
     except RigError as error:
         print(f"livy: {error}", file=sys.stderr)
         return 1
