@@ -27,6 +27,8 @@ ALWAYS = (
     "rich_metrics",
     "two_fits",
     "summed_loss",
+    "adversaries",
+    "masked_sequences",
 )
 MORE = (
     "adam",
@@ -46,13 +48,11 @@ MORE = (
     "list_of_outputs",
     "precise_metrics",
     "callbacks_of_all_kinds",
-    "adversaries",
     "convolutions",
-    "masked_sequences",
     "trained_twice",
 )
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
-SGD_ONLY = frozenset(ALWAYS + MORE) - {"adam", "adamw_clipnorm", "lstm"}
+SGD_ONLY = frozenset(ALWAYS + MORE) - {"adam", "adamw_clipnorm", "lstm", "adversaries"}
 
 FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 

@@ -105,7 +105,6 @@ class Rank:
         self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
         self.checks_finite = True
         self.waited = 0.0  # seconds spent in collectives in this step
-        self.last_rows = None
         self.additive = {}
         self.in_apply = False
         self.share = None
@@ -117,6 +116,7 @@ class Rank:
         self.has_train_data = False
         self.hinted = False
         self.row_counter = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self.last_rows = tf.Variable(0, dtype=tf.int64, trainable=False)  # of the last step
 
     def rows(self):
         """Rows that this rank has trained on so far."""

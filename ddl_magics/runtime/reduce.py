@@ -74,8 +74,9 @@ def _check_additive(context, metric):
 def mean_logs(context, kind, logs):
     """Numbers that a custom step returned, as the mean over ranks weighted by the rows of their last step."""
     names = sorted(logs)
-    weight = context.last_rows if context.last_rows is not None else 1.0
-    flat = np.array([weight * float(np.asarray(logs[name])) for name in names] + [weight], np.float64)
+    weight = float(context.last_rows.numpy())
+    values = [float(np.asarray(logs[name])) if weight else 0.0 for name in names]
+    flat = np.array([weight * value for value in values] + [weight], np.float64)
     note_stop(context, context.ring.allreduce(flat, part(context, kind)))
     return dict(zip(names, flat[:-1] / flat[-1]))
 

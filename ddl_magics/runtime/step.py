@@ -20,6 +20,7 @@ class StepHook:
         if not isinstance(data, Share):
             return self._step(data)
         context.row_counter.assign_add(data.rows)
+        context.last_rows.assign(data.rows)
         if context.size == 1:
             return self._step(data.batch)
         variables = self._state()
