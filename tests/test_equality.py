@@ -50,6 +50,7 @@ MORE = (
     "callbacks_of_all_kinds",
     "convolutions",
     "trained_twice",
+    "built_by_its_data",
 )
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
 SGD_ONLY = frozenset(ALWAYS + MORE) - {"adam", "adamw_clipnorm", "lstm", "adversaries"}
