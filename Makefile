@@ -20,7 +20,7 @@ env: $(READY)
 
 widget: $(WIDGET)
 
-browser:
+browser: env
 	@scripts/setup browser
 
 $(READY): pyproject.toml constraints.txt scripts/setup

@@ -64,7 +64,16 @@ def test_a_python_without_venv(machine):
 
 
 def test_no_browser(machine):
-    assert _refusal(machine.setup("browser")).startswith("setup: no Chromium for the browser tests: install chromium")
+    assert _refusal(machine.setup("browser")) == (
+        "setup: the browser tests need chromium: install it as root, or run make test-quick, which does not\n"
+    )
+
+
+def test_a_playwright_that_lacks_its_library(machine):
+    machine.has("chromium", "exit 0")
+    (machine.clone / ".venv" / "bin").mkdir(parents=True)
+    (machine.clone / ".venv" / "bin" / "playwright").symlink_to(shutil.which("false"))
+    assert "the browser tests need libatomic1" in _refusal(machine.setup("browser"))
 
 
 def test_a_browser_is_enough(machine):
