@@ -7,8 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ddl_magics import store
 from ddl_magics._version import __version__
-from ddl_magics.clusters import local_spark
+from ddl_magics.clusters import livy_check, local_spark
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready
+from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.wording import counted
 
 #: Distributions any one of which brings what a line of the report is about.
@@ -17,6 +18,9 @@ _KERAS = ("tensorflow", "tensorflow-cpu")
 
 def report(cluster: Cluster) -> str:
     """Lines of "what: how it is"; nothing is started for it."""
+    if isinstance(cluster, LivyCluster):
+        lines = [("ddl_magics", __version__), *livy_check.lines(cluster), ("runs", str(store.runs_folder()))]
+        return "\n".join(f"{what:<13} {how}" for what, how in lines)
     status = cluster.status()
     if isinstance(status, Ready):
         details = status.details

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import atexit
 import re
+from collections.abc import Callable
 from typing import Any
 
 from ddl_magics.clusters import shipping
-from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.choice import Choice
 from ddl_magics.completion import make_matcher
 from ddl_magics.magics import VERBS, DistributedMagics
 from ddl_magics.session import Session
@@ -30,21 +31,27 @@ def load(shell: Any) -> None:
     if hasattr(shell, _ATTRIBUTE):
         return
     other = shell.magics_manager.magics["cell"].get("distributed")
-    session = Session(EmbeddedCluster(lambda: shell.user_ns))
-    magics = DistributedMagics(shell, session)
+    choice = Choice(shell)
+    session = Session(None, choice.cluster)
+    magics = DistributedMagics(shell, session, choice)
     shell.register_magics(magics)
     matcher = make_matcher(shell.user_ns, VERBS, lambda: [run.name for run in session.runs.values()])
     shell.Completer.custom_matchers.append(matcher)
     shell.input_transformers_cleanup.append(_help_as_line)
-    atexit.register(session.close)
-    _close_before_shutdown(shell, session)
+
+    def close() -> None:
+        session.close()
+        choice.close()
+
+    atexit.register(close)
+    _close_before_shutdown(shell, close)
     setattr(shell, _ATTRIBUTE, (magics, matcher))
     if other is not None:
         package = getattr(other, "__module__", "another extension").partition(".")[0]
         print(f"%%distributed was {package}'s and is ddl_magics' now; %%ddl_distributed is ours in any case.")
 
 
-def _close_before_shutdown(shell: Any, session: Session) -> None:
+def _close_before_shutdown(shell: Any, close: Callable[[], None]) -> None:
     """ipykernel ends the kernel's child processes, Spark among them, before `atexit`: its runs would seem to fail."""
     kernel = getattr(shell, "kernel", None)
     if kernel is None:
@@ -52,7 +59,7 @@ def _close_before_shutdown(shell: Any, session: Session) -> None:
     shutdown = kernel.do_shutdown
 
     def do_shutdown(restart: bool) -> Any:
-        session.close()
+        close()
         # A kernel whose children take their time is killed before `atexit`.
         shipping.clear()
         return shutdown(restart)

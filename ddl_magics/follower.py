@@ -21,11 +21,12 @@ from ddl_magics.wording import counted
 
 #: How long `start` waits for the driver's answer, so that a refusal can be the cell's own error.
 LAUNCH_SECONDS = 3.0
-#: Longest time between two polls while nothing happens.
+#: Longest time between two polls while nothing happens, and while there is no answer.
 IDLE_POLL_SECONDS = 2.0
+FAILING_POLL_SECONDS = 10.0
 IDLE_POLL_FACTOR = 1.3
-#: Without an answer for so long, a run is LOST.
-LOST_SECONDS = 120.0
+#: Without an answer for so long, a run is LOST. A gateway may be away for minutes while the training goes on.
+LOST_SECONDS = 600.0
 #: How often a waiting run looks whether it may start.
 TURN_SECONDS = 0.5
 #: Longest time in the queue.
@@ -108,7 +109,7 @@ class Follower:
             refused = self.cluster.check(self.spec, self._namespace)
             if not isinstance(status, Unreachable):
                 answered = now
-            elif now > answered + LOST_SECONDS:
+            elif status.gone or now > answered + LOST_SECONDS:
                 refused = Refused("spark", status.message)
             if now > began + QUEUE_SECONDS:
                 refused = Refused(
@@ -168,8 +169,12 @@ class Follower:
                 self.cluster.stop(self.spec.run)
             answer = self.cluster.poll(self.spec.run, self.timeline.last - self._offset)
             if isinstance(answer, Unreachable):
-                if answer.gone or time.monotonic() - answered > LOST_SECONDS:
+                if answer.gone:
                     self.recorder.end(ev.LOST, answer.message)
+                    return
+                if time.monotonic() - answered > LOST_SECONDS:
+                    again = f"; %ddl attach {self.spec.name} goes on with it" if self.cluster.place else ""
+                    self.recorder.end(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{again}")
                     return
             else:
                 answered = time.monotonic()
@@ -180,7 +185,8 @@ class Follower:
                     self.recorder.end(ev.LOST, "the driver does not know the run any more")
                     return
             busy = isinstance(answer, Polled) and answer.events
-            pause = self.cluster.poll_seconds if busy else min(pause * IDLE_POLL_FACTOR, IDLE_POLL_SECONDS)
+            longest = FAILING_POLL_SECONDS if isinstance(answer, Unreachable) else IDLE_POLL_SECONDS
+            pause = self.cluster.poll_seconds if busy else min(pause * IDLE_POLL_FACTOR, longest)
             if not self.timeline.over:
                 self._pause(pause)
 

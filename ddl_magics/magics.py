@@ -10,17 +10,25 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from ddl_magics import check, display, options, store, verbs
 from ddl_magics.cell import source_of
+from ddl_magics.clusters.choice import Choice
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.livy_wish import LivyWish, lifetime
 from ddl_magics.config import Distributed, configured
 from ddl_magics.session import Session
 from ddl_magics.waiting import wait_in_cell
 
 VERBS = ("use", "check", "runs", "show", "logs", "stop")
+CLUSTERS = ("auto", "embedded", "livy")
 LATER_VERBS = ("attach", "compare", "replay", "predict")
 
 DDL_HELP = """%ddl VERB: what runs and ran.
 
-  use auto|embedded   where the next runs are executed
-  check               whether this machine can run them, and on what
+  use auto            run on the kernel's sparkmagic session, else on this machine
+  use embedded        run on this machine
+  use livy [URL] [--session ID|NAME] [--detached]
+                      run on a Livy session: sparkmagic's, the one named, or a new one;
+                      a detached one outlives this kernel
+  check               whether runs can be executed, and on what
   runs                the newest runs, of all notebooks
   show RUN            a run's figures, or its live view while it goes on
   logs RUN [RANK]     what a run printed
@@ -33,9 +41,10 @@ class DistributedMagics(Magics):
 
     shell: Any
 
-    def __init__(self, shell: Any, session: Session) -> None:
+    def __init__(self, shell: Any, session: Session, choice: Choice) -> None:
         super().__init__(shell)
         self.session = session
+        self.choice = choice
         self.defaults = Distributed(parent=shell)
         shell.configurables.append(self.defaults)
 
@@ -86,13 +95,30 @@ class DistributedMagics(Magics):
         getattr(self, f"_{verb}")(arguments)
 
     def _use(self, arguments: list[str]) -> None:
-        kind = _one(arguments, "%ddl use auto|embedded")
+        if not arguments:
+            raise UsageError("write: %ddl use auto|embedded|livy")
+        kind, rest = arguments[0], arguments[1:]
+        if kind not in CLUSTERS:
+            known = ", ".join(CLUSTERS)
+            raise UsageError(f"%ddl use has no cluster {kind}; it has {known}.{options.nearest(kind, CLUSTERS)}")
         if kind == "livy":
-            raise UsageError("%ddl use livy is not built yet: it comes with the next release. Here: %ddl use embedded.")
-        if kind not in ("auto", "embedded"):
-            known = ("auto", "embedded", "livy")
-            raise UsageError(f"%ddl use has no cluster {kind}; it has auto and embedded.{options.nearest(kind, known)}")
+            self._use_livy(rest)
+        elif rest:
+            raise UsageError(f"write: %ddl use {kind}")
+        elif kind == "embedded":
+            self.choice.embedded()
+        else:
+            self.choice.auto()
         print(f"runs are executed on {self.session.cluster.name}")
+
+    def _use_livy(self, arguments: list[str]) -> None:
+        asked = LivyWish.read(arguments)
+        try:
+            session = self.choice.livy(asked.url, asked.session, asked.detached)
+        except NoSession as error:
+            raise UsageError(str(error)) from None
+        if session is not None:
+            print(lifetime(session))
 
     def _check(self, arguments: list[str]) -> None:
         print(check.report(self.session.cluster))

@@ -150,6 +150,11 @@ class Run:
         elif self.state not in ev.TERMINAL:
             self._folder.request("stop")
 
+    @property
+    def outlives_kernel(self) -> bool:
+        """Whether it goes on when this kernel ends."""
+        return self._follower is not None and self._follower.cluster.outlives_kernel
+
     def settled(self, timeout: float) -> bool:
         """Whether the run has ended and its results are here, after at most `timeout` seconds."""
         return self._timeline.wait(_is_settled, timeout)

@@ -6,13 +6,14 @@ import dataclasses
 import os
 import secrets
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.clusters.base import Cluster
+from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.follower import Follower
 from ddl_magics.options import SEED_LIMIT, nearest
 from ddl_magics.run import Run
@@ -25,12 +26,42 @@ EXIT_SECONDS = 1.0
 
 
 class Session:
-    """Submits runs to `cluster` and knows those of this kernel."""
+    """Submits runs to a cluster and knows those of this kernel.
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.cluster = cluster
+    Args:
+        cluster: where runs are executed.
+        choose: says it anew for each run, where `cluster` is None: with True, what must be started for a run is
+            started.
+    """
+
+    def __init__(self, cluster: Cluster | None, choose: Callable[[bool], Cluster] | None = None) -> None:
+        self._cluster = cluster
+        self._choose = choose
         self.runs: dict[str, Run] = {}
-        self._turns = Turns()
+        # Each cluster has its own slots to share out.
+        self._turns: dict[Cluster, Turns] = {}
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster that the next run is executed on, as things are.
+
+        Raises:
+            UsageError: there is none that can be used.
+        """
+        return self._current(start=False)
+
+    @cluster.setter
+    def cluster(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def _current(self, start: bool) -> Cluster:
+        if self._cluster is not None:
+            return self._cluster
+        assert self._choose is not None
+        try:
+            return self._choose(start)
+        except NoSession as error:
+            raise UsageError(str(error)) from None
 
     def submit(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Run:
         """Start a run, or queue it; returns at once.
@@ -48,11 +79,12 @@ class Session:
             name=self._name(spec.name, namespace),
             seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
         )
-        refused = self.cluster.check(spec, namespace)
+        cluster = self._current(start=True)
+        refused = cluster.check(spec, namespace)
         if refused is not None:
             raise UsageError(refused.message)
-        folder = self._folder(spec)
-        follower = Follower(spec, self.cluster, self._turns, folder, namespace)
+        folder = self._folder(spec, cluster)
+        follower = Follower(spec, cluster, self._turns.setdefault(cluster, Turns()), folder, namespace)
         try:
             refused = follower.start()
         except BaseException:  # an interrupt: nobody would hold the run
@@ -61,7 +93,7 @@ class Session:
         if refused is not None:
             folder.remove()
             raise UsageError(refused.message)
-        run = Run(spec, folder, follower.timeline, self.cluster.name, follower)
+        run = Run(spec, folder, follower.timeline, cluster.name, follower)
         self.runs[spec.run] = run
         return run
 
@@ -85,21 +117,30 @@ class Session:
         return (run for run in list(self.runs.values()) if run.state not in ev.TERMINAL)
 
     def close(self) -> None:
-        """The kernel exits: stop its runs, and say of those that do not end in time that they are lost."""
-        for run in self.live():
+        """The kernel exits: stop its runs, and say of those that do not end in time that they are lost.
+
+        Runs that outlive the kernel are left to themselves.
+        """
+        ending = [run for run in self.live() if not run.outlives_kernel]
+        for run in ending:
             run.request_stop()
         deadline = time.monotonic() + EXIT_SECONDS
-        for run in self.live():
+        for run in ending:
             run.give_up(deadline - time.monotonic())
-        self.cluster.shutdown()
+        used = dict.fromkeys(self._turns)
+        if self._cluster is not None:
+            used[self._cluster] = None
+        for cluster in used:
+            cluster.shutdown()
 
-    def _folder(self, spec: RunSpec) -> store.RunFolder:
+    def _folder(self, spec: RunSpec, cluster: Cluster) -> store.RunFolder:
         record = {
             "id": spec.run,
             "name": spec.name,
             "created": time.time(),
             "spec": spec.to_record(),
-            "cluster": self.cluster.name,
+            "cluster": cluster.name,
+            "place": dict(cluster.place),
             "notebook": os.environ.get("JPY_SESSION_NAME", ""),
             "state": ev.QUEUED,
         }

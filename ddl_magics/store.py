@@ -56,6 +56,8 @@ class RunRecord:
     ended: float | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    #: Where its driver is found again (`Cluster.place`); empty where only its own kernel could.
+    place: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = Path()
 
     @property
@@ -153,6 +155,7 @@ class RunFolder:
                 ended=None if ended is None else float(ended),
                 progress=dict(stored.get("progress") or {}),
                 labels=tuple(str(label) for label in labels) if isinstance(labels, list) else (),
+                place=dict(stored.get("place") or {}),
                 folder=self.path,
             )
         except (KeyError, TypeError, ValueError):

@@ -1,12 +1,14 @@
 """A real kernel, asked as a front end asks: with somebody who can click, or as nbclient and papermill do."""
 
+import os
 import re
 import threading
 import time
 from dataclasses import dataclass, field
 from queue import Empty
 
-from jupyter_client.manager import start_new_kernel
+from jupyter_client.kernelspec import KernelSpec
+from jupyter_client.manager import KernelManager, start_new_kernel
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -28,10 +30,23 @@ class Answer:
 
 
 class Kernel:
-    """`run` executes a cell. The kernel's environment is this process's."""
+    """`run` executes a cell. The kernel's environment is this process's.
 
-    def __init__(self):
-        self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=60)
+    Args:
+        command: the kernel's own, with {connection_file} in it; the default is IPython's in this Python.
+        environment: variables besides this process's.
+    """
+
+    def __init__(self, command=None, environment=None):
+        if command is None:
+            self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=60)
+        else:
+            self.manager = KernelManager()
+            self.manager._kernel_spec = KernelSpec(argv=list(command), display_name="tests", language="python")
+            self.manager.start_kernel(env={**os.environ, **(environment or {})})
+            self.client = self.manager.client()
+            self.client.start_channels()
+            self.client.wait_for_ready(timeout=60)
         self._ids = {}
 
     def run(self, code, clickable=False, timeout=120, interrupt_when=None):

@@ -75,6 +75,12 @@ class Cluster(Protocol):
     name: str
     #: Shortest time between two polls.
     poll_seconds: float
+    #: Whether a run goes on when this kernel ends.
+    outlives_kernel: bool
+
+    @property
+    def place(self) -> Mapping[str, Any]:
+        """Where another kernel finds a run's driver again, as JSON and without secrets; empty where it cannot."""
 
     def status(self) -> Ready | NotStarted | Unreachable: ...
 
@@ -104,6 +110,12 @@ class DriverCluster:
 
     Subclasses give `_call`, which brings a request to the driver and its reply back.
     """
+
+    outlives_kernel = False
+
+    @property
+    def place(self) -> Mapping[str, Any]:
+        return {}
 
     def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
         """Raises ConnectionError when the driver cannot be asked, and ProcessLookupError when it is gone."""
@@ -152,6 +164,9 @@ class DriverCluster:
             return f"{type(error).__name__}: {error}"
         finally:
             part.unlink(missing_ok=True)
+
+    def shutdown(self) -> None:
+        pass
 
     def _ask(self, function: str, request: Mapping[str, Any]) -> None:
         try:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddl_magics.clusters import shipping
 from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Polled, Ready, Refused, Unreachable, refusal
-from ddl_magics.clusters.livy_channel import Busy, Channel, StatementFailed
+from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import patiently
 from ddl_magics.clusters.livy_session import LivySession
 from ddl_magics.spec import RunSpec
@@ -43,8 +43,7 @@ class LivyCluster(DriverCluster):
         self._asking = threading.Lock()
 
     @property
-    def place(self) -> dict[str, Any]:
-        """Where a stored run finds its driver again; nothing secret."""
+    def place(self) -> Mapping[str, Any]:
         session = self.session
         return {
             "livy": session.http.url,
@@ -52,6 +51,15 @@ class LivyCluster(DriverCluster):
             "name": session.name,
             "runtime": self.channel.module,
         }
+
+    def alive(self) -> bool:
+        """Whether the session is there, as far as Livy can be asked."""
+        try:
+            return self.channel.state() not in DEAD
+        except ProcessLookupError:
+            return False
+        except ConnectionError:
+            return True
 
     def status(self) -> Ready | NotStarted | Unreachable:
         try:
@@ -64,10 +72,10 @@ class LivyCluster(DriverCluster):
         slots = int(details["slots"])
         return Ready(slots, max(0, slots - busy), details)
 
-    def details(self) -> Mapping[str, Any]:
-        """`driver.info` of the session, some time old where its Python is busy with a cell."""
+    def details(self, fresh: bool = False) -> Mapping[str, Any]:
+        """`driver.info` of the session, some time old unless `fresh` is asked for, or where its Python is busy."""
         with self._asking:
-            if self._details is None or time.monotonic() > self._asked_at + DETAILS_SECONDS:
+            if fresh or self._details is None or time.monotonic() > self._asked_at + DETAILS_SECONDS:
                 try:
                     reply = self._call("info", "{}")
                 except Busy:

@@ -68,6 +68,12 @@ class LivyHttp:
     def host(self) -> str:
         return urlsplit(self.url).netloc
 
+    @property
+    def who(self) -> str:
+        """As whom it is asked, without names."""
+        auth = self._connection.auth
+        return "without credentials" if auth is None else f"with {type(auth).__name__.lower()} credentials"
+
     def get(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("GET", path, None, seconds)
 

@@ -91,7 +91,6 @@ def _look(request):
     import platform
     import sys
     import time
-
     from importlib.metadata import PackageNotFoundError, version
 
     found = {"time": time.time(), "python": platform.python_version(), "ready": request["module"] in sys.modules}

@@ -78,7 +78,11 @@ class LivySession:
 
 
 def create(
-    http: LivyHttp, properties: Mapping[str, Any], detached: bool = False, say: Callable[[str], None] = print
+    http: LivyHttp,
+    properties: Mapping[str, Any],
+    detached: bool = False,
+    seconds: float = START_SECONDS,
+    say: Callable[[str], None] = print,
 ) -> LivySession:
     """Make a session and wait until it can be used. An interrupt deletes it again.
 
@@ -86,6 +90,7 @@ def create(
         http: the Livy.
         properties: what sparkmagic's configuration says of new sessions: body of `POST /sessions`.
         detached: without heartbeats, so that it outlives this kernel.
+        seconds: how long it may take to start.
         say: prints a line of progress.
 
     Raises:
@@ -105,7 +110,7 @@ def create(
     session = LivySession(http, number, name, ours=not detached, detached=detached)
     say(f"Livy session {number} ({name}) starts at {http.host}")
     try:
-        wait_until_idle(session)
+        wait_until_idle(session, seconds)
     except BaseException:
         session.delete()
         raise

@@ -1,0 +1,166 @@
+"""What we use of sparkmagic: how its configuration reaches a Livy, and the sessions that its magics hold.
+
+sparkmagic is imported here alone, and only when Livy is asked for. It is looked at, never changed, but for a session of
+ours that its `%%spark` cells may use.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator
+from functools import partial
+from typing import Any
+from urllib.parse import urlsplit
+
+from ddl_magics.clusters.livy_http import CONNECT_SECONDS, REQUEST_SECONDS, Connection
+from ddl_magics.clusters.livy_session import LivySession, NoSession
+
+#: Under this name `%%spark -s` finds a session that `%ddl use livy` made.
+NAME = "ddl"
+
+_PYTHON_KINDS = ("pyspark", "pyspark3")
+
+
+def kernel_magics(shell: Any) -> Any | None:
+    """The magics of a sparkmagic kernel (PySpark, Spark): by class, as ipykernel has a `KernelMagics` too."""
+    return _magics(shell, "sparkmagic.kernels.kernelmagics", "KernelMagics")
+
+
+def spark_magics(shell: Any) -> Any | None:
+    """The magics of `%load_ext sparkmagic.magics`."""
+    return _magics(shell, "sparkmagic.magics.remotesparkmagics", "RemoteSparkMagics")
+
+
+def _magics(shell: Any, module: str, name: str) -> Any | None:
+    kind = getattr(sys.modules.get(module), name, None)
+    if kind is None:
+        return None
+    return next((magics for magics in shell.magics_manager.registry.values() if isinstance(magics, kind)), None)
+
+
+def kernel_session(magics: Any, start: bool) -> Any | None:
+    """The Livy session of a sparkmagic kernel, started where `start` says so; None where it has not started.
+
+    Raises:
+        NoSession: it is not Python's, or did not start; sparkmagic has shown why.
+    """
+    if magics.language not in ("python", "python3"):
+        raise NoSession(f"this kernel's Livy session speaks {magics.language}: use sparkmagic's PySpark kernel.")
+    if not magics.session_started:
+        if not start:
+            return None
+        with _bounded(magics):
+            started = magics._do_not_call_start_session("")
+        if not started:
+            raise NoSession("the kernel's Livy session did not start: see above, or %%logs.")
+    return magics.spark_controller.get_session_by_name_or_default(magics.session_name)
+
+
+def python_sessions(magics: Any) -> dict[str, Any]:
+    """The sessions of `%spark add` by name, those of Python."""
+    managed = magics.spark_controller.get_managed_clients()
+    return {name: session for name, session in managed.items() if session.kind in _PYTHON_KINDS}
+
+
+def connection_of(endpoint: Any) -> Connection:
+    """An endpoint of sparkmagic's as we reach it: with its credentials, and the configured headers and certificates."""
+    conf, client = _configuration(), _client_module()
+    url = str(endpoint.url)
+    if urlsplit(url).password:
+        raise NoSession("a password in the URL would be shown and stored: set it in sparkmagic's config.json.")
+
+    def make_session() -> Any:
+        # Its HTTP adapters are set by the client itself.
+        return client.ReliableHttpClient(endpoint, {}, None)._session
+
+    return Connection(url, endpoint.auth, dict(conf.custom_headers()), not conf.ignore_ssl_errors(), make_session)
+
+
+def endpoint(shell: Any, url: str | None) -> Any:
+    """The endpoint at `url` with the credentials that sparkmagic has for it; without `url`, the configured one.
+
+    Raises:
+        NoSession: sparkmagic is missing, too old, or its configuration is wrong.
+    """
+    conf = _configuration()
+    if url is not None:
+        known = [magics.endpoint for magics in [kernel_magics(shell)] if magics is not None]
+        remote = spark_magics(shell)
+        if remote is not None:
+            known += [session.endpoint for session in remote.spark_controller.get_managed_clients().values()]
+        for candidate in known:
+            if candidate is not None and _same(candidate.url, url):
+                return candidate
+    try:
+        from sparkmagic.livyclientlib.endpoint import Endpoint
+        from sparkmagic.utils.utils import Namespace, initialize_auth
+
+        given = conf.base64_kernel_python_credentials()
+        if url is not None and not _same(given["url"], url):
+            return Endpoint(url, None)
+        names = Namespace(auth=given["auth"], user=given["username"], password=given["password"], url=given["url"])
+        return Endpoint(given["url"], initialize_auth(names))
+    except Exception as error:  # sparkmagic's own, of many kinds; none of them shows a password
+        raise NoSession(f"sparkmagic's configuration is wrong: {type(error).__name__}.") from None
+
+
+def session_properties() -> dict[str, Any]:
+    """What sparkmagic's configuration (`session_configs`) says of new sessions."""
+    return dict(_configuration().get_session_properties("python"))
+
+
+def startup_seconds() -> float:
+    return float(_configuration().livy_session_startup_timeout_seconds())
+
+
+def lend(shell: Any, session: LivySession, endpoint: Any) -> bool:
+    """Let `%%spark -s ddl` cells run in a session of ours; False where sparkmagic's magics are not loaded."""
+    magics = spark_magics(shell)
+    if magics is None:
+        return False
+    from sparkmagic.livyclientlib.livysession import LivySession as Theirs
+
+    controller = magics.spark_controller
+    # Ours has its own heartbeat, and one that is detached needs none.
+    theirs = Theirs(controller._http_client(endpoint), {"kind": "pyspark"}, magics.ipython_display, session.number)
+    theirs.sql_context_variable_name = "spark"
+    controller.get_managed_clients()[NAME] = theirs
+    return True
+
+
+def _same(one: str, other: str) -> bool:
+    return one.rstrip("/").lower() == other.rstrip("/").lower()
+
+
+def _configuration() -> Any:
+    try:
+        from sparkmagic.utils import configuration
+    except ImportError:
+        raise NoSession("Livy is reached through sparkmagic: pip install 'ddl_magics[livy]'.") from None
+    if not hasattr(configuration, "base64_kernel_python_credentials"):
+        raise NoSession("this sparkmagic is too old: pip install --upgrade 'sparkmagic>=0.21'.")
+    return configuration
+
+
+def _client_module() -> Any:
+    try:
+        from sparkmagic.livyclientlib import reliablehttpclient
+    except ImportError:
+        raise NoSession("this sparkmagic is too old: pip install --upgrade 'sparkmagic>=0.21'.") from None
+    return reliablehttpclient
+
+
+@contextlib.contextmanager
+def _bounded(magics: Any) -> Iterator[None]:
+    """While a session starts, sparkmagic's requests have a time limit: it sets none, and the cell would hang."""
+    try:
+        requests_session = magics.spark_controller._http_client(magics.endpoint)._http_client._session
+    except AttributeError:  # another version of sparkmagic, which may or may not
+        yield
+        return
+    requests_session.request = partial(requests_session.request, timeout=(CONNECT_SECONDS, REQUEST_SECONDS))
+    try:
+        yield
+    finally:
+        del requests_session.request
