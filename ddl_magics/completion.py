@@ -50,7 +50,7 @@ def _option_values(before: list[str], namespace: Mapping[str, Any]) -> list[str]
 def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
     if before[1:] == ["use"]:
         return ["auto", "embedded", "livy"]
-    return runs() if len(before) == 2 and before[1] in ("show", "logs", "stop") else []
+    return runs() if len(before) == 2 and before[1] in ("show", "logs", "stop", "attach") else []
 
 
 def make_matcher(

@@ -1,14 +1,14 @@
 """The thread that takes a run through its life: its turn, launch, events, artifacts, release.
 
-Driver and notebook each make events; the notebook's own (QUEUED, LOST, ...) come before the driver's first and after
-its last, so a constant offset between the two sequences of numbers keeps them without gaps.
+Driver and notebook each make events, and both are numbered as they come: the notebook's own so far (QUEUED, LOST, ...)
+are the offset between the driver's numbers and the run's. They are of attempt 0, which the driver has not.
 """
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ddl_magics.clusters.base import Cluster, NotStarted, Polled, Ready, Refused, Unreachable
@@ -16,6 +16,7 @@ from ddl_magics.recorder import Recorder
 from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder
+from ddl_magics.timeline import Event
 from ddl_magics.turns import Turns
 from ddl_magics.wording import counted
 
@@ -27,6 +28,8 @@ FAILING_POLL_SECONDS = 10.0
 IDLE_POLL_FACTOR = 1.3
 #: Without an answer for so long, a run is LOST. A gateway may be away for minutes while the training goes on.
 LOST_SECONDS = 600.0
+#: Without an answer for so long, the run's views say so.
+SILENT_SECONDS = 15.0
 #: How often a waiting run looks whether it may start.
 TURN_SECONDS = 0.5
 #: Longest time in the queue.
@@ -35,15 +38,27 @@ QUEUE_SECONDS = 24 * 3600.0
 TIMEOUT_GRACE_SECONDS = 30.0
 
 
+def own_events(events: Sequence[Event]) -> int:
+    """How many of a run's events are the notebook's own."""
+    return sum(event["attempt"] == 0 for event in events)
+
+
 class Follower:
     """Follows one run in a thread of its own, from `start` until its timeline is settled."""
 
     def __init__(
-        self, spec: RunSpec, cluster: Cluster, turns: Turns, folder: RunFolder, namespace: Mapping[str, Any]
+        self,
+        spec: RunSpec,
+        cluster: Cluster,
+        turns: Turns,
+        folder: RunFolder,
+        namespace: Mapping[str, Any],
+        events: Sequence[Event] = (),
     ) -> None:
+        """`events`: those that the folder holds, of a run that is attached again."""
         self.spec = spec
         self.cluster = cluster
-        self.recorder = Recorder(spec.run, folder)
+        self.recorder = Recorder(spec.run, folder, events)
         self.timeline = self.recorder.timeline
         self._folder = folder
         self._turns = turns
@@ -56,7 +71,8 @@ class Follower:
         self._wake = threading.Event()
         self._stop_wanted = False
         self._running_since: float | None = None
-        self._offset = 0
+        self._offset = own_events(events)
+        self._silent = False
         self._thread = threading.Thread(target=self._live, name=f"ddl_magics {spec.name}", daemon=True)
 
     def start(self) -> Refused | None:
@@ -72,6 +88,16 @@ class Follower:
             self._awaited = False
             return self._refused
 
+    def attach(self, state: str) -> None:
+        """Go on with a run that the driver holds, where the stored events end. `state` is what it says of it now."""
+        self._turns.hold(self.spec.run, self.spec.workers)
+        # The events that say so, if it has ended meanwhile, come from the driver.
+        if self.timeline.last:
+            self._say("state", state=ev.RUNNING if state in ev.TERMINAL else state, message="attached again")
+        self._decided.set()
+        self._thread = threading.Thread(target=self._go_on, name=self._thread.name, daemon=True)
+        self._thread.start()
+
     def request_stop(self) -> None:
         self._stop_wanted = True
         self._wake.set()
@@ -81,8 +107,14 @@ class Follower:
         self.recorder.end(ev.LOST, reason)
 
     def _live(self) -> None:
+        self._to_the_end(lambda: self._wait_for_turn() and self._launch())
+
+    def _go_on(self) -> None:
+        self._to_the_end(lambda: True)
+
+    def _to_the_end(self, begin: Callable[[], bool]) -> None:
         try:
-            if self._wait_for_turn() and self._launch():
+            if begin():
                 self._follow()
                 self._collect()
         except Exception as error:  # whatever it is: nobody may wait for ever for a run that nobody follows
@@ -172,12 +204,14 @@ class Follower:
                 if answer.gone:
                     self.recorder.end(ev.LOST, answer.message)
                     return
+                self._note_silence(time.monotonic() - answered, answer.message)
                 if time.monotonic() - answered > LOST_SECONDS:
                     again = f"; %ddl attach {self.spec.name} goes on with it" if self.cluster.place else ""
                     self.recorder.end(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{again}")
                     return
             else:
                 answered = time.monotonic()
+                self._note_answer()
                 self._receive(answer)
                 if answer.more:
                     continue
@@ -189,6 +223,21 @@ class Follower:
             pause = self.cluster.poll_seconds if busy else min(pause * IDLE_POLL_FACTOR, longest)
             if not self.timeline.over:
                 self._pause(pause)
+
+    def _say(self, kind: str, **fields: Any) -> None:
+        """An event of the notebook's own between those of the driver."""
+        self.recorder.say(kind, **fields)
+        self._offset += 1
+
+    def _note_silence(self, seconds: float, why: str) -> None:
+        if seconds > SILENT_SECONDS and not self._silent:
+            self._silent = True
+            self._say("notice", level="warning", message=f"no answer for {seconds:.0f} s, trying on: {why}")
+
+    def _note_answer(self) -> None:
+        if self._silent:
+            self._silent = False
+            self._say("notice", level="info", message="it answers again")
 
     def _receive(self, answer: Polled) -> None:
         known = self.timeline.last - self._offset

@@ -14,12 +14,13 @@ from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.livy_wish import LivyWish, lifetime
 from ddl_magics.config import Distributed, configured
+from ddl_magics.run import Run
 from ddl_magics.session import Session
 from ddl_magics.waiting import wait_in_cell
 
-VERBS = ("use", "check", "runs", "show", "logs", "stop")
+VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach")
 CLUSTERS = ("auto", "embedded", "livy")
-LATER_VERBS = ("attach", "compare", "replay", "predict")
+LATER_VERBS = ("compare", "replay", "predict")
 
 DDL_HELP = """%ddl VERB: what runs and ran.
 
@@ -32,7 +33,8 @@ DDL_HELP = """%ddl VERB: what runs and ran.
   runs                the newest runs, of all notebooks
   show RUN            a run's figures, or its live view while it goes on
   logs RUN [RANK]     what a run printed
-  stop RUN            end a run after its current step; history and model are kept"""
+  stop RUN            end a run after its current step; history and model are kept
+  attach RUN          go on with a run whose kernel is gone, where its Livy session lives"""
 
 
 @magics_class
@@ -134,6 +136,18 @@ class DistributedMagics(Magics):
         print(verbs.describe(run))
         if display.in_notebook(self.shell):
             display.show_static(run)
+
+    def _attach(self, arguments: list[str]) -> None:
+        run = self.session.attach(_one(arguments, "%ddl attach RUN"), self.choice.at)
+        there = self.shell.user_ns.get(run.name)
+        if there is None or isinstance(there, Run):
+            self.shell.user_ns[run.name] = run
+        else:
+            print(f"{run.name} is a variable of yours and stays; %ddl show {run.id} shows the run")
+        if display.can_click(self.shell):
+            display.show_live(run, waiting=False)
+        else:
+            print(f"{run.name} is {run.state} on {run.cluster}; {run.name}.wait() waits for its end")
 
     def _logs(self, arguments: list[str]) -> None:
         if len(arguments) not in (1, 2) or not all(word.isdigit() for word in arguments[1:]):

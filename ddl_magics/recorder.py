@@ -27,14 +27,15 @@ class Recorder:
     Listeners get new events, and an empty list now and then; one that raises is not told any more.
     """
 
-    def __init__(self, run: str, folder: RunFolder) -> None:
-        self.timeline = Timeline()
+    def __init__(self, run: str, folder: RunFolder, events: Sequence[Event] = ()) -> None:
+        """`events` are those that the folder holds already."""
+        self.timeline = Timeline(events)
         self._run = run
         self._folder = folder
         self._writing = threading.RLock()
         self._telling = threading.Lock()
         self._told: dict[Listener, int] = {}
-        self._epochs = 0
+        self._epochs = next((event["epochs"] for event in reversed(events) if event["kind"] == "fit"), 0)
         self._unstorable = False
         self._beaten = self._ticked = time.monotonic()
 

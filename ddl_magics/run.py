@@ -32,14 +32,22 @@ class Run:
 
     Guaranteed: attributes of a run can be read at any time; what waits (`wait`, `stop`, `result`, `model`,
     `weights`, `save_model`) can be interrupted, which leaves the run as it is. Not guaranteed: that a run outlives
-    its kernel. On an embedded Spark it does not.
+    its kernel. On an embedded Spark it does not, on a Livy session that is detached it does.
     """
 
     def __init__(
-        self, spec: RunSpec, folder: RunFolder, timeline: Timeline, cluster: str = "", follower: Follower | None = None
+        self,
+        spec: RunSpec,
+        folder: RunFolder,
+        timeline: Timeline,
+        cluster: str = "",
+        follower: Follower | None = None,
+        attachable: bool = False,
     ) -> None:
         self.spec = spec
         self.cluster = cluster
+        #: Whether its driver may live though its kernel is gone.
+        self.attachable = attachable
         self._folder = folder
         self._timeline = timeline
         self._follower = follower
@@ -51,7 +59,8 @@ class Run:
         timeline = Timeline(folder.events())
         timeline.state, timeline.failure = record.state, record.failure
         timeline.settle()
-        return cls(RunSpec.from_record(record.spec), folder, timeline, record.cluster)
+        spec = RunSpec.from_record(record.spec)
+        return cls(spec, folder, timeline, record.cluster, attachable=bool(record.place))
 
     @property
     def id(self) -> str:
@@ -243,7 +252,11 @@ class Run:
 
     def _last_message(self) -> str:
         said = (e["message"] for e in reversed(self.events) if e.get("kind") == "state" and e.get("message"))
-        return next(said, "") if self._follower is not None else "its kernel is gone"
+        if self._follower is not None:
+            return next(said, "")
+        return (
+            f"its kernel is gone; %ddl attach {self.name} goes on with it" if self.attachable else "its kernel is gone"
+        )
 
 
 def _is_settled(timeline: Timeline) -> bool:

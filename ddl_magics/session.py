@@ -11,7 +11,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics import store
+from ddl_magics import attaching, store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.follower import Follower
@@ -95,6 +95,30 @@ class Session:
             raise UsageError(refused.message)
         run = Run(spec, folder, follower.timeline, cluster.name, follower)
         self.runs[spec.run] = run
+        return run
+
+    def attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
+        """Go on with a run whose kernel is gone, or that was lost, and whose driver still has it.
+
+        Args:
+            word: name or id of a stored run; or of one that the cluster in use holds and no store here knows.
+            clusters: the cluster at a `place`.
+
+        Raises:
+            UsageError: it cannot be; the run stays as it is.
+        """
+        held = next((run for run in self.live() if word in (run.name, run.id)), None)
+        if held is not None:
+            return held
+        record = store.find_run(word)
+        found = attaching.stored(record, clusters) if record else attaching.foreign(word, self.cluster)
+        if found is None:
+            # Says what is near.
+            self.find(word)
+            raise UsageError(f"there is no run {word}.")
+        turns = self._turns.setdefault(found.cluster, Turns())
+        run = attaching.attach(found, turns)
+        self.runs[run.id] = run
         return run
 
     def find(self, word: str) -> Run:

@@ -33,6 +33,11 @@ class Turns:
             self._running[run] = workers
             return True
 
+    def hold(self, run: str, workers: int) -> None:
+        """A run that was found running holds its slots until `leave`."""
+        with self._lock:
+            self._running[run] = workers
+
     def ahead(self, run: str) -> list[str]:
         """The runs that hold slots or are before this one."""
         with self._lock:

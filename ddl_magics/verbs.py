@@ -56,6 +56,8 @@ def describe(run: Run) -> str:
 
 def stop(run: Run) -> str:
     """Ask a run to stop; what was done, in a line."""
+    if run.state == ev.LOST and run.attachable:
+        return f"{run.name} is LOST: its kernel is gone. %ddl attach {run.name} goes on with it, if its session lives."
     if run.state == ev.LOST:
         return f"{run.name} is LOST: its kernel is gone, and its Spark ({run.cluster}) with it: nothing to stop."
     if run.state in ev.TERMINAL:

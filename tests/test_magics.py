@@ -79,9 +79,10 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ("%%distributed\n!ls", "UsageError: line 2: magics and shell commands do not run on workers"),
         (
             "%ddl shwo x",
-            "UsageError: %ddl has no verb shwo; it has use, check, runs, show, logs, stop.",
+            "UsageError: %ddl has no verb shwo; it has use, check, runs, show, logs, stop, attach.",
         ),
-        ("%ddl attach x", "UsageError: %ddl attach is not built yet: it comes with a later release."),
+        ("%ddl compare x", "UsageError: %ddl compare is not built yet: it comes with a later release."),
+        ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
         ("%ddl use livy http://u:p@h", "UsageError: a password in the URL would be stored with the notebook"),
         ("%ddl use livy host:8998", "UsageError: host:8998 is no URL of a Livy: http://HOST:8998, or https://"),
         ("%ddl use livy --detach", "UsageError: write: %ddl use livy [URL] [--session ID|NAME] [--detached]. Did"),

@@ -108,7 +108,7 @@ class Cluster(Protocol):
 class DriverCluster:
     """The calls of `driver.py`, whose arguments and answers are JSON strings, as methods with the answers above.
 
-    Subclasses give `_call`, which brings a request to the driver and its reply back.
+    Subclasses are `Cluster`s and give `_call`, which brings a request to the driver and its reply back.
     """
 
     outlives_kernel = False

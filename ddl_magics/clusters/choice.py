@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
-from ddl_magics.clusters import livy_session, sparkmagic_link
+from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
 from ddl_magics.clusters.base import Cluster, NotStarted
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
@@ -93,6 +94,22 @@ class Choice:
         self._chosen = self._keep(session)
         sparkmagic_link.lend(self._shell, session, endpoint)
         return session
+
+    def at(self, place: Mapping[str, Any]) -> LivyCluster:
+        """The session where a stored run has its driver, reached with this kernel's credentials.
+
+        Raises:
+            NoSession: it is not there any more, or sparkmagic is missing.
+        """
+        if (place["livy"], place["session"]) in self._known:
+            known = self._known[place["livy"], place["session"]]
+            if known.channel.module == place["runtime"]:
+                return known
+        endpoint = sparkmagic_link.endpoint(self._shell, str(place["livy"]))
+        http = LivyHttp(sparkmagic_link.connection_of(endpoint))
+        session = livy_session.find(http, str(place["session"]))
+        # The run's own runtime answers for it, whatever version is installed here.
+        return LivyCluster(session, shipping.Shipment(str(place["runtime"]), b""))
 
     def _added(self, url: str | None = None) -> LivyCluster | None:
         """The session of `%spark add`, at `url` if that is given; None where there is none."""

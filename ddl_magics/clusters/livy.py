@@ -95,6 +95,14 @@ class LivyCluster(DriverCluster):
             # Without a side channel a poll waits for the cell that the session works on. The run goes on meanwhile.
             return Polled((), after, False, "")
 
+    def runs(self) -> list[dict[str, Any]]:
+        """The runs that the session's driver holds, oldest first: {"run", "state", "spec"}.
+
+        Raises:
+            ConnectionError, TimeoutError, ProcessLookupError: it cannot be asked.
+        """
+        return list(self._call("runs", "{}")["runs"])
+
     def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
         if spec.conf:
             return Refused(

@@ -58,7 +58,8 @@ class Channel:
         self._shipment = shipment
         self._path = f"/sessions/{number}"
         self._opening = threading.Lock()
-        self._shipped = False
+        # Without data it is there already, or nowhere.
+        self._shipped = not shipment.data
 
     def open(self, seconds: float) -> None:
         """Bring the runtime to the session, once, and find out whether it has a side channel.

@@ -52,12 +52,12 @@ def _livy(cluster: LivyCluster) -> str:
 def _session(cluster: LivyCluster) -> str:
     known: Mapping[str, Any] = cluster.session.http.get(f"/sessions/{cluster.session.number}")
     if cluster.session.detached:
-        ends = "outlives this kernel"
+        ends = "outlives this kernel, ends"
     elif known.get("heartbeatTimeoutInSecond"):
-        ends = f"ends {known['heartbeatTimeoutInSecond']} s after its kernel"
+        ends = f"ends {known['heartbeatTimeoutInSecond']} s after its kernel, or"
     else:
-        ends = "ends with its kernel"
-    return f"{known.get('state')}; {ends}, or after Livy's session timeout (1 h unless set); a run keeps it alive"
+        ends = "ends with its kernel, or"
+    return f"{known.get('state')}; {ends} after Livy's session timeout (1 h unless set); a run keeps it alive"
 
 
 def _side_channel(cluster: LivyCluster) -> str:

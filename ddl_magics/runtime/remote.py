@@ -13,22 +13,25 @@ from .events import TERMINAL
 
 def launch(spec, namespace):
     """`driver.launch`, which starts a run once."""
-    if _known(json.loads(spec)["run"]):
+    if json.loads(spec)["run"] in _jobs():
         return json.dumps({"ok": True})
     return driver.launch(spec, namespace)
 
 
 def busy(_request="{}"):
-    """{} -> {"busy": slots that runs hold, "runs": [{"run", "state"}, ...]}."""
-    with driver._lock:
-        jobs = list(driver._jobs.items())
-    runs = [{"run": run, "state": job.state} for run, job in jobs]
-    return json.dumps({"busy": sum(job.workers for _, job in jobs if job.state not in TERMINAL), "runs": runs})
+    """{} -> {"busy": slots that runs hold}."""
+    return json.dumps({"busy": sum(job.workers for job in _jobs().values() if job.state not in TERMINAL)})
 
 
-def _known(run):
+def runs(_request="{}"):
+    """{} -> {"runs": [{"run", "state", "spec"}, ...]}, for a notebook that does not know them."""
+    held = [{"run": run, "state": job.state, "spec": job._spec} for run, job in _jobs().items()]
+    return json.dumps({"runs": held})
+
+
+def _jobs():
     with driver._lock:
-        return run in driver._jobs
+        return dict(driver._jobs)
 
 
 #: What the side channel may call.
@@ -38,6 +41,7 @@ BESIDE = {
     "fetch": driver.fetch,
     "release": driver.release,
     "busy": busy,
+    "runs": runs,
 }
 #: What a statement may call.
 CALLS = dict(BESIDE, launch=launch, info=driver.info)
