@@ -37,16 +37,16 @@ test("a kernel that says nothing is noticed, unless the run is over", () => {
 
 test("times go on between messages", () => {
   const running = model();
-  expect(times(running)).toBe("2:13 elapsed · about 1:39 left");
+  expect(times(running)).toBe("2:20 elapsed · about 1:39 left");
   vi.setSystemTime((NOW + 30) * 1000);
-  expect(times(running)).toBe("2:43 elapsed · about 1:09 left");
+  expect(times(running)).toBe("2:50 elapsed · about 1:09 left");
 });
 
 test("times of other states", () => {
   expect(times(model({ state: "QUEUED", started: null }))).toBe("waiting for 2:20");
-  expect(times(model({ state: "STOPPED", ended: NOW }))).toBe("took 2:13");
-  expect(times(model({ state: "STOPPING" }))).toBe("2:13 elapsed");
-  expect(times(model({}, { remaining: null }))).toBe("2:13 elapsed");
+  expect(times(model({ state: "STOPPED", ended: NOW }))).toBe("took 2:20");
+  expect(times(model({ state: "STOPPING" }))).toBe("2:20 elapsed");
+  expect(times(model({}, { remaining: null }))).toBe("2:20 elapsed");
 });
 
 test("the bar knows what it does not know", () => {

@@ -11,7 +11,7 @@ START_MS = 150_000
 
 STOP_SECONDS = 5
 
-#: Sixty seconds of training, of which the sleep is nearly all.
+#: Minutes of training, of which the sleep is nearly all: it is stopped long before its end.
 CELL = """\
 %%distributed --workers 2 --name slow
 import time
@@ -26,7 +26,7 @@ x = np.random.default_rng(0).normal(size=(640, 8)).astype("float32")
 y = (x.sum(axis=1) > 0).astype("float32")
 model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1, activation="sigmoid")])
 model.compile("sgd", "binary_crossentropy", metrics=["accuracy"])
-model.fit(x, y, batch_size=32, epochs=30, validation_data=(x, y), callbacks=[Slow()], verbose=0)
+model.fit(x, y, batch_size=32, epochs=300, validation_data=(x, y), callbacks=[Slow()], verbose=0)
 """
 
 AFTER = """\
@@ -41,7 +41,7 @@ def test_a_run_is_watched_through_a_reload_and_stopped_with_its_model(lab, noteb
     notebook.run_cell(0)
     notebook.run_cell(1)
     status = notebook.view.locator(".ddl-status")
-    expect(status).to_contain_text(re.compile(r"epoch [3-9] of 30"), timeout=START_MS)
+    expect(status).to_contain_text(re.compile(r"epoch [3-9] of 300"), timeout=START_MS)
     expect(notebook.view.locator("tbody tr")).to_have_count(2)
 
     notebook.run_cell(2)
@@ -51,7 +51,7 @@ def test_a_run_is_watched_through_a_reload_and_stopped_with_its_model(lab, noteb
     before = notebook.drawn()
     assert before["metric:loss"]["points"] > 0 and before["metric:val_loss"]["points"] > 1
     notebook.reload()
-    expect(status).to_contain_text(re.compile(r"epoch \d+ of 30"))
+    expect(status).to_contain_text(re.compile(r"epoch \d+ of 300"))
     after = notebook.drawn()
     assert before.keys() <= after.keys()
     assert all(after[key]["points"] >= line["points"] and after[key]["x"] >= line["x"] for key, line in before.items())

@@ -92,9 +92,8 @@ export function fraction(state: StateName, done: number, ready: number | null, n
 export function times(model: RunModel): string {
   const { state, progress } = model;
   if (!state || state.created === null) return "";
-  const from = state.started ?? state.created;
-  if (state.ended !== null) return `took ${duration(state.ended - from)}`;
-  const elapsed = duration(model.now() - from);
+  if (state.ended !== null) return `took ${duration(state.ended - state.created)}`;
+  const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;
   const { remaining = null, heard = null, fraction: done = 0 } = progress ?? {};
   if (remaining === null || heard === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
