@@ -1,0 +1,101 @@
+"""A Livy of one session in this process: statements and side-channel jobs are executed by this Python, without Spark.
+
+For faults that must come at a certain request; what a real Livy does is tested on one.
+"""
+
+import base64
+import contextlib
+import io
+import json
+import pickle
+import threading
+import traceback
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+
+class FakeLivy:
+    """`faults` maps "METHOD /path" to answers (status, body) that are given once each, before the real one."""
+
+    def __init__(self, side_channel=True):
+        self.side_channel = side_channel
+        self.state = "idle"
+        self.names = {}
+        self.statements, self.jobs, self.seen = [], {}, []
+        self.faults = {}
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
+        self._server.daemon_threads = True
+        self._server.livy = self
+        self.url = f"http://127.0.0.1:{self._server.server_address[1]}"
+        threading.Thread(target=self._server.serve_forever, args=(0.02,), daemon=True).start()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        self._server.shutdown()
+        self._server.server_close()
+
+    def answer(self, method, path, body):
+        """(status, JSON) of a request."""
+        parts = path.strip("/").split("/")
+        if path == "/version":
+            return 200, {"version": "0.0"}
+        if self.state == "gone" or parts[1] != "7":
+            return 404, {"msg": f"Session '{parts[1]}' not found."}
+        rest = parts[2:]
+        if rest == ["state"] or not rest:
+            return 200, {"id": 7, "state": self.state, "kind": "pyspark"}
+        if rest == ["statements"]:
+            self.statements.append(self._execute(body["code"]))
+            return 201, {"id": len(self.statements) - 1, "state": "running"}
+        if rest[0] == "statements":
+            return 200, {"state": "available", "output": self.statements[int(rest[1])]}
+        if rest == ["submit-job"] and self.side_channel:
+            self.jobs[str(len(self.seen))] = self._job(body)
+            return 201, {"id": len(self.seen)}
+        if rest[0] == "jobs" and rest[1] in self.jobs:
+            return 200, self.jobs.pop(rest[1])
+        if rest[0] == "jobs":
+            return 500, "java.util.NoSuchElementException"
+        return 404, None
+
+    def _execute(self, code):
+        printed = io.StringIO()
+        try:
+            with contextlib.redirect_stdout(printed):
+                eval(compile(code, "<statement>", "eval"), self.names)
+            return {"status": "ok", "data": {"text/plain": "warning: something\n" + printed.getvalue()}}
+        except Exception as error:
+            return {"status": "error", "ename": type(error).__name__, "evalue": str(error)}
+
+    def _job(self, body):
+        assert body["jobType"] == "pyspark"
+        try:
+            value = pickle.loads(base64.b64decode(body["job"]), encoding="bytes")(object())
+        except Exception:
+            return {"state": "FAILED", "error": "Client job error:" + traceback.format_exc()}
+        return {"state": "SUCCEEDED", "result": base64.b64encode(base64.b64encode(pickle.dumps(value))).decode()}
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+
+    def _serve(self):
+        livy = self.server.livy
+        data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        body = json.loads(data) if data else None
+        livy.seen.append((self.command, self.path, dict(self.headers), body))
+        key = next((k for k in livy.faults if f"{self.command} {self.path}".startswith(k) and livy.faults[k]), None)
+        status, reply = livy.faults[key].pop(0) if key else livy.answer(self.command, self.path, body)
+        raw = reply if isinstance(reply, bytes) else b"" if reply is None else json.dumps(reply).encode()
+        cut = status < 0  # a status below zero: half of the answer, and the connection closed
+        self.send_response(abs(status))
+        self.send_header("Content-Length", str(len(raw) * (2 if cut else 1)))
+        self.end_headers()
+        self.wfile.write(raw)
+        self.close_connection = cut
+
+    do_GET = do_POST = do_DELETE = _serve
+
+    def log_message(self, *arguments):
+        pass

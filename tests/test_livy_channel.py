@@ -1,0 +1,228 @@
+"""Requests to the driver of a Livy session, by its side channel and by statements, and through what goes wrong."""
+
+import base64
+import importlib
+import json
+import os
+import pickle
+import sys
+
+import pytest
+from fake_livy import FakeLivy
+
+from ddl_magics.clusters import livy_channel, livy_http, livy_remote, shipping
+from ddl_magics.clusters.base import Polled, Unreachable
+from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.clusters.livy_channel import Channel, StatementFailed
+from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
+from ddl_magics.clusters.livy_session import LivySession
+
+LATER = (503, b"")
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(livy_http, "PAUSE_SECONDS", 0.01)
+    monkeypatch.setattr(livy_channel, "PROBE_SECONDS", 0.1)
+
+
+@pytest.fixture
+def livy():
+    with FakeLivy() as livy:
+        yield livy
+
+
+@pytest.fixture
+def package(tmp_path):
+    """A shipment that is no runtime, but has the same face."""
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "remote.py").write_text(
+        "import json\n"
+        "def ask(argument, *more):\n"
+        "    return json.dumps({'got': json.loads(argument), 'more': [sorted(m) for m in more]})\n"
+        "def bad(argument): raise ValueError('no such run')\n"
+        "def busy(argument): return json.dumps({'busy': 0})\n"
+        "BESIDE = CALLS = {'poll': ask, 'launch': ask, 'busy': busy, 'bad': bad}\n"
+        "def job(request):\n"
+        "    request = json.loads(request)\n"
+        "    return lambda context: BESIDE[request['function']](request['argument'])\n"
+    )
+    shipment = shipping.pack(tmp_path)
+    yield shipment
+    for name in [name for name in sys.modules if name.startswith(shipment.module)]:
+        del sys.modules[name]
+
+
+def http_of(livy, **how):
+    return LivyHttp(Connection(livy.url, **how))
+
+
+def opened(livy, package):
+    channel = Channel(http_of(livy), 7, package)
+    channel.open(5)
+    return channel
+
+
+def test_the_runtime_is_sent_once_in_chunks_and_each_statement_is_one_expression(livy, package, monkeypatch):
+    monkeypatch.setattr(livy_remote, "CHUNK_CHARACTERS", 300)
+    channel = opened(livy, package)
+    sent = [body["code"] for _, path, _, body in livy.seen if path.endswith("/statements")]
+    assert len(sent) > 2 and channel.beside
+    for code in sent:
+        compile(code, "<statement>", "eval")
+    channel.open(5)
+    opened(livy, package)
+    assert sys.modules[package.module].__file__.startswith("/") and package.module not in "".join(sys.path)
+    assert livy.names.keys() <= {"__builtins__"}, "the session's names are the user's"
+
+
+def test_calls_go_beside_the_statements_and_launch_gets_the_sessions_names(livy, package):
+    channel = opened(livy, package)
+    before = len(livy.statements)
+    assert channel.call("poll", '{"run": "ä\\n"}') == {"got": {"run": "ä\n"}, "more": []}
+    assert len(livy.statements) == before
+    livy.names["frame"] = 1
+    answer = channel.call("launch", "{}", namespace=True)
+    assert "frame" in answer["more"][0] and len(livy.statements) == before + 1
+
+
+def test_where_there_is_no_side_channel_statements_do_its_work(package):
+    with FakeLivy(side_channel=False) as livy:
+        channel = opened(livy, package)
+        assert channel.beside is False and channel.why_not == "it refuses submit-job (404)"
+        assert channel.call("poll", "[1]") == {"got": [1], "more": []}
+
+
+def test_an_answer_that_names_code_is_not_unpickled(livy, package):
+    channel = opened(livy, package)
+    evil = base64.b64encode(base64.b64encode(pickle.dumps(os.system))).decode()
+    livy.faults["GET /sessions/7/jobs"] = [(200, {"state": "SUCCEEDED", "result": evil})]
+    with pytest.raises(Unavailable, match="cannot be read"):
+        channel.call("poll", "{}")
+    assert channel.call("poll", "{}")["got"] == {}
+
+
+def test_a_lost_answer_of_a_job_is_asked_for_by_a_new_one(livy, package):
+    channel = opened(livy, package)
+    livy.faults["GET /sessions/7/jobs"] = [(-200, b'{"state": "SUCC')]
+    with pytest.raises(Unavailable, match="closed the connection"):
+        channel.call("poll", "{}")
+    assert channel.call("poll", "{}")["got"] == {}
+
+
+def test_an_error_in_the_driver_is_one_line(livy, package):
+    channel = opened(livy, package)
+    with pytest.raises(Unavailable, match=r"^the driver could not answer \(ValueError: no such run\)$"):
+        channel.call("bad", "{}")
+    channel.beside = False
+    with pytest.raises(StatementFailed, match=r"^ValueError: no such run$"):
+        channel.call("bad", "{}")
+
+
+@pytest.mark.parametrize(
+    ("state", "says"),
+    [
+        ("gone", "Livy session 7 at 127.0.0.1:PORT has ended (Session '7' not found)"),
+        ("dead", "Livy session 7 at 127.0.0.1:PORT has ended (it is dead)"),
+    ],
+)
+def test_a_session_that_has_ended_is_gone_at_once(livy, package, state, says):
+    channel = opened(livy, package)
+    livy.state = state
+    livy.faults["POST /sessions/7/submit-job"] = [] if state == "gone" else [(500, "session is not there")]
+    with pytest.raises(Gone) as caught:
+        channel.call("poll", "{}")
+    assert str(caught.value) == says.replace("PORT", livy.url.rpartition(":")[2])
+
+
+def test_another_session_of_the_same_number_is_not_taken_for_the_old_one(livy, package):
+    channel = opened(livy, package)
+    for name in [name for name in sys.modules if name.startswith(package.module)]:
+        del sys.modules[name]
+    importlib.invalidate_caches()
+    for beside in (True, False):
+        channel.beside = beside
+        with pytest.raises(Gone, match="is not the one that it was"):
+            channel.call("poll", "{}")
+
+
+def test_the_cluster_tells_unreachable_from_gone_and_is_patient_where_it_matters(livy, package):
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    cluster.channel.open(5)
+    livy.faults["POST /sessions/7/submit-job"] = [LATER, LATER, (429, b"")]
+    assert isinstance(cluster.poll("r", 0), Unreachable)
+    assert not cluster.poll("r", 0).gone
+    livy.faults = {"POST /sessions/7/statements": [LATER, LATER]}
+    assert cluster._call("launch", "{}")["got"] == {}
+    livy.state = "gone"
+    answer = cluster.poll("r", 0)
+    assert isinstance(answer, Unreachable) and answer.gone
+
+
+def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(livy, package, monkeypatch):
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    cluster.channel.open(5)
+    cluster.channel.beside = False
+    monkeypatch.setattr(livy_channel, "STATEMENT_SECONDS", 0.0)
+    monkeypatch.setattr(Channel.statement, "__defaults__", (0.0,))
+    livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
+    assert cluster.poll("r", 3) == Polled((), 3, False, "")
+    assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)
+
+
+def test_the_real_runtime_answers_in_the_shipped_form(livy):
+    channel = opened(livy, shipping.pack())
+    assert channel.call("busy", "{}") == {"busy": 0} and channel.call("runs", "{}") == {"runs": []}
+    assert channel.call("poll", json.dumps({"run": "x", "after": 0}))["state"] == "LOST"
+    looked = channel.look()
+    assert looked["ready"] and looked["numpy"] and abs(looked["time"]) > 1e9
+
+
+# HTTP
+
+
+def test_credentials_and_headers_are_sent_and_never_shown(livy):
+    http = http_of(livy, auth=("ann", "secret"), headers={"X-Requested-By": "me"})
+    assert http.get("/version") == {"version": "0.0"}
+    _, _, headers, _ = livy.seen[-1]
+    assert headers["X-Requested-By"] == "me"
+    assert headers["Authorization"] == "Basic " + base64.b64encode(b"ann:secret").decode()
+    assert "secret" not in repr(Connection(livy.url, auth=("ann", "secret"))) + http.who
+    http_of(livy).get("/version")
+    assert livy.seen[-1][2]["X-Requested-By"] == "ddl_magics"
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "says"),
+    [
+        (503, b"<html>busy</html>", Unavailable, r"answers 503$"),
+        (429, b"", Unavailable, r"answers 429$"),
+        (500, '"java.util.NoSuchElement"', Unavailable, r"answers 500 \(.*NoSuchElement"),
+        (401, b"", Rejected, r"wants a user name and password: set them for http://127.*config\.json"),
+        (403, b"", Rejected, r"refuses this user"),
+        (404, b"", Rejected, r"is not a Livy \(404\): is the URL complete \(HDInsight: \.\.\./livy\)\?"),
+        (404, {"msg": "Session '3' not found."}, Gone, r"Session '3' not found"),
+        (302, b"", Rejected, r"is not a Livy \(302\)"),
+        (400, {"msg": "bad\nconf"}, Rejected, r"refuses \(bad conf\)\.$"),
+        (200, b"<html>sign in</html>", Rejected, r"answers with a web page"),
+        (200, b'{"id": ', Unavailable, r"sent a broken answer"),
+        (-200, b'{"id": 1}', Unavailable, r"closed the connection"),
+    ],
+)
+def test_every_problem_is_one_line_that_says_what_to_do(livy, status, body, kind, says):
+    livy.faults["GET /x"] = [(status, body)]
+    with pytest.raises(kind, match=says) as caught:
+        http_of(livy).get("/x")
+    assert "\n" not in str(caught.value)
+
+
+def test_where_nobody_listens_or_answers(monkeypatch):
+    with pytest.raises(Unavailable, match=r"127\.0\.0\.1:9 refuses connections: is Livy running there\?"):
+        LivyHttp(Connection("http://127.0.0.1:9")).get("/version")
+    import socket
+
+    with socket.socket() as deaf:
+        deaf.bind(("127.0.0.1", 0))
+        deaf.listen()
+        with pytest.raises(Unavailable, match="does not answer in time"):
+            LivyHttp(Connection(f"http://127.0.0.1:{deaf.getsockname()[1]}")).get("/version", seconds=0.2)
