@@ -1,6 +1,11 @@
-"""The same cell on a real Livy: IPython's kernel and sparkmagic's PySpark kernel, both without TensorFlow and Spark."""
+"""The same cell on a real Livy, from kernels without TensorFlow and Spark.
 
+They are IPython's, sparkmagic's PySpark, and that behind a gateway as HDInsight's: TLS, a password, X-Requested-By.
+"""
+
+import os
 import re
+import signal
 import time
 
 import pytest
@@ -22,8 +27,8 @@ float(len(x))
 """
 
 #: How a kernel says that Python stays on its own machine.
-LOCAL = {"ipython": "", "pyspark": "%%local\n"}
-REMOTE = {"ipython": "%%spark -s ddl\n", "pyspark": ""}
+LOCAL = {"ipython": "", "pyspark": "%%local\n", "gateway": "%%local\n"}
+REMOTE = {"ipython": "%%spark -s ddl\n", "pyspark": "", "gateway": ""}
 
 
 def cell(options="", epochs=2):
@@ -33,9 +38,12 @@ def cell(options="", epochs=2):
 class Notebook:
     """A kernel with `ddl_magics`, whose runs go to a Livy."""
 
-    def __init__(self, kind, livy, folder):
-        self.kind = kind
+    def __init__(self, kind, livy, folder, gateway=None):
+        self.kind, self.folder = kind, folder
         environment = sparkmagic_kernels.configuration(folder, livy.url)
+        if gateway is not None:
+            environment = sparkmagic_kernels.configuration(folder, gateway.url, gateway.user, gateway.password)
+            environment["REQUESTS_CA_BUNDLE"] = str(gateway.ca)
         module = sparkmagic_kernels.IPYTHON_KERNEL if kind == "ipython" else sparkmagic_kernels.PYSPARK_KERNEL
         self.kernel = sparkmagic_kernels.start(module, environment)
         self.run("%load_ext ddl_magics")
@@ -61,9 +69,10 @@ class Notebook:
         self.kernel.close()
 
 
-@pytest.fixture(scope="module", params=["ipython", "pyspark"])
-def notebook(request, livy_server, tmp_path_factory):
-    notebook = Notebook(request.param, livy_server, tmp_path_factory.mktemp(request.param))
+@pytest.fixture(scope="module", params=["ipython", "pyspark", "gateway"])
+def notebook(request, livy_server, livy_gateway, tmp_path_factory):
+    gateway = livy_gateway if request.param == "gateway" else None
+    notebook = Notebook(request.param, livy_server, tmp_path_factory.mktemp(request.param), gateway)
     yield notebook
     notebook.close()
 
@@ -130,10 +139,55 @@ def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
 
 def test_check_says_how_it_is(notebook):
     text = notebook.run("%ddl check").text
-    assert re.search(r"^cluster +Livy session \d+ at 127", text, re.MULTILINE)
-    assert re.search(r"^Livy +0\.\d+\.\d+-incubating at http://127.*, without credentials$", text, re.MULTILINE)
+    assert re.search(r"^cluster +Livy session \d+ at [^/]+:\d+$", text, re.MULTILINE)
+    how = "with basic" if notebook.kind == "gateway" else "without"
+    assert re.search(rf"^Livy +0\.\d+\.\d+-incubating at https?://.*, {how} credentials$", text, re.MULTILINE)
     assert re.search(r"^Spark +3\.\d+\.\d+ at local-cluster\[2,1,1024\], 2 slots$", text, re.MULTILINE)
     assert re.search(r"^side channel +answers in \d+ ms$", text, re.MULTILINE)
     assert re.search(r"^TensorFlow +2\.\d+\.\d+, Keras ", text, re.MULTILINE)
     assert re.search(r"^clock +as here$", text, re.MULTILINE)
     assert "as here" in text and "Traceback" not in text
+
+
+def test_nothing_secret_is_written_anywhere(notebook, livy_server, livy_gateway, jupyter_data_dir):
+    """The last test of a kernel: over all that the others have left."""
+    folders = [notebook.folder, jupyter_data_dir, livy_server.state]
+    files = [path for folder in folders for path in folder.rglob("*") if path.is_file() and path.name != "config.json"]
+    assert any(path.name == "events.jsonl" for path in files) and any("log" in path.name for path in files)
+    for path in files:
+        assert livy_gateway.password.encode() not in path.read_bytes(), path
+
+
+def test_a_detached_run_outlives_its_kernel_and_is_attached_again(livy_server, tmp_path, jupyter_data_dir):
+    environment = sparkmagic_kernels.configuration(tmp_path, livy_server.url)
+    slow = cell("--name far --no-wait --seed 7", epochs=40).replace(
+        "verbose=0", "verbose=0, callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: time.sleep(0.3))]"
+    )
+    first = sparkmagic_kernels.start(sparkmagic_kernels.IPYTHON_KERNEL, environment)
+    first.run("%load_ext ddl_magics")
+    said = first.run(f"%ddl use livy {livy_server.url} --detached", timeout=200).text
+    name = re.search(r"--session (ddl_\w+)", said)[1]
+    assert first.run(slow.replace("import keras", "import keras, time")).error == ""
+    first.run("import time\nwhile len(far.history.get('loss', [])) < 3: time.sleep(0.1)")
+    os.kill(first.manager.provisioner.pid, signal.SIGKILL)
+    first.close()
+
+    second = sparkmagic_kernels.start(sparkmagic_kernels.IPYTHON_KERNEL, environment)
+    second.run("%load_ext ddl_magics")
+    assert "LOST" in second.run("%ddl runs").text
+    assert second.run("%ddl attach far").text.startswith("far is RUNNING on Livy session ")
+    second.run("import time\nwhile len(far.history['loss']) < 10: time.sleep(0.1)")
+    second.close()
+
+    # Another machine: it has no such run, and finds it by the name of its session.
+    elsewhere = {**environment, "JUPYTER_DATA_DIR": str(tmp_path / "elsewhere")}
+    third = sparkmagic_kernels.start(sparkmagic_kernels.IPYTHON_KERNEL, elsewhere)
+    third.run("%load_ext ddl_magics")
+    third.run(f"%ddl use livy {livy_server.url} --session {name}")
+    third.run("%ddl attach far")
+    assert third.run("print(far.wait(100).state, len(far.weights()))").text == "FINISHED 2\n"
+    whole = "[e['epoch'] for e in far.events if e['kind'] == 'epoch'] == list(range(40))"
+    assert third.run(f"print({whole}, len(far.history['loss']))").text == "True 40\n"
+    answer = third.run("%ddl attach far")
+    assert answer.text == "UsageError: far has ended: FINISHED. %ddl show far shows it.\n"
+    third.close()

@@ -20,8 +20,8 @@ from typing import Any
 from ddl_magics.clusters.shipping import Shipment
 
 BEGIN, END = "<ddl_magics:", ":ddl_magics>"
-#: Base64 of one statement; Livy's messages must stay below 50 MB, and some gateways allow 2 MB.
-CHUNK_CHARACTERS = 2**20
+#: Base64 of one statement: Livy's messages must stay below 50 MB, and gateways allow 1 MB or so.
+CHUNK_CHARACTERS = 2**19
 
 
 def _receive(request):
