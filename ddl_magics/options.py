@@ -198,8 +198,16 @@ OPTIONS: tuple[Option, ...] = (
         metavar="KEY=VALUE",
         repeats=True,
     ),
+    Option(
+        "--send",
+        "variables of the notebook, a,b,c or a b c, that become variables of the Livy session: numbers, text, lists, "
+        "dicts, NumPy arrays up to half a megabyte; nothing secret, as Livy logs them",
+        _identifier,
+        metavar="NAMES",
+        many=True,
+        config=False,
+    ),
     Option("--out", "where the model is written", metavar="URI", coming=_LIVY),
-    Option("--send", "push a small local value to the cluster", metavar="NAME", coming=_LIVY),
     Option("--gpus", "GPUs for each worker", metavar="N", coming=_LIVY),
     Option("--ps", "number of parameter servers", metavar="N", coming=_ENGINES),
     Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),

@@ -11,8 +11,8 @@ from typing import Any
 class RunSpec:
     """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
 
-    `rule` and `window` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` is the
-    notebook's own and is not sent: None means "where nobody can click".
+    `rule` and `window` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` and `send` are
+    the notebook's own: `wait` None means "where nobody can click", `send` are names of its variables.
     """
 
     run: str = ""
@@ -31,10 +31,11 @@ class RunSpec:
     timeout: float | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
+    send: tuple[str, ...] | None = None
 
     def to_record(self) -> dict[str, Any]:
         record = asdict(self)
-        del record["wait"]
+        del record["wait"], record["send"]
         record["features"] = None if self.features is None else list(self.features)
         return record
 

@@ -7,15 +7,18 @@ import os
 import pickle
 import sys
 
+import numpy as np
+import pandas as pd
 import pytest
 from fake_livy import FakeLivy
 
 from ddl_magics.clusters import livy_channel, livy_http, livy_remote, shipping
-from ddl_magics.clusters.base import Polled, Unreachable
+from ddl_magics.clusters.base import Polled, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
 from ddl_magics.clusters.livy_session import LivySession
+from ddl_magics.options import parse
 
 LATER = (503, b"")
 
@@ -226,3 +229,46 @@ def test_where_nobody_listens_or_answers(monkeypatch):
         deaf.listen()
         with pytest.raises(Unavailable, match="does not answer in time"):
             LivyHttp(Connection(f"http://127.0.0.1:{deaf.getsockname()[1]}")).get("/version", seconds=0.2)
+
+
+# --send
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        3,
+        "ä'\n\"",
+        (1, [2.5, None]),
+        {1: {"a": b"x"}},
+        {1, 2},
+        np.float32(0.1),
+        np.arange(6.0).reshape(2, 3),
+        np.array(["a"]),
+    ],
+    ids=repr,
+)
+def test_a_small_value_arrives_as_it_was(livy, package, value):
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    spec = parse("--send value")
+    assert cluster.launch(spec, {"value": value}) == Refused("spark", "the driver refused without a reason")
+    arrived = livy.names["value"]
+    assert type(arrived) is type(value) and repr(arrived) == repr(value)
+    assert "send" not in spec.to_record()
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        ("valu", "--send valu: this notebook has no variable valu. Did you mean value?"),
+        ("frame", "--send frame: a DataFrame cannot be sent; numbers, text"),
+        ("objects", "--send objects: a ndarray cannot be sent"),
+        ("large", "--send large is too large (1041 kB of 512): write it to the cluster's storage"),
+    ],
+)
+def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    names = {"value": 1, "frame": pd.DataFrame(), "objects": np.array([object()]), "large": np.zeros(10**5)}
+    refused = cluster.check(parse(f"--send {name}"), names)
+    assert refused.kind == "usage" and refused.message.startswith(says)
+    assert livy.statements == []

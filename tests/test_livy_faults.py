@@ -4,6 +4,7 @@ import dataclasses
 import time
 
 import pytest
+from livy import rig
 from livy.faults import Cut, Status, Truncate
 
 from ddl_magics import follower
@@ -35,6 +36,14 @@ def livy_session_number(livy_server):
     session = livy_session.create(LivyHttp(Connection(livy_server.url)), {}, say=lambda line: None)
     yield session.number
     session.delete()
+
+
+@pytest.fixture
+def short_livy(tmp_path_factory):
+    """A server whose sessions end 30 s after the last request that counts; it looks once a minute."""
+    server = rig.start(tmp_path_factory.mktemp("short"), conf={"livy.server.session.timeout": "30s"})
+    yield server
+    server.stop()
 
 
 @pytest.fixture
@@ -106,3 +115,9 @@ def test_a_session_that_is_deleted_ends_its_run_at_once(cluster, livy_faults):
     with pytest.raises(DistributedCellError, match=r"lost: Livy session .* has ended"):
         run.wait(60)
     assert time.monotonic() - begun < 20 and run.state == ev.LOST and run.history["loss"]
+
+
+def test_a_session_lives_as_long_as_its_run(short_livy):
+    session = livy_session.create(LivyHttp(Connection(short_livy.url)), {}, detached=True, say=lambda line: None)
+    run = submit(LivyCluster(session), 24, pause=5.0).wait(200)
+    assert run.state == ev.FINISHED and epochs(run) == list(range(24))

@@ -108,6 +108,9 @@ def test_names_and_dataframes_are_the_sessions(notebook):
     notebook.remote("df = spark.range(100).selectExpr('id * 1.0 as a', 'id % 2 as label')")
     notebook.run("%%distributed --name share --data df --label label --batch-size 20\noffset + len(list(dataset))")
     assert notebook.value("share.result") == "46"
+    notebook.run(f"{LOCAL[notebook.kind]}scale, names = 1.5, ('a', 'b')")
+    notebook.run("%%distributed --name sent --send scale names --workers 1\n[scale, *names]")
+    assert notebook.value("sent.result") == "[1.5, 'a', 'b']"
     answer = notebook.kernel.run("%%distributed --data dff --label label\n1")
     assert answer.text.startswith("UsageError: --data dff") and answer.text.count("\n") == 1
     answer = notebook.kernel.run("%%distributed --workers 9\n1")

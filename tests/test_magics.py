@@ -192,7 +192,7 @@ def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
         ("%%distributed --data tr", ["train_df"]),
         ("%%distributed --data train_df --label la", ["label"]),
         ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),
-        ("%%ddl_distributed --se", ["--seed"]),
+        ("%%ddl_distributed --se", ["--seed", "--send"]),
         ("%ddl s", ["show", "stop"]),
         ("%ddl use ", ["auto", "embedded", "livy"]),
         ("%ddl show di", ["digits"]),

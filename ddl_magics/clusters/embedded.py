@@ -50,6 +50,9 @@ class EmbeddedCluster(DriverCluster):
         return Ready(int(details["slots"]), int(details["free"]), details)
 
     def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+        missing = next((name for name in spec.send or () if name not in namespace), None)
+        if missing is not None:
+            return Refused("usage", f"--send {missing}: this notebook has no variable {missing}.")
         problem = data_names.problem(spec, namespace)
         if problem:
             return Refused("usage", problem)

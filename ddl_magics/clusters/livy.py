@@ -8,7 +8,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from ddl_magics.clusters import shipping
+from ddl_magics.clusters import livy_remote, sending, shipping
 from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import patiently
@@ -103,6 +103,10 @@ class LivyCluster(DriverCluster):
                 f"--conf {next(iter(spec.conf))} comes too late: the Livy session runs already. Set it with "
                 "%%configure -f, or in session_configs of sparkmagic's config.json.",
             )
+        try:
+            sending.values(spec, namespace)
+        except sending.CannotSend as error:
+            return Refused("usage", str(error))
         if self._details is None:
             try:
                 self.details()
@@ -119,7 +123,13 @@ class LivyCluster(DriverCluster):
 
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
         try:
+            self.channel.open(OPEN_SECONDS)
+            for sent in sending.values(spec, namespace):
+                code = livy_remote.assign(sent.name, sent.encoding, sent.text)
+                patiently(lambda code=code: self.channel.statement(code), PATIENCE_SECONDS)  # type: ignore[misc]
             return refusal(self._call("launch", json.dumps(spec.to_record())))
+        except sending.CannotSend as error:
+            return Refused("usage", str(error))
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             return Refused("spark", f"{self.name} did not take the run: {error}")
 

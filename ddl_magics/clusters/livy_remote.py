@@ -114,16 +114,17 @@ def _look(request):
 
 def _assign(request):
     """Set a variable of the session to a small value of the notebook."""
+    import ast
     import base64
     import io
-    import json
 
-    if request["encoding"] == "json":
-        value = json.loads(request["data"])
+    if request["encoding"] == "literal":
+        value = ast.literal_eval(request["data"])
     else:
         import numpy
 
         value = numpy.load(io.BytesIO(base64.b64decode(request["data"])), allow_pickle=False)
+        value = value[()] if value.ndim == 0 else value
     session[request["name"]] = value  # noqa: F821 - the globals of the Livy session, given to the statement
     return {"ok": True}
 
@@ -171,7 +172,7 @@ def look(module: str) -> str:
 
 
 def assign(name: str, encoding: str, data: str) -> str:
-    """The statement that sets a variable to `data`: JSON text ("json") or an .npy file in base64 ("npy")."""
+    """The statement that sets a variable to `data`, which `clusters/sending.py` has encoded."""
     return _statement(_assign, {"name": name, "encoding": encoding, "data": data})
 
 
