@@ -117,7 +117,10 @@ def test_a_session_that_is_deleted_ends_its_run_at_once(cluster, livy_faults):
     assert time.monotonic() - begun < 20 and run.state == ev.LOST and run.history["loss"]
 
 
+@pytest.mark.timeout(700)
 def test_a_session_lives_as_long_as_its_run(short_livy):
     session = livy_session.create(LivyHttp(Connection(short_livy.url)), {}, detached=True, say=lambda line: None)
-    run = submit(LivyCluster(session), 24, pause=5.0).wait(200)
-    assert run.state == ev.FINISHED and epochs(run) == list(range(24))
+    cluster = LivyCluster(session)
+    run = submit(cluster, 16, pause=6.0).wait(300)
+    assert run.state == ev.FINISHED and epochs(run) == list(range(16))
+    until(lambda: not cluster.alive(), 200)
