@@ -150,7 +150,7 @@ class Channel:
         path, deadline, pause = f"{self._path}/jobs/{posted['id']}", time.monotonic() + JOB_SECONDS, LOOK_SECONDS
         while True:
             # The first answer that says "ended" is the last: a lost one is asked for again by a new job.
-            job = self._ask("GET", path)
+            job = self._ask("GET", path, compressed=function != "fetch")
             if job["state"] == "SUCCEEDED":
                 return _decoded(job["result"])
             if job["state"] in ("FAILED", "CANCELLED"):
@@ -174,10 +174,12 @@ class Channel:
 
     # Both
 
-    def _ask(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+    def _ask(
+        self, method: str, path: str, body: dict[str, Any] | None = None, compressed: bool = True
+    ) -> dict[str, Any]:
         """A request that concerns the session; what Livy says of one that has ended becomes `Gone`."""
         try:
-            answer = self.http.ask(method, path, body, JOB_SECONDS)
+            answer = self.http.ask(method, path, body, JOB_SECONDS, compressed)
         except Gone as error:
             raise Gone(f"{self._ended()} ({error})") from None
         except (Unavailable, Rejected):

@@ -16,6 +16,8 @@ from ddl_magics.clusters.livy_http import Gone, LivyHttp, Unavailable, patiently
 #: Longest time that a new session may take until it is idle: YARN may have to find room for it.
 START_SECONDS = 300.0
 LOOK_SECONDS = 0.5
+#: Tries until a Livy is said to be unreachable, when somebody waits before the cell.
+GREET_SECONDS = 3.0
 #: A session that belongs to a kernel ends when nobody has asked for it for so long.
 HEARTBEAT_SECONDS = 60
 BEAT_SECONDS = 15.0
@@ -104,6 +106,7 @@ def create(
         "heartbeatTimeoutInSecond": 0 if detached else HEARTBEAT_SECONDS,
     }
     try:
+        _greet(http)
         number = _post(http, body, name)
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(f"no session could be made: {error}") from None
@@ -117,6 +120,11 @@ def create(
     if session.ours:
         session.beat()
     return session
+
+
+def _greet(http: LivyHttp) -> None:
+    """Ask for something that changes nothing: a wrong URL or password is told at once."""
+    patiently(lambda: http.get("/sessions?size=1", seconds=20.0), GREET_SECONDS)
 
 
 def _post(http: LivyHttp, body: Mapping[str, Any], name: str) -> int:
@@ -161,6 +169,7 @@ def find(http: LivyHttp, word: str) -> LivySession:
         NoSession: there is none that can be used; the message lists those that can.
     """
     try:
+        _greet(http)
         known = patiently(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(str(error)) from None
