@@ -25,6 +25,8 @@ BEAT_SECONDS = 15.0
 CLOSE_SECONDS = 1.5
 #: Begins the names of sessions that we make.
 NAME_PREFIX = "ddl_"
+#: A detached session says so in its name: Livy before 0.8 does not tell whether a session has a heartbeat.
+DETACHED_PREFIX = NAME_PREFIX + "detached_"
 
 _KINDS = ("pyspark", "shared")
 _SHOWN_CHARACTERS = 200
@@ -98,7 +100,7 @@ def create(
     Raises:
         NoSession: with the reason.
     """
-    name = f"{NAME_PREFIX}{secrets.token_hex(4)}"
+    name = f"{DETACHED_PREFIX if detached else NAME_PREFIX}{secrets.token_hex(4)}"
     body = {
         **properties,
         "kind": "pyspark",
@@ -179,15 +181,13 @@ def find(http: LivyHttp, word: str) -> LivySession:
             if session.get("kind") not in _KINDS:
                 raise NoSession(f"session {word} is of kind {session.get('kind')}: make one of kind pyspark.")
             name = str(session.get("name") or "")
-            found = LivySession(http, int(session["id"]), name, detached=_is_detached(session))
+            found = LivySession(
+                http, int(session["id"]), name, detached=str(session.get("name") or "").startswith(DETACHED_PREFIX)
+            )
             wait_until_idle(found)
             return found
     listed = ", ".join(f"{s['id']}{' (' + s['name'] + ')' if s.get('name') else ''}" for s in alive[:10])
     raise NoSession(f"{http.host} has no session {word}; it has {listed or 'none'}.")
-
-
-def _is_detached(session: Mapping[str, Any]) -> bool:
-    return not session.get("heartbeatTimeoutInSecond", 0) and str(session.get("name") or "").startswith(NAME_PREFIX)
 
 
 def _cause(session: LivySession) -> str:
