@@ -9,6 +9,7 @@ from ddl_magics import store
 from ddl_magics._version import __version__
 from ddl_magics.clusters import livy_check, local_spark
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready
+from ddl_magics.clusters.choice import KernelSessionToCome
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.wording import counted
 
@@ -18,9 +19,21 @@ _KERAS = ("tensorflow", "tensorflow-cpu")
 
 def report(cluster: Cluster) -> str:
     """Lines of "what: how it is"; nothing is started for it."""
+    ours, kept = ("ddl_magics", __version__), ("runs", str(store.runs_folder()))
     if isinstance(cluster, LivyCluster):
-        lines = [("ddl_magics", __version__), *livy_check.lines(cluster), ("runs", str(store.runs_folder()))]
-        return "\n".join(f"{what:<13} {how}" for what, how in lines)
+        return _table([ours, *livy_check.lines(cluster), kept])
+    if isinstance(cluster, KernelSessionToCome):
+        where = f"{cluster.name} has not started: run a Spark cell, then %ddl check says what is there"
+        return _table([ours, ("cluster", where), kept])
+    return _table([ours, *_embedded(cluster), kept])
+
+
+def _table(lines: list[tuple[str, str]]) -> str:
+    width = max(len(what) for what, _ in lines)
+    return "\n".join(f"{what:<{width}}  {how}" for what, how in lines)
+
+
+def _embedded(cluster: Cluster) -> list[tuple[str, str]]:
     status = cluster.status()
     if isinstance(status, Ready):
         details = status.details
@@ -30,17 +43,13 @@ def report(cluster: Cluster) -> str:
         where = f"{cluster.name}: {status.message} for the first run"
     else:
         where = f"{cluster.name}: {status.message}"
-    return "\n".join(
-        [
-            f"ddl_magics  {__version__}",
-            f"cluster     {where}",
-            f"Python      {platform.python_version()}",
-            f"Spark       {_installed(('pyspark',)) or 'missing: pip install ddl_magics[local]'}",
-            f"Java        {_java()}",
-            f"TensorFlow  {_installed(_KERAS) or 'missing: pip install tensorflow'}",
-            f"runs        {store.runs_folder()}",
-        ]
-    )
+    return [
+        ("cluster", where),
+        ("Python", platform.python_version()),
+        ("Spark", _installed(("pyspark",)) or "missing: pip install ddl_magics[local]"),
+        ("Java", _java()),
+        ("TensorFlow", _installed(_KERAS) or "missing: pip install tensorflow"),
+    ]
 
 
 def _installed(names: tuple[str, ...]) -> str | None:
