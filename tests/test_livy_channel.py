@@ -11,13 +11,15 @@ import numpy as np
 import pandas as pd
 import pytest
 from fake_livy import FakeLivy
+from IPython.core.error import UsageError
 
-from ddl_magics.clusters import livy_channel, livy_http, livy_remote, shipping
+from ddl_magics.clusters import livy_channel, livy_http, livy_remote, livy_session, shipping
 from ddl_magics.clusters.base import Polled, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
-from ddl_magics.clusters.livy_session import LivySession
+from ddl_magics.clusters.livy_session import LivySession, NoSession
+from ddl_magics.clusters.livy_wish import LivyWish
 from ddl_magics.options import parse
 
 LATER = (503, b"")
@@ -272,3 +274,51 @@ def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
     refused = cluster.check(parse(f"--send {name}"), names)
     assert refused.kind == "usage" and refused.message.startswith(says)
     assert livy.statements == []
+
+
+# Sessions
+
+
+@pytest.mark.parametrize(
+    ("line", "wish"),
+    [
+        ("", LivyWish()),
+        ("https://c.example/livy/", LivyWish("https://c.example/livy")),
+        ("http://h:8998 --detached", LivyWish("http://h:8998", None, True)),
+        ("--session ddl_1 http://h:8998", LivyWish("http://h:8998", "ddl_1", False)),
+    ],
+)
+def test_what_use_livy_asks_for(line, wish):
+    assert LivyWish.read(line.split()) == wish
+
+
+@pytest.mark.parametrize("line", ["--session", "http://h http://g", "ftp://h", "--session 1 --detached", "--detachd"])
+def test_what_use_livy_does_not_understand(line):
+    with pytest.raises(UsageError):
+        LivyWish.read(line.split())
+
+
+def test_a_session_that_cannot_be_made_or_found_says_why(livy):
+    with pytest.raises(NoSession, match=r"^no session could be made: 127\.0\.0\.1:9 refuses connections"):
+        livy_session.create(LivyHttp(Connection("http://127.0.0.1:9")), {}, say=lambda line: None)
+    sessions = {"sessions": [{"id": 7, "state": "idle", "kind": "spark", "name": "s"}, {"id": 8, "state": "dead"}]}
+    livy.faults["GET /sessions?size"] = [(200, sessions)] * 6
+    with pytest.raises(NoSession, match=r"has no session 8; it has 7 \(s\)\.$"):
+        livy_session.find(http_of(livy), "8")
+    with pytest.raises(NoSession, match="session s is of kind spark: make one of kind pyspark"):
+        livy_session.find(http_of(livy), "s")
+    sessions["sessions"][0]["kind"] = "pyspark"
+    assert livy_session.find(http_of(livy), "s").number == 7
+
+
+def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeypatch):
+    monkeypatch.setattr(livy_session.secrets, "token_hex", lambda size: "1")
+    known = {"sessions": [{"id": 7, "state": "idle", "kind": "pyspark", "name": "ddl_detached_1"}]}
+    livy.faults = {
+        "POST /sessions": [(-201, b'{"id": ')],
+        "GET /sessions?size": [(200, {"sessions": []}), (200, known)],
+    }
+    session = livy_session.create(http_of(livy), {}, detached=True, say=lambda line: None)
+    assert session.number == 7
+    body = next(body for method, path, _, body in livy.seen if (method, path) == ("POST", "/sessions"))
+    assert body == {"kind": "pyspark", "name": "ddl_detached_1", "heartbeatTimeoutInSecond": 0}
