@@ -359,4 +359,4 @@ def _count(number, what):
 
 
 def _spark_failure(error):
-    return {"rank": -1, "host": "", "kind": "spark", "message": spark_error.cause(error), "traceback": ""}
+    return verdict.of_the_job("spark", spark_error.cause(error))

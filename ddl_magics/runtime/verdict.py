@@ -45,7 +45,8 @@ def _failed(failure, kill=True):
     return Verdict(FAILED, who + failure["message"], failure, kill)
 
 
-def _of_the_job(kind, message):
+def of_the_job(kind, message):
+    """The failure of a run that no rank is to blame for."""
     return {"rank": -1, "host": "", "kind": kind, "message": message, "traceback": ""}
 
 
@@ -58,7 +59,7 @@ def judge(heard, now):
     if causes:
         return _failed(causes[0][2])
     if heard.server_died:
-        return _failed(_of_the_job("lost", heard.server_died))
+        return _failed(of_the_job("lost", heard.server_died))
     if heard.stop_asked_at is not None:
         return _judge_stop(heard, now)
     for rank, (host, _) in sorted(heard.lost.items()):
@@ -73,9 +74,9 @@ def judge(heard, now):
         return _failed(min(failures)[2])
     if heard.spark_done_at is not None and now - heard.spark_done_at > SPARK_GRACE_SECONDS:
         message = heard.spark_error or "the Spark job ended before its workers did: somebody cancelled it"
-        return _failed(_of_the_job("spark", message), kill=False)
+        return _failed(of_the_job("spark", message), kill=False)
     if heard.start_deadline is not None and now > heard.start_deadline:
-        return _failed(_of_the_job("spark", heard.start_message))
+        return _failed(of_the_job("spark", heard.start_message))
     return None
 
 
