@@ -40,7 +40,7 @@ def stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Cluster]
         raise UsageError(f"{name} was on {record.cluster}, which ended with its kernel. %ddl show {name} has the rest.")
     if record.state not in ev.TERMINAL:
         raise UsageError(f"{name} is followed by another kernel ({record.notebook or 'elsewhere'}): %ddl show {name}.")
-    artifacts = [event["name"] for event in folder.events() if event["kind"] == "artifact"]
+    artifacts = [event["name"] for event in folder.events() if event["kind"] == "artifact" and "uri" not in event]
     if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts):
         raise UsageError(f"{name} has ended: {record.state}. %ddl show {name} shows it.")
     try:

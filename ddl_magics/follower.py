@@ -261,7 +261,7 @@ class Follower:
         if self.timeline.state == ev.LOST:
             return
         for event in self.timeline.events():
-            if event.get("kind") == "artifact":
+            if event.get("kind") == "artifact" and "uri" not in event:
                 problem = self.cluster.fetch(self.spec.run, event["name"], self._folder.file(event["name"]))
                 if problem:
                     message = f"{event['name']} could not be had: {problem}"

@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
 
@@ -115,6 +116,16 @@ def _validation(text: str) -> float | str:
     raise ValueError("a share between 0 and 1, or the name of a DataFrame")
 
 
+def _uri(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.password:
+        # Not as a ValueError, whose message would show it.
+        raise UsageError("--out has a password in it, which would be stored: set it in Hadoop's configuration.")
+    if not parts.netloc and not parts.path:
+        raise ValueError("a folder, such as hdfs:///models/mnist")
+    return text
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -207,7 +218,14 @@ OPTIONS: tuple[Option, ...] = (
         many=True,
         config=False,
     ),
-    Option("--out", "where the model is written", metavar="URI", coming=_LIVY),
+    Option(
+        "--out",
+        "folder where the cluster writes the model, its weights, the result's file and the history instead of sending "
+        "them to the notebook: hdfs:///models/mnist, abfs://..., s3a://..., file:///...; it must be new or empty",
+        _uri,
+        metavar="URI",
+        config=False,
+    ),
     Option("--gpus", "GPUs for each worker", metavar="N", coming=_LIVY),
     Option("--ps", "number of parameter servers", metavar="N", coming=_ENGINES),
     Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),

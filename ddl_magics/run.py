@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ddl_magics import tables
 from ddl_magics.errors import DistributedCellError
@@ -194,7 +195,7 @@ class Run:
 
         Raises:
             DistributedCellError: the run failed.
-            LookupError: the run has no such model.
+            LookupError: the run has no such model, or --out has written it elsewhere.
             ValueError: Keras cannot make it again, for want of a class or of its config.
             ImportError: Keras is not installed here.
         """
@@ -244,10 +245,20 @@ class Run:
             raise LookupError(f"{self.name} has {counted(len(numbers), 'model')}: no index {index}.") from None
 
     def _file(self, name: str) -> Path:
+        announced = next((e for e in self.events if e.get("kind") == "artifact" and e["name"] == name), {})
+        if "uri" in announced:
+            return self._written(announced)
         path = self._folder.file(name)
         if not path.exists():
             why = next((e["message"] for e in self.events if e.get("kind") == "notice" and name in e["message"]), "")
             raise LookupError(why or f"{name} of {self.name} is not in {path.parent}.")
+        return path
+
+    def _written(self, announced: Event) -> Path:
+        """The file that --out has written, where that is this machine's disk."""
+        uri, path = announced["uri"], Path(urlsplit(announced["uri"]).path)
+        if not uri.startswith("file:") or not path.is_file() or path.stat().st_size != announced["size"]:
+            raise LookupError(f"{announced['name']} of {self.name} was not brought here: --out has written it to {uri}")
         return path
 
     def _last_message(self) -> str:

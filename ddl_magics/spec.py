@@ -29,6 +29,7 @@ class RunSpec:
     validation: float | str | None = None
     seed: int | None = None
     timeout: float | None = None
+    out: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
     send: tuple[str, ...] | None = None

@@ -7,6 +7,7 @@ from math import nan
 from typing import TYPE_CHECKING, Any
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime import histories as of_fits
 from ddl_magics.timeline import Event
 
 if TYPE_CHECKING:
@@ -19,25 +20,11 @@ RATE_SECONDS = 5.0
 
 
 def histories(events: Iterable[Event]) -> list[dict[str, list[float]]]:
-    """For each call of `fit`, the name -> value per epoch of Keras' `History.history`.
-
-    An epoch that a later attempt repeats counts once, as the later attempt had it.
-    """
-    fits: dict[int, dict[int, dict[str, float | None]]] = {}
-    for event in events:
-        if event.get("kind") == "fit":
-            fits.setdefault(event["fit"], {})
-        elif event.get("kind") == "epoch":
-            fits.setdefault(event["fit"], {})[event["epoch"]] = event["metrics"]
-    return [_history(fits[fit]) for fit in sorted(fits)]
-
-
-def _history(epochs: dict[int, dict[str, float | None]]) -> dict[str, list[float]]:
-    history: dict[str, list[float]] = {}
-    for epoch in sorted(epochs):
-        for name, value in epochs[epoch].items():
-            history.setdefault(name, []).append(nan if value is None else value)
-    return history
+    """For each call of `fit`, the name -> value per epoch of Keras' `History.history`."""
+    return [
+        {name: [nan if value is None else value for value in values] for name, values in history.items()}
+        for history in of_fits.histories(events)
+    ]
 
 
 def metrics(events: Iterable[Event]) -> pd.DataFrame:

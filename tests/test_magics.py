@@ -70,7 +70,7 @@ def test_the_other_name_of_the_magic(shell, capsys):
     ("cell", "says"),
     [
         ("%%distributed --worker 2\nx", "UsageError: no option --worker. Did you mean --workers?"),
-        ("%%distributed --gpus 2\nx", "UsageError: --gpus is not built yet: it comes with Livy clusters."),
+        ("%%distributed --ps 2\nx", "UsageError: --ps is not built yet: it comes with a later release of the engines."),
         ("%%distributed\n", "UsageError: %%distributed is a cell magic, but the cell body is empty."),
         ("%%distributed\n\n \n", "UsageError: the cell is empty: write the training below %%distributed."),
         ("%distributed", "UsageError: %%distributed stands in the first line of a cell, with two percent signs."),

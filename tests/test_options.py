@@ -81,6 +81,8 @@ def test_defaults_of_ps_and_of_data():
         ("--name class", "--name wants a Python name"),
         ("--seed -1", "--seed wants a whole number from 0"),
         ("--conf memory", "--conf wants key=value"),
+        ("--out ''", "--out wants a folder, such as hdfs:///models/mnist, not ''."),
+        ("--out s3a://me:hidden@bucket/x", "--out has a password in it, which would be stored: set it in Hadoop's"),
         ("--wait --no-wait", "--wait and --no-wait exclude each other."),
         ("--wait=yes", "--wait takes no value."),
         ("--name 'a", "cannot read the options: no closing quotation"),

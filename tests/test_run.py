@@ -54,6 +54,20 @@ def test_a_run_that_goes_well():
     assert cluster.released == [run.id]
 
 
+def test_what_the_cluster_has_written_is_not_fetched_and_its_place_is_said():
+    def written(name):
+        return ev.make("artifact", 0, name=name, size=5, sha256="", uri=f"hdfs://nn/m/{name}")
+
+    script = [*list(training())[:-1], written("model-0.keras"), written("weights-0.npz"), state(ev.FINISHED, "done")]
+    run = submit(FakeCluster(script), "--name digits --out hdfs:///m").wait(10)
+    assert run.spec.to_record()["out"] == "hdfs:///m"
+    for ask in (run.model, run.weights, lambda: run.save_model("m.keras")):
+        with pytest.raises(LookupError, match=r"was not brought here: --out has written it to hdfs://nn/m/") as caught:
+            ask()
+        assert "\n" not in str(caught.value)
+    assert not list(run._folder.file("x").parent.iterdir())
+
+
 def test_the_driver_gets_the_spec_with_a_seed_and_an_id():
     cluster = FakeCluster()
     run = submit(cluster, "--workers 2 --seed 7").wait(10)

@@ -10,7 +10,7 @@ import json
 import platform
 import threading
 
-from . import feed, names, slots
+from . import feed, names, out, slots
 from .events import TERMINAL
 from .job import Job
 
@@ -49,7 +49,9 @@ def launch(spec, namespace):
     try:
         packed = names.pack(spec["cell"], namespace)
         prepare = _check_data(session, spec, namespace)
-    except (names.NameProblem, feed.FeedError) as error:
+        if spec.get("out"):
+            out.check(sc, spec["out"], spec["run"])
+    except (names.NameProblem, feed.FeedError, out.OutError) as error:
         return _error("usage", str(error))
     job = Job(sc, spec, packed, prepare)
     with _lock:

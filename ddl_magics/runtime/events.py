@@ -107,9 +107,9 @@ SCHEMA = {
         {},
     ),
     "artifact": (
-        "a file that the driver holds for the notebook",
+        "a file that the driver holds for the notebook, or has written to `uri`, as --out says",
         {"name": _TEXT, "size": _COUNT, "sha256": _TEXT},
-        {},
+        {"uri": _TEXT},
     ),
     "result": (
         "the value of the cell's last expression on rank 0: `value` for json and repr, else the artifact's name",

@@ -6,6 +6,7 @@ reads what its supervisor sends. All of them only note what they heard; `verdict
 
 import contextlib
 import hashlib
+import json
 import os
 import secrets
 import socket
@@ -13,7 +14,7 @@ import threading
 import time
 import warnings
 
-from . import events, messages, scratch, slots, spark_error, task, verdict, wire
+from . import events, messages, out, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -100,6 +101,8 @@ class Job:
             end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error), kill=True)
         try:
             self._clear(end, listener, spark, parcel)
+            if self._spec.get("out"):
+                self._write_out()
         finally:
             fields = {"failure": end.failure} if end.failure else {}
             self._enter(end.state, end.message, **fields)
@@ -136,7 +139,7 @@ class Job:
         )
         self._data = self._prepare()
         for notice in self._data.notices:
-            self.log.append(events.make("notice", events.JOB, level="info", message=notice), self._attempt)
+            self._hint("info", notice)
         return self._data.rdd, self._data.manifest
 
     def _host(self):
@@ -313,8 +316,28 @@ class Job:
     def _keep(self, incoming):
         incoming.check()
         self.artifacts[incoming.name] = {"path": incoming.path, "size": incoming.size, "sha256": incoming.sha256}
-        announced = events.make("artifact", 0, name=incoming.name, size=incoming.size, sha256=incoming.sha256)
-        self.log.append(announced, self._attempt)
+        if not self._spec.get("out"):
+            self._announce(incoming.name)
+
+    def _announce(self, name, **where):
+        about = {field: self.artifacts[name][field] for field in ("size", "sha256")}
+        self.log.append(events.make("artifact", 0, name=name, **about, **where), self._attempt)
+
+    def _write_out(self):
+        """What --out's folder does not take goes to the notebook, as without --out."""
+        files = {name: artifact["path"] for name, artifact in self.artifacts.items()}
+        said = map(json.loads, self.log.read(0, float("inf"))[0])
+        written, problem = out.write(self._sc, self._spec, files, said, self._folder)
+        for name in files:
+            self._announce(name, **({"uri": written[name]} if name in written else {}))
+        if written:
+            folder = next(iter(written.values())).rpartition("/")[0]
+            self._hint("info", "written to %s: %s" % (folder, ", ".join(written)))
+        if problem:
+            self._hint("warning", "%s; what is not there comes to the notebook" % problem)
+
+    def _hint(self, level, message):
+        self.log.append(events.make("notice", events.JOB, level=level, message=message), self._attempt)
 
     @staticmethod
     def _send(channel, kind, value):
