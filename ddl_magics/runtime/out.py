@@ -150,4 +150,3 @@ def write(sc, spec, files, events, scratch):
     except (OutError, OSError) as error:
         return written, str(error)
     return written, None
-
