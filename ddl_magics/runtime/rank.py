@@ -90,6 +90,9 @@ class Rank:
         keras.utils.set_random_seed(self.seed % 2**32)
         keras_fit.install(self)
         if not gpus:
+            if self.config.get("gpus"):
+                message = "Spark gave this worker GPU %s, and TensorFlow sees none: it needs a build for GPUs, and CUDA"
+                self.emit("notice", level="warning", message=message % ", ".join(self.config["gpus"]))
             return None
         details = tf.config.experimental.get_device_details(gpus[0])
         return details.get("device_name") or telemetry.device_name(None, 1)
