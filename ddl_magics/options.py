@@ -25,7 +25,6 @@ DEFAULT_BATCH_SIZE = 32
 DEFAULT_RULE = "adag"
 SEED_LIMIT = 2**31
 
-_LIVY = "comes with Livy clusters"
 _ENGINES = "comes with a later release of the engines"
 _LATER = "comes with a later release"
 
@@ -226,7 +225,13 @@ OPTIONS: tuple[Option, ...] = (
         metavar="URI",
         config=False,
     ),
-    Option("--gpus", "GPUs for each worker", metavar="N", coming=_LIVY),
+    Option(
+        "--gpus",
+        "GPUs for each worker, of those that Spark manages (spark.executor.resource.gpu.amount); without it a worker "
+        "uses what Spark gives its tasks, else the GPUs that it finds",
+        _count,
+        metavar="N",
+    ),
     Option("--ps", "number of parameter servers", metavar="N", coming=_ENGINES),
     Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),
     Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),

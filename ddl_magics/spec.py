@@ -30,6 +30,7 @@ class RunSpec:
     seed: int | None = None
     timeout: float | None = None
     out: str | None = None
+    gpus: int | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
     send: tuple[str, ...] | None = None

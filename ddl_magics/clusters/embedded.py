@@ -57,6 +57,12 @@ class EmbeddedCluster(DriverCluster):
         if problem:
             return Refused("usage", problem)
         session = self._session()
+        if session is None and spec.gpus and "spark.master" not in spec.conf:
+            return Refused(
+                "usage",
+                "--gpus is for clusters whose Spark manages GPUs, and the embedded Spark does not: leave it out, a worker "
+                "uses the GPUs that it finds.",
+            )
         return None if session is None else self._check_session(spec, session)
 
     def _check_session(self, spec: RunSpec, session: Any) -> Refused | None:

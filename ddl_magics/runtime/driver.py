@@ -10,7 +10,7 @@ import json
 import platform
 import threading
 
-from . import feed, names, out, slots
+from . import feed, gpus, names, out, slots
 from .events import TERMINAL
 from .job import Job
 
@@ -70,7 +70,10 @@ def _session(namespace):
 
 def _preflight(sc, spec):
     workers = 1 if spec["strategy"] == "single" else spec["workers"]
-    most = slots.total(sc)
+    lacking = gpus.problem(sc, spec.get("gpus"))
+    if lacking:
+        return lacking
+    most = slots.total(sc, spec.get("gpus"))
     if spec["strategy"] == "allreduce" and slots.dynamic_allocation(sc):
         return (
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
@@ -78,8 +81,8 @@ def _preflight(sc, spec):
         )
     if workers > most:
         return (
-            "--workers %d asks for more than the %d slots of %s: use --workers %d, or start a session with more "
-            "executors or cores" % (workers, most, sc.master, most)
+            "--workers %d asks for more than the %d slot%s of %s: use --workers %d, or start a session with more "
+            "executors or cores" % (workers, most, "" if most == 1 else "s", sc.master, max(1, most))
         )
     return None
 
@@ -167,6 +170,8 @@ def info(_request="{}"):
             "ready": slots.ready(sc),
             "free": max(0, most - busy),
             "executor_cores": slots.executor_cores(sc),
+            "executor_gpus": gpus.of_executor(sc),
+            "task_gpus": gpus.of_task(sc),
             "dynamic_allocation": slots.dynamic_allocation(sc),
         }
     )

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 
-from . import events, messages, out, scratch, slots, spark_error, task, verdict, wire
+from . import events, gpus, messages, out, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -112,7 +112,7 @@ class Job:
         deadline = time.monotonic() + EXECUTORS_SECONDS
         told = None
         while True:
-            ready = slots.ready(self._sc)
+            ready = slots.ready(self._sc, self._spec.get("gpus"))
             if ready >= self.workers:
                 return None
             if ready != told:
@@ -173,7 +173,8 @@ class Job:
             rank = task.make_task(parcel, __package__)
             stage = rdd.barrier() if self._spec["strategy"] == "allreduce" else rdd
             description = "%s: %s on %s" % (self._spec["name"], self._spec["strategy"], _count(self.workers, "worker"))
-            stage.mapPartitionsWithIndex(rank).collectWithJobGroup(self._group, description)
+            ranks = gpus.request(stage.mapPartitionsWithIndex(rank), self._spec.get("gpus"))
+            ranks.collectWithJobGroup(self._group, description)
         except Exception as problem:  # Py4J's, of many kinds
             error = spark_error.cause(problem)
         with self._changed:

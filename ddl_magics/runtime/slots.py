@@ -2,6 +2,8 @@
 
 import re
 
+from . import gpus
+
 #: What Spark names an application that runs inside one process: local[4], local[*], local-cluster[2,1,1024].
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]$")
 _LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]$")
@@ -27,18 +29,18 @@ def _executors(sc):
     return max(0, sc._jsc.sc().getExecutorMemoryStatus().size() - 1)
 
 
-def ready(sc):
-    """Slots of the executors that are there now."""
-    each = executor_cores(sc) // task_cores(sc.getConf())
+def ready(sc, gpus_each=None):
+    """Slots of the executors that are there now. gpus_each: GPUs that a slot must have, as --gpus says."""
+    each = _of_executor(sc, gpus_each)
     if _LOCAL.match(sc.master) or sc.master == "local":
         return each
     return _executors(sc) * each
 
 
-def total(sc):
+def total(sc, gpus_each=None):
     """Slots that the application will have when all its executors have come, as far as its settings tell."""
     conf = sc.getConf()
-    each = executor_cores(sc) // task_cores(conf)
+    each = _of_executor(sc, gpus_each)
     local_cluster = _LOCAL_CLUSTER.match(sc.master)
     if local_cluster:
         return int(local_cluster.group(1)) * each
@@ -47,7 +49,12 @@ def total(sc):
     promised = int(conf.get("spark.executor.instances", "0")) * each
     if not promised and conf.get("spark.cores.max"):
         promised = int(conf.get("spark.cores.max")) // task_cores(conf)
-    return max(promised, ready(sc))
+    return max(promised, ready(sc, gpus_each))
+
+
+def _of_executor(sc, gpus_each):
+    by_cores, by_gpus = executor_cores(sc) // task_cores(sc.getConf()), gpus.tasks(sc, gpus_each)
+    return by_cores if by_gpus is None else min(by_cores, by_gpus)
 
 
 def dynamic_allocation(sc):

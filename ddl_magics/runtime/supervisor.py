@@ -13,7 +13,7 @@ import subprocess
 import sys
 import threading
 
-from . import events, feed_share, messages, scratch, telemetry, wire
+from . import events, feed_share, gpus, messages, scratch, telemetry, wire
 
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
@@ -31,7 +31,7 @@ _NATIVE_CHATTER = re.compile(
 def supervise(rank, job, names, blobs, home):
     """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
 
-    rank: this task's rank; job: the driver's dict for all ranks; names: `names.pack`'s bytes; blobs: this rank's data
+    rank: this task's rank; job: the driver's dict for all ranks, and "gpus", what `gpus.assigned` says; names: `names.pack`'s bytes; blobs: this rank's data
     (`feed_share.store` consumes it); home: the folder that holds the runtime package.
     """
     folder = scratch.make("rank-%d" % rank)
@@ -94,6 +94,7 @@ class _Rank:
 
     def _start(self, theirs):
         environment = dict(os.environ)
+        environment.update(gpus.environment(self._job.get("gpus")))
         environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
         environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
         environment["PYTHONUNBUFFERED"] = "1"
@@ -203,11 +204,12 @@ class _Rank:
 
     def _sample(self, pid):
         process = telemetry.ProcessSampler(pid)
-        gpus = telemetry.GpuSampler(telemetry.visible_gpus(os.environ))
+        own = dict(os.environ, **gpus.environment(self._job.get("gpus")))
+        devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
         while not self._over.wait(SAMPLE_SECONDS):
             use = process.sample()
             if use is not None:
-                sample = events.make("sample", self._rank, cpu=round(use[0], 1), memory=use[1], gpus=gpus.sample())
+                sample = events.make("sample", self._rank, cpu=round(use[0], 1), memory=use[1], gpus=devices.sample())
                 self._tell(messages.EVENTS, [sample])
 
     def _tell(self, kind, value):

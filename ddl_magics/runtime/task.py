@@ -33,6 +33,8 @@ def make_task(parcel, package):
         import tempfile
         import zipfile
 
+        from pyspark import TaskContext
+
         home = tempfile.mkdtemp(prefix="ddl-runtime-")
         owner = open(os.path.join(home, ".owner"), "w")  # noqa: SIM115 - as scratch.py does, which is in the zip
         fcntl.flock(owner, fcntl.LOCK_EX)
@@ -42,9 +44,10 @@ def make_task(parcel, package):
             sys.path.insert(0, home)
             try:
                 supervisor = importlib.import_module(package + ".supervisor")
+                gpus = importlib.import_module(package + ".gpus").assigned(TaskContext.get())
             finally:
                 sys.path.remove(home)
-            yield supervisor.supervise(rank, value["job"], value["names"], blobs, home)
+            yield supervisor.supervise(rank, dict(value["job"], gpus=gpus), value["names"], blobs, home)
         finally:
             shutil.rmtree(home, ignore_errors=True)
             owner.close()

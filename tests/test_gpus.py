@@ -1,0 +1,95 @@
+"""--gpus: each rank is kept to the GPUs that Spark gave its task, and what Spark does not manage is refused."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.options import parse
+from ddl_magics.runtime import gpus, slots, telemetry
+
+HERE = Path(__file__).resolve().parent
+
+
+def on_fake_gpus(folder, runs, *settings):
+    """What `gpu_cluster.py` prints, in a process of its own."""
+    command = [sys.executable, HERE / "gpu_cluster.py", folder, json.dumps(runs), *settings]
+    answer = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=folder)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+@pytest.mark.spark
+def test_each_rank_sees_its_own_gpus_alone(tmp_path):
+    runs = [{"workers": 2, "gpus": 1}, {"workers": 2}, {"workers": 1, "gpus": 2}, {"workers": 2, "gpus": 2}]
+    answer = on_fake_gpus(tmp_path, runs, "spark.task.resource.gpu.amount=1")
+    assert answer["info"] == {"executor_gpus": 2, "task_gpus": 1.0, "slots": 2}
+    asked, given, both, refused = answer["runs"]
+    assert asked["ranks"] == given["ranks"] == ["0 PCI_BUS_ID", "1 PCI_BUS_ID"], "with and without --gpus"
+    assert any("Spark gave this worker GPU 1, and TensorFlow sees none" in warning for warning in asked["warned"])
+    assert both["ranks"] == ["0,1 PCI_BUS_ID"], "another number than the session's, for this stage"
+    assert refused.startswith("--workers 2 asks for more than the 1 slot of local-cluster")
+
+
+@pytest.mark.spark
+def test_executors_whose_gpus_no_task_has_by_itself(tmp_path):
+    plain, asked, many = on_fake_gpus(tmp_path, [{"workers": 2}, {"workers": 2, "gpus": 1}, {"workers": 1, "gpus": 3}])[
+        "runs"
+    ]
+    assert plain["ranks"] == ["None None", "None None"]
+    assert asked["ranks"] == ["0 PCI_BUS_ID", "1 PCI_BUS_ID"]
+    assert many == "--gpus 3 asks for more than the 2 that an executor has (spark.executor.resource.gpu.amount)"
+
+
+def context(master="yarn", executors=2, **conf):
+    """A SparkContext as far as its settings go; a stage cannot ask for GPUs of its own."""
+    conf = {key.replace("_", "."): value for key, value in conf.items()}
+    status = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: executors + 1))
+    return SimpleNamespace(
+        master=master,
+        version="3.3.4",
+        defaultParallelism=4,
+        getConf=lambda: conf,
+        _jsc=SimpleNamespace(sc=lambda: status),
+        parallelize=lambda *_: SimpleNamespace(context=context(master, executors, **conf)),
+    )
+
+
+def test_a_session_without_gpus_of_sparks_refuses_them_in_one_line():
+    for master in ("yarn", "local[4]"):
+        said = gpus.problem(context(master), 1)
+        assert said.startswith(f"--gpus 1: Spark manages no GPUs in this session ({master}): start it with spark.exec")
+        assert "\n" not in said and gpus.problem(context(master), None) is None
+    local = context("local[4]", spark_executor_resource_gpu_amount="2")
+    assert gpus.of_executor(local) == 0, "in local mode the setting does nothing"
+    refused = EmbeddedCluster(dict).check(parse("--gpus 1"), {})
+    assert refused.message.startswith("--gpus is for clusters whose Spark manages GPUs")
+
+
+def test_another_number_than_the_sessions_needs_a_newer_spark_or_its_setting():
+    four = {"spark_executor_resource_gpu_amount": "4", "spark_task_resource_gpu_amount": "1"}
+    assert gpus.problem(context(**four), 1) is None
+    said = gpus.problem(context(**four), 2)
+    assert said.startswith("--gpus 2: here a task gets 1, and this Spark (3.3.4) changes that for no single stage")
+    assert said.endswith("start the session with spark.task.resource.gpu.amount=2")
+
+
+@pytest.mark.parametrize(
+    ("task", "wanted", "each"),
+    [("1", None, 4), ("2", None, 2), ("0.5", None, 6), ("0.3", None, 6), ("1", 3, 1), ("0", 2, 2), ("0", None, 6)],
+)
+def test_slots_are_counted_by_cores_and_gpus(task, wanted, each):
+    settings = {"spark_executor_resource_gpu_amount": "4", "spark_executor_cores": "6"}
+    if task != "0":
+        settings["spark_task_resource_gpu_amount"] = task
+    sc = context(**settings)
+    assert slots.ready(sc, wanted) == 2 * each and slots.total(sc, wanted) == 2 * each
+
+
+def test_what_is_sampled_are_the_ranks_own_gpus():
+    assert telemetry.visible_gpus(gpus.environment(["1", "3"])) == [1, 3]
+    assert gpus.environment(None) == {} and gpus.environment([])["CUDA_VISIBLE_DEVICES"] == ""
