@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from ddl_magics.runtime import collective, parts
+from ddl_magics.runtime import collective, parts, rendezvous
 
 SECRET = b"of the tests".ljust(32, b".")  # as in rings.py, which is more than this process needs
 RUN = "run-of-the-tests"
@@ -26,9 +26,9 @@ def told():
 def main():
     who = told()
     rank, size, elements = who["rank"], who["size"], who["elements"]
-    listener, arrived = collective.listen("127.0.0.1", SECRET, RUN, rank, 0, size)
-    tell(address=listener.address)
-    ring = collective.connect_ring(listener, arrived, rank, size, told()["addresses"], SECRET, RUN, 0)
+    place = rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, size)
+    tell(address=place.address)
+    ring = rendezvous.connect(place, told()["addresses"], host=who["host"])
     tell(connected=rank)
     buffer = np.empty(elements, np.float32)
     step = 0

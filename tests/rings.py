@@ -1,4 +1,4 @@
-"""Rings of ranks for tests: as threads of one process, quick, or as processes, which can be killed."""
+"""Ranks that do collectives, for tests: as threads of one process, quick, or as processes, which can be killed."""
 
 import json
 import subprocess
@@ -6,7 +6,7 @@ import sys
 import threading
 from pathlib import Path
 
-from ddl_magics.runtime import collective
+from ddl_magics.runtime import rendezvous
 
 SECRET = b"of the tests".ljust(32, b".")
 RUN = "run-of-the-tests"
@@ -32,23 +32,29 @@ def together(functions):
     return results
 
 
+#: transport -> the host that a rank says it is on, which decides how its data travel.
+HOSTS = {
+    "tcp": lambda rank: "",
+    "shared memory": lambda rank: "one host",
+}
+
+
 class ThreadRing:
     """`size` connected ranks in this process: `with ThreadRing(3) as ring: ring.each(lambda rank: ...)`."""
 
-    def __init__(self, size):
-        places = [collective.listen("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
-        addresses = [listener.address for listener, _ in places]
-
-        def connect(rank):
-            listener, arrived = places[rank] if size > 1 else (None, None)
-            return collective.connect_ring(listener, arrived, rank, size, addresses, SECRET, RUN, 0)
-
-        self.ranks = together([lambda rank=rank: connect(rank) for rank in range(size)])
-        for listener, _ in places:
-            listener.close()
+    def __init__(self, size, transport="tcp"):
+        places = [rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
+        addresses = [place.address for place in places]
+        hosts = [HOSTS[transport](rank) for rank in range(size)]
+        self.ranks = together(
+            [lambda rank=rank: rendezvous.connect(places[rank], addresses, host=hosts[rank]) for rank in range(size)]
+        )
+        for rank in self.ranks:
+            if isinstance(rank, Exception):
+                raise rank
 
     def each(self, function, ranks=None):
-        """What `function(rank's Ring)` returns or raises on every rank, or on those given, all at the same time."""
+        """What `function(rank's Collective)` returns or raises on every rank, or on those given, all at once."""
         chosen = self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]
         return together([lambda rank=rank: function(rank) for rank in chosen])
 
@@ -65,14 +71,14 @@ class ProcessRing:
     `say(rank, steps=k, pause=s)` lets a rank do k of them (null: for ever), `hear(rank)` is its next line as an object.
     """
 
-    def __init__(self, size, elements):
+    def __init__(self, size, elements, transport="tcp"):
         script = Path(__file__).with_name("ring_process.py")
         self.processes = [
             subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
             for _ in range(size)
         ]
         for rank in range(size):
-            self.say(rank, rank=rank, size=size, elements=elements)
+            self.say(rank, rank=rank, size=size, elements=elements, host=HOSTS[transport](rank))
         addresses = [self.hear(rank)["address"] for rank in range(size)]
         for rank in range(size):
             self.say(rank, addresses=addresses)

@@ -1,4 +1,4 @@
-"""The ring of the ranks: sums by value, bits that are equal, and ranks that diverge, leave or die."""
+"""Collectives over every transport: sums by value, bits that are equal, and ranks that diverge, leave or die."""
 
 import random
 import signal
@@ -6,12 +6,20 @@ import time
 
 import numpy as np
 import pytest
-from rings import ProcessRing, ThreadRing, together
+from rings import HOSTS, ProcessRing, ThreadRing, together
 
-from ddl_magics.runtime import collective, parts, wire
-from ddl_magics.runtime.collective import BLOCK_BYTES, Diverged, Part, PeerLost
+from ddl_magics.runtime import parts, rendezvous, wire
+from ddl_magics.runtime.collective import Diverged, Part, PeerLost
+from ddl_magics.runtime.ring import Ring
+from ddl_magics.runtime.shared_memory import PIECE_BYTES, SharedMemory
 
 DTYPES = ["float16", "float32", "float64", "int8", "uint16", "int64", "complex64", ">f4", "longdouble"]
+
+
+@pytest.fixture(params=HOSTS)
+def transport(request):
+    """The name of each transport in turn: what holds, holds over all of them."""
+    return request.param
 
 
 def gone(outcome):
@@ -20,10 +28,10 @@ def gone(outcome):
 
 
 @pytest.mark.parametrize("size", range(1, 9))
-def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size):
+def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size, transport):
     chance = random.Random(size)
     lengths = [0, 1, size - 1, size, size + 1, chance.randrange(100), chance.randrange(10_000)]
-    with ThreadRing(size) as ring:
+    with ThreadRing(size, transport) as ring:
         for step, (length, dtype) in enumerate([(length, dtype) for length in lengths for dtype in DTYPES]):
             # whole numbers, whose sums are exact in every type
             values = np.random.default_rng(step).integers(0, 15, (size, length))
@@ -41,36 +49,36 @@ def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size):
                 np.testing.assert_array_equal(buffer, expected)
 
 
-def test_rounding_is_the_same_on_every_rank_over_many_blocks():
-    length = 3 * BLOCK_BYTES + 12_345
+def test_rounding_is_the_same_on_every_rank_over_many_blocks(transport):
+    length = 3 * PIECE_BYTES + 12_345
     values = np.random.default_rng(1).normal(size=(3, length)).astype(np.float32) * 1e3
     buffers = values.copy()
-    with ThreadRing(3) as ring:
+    with ThreadRing(3, transport) as ring:
         ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
         assert all(rank.waited > 0 for rank in ring.ranks)
     assert buffers[0].tobytes() == buffers[1].tobytes() == buffers[2].tobytes()
     np.testing.assert_allclose(buffers[0], values.astype(np.float64).sum(axis=0), rtol=1e-4, atol=1e-2)
 
 
-def test_values_that_are_no_numbers_arrive_without_a_warning(recwarn):
+def test_values_that_are_no_numbers_arrive_without_a_warning(recwarn, transport):
     buffers = [np.array([np.inf, np.nan, 3e38], np.float32), np.array([-np.inf, 1, 3e38], np.float32)]
-    with ThreadRing(2) as ring:
+    with ThreadRing(2, transport) as ring:
         ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
     np.testing.assert_array_equal(buffers[1], np.array([np.nan, np.nan, np.inf], np.float32))
     assert not recwarn.list
 
 
-def test_bfloat16_as_tensorflow_has_it():
+def test_bfloat16_as_tensorflow_has_it(transport):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     buffers = [np.full(1000, rank + 1, bfloat16) for rank in range(3)]
-    with ThreadRing(3) as ring:
+    with ThreadRing(3, transport) as ring:
         ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
     assert all((buffer == 6).all() for buffer in buffers)
 
 
 @pytest.mark.parametrize("size", [1, 2, 3, 5])
-def test_broadcast_gives_the_bits_of_the_root(size):
-    with ThreadRing(size) as ring:
+def test_broadcast_gives_the_bits_of_the_root(size, transport):
+    with ThreadRing(size, transport) as ring:
         for length, root in [(0, 0), (1, size - 1), (200_001, size // 2)]:
             buffers = [np.random.default_rng(rank).normal(size=length) for rank in range(size)]
             expected = buffers[root].copy()
@@ -85,14 +93,14 @@ def test_broadcast_gives_the_bits_of_the_root(size):
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])
-def test_gather_brings_payloads_of_different_lengths(size):
+def test_gather_brings_payloads_of_different_lengths(size, transport):
     payloads = [b"", b"x", b"y" * 70_000, b"z" * 3][:size]
-    with ThreadRing(size) as ring:
+    with ThreadRing(size, transport) as ring:
         assert ring.each(lambda rank: rank.gather(payloads[rank.rank], Part(parts.USER), 100_000)) == [payloads] * size
 
 
-def test_gather_beyond_the_limit_is_refused_everywhere_and_the_ring_goes_on():
-    with ThreadRing(3) as ring:
+def test_gather_beyond_the_limit_is_refused_everywhere_and_the_ring_goes_on(transport):
+    with ThreadRing(3, transport) as ring:
         refusals = ring.each(lambda rank: rank.gather(b"x" * 10 * rank.rank, Part(parts.USER), 15))
         assert [str(error) for error in refusals] == ["rank 2 brings 20 bytes, at most 15 can be gathered"] * 3
         assert ring.each(lambda rank: rank.gather(b"x", Part(parts.USER), 15)) == [[b"x"] * 3] * 3
@@ -101,8 +109,8 @@ def test_gather_beyond_the_limit_is_refused_everywhere_and_the_ring_goes_on():
 @pytest.mark.parametrize(
     "buffer", [np.zeros((2, 2)), np.zeros(8)[::2], np.array(["a"]), np.array([None]), np.zeros(2, bool)]
 )
-def test_what_cannot_be_summed_is_refused_before_anything_is_sent(buffer):
-    with ThreadRing(2) as ring:
+def test_what_cannot_be_summed_is_refused_before_anything_is_sent(buffer, transport):
+    with ThreadRing(2, transport) as ring:
         assert all(isinstance(e, ValueError) for e in ring.each(lambda rank: rank.allreduce(buffer, Part(parts.STEP))))
         ring.each(lambda rank: rank.allreduce(np.zeros(3), Part(parts.STEP)))
 
@@ -124,8 +132,8 @@ PLACES = [
 
 @pytest.mark.parametrize("size", [2, 4])
 @pytest.mark.parametrize(("common", "doing", "odd", "other"), PLACES)
-def test_ranks_in_different_collectives_are_named_on_every_rank(size, common, doing, odd, other):
-    with ThreadRing(size) as ring:
+def test_ranks_in_different_collectives_are_named_on_every_rank(size, common, doing, odd, other, transport):
+    with ThreadRing(size, transport) as ring:
         outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(500_000), odd if rank.rank == 1 else common))
         for outcome in outcomes:
             assert isinstance(outcome, Diverged)
@@ -137,16 +145,16 @@ def test_ranks_in_different_collectives_are_named_on_every_rank(size, common, do
         assert [str(error) for error in again] == [str(error) for error in outcomes]
 
 
-def test_different_amounts_of_data_are_told():
-    with ThreadRing(2) as ring:
+def test_different_amounts_of_data_are_told(transport):
+    with ThreadRing(2, transport) as ring:
         outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(10 + rank.rank, np.float32), Part(parts.STEP)))
         for outcome in outcomes:
             assert "rank 0 is at step 1 of epoch 1 with 40 bytes of float32" in str(outcome)
             assert "rank 1 is at step 1 of epoch 1 with 44 bytes of float32" in str(outcome)
 
 
-def test_an_operation_of_another_kind_is_told():
-    with ThreadRing(2) as ring:
+def test_an_operation_of_another_kind_is_told(transport):
+    with ThreadRing(2, transport) as ring:
         outcomes = ring.each(
             lambda rank: (rank.broadcast if rank.rank else rank.allreduce)(np.zeros(10_000), Part(parts.USER))
         )
@@ -154,8 +162,8 @@ def test_an_operation_of_another_kind_is_told():
 
 
 @pytest.mark.parametrize("size", [2, 3, 5])
-def test_a_rank_that_leaves_is_known_by_its_goodbye(size):
-    with ThreadRing(size) as ring:
+def test_a_rank_that_leaves_is_known_by_its_goodbye(size, transport):
+    with ThreadRing(size, transport) as ring:
         ring.each(lambda rank: rank.allreduce(np.ones(1000), Part(parts.STEP)))
         ring.ranks[1].close("its cell has ended")
         others = [rank for rank in range(size) if rank != 1]
@@ -166,11 +174,11 @@ def test_a_rank_that_leaves_is_known_by_its_goodbye(size):
 
 
 @pytest.mark.parametrize("size", [2, 3, 6])
-def test_the_last_collective_is_complete_although_ranks_leave_right_after_it(size):
+def test_the_last_collective_is_complete_although_ranks_leave_right_after_it(size, transport):
     """A rank that is done may be gone before its neighbours have read all of its data."""
     for attempt in range(10):
         buffers = [np.ones(300_000, np.float32) for _ in range(size)]
-        with ThreadRing(size) as ring:
+        with ThreadRing(size, transport) as ring:
 
             def last(rank, buffers=buffers):
                 rank.allreduce(buffers[rank.rank], Part(parts.EPOCH))
@@ -180,8 +188,8 @@ def test_the_last_collective_is_complete_although_ranks_leave_right_after_it(siz
         assert all((buffer == size).all() for buffer in buffers)
 
 
-def test_close_ends_a_wait_from_another_thread():
-    with ThreadRing(3) as ring:
+def test_close_ends_a_wait_from_another_thread(transport):
+    with ThreadRing(3, transport) as ring:
 
         def stop():
             time.sleep(0.2)
@@ -199,8 +207,8 @@ def test_close_ends_a_wait_from_another_thread():
         )
 
 
-def test_two_threads_in_one_ring_are_refused():
-    with ThreadRing(2) as ring:
+def test_two_threads_in_one_ring_are_refused(transport):
+    with ThreadRing(2, transport) as ring:
 
         def second():
             time.sleep(0.1)
@@ -214,49 +222,53 @@ def test_two_threads_in_one_ring_are_refused():
         assert len(first) == 2
 
 
-def test_a_rank_alone_needs_no_network():
-    ring = collective.connect_ring(None, None, 0, 1, [None], b"", "run", 0)
-    buffer = np.arange(3)
-    assert ring.allreduce(buffer, Part(parts.STEP, weight=2)) == [Part(parts.STEP, weight=2)]
-    assert ring.gather(b"a", Part(parts.USER), 1) == [b"a"]
-    ring.close("done")
-    with pytest.raises(PeerLost):
-        ring.allreduce(buffer, Part(parts.STEP))
+def test_a_rank_alone_has_its_own_sums():
+    with ThreadRing(1) as ring:
+        (alone,) = ring.ranks
+        buffer = np.arange(3)
+        assert alone.allreduce(buffer, Part(parts.STEP, weight=2)) == [Part(parts.STEP, weight=2)]
+        assert alone.gather(b"a", Part(parts.USER), 1) == [b"a"]
+        alone.close("done")
+        with pytest.raises(PeerLost):
+            alone.allreduce(buffer, Part(parts.STEP))
 
 
-def test_a_neighbour_that_does_not_come_is_named_in_time():
-    places = [collective.listen("127.0.0.1", b"s", "run", rank, 0, 3) for rank in range(3)]
-    addresses = [listener.address for listener, _ in places]
-    outcomes = together(
-        [lambda r=r: collective.connect_ring(*places[r], r, 3, addresses, b"s", "run", 0, timeout=0.5) for r in (0, 1)]
-    )
-    places[2][0].close()
-    assert gone(outcomes[0]) == (2, "it did not connect within 0.5 s")
-    assert isinstance(outcomes[1], collective.Ring)
-    outcomes[1].close("the test is over")
+# How they meet.
 
 
-def test_only_the_rank_before_of_this_attempt_is_let_in():
-    listener, _ = collective.listen("127.0.0.1", b"s", "run", 2, 1, 4)
+def test_ranks_that_say_they_share_a_host_share_memory(transport):
+    with ThreadRing(3, transport) as ring:
+        assert {type(rank) for rank in ring.ranks} == {{"tcp": Ring, "shared memory": SharedMemory}[transport]}
+
+
+def test_a_rank_that_does_not_come_is_named_in_time():
+    places = [rendezvous.Place("127.0.0.1", b"s", "run", rank, 0, 3) for rank in range(3)]
+    addresses = [place.address for place in places]
+    outcomes = together([lambda r=r: rendezvous.connect(places[r], addresses, timeout=0.5) for r in (0, 1)])
+    places[2].close()
+    assert [gone(outcome) for outcome in outcomes] == [(2, "it did not connect in time")] * 2
+
+
+def test_only_the_other_ranks_of_this_attempt_are_let_in():
+    place = rendezvous.Place("127.0.0.1", b"s", "run", 2, 1, 4)
     me = wire.Identity("rank", 2, 1)
-    for stranger in [wire.Identity("rank", 1, 0), wire.Identity("rank", 3, 1), wire.Identity("server", 1, 1)]:
-        with pytest.raises(wire.Refused, match="attempt 1 of rank 1 is expected here"):
-            wire.connect(listener.address, b"s", "run", stranger, me, 5)
-    before = wire.Identity("rank", 1, 1)
-    channel = wire.connect(listener.address, b"s", "run", before, me, 5)
-    time.sleep(0.1)
-    with pytest.raises(wire.Refused, match="rank 1 is here already"):
-        wire.connect(listener.address, b"s", "run", before, me, 5)
-    channel.close()
-    listener.close()
+    strangers = [("rank", 1, 0), ("rank", 4, 1), ("rank", -1, 1), ("rank", 2, 1), ("server", 1, 1), ("driver", -1, 1)]
+    for stranger in strangers:
+        with pytest.raises(wire.Refused, match="the other ranks of attempt 1 are expected here"):
+            wire.connect(place.address, b"s", "run", wire.Identity(*stranger), me, 5)
+    channel = wire.connect(place.address, b"s", "run", wire.Identity("rank", 0, 1), me, 5)
+    channel.send(rendezvous.RING)
+    deadline = time.monotonic() + 5
+    assert place.answer(0, rendezvous.RING, deadline).peer.rank == 0
+    place.close()
 
 
 # Ranks in processes of their own.
 
 
 @pytest.mark.parametrize(("size", "elements"), [(2, 8_000_000), (3, 10), (3, 8_000_000)])
-def test_a_killed_rank_is_known_within_a_second(size, elements):
-    with ProcessRing(size, elements) as ring:
+def test_a_killed_rank_is_known_within_a_second(size, elements, transport):
+    with ProcessRing(size, elements, transport) as ring:
         for rank in range(size):
             ring.say(rank, steps=None)
         for rank in range(size):
@@ -271,8 +283,8 @@ def test_a_killed_rank_is_known_within_a_second(size, elements):
                 assert news["at"] - killed < 1
 
 
-def test_a_rank_that_is_slow_is_waited_for():
-    with ProcessRing(3, 1_000_000) as ring:
+def test_a_rank_that_is_slow_is_waited_for(transport):
+    with ProcessRing(3, 1_000_000, transport) as ring:
         ring.processes[1].send_signal(signal.SIGSTOP)
         for rank in range(3):
             ring.say(rank, steps=1)
@@ -281,9 +293,9 @@ def test_a_rank_that_is_slow_is_waited_for():
         assert [ring.hear(rank) for rank in range(3)] == [{"steps": 1}] * 3  # the values were right, or it would say so
 
 
-def test_who_left_first_is_named_although_its_neighbour_left_too():
+def test_who_left_first_is_named_although_its_neighbour_left_too(transport):
     """Rank 2 goes because rank 1 died: rank 3, which sees only rank 2 go, waits for the news that comes by rank 0."""
-    with ProcessRing(4, 1_000_000) as ring:
+    with ProcessRing(4, 1_000_000, transport) as ring:
         for rank in range(4):
             ring.say(rank, steps=None)
         for rank in range(4):

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rings import RUN, SECRET, ThreadRing, together
 
-from ddl_magics.runtime import collective, handshake, parts, wire
+from ddl_magics.runtime import handshake, parts, rendezvous, wire
 from ddl_magics.runtime.collective import Part
 
 DRIVER = wire.Identity("driver", -1, 0)
@@ -150,13 +150,13 @@ def test_a_good_peer_comes_in_while_others_flood_the_port(door):
     assert most - before <= wire.HANDSHAKES_AT_ONCE + 10
 
 
-def test_a_ring_closes_under_attack_and_then_has_no_open_port():
-    places = [collective.listen("127.0.0.1", SECRET, RUN, rank, 0, 3) for rank in range(3)]
-    addresses = [listener.address for listener, _ in places]
+def test_ranks_meet_under_attack_and_then_have_no_open_port():
+    places = [rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, 3) for rank in range(3)]
+    addresses = [place.address for place in places]
 
     def connect(rank):
         time.sleep(rank)  # the last one comes in the middle of the attack
-        return collective.connect_ring(*places[rank], rank, 3, addresses, SECRET, RUN, 0)
+        return rendezvous.connect(places[rank], addresses)
 
     attacked = addresses[0]  # waits for rank 2
     outcomes, *ring = together([lambda: attacks.attack_all(attacked), *[lambda r=r: connect(r) for r in range(3)]])

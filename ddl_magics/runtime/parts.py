@@ -11,7 +11,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 # What a collective is for: `Part.kind`. The caller chooses; the words below make the messages.
-WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER = range(1, 7)
+WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, MEETING = range(1, 8)
 
 #: kind -> what a rank in that collective is doing, counted from 1 as Keras does on the screen.
 DOING = {
@@ -21,6 +21,7 @@ DOING = {
     EVALUATION: "is evaluating in epoch {epoch}",
     USER: "is in ddl.allreduce() (call {step} of the cell)",
     BARRIER: "is in ddl.barrier() (call {step} of the cell)",
+    MEETING: "is meeting its peers",
 }
 
 # How it is done, beneath `kind`.

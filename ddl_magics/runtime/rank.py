@@ -60,19 +60,17 @@ class Rank:
         """Whether gradients and metrics are summed over ranks."""
         return self.strategy == "allreduce" and self.size > 1
 
-    def connect(self, peers, listener, links):
-        secret = bytes.fromhex(self.config["secret"])
-        attempt = self.config["attempt"]
-        if listener is not None:
-            from . import collective
+    def connect(self, peers, place):
+        """Meet the peers, whose addresses the driver has told; `place` is where they reach this rank, if they do."""
+        if place is not None:
+            from . import rendezvous
 
-            self.ring = collective.connect_ring(
-                listener, links, self.rank, self.size, peers["addresses"], secret, self.config["run"], attempt
-            )
+            self.ring = rendezvous.connect(place, peers["addresses"])
         elif self.strategy == "ps":
             from .parameter_client import Client
 
-            self.server = Client(tuple(peers["server"]), secret, self.config["run"], self.rank, attempt, 30.0)
+            secret, run = bytes.fromhex(self.config["secret"]), self.config["run"]
+            self.server = Client(tuple(peers["server"]), secret, run, self.rank, self.config["attempt"], 30.0)
 
     def prepare(self):
         """Import TensorFlow, seed everything alike on all ranks, install the hooks. Returns the device's name."""

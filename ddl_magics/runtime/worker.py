@@ -49,7 +49,7 @@ class _Worker:
 
     def run(self):
         """Returns the payload of the END frame."""
-        listener, links = self._meet()
+        place = self._meet()
         threads = self._limit_threads()
         self._tell_state("loading TensorFlow", threads)
         from . import cell, outcome, rank
@@ -59,7 +59,7 @@ class _Worker:
             context.ask_to_stop()
 
         def train():
-            context.connect(self._peers, listener, links)
+            context.connect(self._peers, place)
             self._tell_state("running", threads, device=context.prepare())
             cell.run(self._config, context)
 
@@ -69,13 +69,13 @@ class _Worker:
         return end
 
     def _meet(self):
-        """Announce this rank's address; returns once the peers' are known: (listener or None, its queue)."""
-        listener = links = None
+        """Announce this rank's address; returns once the peers' are known: its `Place`, or None."""
+        place = None
         config = self._config
         if config["strategy"] == "allreduce" and config["size"] > 1:
-            from . import collective
+            from . import rendezvous
 
-            listener, links = collective.listen(
+            place = rendezvous.Place(
                 config["host"],
                 bytes.fromhex(config["secret"]),
                 config["run"],
@@ -85,10 +85,10 @@ class _Worker:
             )
         threading.Thread(target=self._listen, daemon=True).start()
         self._tell_state("starting", 1)
-        address = list(listener.address) if listener else None
+        address = list(place.address) if place else None
         self._channel.send_json(messages.READY, {"address": address})
         self._peers_known.wait()
-        return listener, links
+        return place
 
     def _listen(self):
         """What the driver says, until the supervisor is gone."""
