@@ -17,6 +17,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder
 from ddl_magics.timeline import Event
+from ddl_magics.transfer import Transfer
 from ddl_magics.turns import Turns
 from ddl_magics.wording import counted
 
@@ -262,10 +263,12 @@ class Follower:
             return
         for event in self.timeline.events():
             if event.get("kind") == "artifact" and "uri" not in event:
-                problem = self.cluster.fetch(self.spec.run, event["name"], self._folder.file(event["name"]))
+                name = event["name"]
+                transfer = Transfer(name, lambda event: self.recorder.tell(passing=[event]))
+                problem = self.cluster.fetch(self.spec.run, name, self._folder.file(name), transfer.at)
+                transfer.close()
                 if problem:
-                    message = f"{event['name']} could not be had: {problem}"
-                    self.recorder.say("notice", level="warning", message=message)
+                    self.recorder.say("notice", level="warning", message=f"{name} could not be had: {problem}")
         self.cluster.release(self.spec.run)
 
     def _pause(self, seconds: float) -> None:

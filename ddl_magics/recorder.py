@@ -65,16 +65,19 @@ class Recorder:
             self._told.setdefault(listener, 0)
         self.tell()
 
-    def tell(self, tick: bool = False) -> None:
-        """Bring listeners up to date; with `tick` also those that are."""
+    def tell(self, tick: bool = False, passing: Sequence[Event] = ()) -> None:
+        """Bring listeners up to date; with `tick` also those that are.
+
+        `passing`: events for those who look now; they are neither stored nor part of the timeline.
+        """
         with self._telling:
             for listener, told in list(self._told.items()):
                 fresh = self.timeline.events(told)
                 self._told[listener] = told + len(fresh)
-                if not fresh and not tick:
+                if not fresh and not tick and not passing:
                     continue
                 try:
-                    listener(fresh)
+                    listener([*fresh, *passing])
                 except Exception:
                     # Said once: it would break at every event, and the run must go on.
                     del self._told[listener]

@@ -8,6 +8,7 @@ from browser.synthetic import Synthetic
 
 from ddl_magics.dashboard.figure import figure
 from ddl_magics.dashboard.static import MAX_BYTES, PLOTLY_TYPE, RUN_TYPE, static_bundle
+from ddl_magics.runtime import events as ev
 
 RUN = {
     "id": "20261121-digits",
@@ -56,6 +57,13 @@ def test_a_finished_run_is_readable_in_every_form():
     assert "0.1341" in page.text and "0.2041" in page.text
     assert page.tags.count("svg") == 4 and "script" not in page.tags
     assert json.dumps(bundle, allow_nan=False)
+
+
+def test_where_the_model_was_written_stays_in_the_notebook():
+    uri = "hdfs://nn/models/<mine>/"
+    files = [ev.make("artifact", 0, name=n, size=1, sha256="", uri=uri + n) for n in ("model-0.keras", "weights-0.npz")]
+    page = static_bundle(RUN, [*finished(), *files])["text/html"]
+    assert "<p>model-0.keras, weights-0.npz in <code>hdfs://nn/models/&lt;mine&gt;</code></p>" in page
 
 
 def test_the_figure_has_the_values_of_the_run():

@@ -11,7 +11,7 @@ import pytest
 from fake_cluster import FakeCluster, epoch, state, steps, training
 from IPython.core.error import UsageError
 
-from ddl_magics import follower, store, tables
+from ddl_magics import follower, store, tables, transfer
 from ddl_magics.clusters.base import Refused
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.options import parse
@@ -187,6 +187,26 @@ def test_artifacts_come_before_the_run_is_forgotten(tmp_path):
         run.save_model(tmp_path / "m.keras", index=3)
     with pytest.raises(ValueError, match=r"ends in .keras"):
         run.save_model(tmp_path / "m.h5")
+
+
+@pytest.mark.parametrize(("seconds", "parts"), [(0.0, [1000, 2000, 2500]), (60.0, [])])
+def test_a_file_on_its_way_is_told_to_the_views_and_not_stored(monkeypatch, seconds, parts):
+    monkeypatch.setattr(transfer, "TELL_SECONDS", seconds)
+    artifact = ev.make("artifact", 0, name="model-0.keras", size=2500, sha256="")
+    cluster = FakeCluster([artifact, state(ev.FINISHED)], artifacts={"model-0.keras": b"k" * 2500})
+    cluster.visible = 0
+    run = submit(cluster)
+    seen = []
+    run.listen(seen.extend)
+    cluster.visible = 2
+    run.wait(10)
+    told = [event for event in seen if event["kind"] == "transfer"]
+    assert [(event["name"], event["done"], event["size"]) for event in told] == [
+        ("model-0.keras", done, 2500) for done in parts
+    ]
+    assert [event["seq"] for event in seen if event not in told] == [1, 2], "the others come once and in order"
+    assert [event["kind"] for event in run.events] == ["artifact", "state"]
+    assert [event["kind"] for event in run._folder.events()] == ["artifact", "state"]
 
 
 def test_an_artifact_with_a_wrong_checksum_is_not_kept(tmp_path, monkeypatch):

@@ -74,6 +74,14 @@ def test_printed_text_is_the_chiefs_and_cannot_move_the_cursor():
     assert lines == ["0 │ a", "0 │ b", "d  warning: rank 1: slow"]
 
 
+def test_a_file_on_its_way_is_told_until_it_is_here():
+    def transfer(done):
+        return ev.make("transfer", ev.JOB, name="model-0.keras", done=done, size=64 * 10**6)
+
+    assert TextProgress("d").feed([transfer(12_400_000)]) == ["d  model-0.keras: 12 of 64 MB"]
+    assert TextProgress("d").feed([transfer(64 * 10**6)]) == []
+
+
 def test_numbers_as_read():
     assert (number(0.123456), number(1e-9), number(None)) == ("0.1235", "1e-09", "nan")
     assert (duration(7.9), duration(760), duration(3723), duration(-1)) == ("0:07", "12:40", "1:02:03", "0:00")

@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -18,6 +18,9 @@ from ddl_magics.spec import RunSpec
 
 #: Bytes of an artifact that one `fetch` asks for.
 FETCH_BYTES = 4 * 2**20
+
+#: Is told how many bytes of how many are here.
+Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
@@ -95,8 +98,8 @@ class Cluster(Protocol):
     def stop(self, run: str) -> None:
         """Ask the run to finish its step and end, keeping its model. It ends later, with a state event."""
 
-    def fetch(self, run: str, artifact: str, to: Path) -> str | None:
-        """Write the artifact to the file `to`; None, or why it could not be had."""
+    def fetch(self, run: str, artifact: str, to: Path, tell: Progress) -> str | None:
+        """Write the artifact to the file `to`; None, or why it could not be had. `tell` hears of each part."""
 
     def release(self, run: str) -> None:
         """The notebook has all of the run: the driver may forget it."""
@@ -138,7 +141,7 @@ class DriverCluster:
     def release(self, run: str) -> None:
         self._ask("release", {"run": run})
 
-    def fetch(self, run: str, artifact: str, to: Path) -> str | None:
+    def fetch(self, run: str, artifact: str, to: Path, tell: Progress) -> str | None:
         part = to.with_name(f".{to.name}.part")
         digest, offset = hashlib.sha256(), 0
         try:
@@ -152,6 +155,7 @@ class DriverCluster:
                     file.write(data)
                     digest.update(data)
                     offset += len(data)
+                    tell(offset, int(reply["size"]))
                     if offset >= reply["size"]:
                         break
                     if not data:

@@ -60,8 +60,8 @@ class EmbeddedCluster(DriverCluster):
         if session is None and spec.gpus and "spark.master" not in spec.conf:
             return Refused(
                 "usage",
-                "--gpus is for clusters whose Spark manages GPUs, and the embedded Spark does not: leave it out, a worker "
-                "uses the GPUs that it finds.",
+                "--gpus is for clusters whose Spark manages GPUs, and the embedded Spark does not: leave it out, and a "
+                "worker uses the GPUs that it finds.",
             )
         return None if session is None else self._check_session(spec, session)
 

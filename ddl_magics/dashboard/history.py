@@ -10,7 +10,7 @@ from typing import Any
 
 from ..runtime.events import QUEUED, RUNNING, TERMINAL
 from .loglines import LogTail
-from .progress import Pace, Progress, epochs_seen
+from .progress import Pace, Progress, epochs_seen, transferred
 from .series import Series
 from .workers import Worker
 
@@ -37,6 +37,10 @@ class History:
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self.state: dict[str, Any] = {"state": QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
+        #: The file that is on its way from the cluster, in words; empty when none is.
+        self.fetching = ""
+        #: URIs of the files that --out has written, by name.
+        self.written: dict[str, str] = {}
         self.created: float | None = None
         self.started: float | None = None
         self.ended: float | None = None
@@ -103,6 +107,13 @@ class History:
             self.started = event["time"]
         if event["state"] in TERMINAL:
             self.ended = event["time"]
+
+    def _on_artifact(self, event: Event) -> None:
+        if "uri" in event:
+            self.written[event["name"]] = event["uri"]
+
+    def _on_transfer(self, event: Event) -> None:
+        self.fetching = transferred(event)
 
     def _on_worker(self, event: Event) -> None:
         self._worker(event).describe(event)

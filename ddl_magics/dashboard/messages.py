@@ -101,7 +101,13 @@ class Packer:
 
     def _state(self) -> dict[str, Any]:
         history = self.history
-        state = dict(history.state, created=history.created, started=history.started, ended=history.ended)
+        state = dict(
+            history.state,
+            fetching=history.fetching,
+            created=history.created,
+            started=history.started,
+            ended=history.ended,
+        )
         state["message"] = _cut(state["message"])
         failure = state["failure"]
         if failure:

@@ -65,3 +65,10 @@ class Pace:
 def epochs_seen(lengths: Mapping[Any, int], steps: int | None) -> int | None:
     """Steps of an epoch: as announced, else as long as the longest epoch that has ended."""
     return steps or max(lengths.values(), default=0) or None
+
+
+def transferred(event: Mapping[str, Any]) -> str:
+    """ "model-0.keras: 12 of 64 MB", of an event of kind "transfer"; empty when nothing is on its way any more."""
+    if event["done"] >= event["size"]:
+        return ""
+    return f"{event['name']}: {event['done'] / 1e6:.0f} of {event['size'] / 1e6:.0f} MB"

@@ -58,6 +58,7 @@ _STATE = _object(
     created=_maybe(_number("seconds since the epoch, as all times")),
     started=_maybe(_number("when it first was RUNNING")),
     ended=_maybe(_number()),
+    fetching=_text("the file that is on its way from the cluster, in words; empty when none is"),
 )
 
 _PROGRESS = _object(

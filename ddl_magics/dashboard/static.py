@@ -109,7 +109,7 @@ def _html(about: Mapping[str, Any], history: History, found: list[Chart]) -> str
             f"<figure><figcaption>{_caption(chart)}</figcaption>{svg(chart)}</figure>" for chart in found
         )
         parts.append(f'<div class="charts">{pictures}</div>')
-    parts.append(_workers(history))
+    parts += [_written(history), _workers(history)]
     return "".join(parts) + "</div>"
 
 
@@ -144,6 +144,14 @@ def _metrics(history: History) -> str:
     done = history.progress.epoch
     words = f"after {done} epoch{'' if done == 1 else 's'}" if done else "so far"
     return f"<table><tr><th></th>{heads}</tr><tr><td>{words}</td>{cells}</tr></table>"
+
+
+def _written(history: History) -> str:
+    """Where --out has put the model, for who opens the notebook later."""
+    if not history.written:
+        return ""
+    folder = next(iter(history.written.values())).rpartition("/")[0]
+    return f"<p>{escape(_clip(', '.join(history.written)))} in <code>{escape(_clip(folder))}</code></p>"
 
 
 def _caption(chart: Chart) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ddl_magics.dashboard.loglines import clean
+from ddl_magics.dashboard.progress import transferred
 from ddl_magics.runtime import events as ev
 
 CHIEF = 0
@@ -78,6 +79,10 @@ class TextProgress:
     def _on_notice(self, event: Mapping[str, Any]) -> list[str]:
         rank = "" if event["rank"] == ev.JOB else f"rank {event['rank']}: "
         return [f"{self.name}  {event['level']}: {rank}{event['message']}"]
+
+    def _on_transfer(self, event: Mapping[str, Any]) -> list[str]:
+        words = transferred(event)
+        return [f"{self.name}  {words}"] if words else []
 
     def _on_log(self, event: Mapping[str, Any]) -> list[str]:
         if event["rank"] != CHIEF:

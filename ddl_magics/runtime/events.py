@@ -116,6 +116,11 @@ SCHEMA = {
         {"encoding": {"enum": ["none", "json", "npy", "keras", "repr"]}},
         {"value": {}, "artifact": _TEXT},
     ),
+    "transfer": (
+        "the notebook's own, for its views alone: how many bytes of a file have come from the driver; never stored",
+        {"name": _TEXT, "done": _COUNT, "size": _COUNT},
+        {},
+    ),
     "notice": ("a hint for the reader", {"level": {"enum": ["info", "warning"]}, "message": _TEXT}, {}),
 }
 

@@ -1,4 +1,4 @@
-"""--gpus: GPUs as Spark shares them out: which a session has, how a stage asks for them, how a rank is kept to its own."""
+"""--gpus: GPUs as Spark shares them out: what a session has, how a stage asks for them, how a rank keeps to its own."""
 
 #: Sessions without them, and what makes one that has them.
 HOW = (
@@ -15,7 +15,7 @@ def of_executor(sc):
 
 
 def of_task(sc):
-    """GPUs that the session's own settings give a task; below 1 where several tasks share one, 0 where none is given."""
+    """GPUs that the session's own settings give a task: below 1 where tasks share one, 0 where none is given."""
     return float(sc.getConf().get("spark.task.resource.gpu.amount", "0")) if of_executor(sc) else 0.0
 
 

@@ -31,8 +31,9 @@ _NATIVE_CHATTER = re.compile(
 def supervise(rank, job, names, blobs, home):
     """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
 
-    rank: this task's rank; job: the driver's dict for all ranks, and "gpus", what `gpus.assigned` says; names: `names.pack`'s bytes; blobs: this rank's data
-    (`feed_share.store` consumes it); home: the folder that holds the runtime package.
+    rank: this task's rank; job: the driver's dict for all ranks, and "gpus", what `gpus.assigned` says of this one;
+    names: `names.pack`'s bytes; blobs: this rank's data (`feed_share.store` consumes it); home: the folder that holds
+    the runtime package.
     """
     folder = scratch.make("rank-%d" % rank)
     try:

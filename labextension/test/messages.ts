@@ -16,6 +16,7 @@ export const STATE = {
   created: NOW - 140,
   started: NOW - 133,
   ended: null,
+  fetching: "",
 };
 
 export const PROGRESS = {

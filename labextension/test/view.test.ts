@@ -87,6 +87,15 @@ test("a waiting cell names the notebook's stop button", () => {
   expect(find(".ddl-hint").textContent).toContain("stop button of the notebook");
 });
 
+test("a file on its way from the cluster is told, also after the end", () => {
+  const state = { ...STATE, state: "FINISHED" as const, message: "all workers finished", ended: NOW };
+  show(full(1, { state: { ...state, fetching: "model-0.keras: 12 of 64 MB" } }));
+  expect(visible(".ddl-message")).toBe(true);
+  expect(find(".ddl-message").textContent).toBe("model-0.keras: 12 of 64 MB");
+  show(delta(2, { state }));
+  expect(visible(".ddl-message")).toBe(false);
+});
+
 test("a failure names rank, host and cause, with the traceback to unfold", () => {
   const failure = { rank: 1, host: "wn4", kind: "error" as const, message: "ValueError: no", traceback: "Traceback …" };
   show(

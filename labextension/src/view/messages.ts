@@ -118,6 +118,10 @@ export interface RunState {
    */
   started: number | null;
   ended: number | null;
+  /**
+   * the file that is on its way from the cluster, in words; empty when none is
+   */
+  fetching: string;
 }
 export interface RunProgress {
   /**

@@ -39,7 +39,8 @@ export class Notice {
       show(this.details, failure.traceback !== "");
     }
     // The failure says it better than the state's one line, and that all is well needs no line.
-    const message = failure || QUIET.has(model.state?.state ?? "") ? "" : said;
+    const quiet = failure || QUIET.has(model.state?.state ?? "");
+    const message = model.state?.fetching || (quiet ? "" : said);
     text(this.message, message);
     this.message.dataset.state = model.state?.state ?? "";
     show(this.message, message !== "");
