@@ -29,7 +29,7 @@ def main():
     place = rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, size)
     tell(address=place.address)
     ring = rendezvous.connect(place, told()["addresses"], host=who["host"])
-    tell(connected=rank)
+    tell(connected=type(ring).__name__)
     buffer = np.empty(elements, np.float32)
     step = 0
     try:

@@ -71,19 +71,20 @@ class ProcessRing:
     `say(rank, steps=k, pause=s)` lets a rank do k of them (null: for ever), `hear(rank)` is its next line as an object.
     """
 
-    def __init__(self, size, elements, transport="tcp"):
+    def __init__(self, size, elements, transport="tcp", prefixes=None):
+        """transport: one of HOSTS, or None for what the ranks find out; prefixes: of each rank's command line."""
         script = Path(__file__).with_name("ring_process.py")
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         self.processes = [
-            subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-            for _ in range(size)
+            subprocess.Popen([*prefix, sys.executable, script], **pipes) for prefix in prefixes or [[]] * size
         ]
         for rank in range(size):
-            self.say(rank, rank=rank, size=size, elements=elements, host=HOSTS[transport](rank))
+            host = HOSTS[transport](rank) if transport else None
+            self.say(rank, rank=rank, size=size, elements=elements, host=host)
         addresses = [self.hear(rank)["address"] for rank in range(size)]
         for rank in range(size):
             self.say(rank, addresses=addresses)
-        for rank in range(size):
-            assert self.hear(rank) == {"connected": rank}
+        self.transports = [self.hear(rank)["connected"] for rank in range(size)]
 
     def say(self, to, **message):
         pipe = self.processes[to].stdin

@@ -1,0 +1,207 @@
+"""Memory that ranks of one host share: opened only where it is theirs, and gone with them whatever happens."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rings import ProcessRing, ThreadRing
+
+from ddl_magics.runtime import memory_file, parts, rendezvous
+from ddl_magics.runtime.collective import Part, PeerLost
+from ddl_magics.runtime.shared_memory import PIECE_BYTES, SharedMemory
+
+
+@pytest.fixture
+def memory():
+    file = memory_file.MemoryFile(10_000)
+    yield file
+    file.close()
+
+
+def mapped(pid):
+    """The files (their numbers) of the runtime's shared memory that a process has in use."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:  # it is gone, or another user's
+        return set()
+    return {line.split()[4] for line in lines if "memfd:ddl_magics" in line}
+
+
+def test_both_sides_write_to_the_same_memory(memory):
+    theirs = memory_file.attach(memory.offer())
+    theirs[5000] = 7
+    memory.bytes[6000] = 8
+    assert (memory.bytes[5000], theirs[6000]) == (7, 8)
+
+
+def test_another_process_opens_it_and_sees_what_is_written(memory):
+    script = (
+        "import sys, json; from ddl_magics.runtime import memory_file\n"
+        "theirs = memory_file.attach(json.loads(sys.argv[1])); theirs[5000] = theirs[6000] + 1"
+    )
+    memory.bytes[6000] = 41
+    subprocess.run([sys.executable, "-c", script, json.dumps(memory.offer())], check=True)
+    assert memory.bytes[5000] == 42
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"token": "00" * 32},  # not what was offered
+        {"size": 20_000},
+        {"target": "/memfd:other (deleted)"},
+        {"path": "/proc/1073741824/fd/3"},  # nobody
+        {"path": "/dev/null", "target": "/dev/null"},
+        {"path": "/proc/self/exe", "target": os.path.realpath("/proc/self/exe"), "size": 1},
+    ],
+)
+def test_what_is_not_the_memory_that_was_offered_is_not_taken(memory, wrong):
+    assert memory_file.attach(memory.offer()) is not None  # the control
+    assert memory_file.attach({**memory.offer(), **wrong}) is None
+
+
+def test_an_offer_that_has_ended_is_not_taken():
+    file = memory_file.MemoryFile(10_000)
+    offer = file.offer()
+    del file.bytes
+    file.close()
+    assert memory_file.attach(offer) is None
+
+
+def test_a_python_without_memfd_shares_memory_that_has_no_name_either(monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    names = os.listdir("/dev/shm")
+    with ThreadRing(2, "shared memory") as ring:
+        assert isinstance(ring.ranks[0], SharedMemory)
+        assert os.listdir("/dev/shm") == names
+        buffers = np.ones((2, 100_000))
+        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
+        assert (buffers == 2).all()
+
+
+@pytest.mark.parametrize("refusing", [{0, 1, 2}, {1, 2}])
+def test_ranks_that_get_no_memory_reduce_over_tcp(refusing, monkeypatch):
+    chance = iter(range(3))
+
+    def some_memory(size, make=memory_file.MemoryFile):
+        if next(chance) in refusing:
+            raise OSError("out of memory")
+        return make(size)
+
+    monkeypatch.setattr(memory_file, "MemoryFile", some_memory)
+    with ThreadRing(3, "shared memory") as ring:
+        assert not any(isinstance(rank, SharedMemory) for rank in ring.ranks)
+        buffers = np.ones((3, 100_000))
+        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Part(parts.STEP)))
+        assert (buffers == 3).all()
+
+
+def test_groups_are_of_ranks_that_all_see_each_other():
+    assert rendezvous._groups([{0, 1, 2}] * 3) == [[0, 1, 2]]
+    assert rendezvous._groups([{0, 2}, {1, 3}, {0, 2}, {1, 3}]) == [[0, 2], [1, 3]]
+    assert rendezvous._groups([{0, 1}, {1}, {0, 1, 2}]) == [[0], [1], [2]]  # 0 sees 1, but not the other way round
+    assert rendezvous._groups([set(), set()]) == [[0], [1]]
+
+
+def test_random_buffers_over_piece_boundaries():
+    chance = np.random.default_rng(5)
+    lengths = [PIECE_BYTES // 8 * k + d for k in (1, 2, 3, 4) for d in (-1, 0, 1)] + list(chance.integers(1, 2e6, 4))
+    with ThreadRing(3, "shared memory") as ring:
+        for step, length in enumerate(lengths):
+            values = chance.normal(size=(3, length))
+            buffers = values.copy()
+            ring.each(
+                lambda rank, buffers=buffers, step=step: rank.allreduce(buffers[rank.rank], Part(parts.STEP, step=step))
+            )
+            expected = (values[0] + values[1]) + values[2]  # rounded in the order of ranks
+            for buffer in buffers:
+                np.testing.assert_array_equal(buffer, expected)
+
+
+def test_operations_of_all_kinds_in_a_row_do_not_disturb_each_other():
+    """Areas are used in turn: one that a slow rank still reads must not be written by the next operation."""
+    sizes = [1, 3 * PIECE_BYTES + 1, 5, 2 * PIECE_BYTES, 0, PIECE_BYTES + 1]
+    with ThreadRing(3, "shared memory") as ring:
+
+        def many(rank):
+            for step in range(60):
+                part, size = Part(parts.STEP, step=step), sizes[step % len(sizes)] // (1 + step % 2)
+                if step % 3 == 0:
+                    data = np.full(size, rank.rank + step, np.uint8)
+                    rank.broadcast(data, part, root=step % 2)
+                    assert (data == step % 2 + step).all()
+                elif step % 3 == 1:
+                    payloads = rank.gather(bytes([rank.rank + step]) * size, part, 1 << 30)
+                    assert payloads == [bytes([other + step]) * size for other in range(3)]
+                else:
+                    data = np.full(size, rank.rank + step, np.float32)
+                    rank.allreduce(data, part)
+                    assert (data == 3 + 3 * step).all()
+
+        assert ring.each(many) == [None] * 3
+
+
+def test_a_rank_that_is_interrupted_in_a_collective_is_named():
+    class Interrupt(BaseException):
+        pass
+
+    def interrupted(rank, *_):
+        raise Interrupt
+
+    with ThreadRing(3, "shared memory") as ring:
+        ring.ranks[1]._link.barrier = lambda: interrupted(1)
+
+        def step(rank):
+            try:
+                rank.allreduce(np.zeros(1000), Part(parts.STEP))
+            except Interrupt:
+                return "interrupted"
+
+        outcomes = ring.each(step)
+        assert outcomes[1] == "interrupted"
+        for outcome in outcomes[::2]:
+            assert isinstance(outcome, PeerLost)
+            assert (outcome.rank, outcome.reason) == (1, "interrupted in a collective")
+
+
+@pytest.mark.parametrize("elements", [10, 20_000_000])
+@pytest.mark.parametrize("delay", [0.0, 0.013, 0.04])
+def test_no_memory_outlives_ranks_that_are_killed(elements, delay):
+    names = os.listdir("/dev/shm")
+    with ProcessRing(3, elements, "shared memory") as ring:
+        for rank in range(3):
+            ring.say(rank, steps=None)
+        for rank in range(3):
+            assert ring.hear(rank) == {"steps": 2}
+        files = mapped(ring.processes[0].pid)
+        assert len(files) == 3  # the control: this is how it shows
+        time.sleep(delay)
+        ring.processes[0].send_signal(signal.SIGKILL)
+        killed = time.time()
+        for rank in (1, 2):
+            news = ring.hear(rank)
+            assert (news["lost"], news["reason"]) == (0, parts.CLOSED)
+            assert news["at"] - killed < 1
+    assert os.listdir("/dev/shm") == names
+    assert [pid for pid in os.listdir("/proc") if pid.isdigit() and mapped(pid) & files] == []
+
+
+@pytest.mark.skipif(
+    subprocess.run(["unshare", "--pid", "--fork", "--mount-proc", "true"], capture_output=True).returncode != 0,
+    reason="this system lets nobody make a space of process numbers",
+)
+def test_ranks_in_separate_containers_of_one_host_reduce_over_tcp():
+    inside = ["unshare", "--pid", "--fork", "--kill-child", "--mount-proc"]
+    with ProcessRing(2, 1000, None, prefixes=[[], inside]) as ring:
+        assert ring.transports == ["Ring", "Ring"]
+        for rank in range(2):
+            ring.say(rank, steps=1)
+        assert [ring.hear(rank) for rank in range(2)] == [{"steps": 1}] * 2
+    with ProcessRing(2, 1000, None) as ring:  # the control: the same without
+        assert ring.transports == ["SharedMemory", "SharedMemory"]
