@@ -176,7 +176,7 @@ def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(liv
 
 
 def test_the_real_runtime_answers_in_the_shipped_form(livy, monkeypatch):
-    monkeypatch.setattr(shipping.load_driver(), "_jobs", {})  # runs of other tests of this process
+    monkeypatch.setattr(shipping.load_driver().held, "_jobs", {})  # runs of other tests of this process
     channel = opened(livy, shipping.pack())
     assert channel.call("busy", "{}") == {"busy": 0} and channel.call("runs", "{}") == {"runs": []}
     assert channel.call("poll", json.dumps({"run": "x", "after": 0}))["state"] == "LOST"

@@ -8,24 +8,18 @@ import atexit
 import base64
 import json
 import platform
-import threading
 
 from . import feed, gpus, names, out, slots
-from .events import TERMINAL
+from .held import Held
 from .job import Job
 
 #: At most this much JSON a reply of `poll`.
 REPLY_BYTES = 60 * 1024
 MAX_FETCH_BYTES = 1 << 20
 
-_jobs = {}
-_lock = threading.Lock()
-
-
-@atexit.register
-def _forget_all():
-    for job in list(_jobs.values()):
-        job.forget()
+#: The runs of this process.
+held = Held()
+atexit.register(held.forget_all)
 
 
 def _error(kind, message):
@@ -54,8 +48,7 @@ def launch(spec, namespace):
     except (names.NameProblem, feed.FeedError, out.OutError) as error:
         return _error("usage", str(error))
     job = Job(sc, spec, packed, prepare)
-    with _lock:
-        _jobs[spec["run"]] = job
+    held.add(spec["run"], job)
     job.start()
     return json.dumps({"ok": True})
 
@@ -96,15 +89,10 @@ def _check_data(session, spec, namespace):
     return lambda: feed.prepare(session, name, spec, namespace)
 
 
-def _job(request):
-    with _lock:
-        return _jobs.get(request["run"])
-
-
 def poll(request):
     """{"run", "after"} -> {"events", "last", "more", "state"}: what happened since event `after`, bounded in size."""
     request = json.loads(request)
-    job = _job(request)
+    job = held.get(request["run"])
     if job is None:
         return json.dumps({"events": [], "last": request["after"], "more": False, "state": "LOST"})
     state = job.state  # before the log is read: a terminal state promises that its event is in this reply or the next
@@ -115,7 +103,7 @@ def poll(request):
 
 def stop(request):
     """{"run"} -> {"ok"}: ask the ranks to finish their step; the run ends in a terminal state by itself."""
-    job = _job(json.loads(request))
+    job = held.get(json.loads(request)["run"])
     if job is not None:
         job.stop()
     return json.dumps({"ok": job is not None})
@@ -124,7 +112,7 @@ def stop(request):
 def fetch(request):
     """{"run", "name", "offset", "length"} -> {"data": base64, "size", "sha256"} of an announced artifact."""
     request = json.loads(request)
-    job = _job(request)
+    job = held.get(request["run"])
     if job is None:
         return _error("usage", "the driver holds no run %s" % request["run"])
     artifact = job.artifacts.get(request["name"])
@@ -138,16 +126,8 @@ def fetch(request):
 
 
 def release(request):
-    """{"run"} -> {"ok"}: forget an ended run and its artifacts. A run that goes on is kept."""
-    request = json.loads(request)
-    with _lock:
-        job = _jobs.get(request["run"])
-        ended = job is not None and job.state in TERMINAL
-        if ended:
-            del _jobs[request["run"]]
-    if ended:
-        job.forget()
-    return json.dumps({"ok": ended})
+    """{"run"} -> {"ok"}: an ended run and its artifacts may be forgotten, in a while. A run that goes on is kept."""
+    return json.dumps({"ok": held.release(json.loads(request)["run"])})
 
 
 def info(_request="{}"):
@@ -157,8 +137,6 @@ def info(_request="{}"):
     sc = SparkContext._active_spark_context
     if sc is None:
         return _error("spark", "there is no active SparkContext in this process")
-    with _lock:
-        busy = sum(job.workers for job in _jobs.values() if job.state not in TERMINAL)
     most = slots.total(sc)
     return json.dumps(
         {
@@ -168,7 +146,7 @@ def info(_request="{}"):
             "app": sc.applicationId,
             "slots": most,
             "ready": slots.ready(sc),
-            "free": max(0, most - busy),
+            "free": max(0, most - held.busy()),
             "executor_cores": slots.executor_cores(sc),
             "executor_gpus": gpus.of_executor(sc),
             "task_gpus": gpus.of_task(sc),

@@ -8,30 +8,24 @@ answer can be lost on its way, and the notebook then asks once more.
 import json
 
 from . import driver
-from .events import TERMINAL
 
 
 def launch(spec, namespace):
     """`driver.launch`, which starts a run once."""
-    if json.loads(spec)["run"] in _jobs():
+    if driver.held.get(json.loads(spec)["run"]) is not None:
         return json.dumps({"ok": True})
     return driver.launch(spec, namespace)
 
 
 def busy(_request="{}"):
     """{} -> {"busy": slots that runs hold}."""
-    return json.dumps({"busy": sum(job.workers for job in _jobs().values() if job.state not in TERMINAL)})
+    return json.dumps({"busy": driver.held.busy()})
 
 
 def runs(_request="{}"):
     """{} -> {"runs": [{"run", "state", "spec"}, ...]}, for a notebook that does not know them."""
-    held = [{"run": run, "state": job.state, "spec": job._spec} for run, job in _jobs().items()]
+    held = [{"run": run, "state": job.state, "spec": job._spec} for run, job in driver.held.all().items()]
     return json.dumps({"runs": held})
-
-
-def _jobs():
-    with driver._lock:
-        return dict(driver._jobs)
 
 
 #: What the side channel may call.
