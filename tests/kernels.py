@@ -1,14 +1,19 @@
 """A real kernel, asked as a front end asks: with somebody who can click, or as nbclient and papermill do."""
 
+import ast
 import os
 import re
+import sys
 import threading
 import time
 from dataclasses import dataclass, field
 from queue import Empty
 
 from jupyter_client.kernelspec import KernelSpec
-from jupyter_client.manager import KernelManager, start_new_kernel
+from jupyter_client.manager import KernelManager
+
+#: For a kernel to answer on a busy machine.
+START_SECONDS = 60
 
 _COLOURS = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -38,15 +43,13 @@ class Kernel:
     """
 
     def __init__(self, command=None, environment=None):
-        if command is None:
-            self.manager, self.client = start_new_kernel(kernel_name="python3", startup_timeout=60)
-        else:
-            self.manager = KernelManager()
-            self.manager._kernel_spec = KernelSpec(argv=list(command), display_name="tests", language="python")
-            self.manager.start_kernel(env={**os.environ, **(environment or {})})
-            self.client = self.manager.client()
-            self.client.start_channels()
-            self.client.wait_for_ready(timeout=60)
+        command = command or [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
+        self.manager = KernelManager()
+        self.manager._kernel_spec = KernelSpec(argv=list(command), display_name="tests", language="python")
+        self.manager.start_kernel(env={**os.environ, **(environment or {})})
+        self.client = self.manager.client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=START_SECONDS)
         self._ids = {}
 
     def run(self, code, clickable=False, timeout=120, interrupt_when=None):
@@ -79,6 +82,12 @@ class Kernel:
         answer.seconds = time.monotonic() - begun
         answer.traceback = _COLOURS.sub("", answer.traceback)
         return answer
+
+    def value(self, expression, magic=""):
+        """The value of an expression, which must be of literals; `magic` is the line before it, where there is one."""
+        answer = self.run(f"{magic}print(repr(({expression})))")
+        assert answer.error == "", answer.traceback
+        return ast.literal_eval(answer.text)
 
     def _take(self, kind, content, answer):
         if kind == "stream":

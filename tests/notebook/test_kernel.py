@@ -14,6 +14,7 @@ import pytest
 from kernels import Kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
+from trainings import cell
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
@@ -31,22 +32,6 @@ spark = clusters.get(2)
 %load_ext ddl_magics
 """
 
-TRAINING = """
-import keras
-import numpy as np
-
-x = np.random.default_rng(0).normal(size=(256, 4)).astype("float32")
-model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-model.fit(x, x.sum(1), epochs={epochs}, batch_size=32, verbose=0)
-print("trained")
-float(len(x))
-"""
-
-
-def cell(options="", epochs=2):
-    return f"%%distributed {options}{TRAINING.format(epochs=epochs)}"
-
 
 @pytest.fixture(scope="module")
 def kernel():
@@ -56,13 +41,6 @@ def kernel():
     yield kernel
     kernel.run("clusters.stop()")
     kernel.close()
-
-
-def python(kernel, expression):
-    """The repr of an expression's value in the kernel."""
-    answer = kernel.run(expression)
-    assert answer.error == "", answer.traceback
-    return answer.displays[-1]["text/plain"]
 
 
 def wait_for(condition, seconds=60):
@@ -79,20 +57,20 @@ def test_where_nobody_can_click_a_cell_waits_and_prints(kernel):
     epochs = [line for line in lines if line.startswith("digits  epoch ")]
     assert [line.split()[2] for line in epochs] == ["1/2", "2/2"]
     assert all("samples/s" in line and "loss" in line for line in epochs)
-    assert "0 │ trained" in lines and "FINISHED" in lines[-1]
+    assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
     (block,) = answer.displays
     assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
 
 
 def test_history_result_weights_model_and_tables_come_back(kernel):
     kernel.run(cell("--name kept", epochs=3))
-    assert python(kernel, "sorted(kept.history), len(kept.history['loss']), kept.result") == "(['loss'], 3, 256.0)"
-    assert python(kernel, "[a.shape for a in kept.weights()]") == "[(4, 1), (1,)]"
+    assert kernel.value("sorted(kept.history), len(kept.history['loss']), kept.result") == (["loss"], 3, 256.0)
+    assert kernel.value("[a.shape for a in kept.weights()]") == [(4, 1), (1,)]
     equal = "all((a == b).all() for a, b in zip(kept.model().get_weights(), kept.weights()))"
-    assert python(kernel, f"bool({equal})") == "True"
-    assert python(kernel, "list(kept.workers['rank']), int(kept.metrics.epoch.max())") == "([0, 1], 2)"
-    assert python(kernel, "kept.logs(0), kept.logs().splitlines()[0][1:]").startswith("('trained\\n', ' │ ")
-    assert python(kernel, "type(kept.figure()).__name__") == "'Figure'"
+    assert kernel.value(f"bool({equal})")
+    assert kernel.value("list(kept.workers['rank']), int(kept.metrics.epoch.max())") == ([0, 1], 2)
+    assert kernel.value("kept.logs(0), kept.logs().splitlines()[0][1:12]") == ("trained by 0\n", " │ trained ")
+    assert kernel.value("type(kept.figure()).__name__") == "Figure"
 
 
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
@@ -102,9 +80,9 @@ def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn
     assert "application/vnd.jupyter.widget-view+json" in first.displays[0]
     block = second.displays[1]
     assert "QUEUED" in block["text/plain"]
-    assert python(kernel, "second.state, first.state in ('FINISHED', 'LOST', 'FAILED')") == "('QUEUED', False)"
-    assert python(kernel, "second.result") == "256.0"
-    assert python(kernel, "first.wait().state, second.state") == "('FINISHED', 'FINISHED')"
+    assert kernel.value("second.state, first.state in ('FINISHED', 'LOST', 'FAILED')") == ("QUEUED", False)
+    assert kernel.value("second.result") == 256.0
+    assert kernel.value("first.wait().state, second.state") == ("FINISHED", "FINISHED")
     wait_for(lambda: kernel.run("1") and "FINISHED" in block["text/plain"], 10)
     assert [event["seq"] for event in stored("second")] == list(range(1, len(stored("second")) + 1))
 
@@ -122,8 +100,8 @@ def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
     answer = kernel.run(cell("--name slow", epochs=100_000), interrupt_when="epoch 2/")
     assert answer.error == "RunInterrupted", "later cells of Run All must not start"
     assert answer.traceback == "KeyboardInterrupt: slow is STOPPED; its history and model are kept."
-    kept = python(kernel, "slow.state, len(slow.history['loss']) >= 2, slow.model().count_params()")
-    assert kept == "('STOPPED', True, 5)"
+    kept = kernel.value("slow.state, len(slow.history['loss']) >= 2, slow.model().count_params()")
+    assert kept == ("STOPPED", True, 5)
 
 
 def test_another_process_stops_a_run(kernel):
@@ -133,7 +111,7 @@ def test_another_process_stops_a_run(kernel):
     asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 0 and "stops after its current step" in asked.stdout
     begun = time.monotonic()
-    assert python(kernel, "long.wait(30).state") == "'STOPPED'"
+    assert kernel.value("long.wait(30).state") == "STOPPED"
     assert time.monotonic() - begun < 10
 
 
@@ -144,7 +122,7 @@ def test_a_cell_that_raises_on_one_rank_fails_with_its_rank_and_traceback(kernel
     assert "ValueError: bad share" in answer.message
     assert "line 5" in answer.traceback and "raise ValueError('bad share')" in answer.traceback
     assert "follower.py" not in answer.traceback and "waiting.py" not in answer.traceback
-    assert python(kernel, "spark.range(10).count(), broken.state") == "(10, 'FAILED')"
+    assert kernel.value("spark.range(10).count(), broken.state") == (10, "FAILED")
 
 
 @pytest.mark.parametrize(
@@ -174,12 +152,12 @@ def test_an_unknown_name_is_one_line(kernel):
 def test_names_of_the_notebook_travel_with_the_cell(kernel):
     kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
     kernel.run("%%distributed --name travels\nshift(np.ones(3))")
-    assert python(kernel, "travels.result.tolist()") == "[1.0, 2.0, 3.0]"
+    assert kernel.value("travels.result.tolist()") == [1.0, 2.0, 3.0]
 
 
 def test_nothing_of_ours_is_left_and_the_users_session_lives(kernel):
     assert processes.wait_until_gone() == {}
-    assert python(kernel, "spark.range(3).count()") == "3"
+    assert kernel.value("spark.range(3).count()") == 3
 
 
 def stored(name):
