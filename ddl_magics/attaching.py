@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics import store
 from ddl_magics.clusters.base import Cluster, Polled, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_session import NoSession
@@ -64,18 +64,8 @@ def foreign(word: str, cluster: Cluster) -> Found | None:
     for held in reversed(runs):
         spec = RunSpec.from_record(held["spec"])
         if word in (spec.run, spec.name):
-            record = {
-                "id": spec.run,
-                "name": spec.name,
-                "created": time.time(),
-                "spec": spec.to_record(),
-                "cluster": cluster.name,
-                "place": dict(cluster.place),
-                "notebook": "",
-                "state": ev.QUEUED,
-            }
             try:
-                return Found(spec, RunFolder.create(record), cluster)
+                return Found(spec, store.create_run(spec, cluster.name, cluster.place), cluster)
             except (OSError, ValueError) as error:
                 raise UsageError(f"{word} cannot be stored here ({error}).") from None
     return None

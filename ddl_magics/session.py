@@ -158,18 +158,8 @@ class Session:
             cluster.shutdown()
 
     def _folder(self, spec: RunSpec, cluster: Cluster) -> store.RunFolder:
-        record = {
-            "id": spec.run,
-            "name": spec.name,
-            "created": time.time(),
-            "spec": spec.to_record(),
-            "cluster": cluster.name,
-            "place": dict(cluster.place),
-            "notebook": os.environ.get("JPY_SESSION_NAME", ""),
-            "state": ev.QUEUED,
-        }
         try:
-            return store.RunFolder.create(record)
+            return store.create_run(spec, cluster.name, cluster.place, os.environ.get("JPY_SESSION_NAME", ""))
         except OSError as error:
             raise UsageError(f"runs cannot be stored ({error}): set JUPYTER_DATA_DIR to a folder of yours.") from None
 

@@ -23,6 +23,7 @@ from jupyter_core.paths import jupyter_data_dir
 
 from ddl_magics import owner
 from ddl_magics.runtime import events as ev
+from ddl_magics.spec import RunSpec
 
 FORMAT = 1
 MASK = "***"
@@ -172,6 +173,25 @@ class RunFolder:
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: str = "") -> RunFolder:
+    """The folder of a run that begins now. `cluster`: where it is executed, in words; `place`: as JSON.
+
+    Raises:
+        OSError, ValueError: it cannot be made.
+    """
+    record = {
+        "id": spec.run,
+        "name": spec.name,
+        "created": time.time(),
+        "spec": spec.to_record(),
+        "cluster": cluster,
+        "place": dict(place),
+        "notebook": notebook,
+        "state": ev.QUEUED,
+    }
+    return RunFolder.create(record)
 
 
 def list_runs() -> list[RunRecord]:

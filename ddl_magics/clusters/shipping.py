@@ -20,12 +20,11 @@ from functools import cache
 from pathlib import Path
 from types import ModuleType
 
+from ddl_magics.runtime import package
+
 SOURCE = Path(__file__).resolve().parent.parent / "runtime"
 PREFIX = "ddl_runtime_"
 HASH_LETTERS = 12
-
-#: The oldest time that a zip can hold: with it, equal sources make equal bytes.
-_EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -38,23 +37,12 @@ class Shipment:
 
 def pack(source: Path = SOURCE) -> Shipment:
     """The zip of the Python files under `source`, in a folder named after their content."""
-    files = {
-        path.relative_to(source).as_posix(): path.read_bytes()
-        for path in sorted(source.rglob("*.py"))
-        if "__pycache__" not in path.parts
-    }
+    files = package.sources(source)
     digest = hashlib.sha256()
-    for name, data in sorted(files.items()):
+    for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
     module = PREFIX + digest.hexdigest()[:HASH_LETTERS]
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in sorted(files.items()):
-            info = zipfile.ZipInfo(f"{module}/{name}", _EPOCH)
-            info.compress_type = zipfile.ZIP_DEFLATED
-            info.external_attr = 0o644 << 16
-            archive.writestr(info, data)
-    return Shipment(module, buffer.getvalue())
+    return Shipment(module, package.zipped(module, files))
 
 
 @cache
@@ -76,9 +64,9 @@ def load(shipment: Shipment) -> ModuleType:
     folder = _unpacking_folder()
     with zipfile.ZipFile(io.BytesIO(shipment.data)) as archive:
         archive.extractall(folder)
-    package = folder / shipment.module
+    home = folder / shipment.module
     spec = importlib.util.spec_from_file_location(
-        shipment.module, package / "__init__.py", submodule_search_locations=[str(package)]
+        shipment.module, home / "__init__.py", submodule_search_locations=[str(home)]
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)

@@ -14,7 +14,7 @@ import threading
 import time
 import warnings
 
-from . import events, gpus, messages, out, scratch, slots, spark_error, task, verdict, wire
+from . import events, gpus, messages, out, package, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -151,7 +151,7 @@ class Job:
         return socket.gethostbyname(address) if address else self._host()
 
     def _parcel(self, listener, manifest):
-        package = os.path.dirname(os.path.abspath(__file__))
+        folder = os.path.dirname(os.path.abspath(__file__))
         job = {
             "run": self._spec["run"],
             "attempt": self._attempt,
@@ -163,7 +163,11 @@ class Job:
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):
             job[field] = self._spec[field]
-        return {"runtime": task.pack_runtime(package), "job": job, "names": self._packed}
+        return {
+            "runtime": package.zipped(os.path.basename(folder), package.sources(folder)),
+            "job": job,
+            "names": self._packed,
+        }
 
     def _submit(self, rdd, parcel):
         error = None

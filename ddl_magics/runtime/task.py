@@ -4,21 +4,6 @@ It travels by value and imports nothing of this package before it has put it on 
 of it.
 """
 
-import io
-import os
-import zipfile
-
-
-def pack_runtime(folder):
-    """The package at `folder` as the bytes of a zip, the package's name on top."""
-    name = os.path.basename(folder)
-    buffer = io.BytesIO()
-    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
-        for file in sorted(os.listdir(folder)):
-            if file.endswith(".py"):
-                archive.write(os.path.join(folder, file), "%s/%s" % (name, file))
-    return buffer.getvalue()
-
 
 def make_task(parcel, package):
     """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "job": dict, "names": bytes}."""
