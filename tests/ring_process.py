@@ -9,6 +9,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from ddl_magics.runtime import collective, parts, rendezvous
+from ddl_magics.runtime.place import Place
 
 SECRET = b"of the tests".ljust(32, b".")  # as in rings.py, which is more than this process needs
 RUN = "run-of-the-tests"
@@ -26,7 +27,7 @@ def told():
 def main():
     who = told()
     rank, size, elements = who["rank"], who["size"], who["elements"]
-    place = rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, size)
+    place = Place("127.0.0.1", SECRET, RUN, rank, 0, size)
     tell(address=place.address)
     ring = rendezvous.connect(place, told()["addresses"], host=who["host"])
     tell(connected=type(ring).__name__)

@@ -7,6 +7,7 @@ import threading
 from pathlib import Path
 
 from ddl_magics.runtime import rendezvous
+from ddl_magics.runtime.place import Place
 
 SECRET = b"of the tests".ljust(32, b".")
 RUN = "run-of-the-tests"
@@ -36,6 +37,8 @@ def together(functions):
 HOSTS = {
     "tcp": lambda rank: "",
     "shared memory": lambda rank: "one host",
+    "hosts of two": lambda rank: f"host {rank // 2}",
+    "two hosts in turn": lambda rank: f"host {rank % 2}",
 }
 
 
@@ -43,7 +46,7 @@ class ThreadRing:
     """`size` connected ranks in this process: `with ThreadRing(3) as ring: ring.each(lambda rank: ...)`."""
 
     def __init__(self, size, transport="tcp"):
-        places = [rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
+        places = [Place("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
         addresses = [place.address for place in places]
         hosts = [HOSTS[transport](rank) for rank in range(size)]
         self.ranks = together(

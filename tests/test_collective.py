@@ -10,6 +10,8 @@ from rings import HOSTS, ProcessRing, ThreadRing, together
 
 from ddl_magics.runtime import parts, rendezvous, wire
 from ddl_magics.runtime.collective import Diverged, Part, PeerLost
+from ddl_magics.runtime.hierarchy import Hierarchy
+from ddl_magics.runtime.place import RING, Place
 from ddl_magics.runtime.ring import Ring
 from ddl_magics.runtime.shared_memory import PIECE_BYTES, SharedMemory
 
@@ -236,13 +238,24 @@ def test_a_rank_alone_has_its_own_sums():
 # How they meet.
 
 
-def test_ranks_that_say_they_share_a_host_share_memory(transport):
-    with ThreadRing(3, transport) as ring:
-        assert {type(rank) for rank in ring.ranks} == {{"tcp": Ring, "shared memory": SharedMemory}[transport]}
+@pytest.mark.parametrize(
+    ("transport", "size", "kind"),
+    [
+        ("tcp", 3, Ring),
+        ("shared memory", 3, SharedMemory),
+        ("hosts of two", 2, SharedMemory),
+        ("hosts of two", 3, Hierarchy),
+        ("two hosts in turn", 2, Ring),
+        ("two hosts in turn", 5, Hierarchy),
+    ],
+)
+def test_where_the_ranks_are_decides_how_they_reduce(transport, size, kind):
+    with ThreadRing(size, transport) as ring:
+        assert {type(rank) for rank in ring.ranks} == {kind}
 
 
 def test_a_rank_that_does_not_come_is_named_in_time():
-    places = [rendezvous.Place("127.0.0.1", b"s", "run", rank, 0, 3) for rank in range(3)]
+    places = [Place("127.0.0.1", b"s", "run", rank, 0, 3) for rank in range(3)]
     addresses = [place.address for place in places]
     outcomes = together([lambda r=r: rendezvous.connect(places[r], addresses, timeout=0.5) for r in (0, 1)])
     places[2].close()
@@ -250,16 +263,16 @@ def test_a_rank_that_does_not_come_is_named_in_time():
 
 
 def test_only_the_other_ranks_of_this_attempt_are_let_in():
-    place = rendezvous.Place("127.0.0.1", b"s", "run", 2, 1, 4)
+    place = Place("127.0.0.1", b"s", "run", 2, 1, 4)
     me = wire.Identity("rank", 2, 1)
     strangers = [("rank", 1, 0), ("rank", 4, 1), ("rank", -1, 1), ("rank", 2, 1), ("server", 1, 1), ("driver", -1, 1)]
     for stranger in strangers:
         with pytest.raises(wire.Refused, match="the other ranks of attempt 1 are expected here"):
             wire.connect(place.address, b"s", "run", wire.Identity(*stranger), me, 5)
     channel = wire.connect(place.address, b"s", "run", wire.Identity("rank", 0, 1), me, 5)
-    channel.send(rendezvous.RING)
+    channel.send(RING)
     deadline = time.monotonic() + 5
-    assert place.answer(0, rendezvous.RING, deadline).peer.rank == 0
+    assert place.answer(0, RING, deadline).peer.rank == 0
     place.close()
 
 

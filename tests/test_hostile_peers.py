@@ -12,6 +12,7 @@ from rings import RUN, SECRET, ThreadRing, together
 
 from ddl_magics.runtime import handshake, parts, rendezvous, wire
 from ddl_magics.runtime.collective import Part
+from ddl_magics.runtime.place import Place
 
 DRIVER = wire.Identity("driver", -1, 0)
 MEBIBYTE = 1 << 20
@@ -151,7 +152,7 @@ def test_a_good_peer_comes_in_while_others_flood_the_port(door):
 
 
 def test_ranks_meet_under_attack_and_then_have_no_open_port():
-    places = [rendezvous.Place("127.0.0.1", SECRET, RUN, rank, 0, 3) for rank in range(3)]
+    places = [Place("127.0.0.1", SECRET, RUN, rank, 0, 3) for rank in range(3)]
     addresses = [place.address for place in places]
 
     def connect(rank):

@@ -155,7 +155,7 @@ def test_a_rank_that_is_interrupted_in_a_collective_is_named():
         raise Interrupt
 
     with ThreadRing(3, "shared memory") as ring:
-        ring.ranks[1]._link.barrier = lambda: interrupted(1)
+        ring.ranks[1].link.barrier = lambda: interrupted(1)
 
         def step(rank):
             try:

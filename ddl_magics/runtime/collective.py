@@ -8,7 +8,7 @@ import abc
 import contextlib
 import threading
 import time
-from typing import Generic, Iterator, List, NamedTuple, Optional, TypeVar, Union
+from typing import Generic, Iterator, List, NamedTuple, Optional, Sequence, TypeVar, Union
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from .parts import Diverged, Entry, Part, PeerLost
 
 __all__ = ["Collective", "Diverged", "Part", "PeerLost"]
 
-Link = TypeVar("Link")  # `Flow` or `Mesh`: the connections to the peers
+Link = TypeVar("Link")  # the connections to the peers: `Flow`, `Mesh`, or both
 
 
 class Spent(NamedTuple):
@@ -36,12 +36,14 @@ class Collective(abc.ABC, Generic[Link]):
 
     Collectives raise `Diverged` where a rank is in another one, `PeerLost` where a rank is gone (its `rank` is this
     one's own after `close`), and the same again ever after. They have no timeout: a rank that is slow is waited for,
-    and `close`, from any thread, ends a wait. `waited` is the time the last collective took, in seconds.
+    and `close`, from any thread, ends a wait. `waited` is the time the last collective took, in seconds, and `spent`
+    where it went.
     """
 
     def __init__(self, rank: int, size: int, link: Optional[Link] = None) -> None:
-        self.rank, self.size, self.waited = rank, size, 0.0
-        self._link = link  # None where there is nobody else
+        self.rank, self.size = rank, size
+        self.waited, self.spent = 0.0, Spent()
+        self.link = link  # None where there is nobody else
         self._failure: Union[PeerLost, Diverged, None] = None
         self._goodbye: Optional[PeerLost] = None
         self._busy = threading.Lock()
@@ -52,25 +54,27 @@ class Collective(abc.ABC, Generic[Link]):
 
         The sum is equal on all ranks to the bit.
         """
-        mine = self._entry(parts.ALLREDUCE, part, as_bytes(buffer).nbytes, buffer.dtype)
+        mine = [self._entry(parts.ALLREDUCE, part, as_bytes(buffer).nbytes, buffer.dtype)]
         with self._collective() as link, np.errstate(all="ignore"):  # what overflows is the caller's to find in the sum
-            entries = self._allreduce(link, buffer, mine) if link else [mine]
+            entries = self._allreduce(link, buffer, mine) if link else mine
         return [entry.part for entry in entries]
 
     def broadcast(self, buffer: np.ndarray, part: Part, root: int = 0) -> List[Part]:
         """Replaces `buffer` on all ranks by the one of rank `root`; the parts in order of rank."""
         data = as_bytes(buffer)
-        mine = self._entry(parts.BROADCAST, part, data.nbytes, buffer.dtype)
+        mine = [self._entry(parts.BROADCAST, part, data.nbytes, buffer.dtype)]
         with self._collective() as link:
-            entries = self._broadcast(link, data, mine, root) if link else [mine]
+            entries = self._meet(link, mine) if link else mine
+            if link:
+                self._broadcast(link, data, root)
         return [entry.part for entry in entries]
 
     def gather(self, payload: bytes, part: Part, limit: int) -> List[bytes]:
         """The payloads of all ranks, in order of rank. ValueError, on every rank, where one is above `limit` bytes."""
-        mine = self._entry(parts.GATHER, part, len(payload), None)
+        mine = [self._entry(parts.GATHER, part, len(payload), None)]
         data = np.frombuffer(payload, np.uint8)
         with self._collective() as link:
-            entries = self._meet(link, mine) if link else [mine]
+            entries = self._meet(link, mine) if link else mine
             most = max(entries, key=lambda entry: entry.size)
             if most.size <= limit:
                 gathered = self._gather(link, data, entries) if link else [data]
@@ -78,21 +82,23 @@ class Collective(abc.ABC, Generic[Link]):
             raise ValueError("rank %d brings %d bytes, at most %d can be gathered" % (most.rank, most.size, limit))
         return [data.tobytes() for data in gathered]
 
-    # How it is done. Each gets this rank's entry and returns those of all ranks, in order.
+    # How it is done. `mine` are the entries that this rank speaks for; what comes back are those of all, in order.
 
     @abc.abstractmethod
-    def _meet(self, link: Link, mine: Entry) -> List[Entry]:
-        """Nothing but the entries."""
+    def _meet(self, link: Link, mine: Sequence[Entry]) -> List[Entry]:
+        """Tells the others what this rank is in; Diverged where they are in something else."""
 
     @abc.abstractmethod
-    def _allreduce(self, link: Link, buffer: np.ndarray, mine: Entry) -> List[Entry]: ...
+    def _allreduce(self, link: Link, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
+        """`_meet`, and the sum."""
 
     @abc.abstractmethod
-    def _broadcast(self, link: Link, data: np.ndarray, mine: Entry, root: int) -> List[Entry]: ...
+    def _broadcast(self, link: Link, data: np.ndarray, root: int) -> None:
+        """The bytes of rank `root`, once all have met."""
 
     @abc.abstractmethod
-    def _gather(self, link: Link, data: np.ndarray, entries: List[Entry]) -> List[np.ndarray]:
-        """The bytes of all ranks, whose sizes are in their entries."""
+    def _gather(self, link: Link, data: np.ndarray, entries: Sequence[Entry]) -> List[np.ndarray]:
+        """The bytes of all ranks, whose sizes are in their entries, once all have met."""
 
     def _entry(self, operation: int, part: Part, size: int, dtype: Optional[np.dtype]) -> Entry:
         return Entry(self.rank, operation, size, parts.dtype_code(dtype) if dtype is not None else "", part)
@@ -106,8 +112,8 @@ class Collective(abc.ABC, Generic[Link]):
         with self._leaving:
             if self._goodbye is not None:
                 return
-            self._goodbye = PeerLost(self.rank, goodbye, self._link.completed if self._link else 0)
-        link = self._link
+            self._goodbye = PeerLost(self.rank, goodbye, self.link.completed if self.link else 0)
+        link = self.link
         if link is None:
             return
         idle = self._busy.acquire(blocking=False)
@@ -126,7 +132,7 @@ class Collective(abc.ABC, Generic[Link]):
         if not self._busy.acquire(blocking=False):
             raise RuntimeError("another thread is in a collective of this ring")
         start = time.perf_counter()
-        link = self._link
+        link = self.link
         try:
             failure = self._goodbye or self._failure
             if failure is not None:
@@ -134,7 +140,7 @@ class Collective(abc.ABC, Generic[Link]):
             if link is None:
                 yield None
             else:
-                link.clean = True
+                link.begin()
                 yield link
                 link.completed += 1
         except (PeerLost, Diverged) as error:
@@ -150,13 +156,15 @@ class Collective(abc.ABC, Generic[Link]):
             raise
         finally:
             self.waited = time.perf_counter() - start
+            if link is not None:
+                self.spent = Spent(self.waited - link.waiting - link.wire, link.waiting, link.wire)
             self._busy.release()
 
     def _fail(self, error: Union[PeerLost, Diverged]) -> None:
         if self._failure is None:
             self._failure = error
-            if self._link is not None:
-                self._link.tell(error, forward=self._link.clean)
+            if self.link is not None:
+                self.link.tell(error, forward=self.link.clean)
 
 
 def as_bytes(buffer: np.ndarray) -> np.ndarray:

@@ -25,21 +25,29 @@ Queue = Deque[memoryview]
 
 
 class Flow:
-    """`before` and `after` are connected sockets, of the ranks before and after `rank` in a ring of `size`.
+    """`before` and `after` are connected sockets, of `rank_before` and `rank_after` in the ring.
 
-    `completed` counts the collectives. `clean` says that nothing has been sent in the present one: only then can a
-    record be put on the forward way.
+    `completed` counts the collectives. Of the present one `clean` says that nothing has been sent in it: only then can
+    a record be put on the forward way; `waiting` are the seconds blocked while `meeting`, until the others came, and
+    `wire` those blocked since.
     """
 
-    def __init__(self, rank: int, size: int, before: socket.socket, after: socket.socket) -> None:
+    def __init__(self, rank_before: int, before: socket.socket, rank_after: int, after: socket.socket) -> None:
         self._before, self._after = before, after
-        self._rank_before, self._rank_after = (rank - 1) % size, (rank + 1) % size
+        self._rank_before, self._rank_after = rank_before, rank_after
         before.setblocking(False)
         after.setblocking(False)
         self.completed = 0
         self.clean = True
+        self.meeting = False
+        self.waiting = self.wire = 0.0
         self._news = bytearray()  # the beginning of a record from the rank after
         self._left: Optional[PeerLost] = None  # the news of one that left when it had all it needed of this collective
+
+    def begin(self) -> None:
+        """A collective begins."""
+        self.clean = True
+        self.waiting = self.wire = 0.0
 
     def circulate(self, queue: Queue, incoming: Iterator[memoryview]) -> None:
         """Sends what is in `queue` and fills the views that `incoming` yields, until there is neither.
@@ -110,7 +118,13 @@ class Flow:
             poll.register(self._before, select.POLLIN)
         if sending or self._left is None:
             poll.register(self._after, select.POLLIN | (select.POLLOUT if sending else 0))
-        for descriptor, event in poll.poll():
+        start = time.perf_counter()
+        ready = poll.poll()
+        if self.meeting:
+            self.waiting += time.perf_counter() - start
+        else:
+            self.wire += time.perf_counter() - start
+        for descriptor, event in ready:
             if descriptor == self._after.fileno() and event & ~select.POLLOUT:
                 self._hear()
 

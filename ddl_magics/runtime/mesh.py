@@ -33,10 +33,11 @@ class Mesh:
     """This rank's place among `ranks` (their numbers in the job, in order), as number `place`.
 
     sockets: a connected one for each of the others, by place. pages: each rank's page, by place. `completed` counts the
-    collectives, `waiting` the seconds in which this rank waited for others.
+    collectives; `waiting` are the seconds of the present one in which this rank waited for others.
     """
 
     clean = True  # what a collective sends cannot be half a message
+    wire = 0.0  # seconds on the network: there is none
 
     def __init__(self, place: int, ranks: Sequence[int], sockets: Dict[int, socket.socket], pages: List[np.ndarray]):
         self.place, self.ranks, self.size = place, ranks, len(ranks)
@@ -50,6 +51,10 @@ class Mesh:
             self._places[sock.fileno()] = peer
             self._poll.register(sock, select.POLLRDHUP)
         self.completed = 0
+        self.waiting = 0.0
+
+    def begin(self) -> None:
+        """A collective begins."""
         self.waiting = 0.0
 
     def meet(self, entry: Entry) -> List[Entry]:

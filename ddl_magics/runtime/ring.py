@@ -26,66 +26,77 @@ BLOCK_BYTES = 256 << 10  # small enough to be added while it is in the processor
 
 
 class Ring(Collective[Flow]):
-    """A rank's place in a ring of `size` ranks; alone it needs no `flow`."""
+    """A rank's place in a ring; alone it needs no `flow`.
 
-    def __init__(self, rank: int, size: int, flow: Optional[Flow] = None) -> None:
+    groups: which ranks each place of the ring speaks for, where that is not one each.
+    """
+
+    def __init__(
+        self, rank: int, size: int, flow: Optional[Flow] = None, groups: Optional[Sequence[Sequence[int]]] = None
+    ) -> None:
         super().__init__(rank, size, flow)
+        self._groups = groups or [[place] for place in range(size)]
+        self._places = len(self._groups)
+        self._place = next(place for place, group in enumerate(self._groups) if rank in group)
         self._landing = np.empty(BLOCK_BYTES, np.uint8)
 
-    def _meet(self, link: Flow, mine: Entry) -> List[Entry]:
-        entries = [mine] * self.size  # each to be replaced by its own rank's
-        outgoing = _outgoing(parts.announcement(mine))
-        hops = (self._announced(hop, entries, outgoing) for hop in range(self.size - 1))
+    def _meet(self, link: Flow, mine: Sequence[Entry]) -> List[Entry]:
+        entries = list(mine)
+        outgoing = _outgoing(*map(parts.announcement, mine))
+        hops = (self._announced(link, hop, entries, outgoing) for hop in range(self._places - 1))
         link.circulate(outgoing, itertools.chain.from_iterable(hops))
-        return entries
+        return sorted(entries)
 
-    def _allreduce(self, link: Flow, buffer: np.ndarray, mine: Entry) -> List[Entry]:
-        entries = [mine] * self.size
-        bounds = [len(buffer) * i // self.size for i in range(self.size + 1)]
-        chunks = [buffer[bounds[i] : bounds[i + 1]] for i in range(self.size)]
-        outgoing = _outgoing(parts.announcement(mine), chunks[self.rank])
-        link.circulate(outgoing, self._reduce(outgoing, entries, chunks))
-        return entries
+    def _allreduce(self, link: Flow, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
+        entries = list(mine)
+        bounds = [len(buffer) * i // self._places for i in range(self._places + 1)]
+        chunks = [buffer[bounds[i] : bounds[i + 1]] for i in range(self._places)]
+        outgoing = _outgoing(*map(parts.announcement, mine), chunks[self._place])
+        link.circulate(outgoing, self._reduce(link, outgoing, entries, chunks))
+        return sorted(entries)
 
-    def _broadcast(self, link: Flow, data: np.ndarray, mine: Entry, root: int) -> List[Entry]:
-        entries = self._meet(link, mine)
-        if self.rank == root:
+    def _broadcast(self, link: Flow, data: np.ndarray, root: int) -> None:
+        if root in self._groups[self._place]:
             link.circulate(_outgoing(data), iter(()))
         else:
             outgoing = _outgoing()
-            onward = 0 if (self.rank + 1) % self.size == root else 1
+            onward = 0 if root in self._groups[(self._place + 1) % self._places] else 1
             link.circulate(outgoing, self._pass_on(outgoing, [data], onward))
-        return entries
 
-    def _gather(self, link: Flow, data: np.ndarray, entries: List[Entry]) -> List[np.ndarray]:
-        gathered = [np.empty(entry.size, np.uint8) for entry in entries]
-        gathered[self.rank] = data
+    def _gather(self, link: Flow, data: np.ndarray, entries: Sequence[Entry]) -> List[np.ndarray]:
+        sizes = [sum(entries[rank].size for rank in group) for group in self._groups]
+        gathered = [np.empty(size, np.uint8) for size in sizes]
+        gathered[self._place] = data
         outgoing = _outgoing(data)
-        others = [gathered[(self.rank - hop) % self.size] for hop in range(1, self.size)]
-        link.circulate(outgoing, self._pass_on(outgoing, others, self.size - 2))
+        others = [gathered[(self._place - hop) % self._places] for hop in range(1, self._places)]
+        link.circulate(outgoing, self._pass_on(outgoing, others, self._places - 2))
         return gathered
 
     # What comes in, as views to be filled one after the other; what goes out is what came in one hop before.
 
-    def _announced(self, hop: int, entries: List[Entry], outgoing: Queue) -> Iterator[memoryview]:
-        """The announcement that comes in at this hop: it must agree with our own."""
-        record = bytearray(parts.RECORD_BYTES)
-        yield memoryview(record)
-        entry = parts.parse(record)
-        mine = entries[self.rank]
-        if not entry.agrees(mine):
-            raise parts.disagreement(mine, entry)
-        entries[(self.rank - 1 - hop) % self.size] = entry
-        if hop < self.size - 2:
-            outgoing.append(memoryview(record))
+    def _announced(self, link: Flow, hop: int, entries: List[Entry], outgoing: Queue) -> Iterator[memoryview]:
+        """The announcements that come in at this hop: they must agree with our own."""
+        for _ in self._groups[(self._place - 1 - hop) % self._places]:
+            record = bytearray(parts.RECORD_BYTES)
+            link.meeting = True
+            yield memoryview(record)
+            link.meeting = False
+            entry = parts.parse(record)
+            if not entry.agrees(entries[0]):
+                raise parts.disagreement(entries[0], entry)
+            entries.append(entry)
+            if hop < self._places - 2:
+                outgoing.append(memoryview(record))
 
-    def _reduce(self, outgoing: Queue, entries: List[Entry], chunks: List[np.ndarray]) -> Iterator[memoryview]:
-        last = 2 * self.size - 3
+    def _reduce(
+        self, link: Flow, outgoing: Queue, entries: List[Entry], chunks: List[np.ndarray]
+    ) -> Iterator[memoryview]:
+        last = 2 * self._places - 3
         for hop in range(last + 1):
-            adding = hop < self.size - 1
+            adding = hop < self._places - 1
             if adding:
-                yield from self._announced(hop, entries, outgoing)
-            for block in _blocks(chunks[(self.rank - 1 - hop) % self.size]):
+                yield from self._announced(link, hop, entries, outgoing)
+            for block in _blocks(chunks[(self._place - 1 - hop) % self._places]):
                 if adding:
                     landing = self._landing[: block.nbytes]
                     yield landing.data

@@ -28,19 +28,19 @@ MEMORY_BYTES = PAGE_BYTES + 2 * PIECE_BYTES + 2 * _SLICE_BYTES
 class SharedMemory(Collective[Mesh]):
     """A rank's place among the ranks of one host. memories: MEMORY_BYTES of each rank, in order of rank."""
 
-    def __init__(self, rank: int, size: int, mesh: Mesh, memories: Sequence[np.ndarray]) -> None:
-        super().__init__(rank, size, mesh)
+    def __init__(self, rank: int, mesh: Mesh, memories: Sequence[np.ndarray]) -> None:
+        super().__init__(rank, mesh.size, mesh)
         self._place = mesh.place
         self._laid = [_areas(memory, PAGE_BYTES, PIECE_BYTES) for memory in memories]
         self._summed = [_areas(memory, PAGE_BYTES + 2 * PIECE_BYTES, _SLICE_BYTES) for memory in memories]
         self._turn = 0  # counts pieces: which of the two areas is next
 
-    def _meet(self, link: Mesh, mine: Entry) -> List[Entry]:
-        return link.meet(mine)
+    def _meet(self, link: Mesh, mine: Sequence[Entry]) -> List[Entry]:
+        return link.meet(mine[0])
 
-    def _allreduce(self, link: Mesh, buffer: np.ndarray, mine: Entry) -> List[Entry]:
+    def _allreduce(self, link: Mesh, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
         entries: List[Entry] = []
-        pieces = [self._piece(data) for data in _pieces(buffer)]
+        pieces = [self._piece(data) for data in _pieces(buffer)] if link.size > 1 else []
         for stage in range(len(pieces) + 2):
             if stage > 1:
                 link.barrier()
@@ -50,21 +50,20 @@ class SharedMemory(Collective[Mesh]):
             if stage < len(pieces):
                 pieces[stage].lay_out()
             if stage == 0:
-                entries = link.meet(mine)
+                entries = link.meet(mine[0])
         return entries
 
-    def _broadcast(self, link: Mesh, data: np.ndarray, mine: Entry, root: int) -> List[Entry]:
-        entries = link.meet(mine)
+    def _broadcast(self, link: Mesh, data: np.ndarray, root: int) -> None:
+        place = link.ranks.index(root)
         for piece in _pieces(data):
-            area = self._laid[root][self._next()][: len(piece)]
-            if self._place == root:
+            area = self._laid[place][self._next()][: len(piece)]
+            if self._place == place:
                 area[:] = piece
             link.barrier()
-            if self._place != root:
+            if self._place != place:
                 piece[:] = area
-        return entries
 
-    def _gather(self, link: Mesh, data: np.ndarray, entries: List[Entry]) -> List[np.ndarray]:
+    def _gather(self, link: Mesh, data: np.ndarray, entries: Sequence[Entry]) -> List[np.ndarray]:
         gathered = [np.empty(entry.size, np.uint8) for entry in entries]
         gathered[self._place] = data
         for begin in range(0, max(entry.size for entry in entries), PIECE_BYTES):

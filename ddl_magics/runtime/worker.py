@@ -73,9 +73,9 @@ class _Worker:
         place = None
         config = self._config
         if config["strategy"] == "allreduce" and config["size"] > 1:
-            from . import rendezvous
+            from .place import Place
 
-            place = rendezvous.Place(
+            place = Place(
                 config["host"],
                 bytes.fromhex(config["secret"]),
                 config["run"],
