@@ -16,8 +16,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 class FakeLivy:
     """`faults` maps "METHOD /path" to answers (status, body) that are given once each, before the real one."""
 
-    def __init__(self, side_channel=True):
+    def __init__(self, side_channel=True, csrf=False):
         self.side_channel = side_channel
+        self.csrf = csrf
+        self.about = {}  # what Livy tells of the session beyond its id, state and kind
         self.state = "idle"
         self.names = {}
         self.statements, self.jobs, self.seen = [], {}, []
@@ -44,7 +46,9 @@ class FakeLivy:
             return 404, {"msg": f"Session '{parts[1]}' not found."}
         rest = parts[2:]
         if rest == ["state"] or not rest:
-            return 200, {"id": 7, "state": self.state, "kind": "pyspark"}
+            return 200, {"id": 7, "state": self.state, "kind": "pyspark", **self.about}
+        if rest == ["connect"]:
+            return 200, None
         if rest == ["statements"]:
             self.statements.append(self._execute(body["code"]))
             return 201, {"id": len(self.statements) - 1, "state": "running"}
@@ -86,7 +90,10 @@ class _Handler(BaseHTTPRequestHandler):
         body = json.loads(data) if data else None
         livy.seen.append((self.command, self.path, dict(self.headers), body))
         key = next((k for k in livy.faults if f"{self.command} {self.path}".startswith(k) and livy.faults[k]), None)
-        status, reply = livy.faults[key].pop(0) if key else livy.answer(self.command, self.path, body)
+        if livy.csrf and self.command != "GET" and not self.headers.get("X-Requested-By"):
+            status, reply = 400, b"<html>Missing Required Header for CSRF protection.</html>"
+        else:
+            status, reply = livy.faults[key].pop(0) if key else livy.answer(self.command, self.path, body)
         raw = reply if isinstance(reply, bytes) else b"" if reply is None else json.dumps(reply).encode()
         cut = status < 0  # a status below zero: half of the answer, and the connection closed
         self.send_response(abs(status))

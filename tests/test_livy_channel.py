@@ -208,6 +208,10 @@ def test_credentials_and_headers_are_sent_and_never_shown(livy):
         (403, b"", Rejected, r"refuses this user"),
         (404, b"", Rejected, r"is not a Livy \(404\): is the URL complete \(HDInsight: \.\.\./livy\)\?"),
         (404, {"msg": "Session '3' not found."}, Gone, r"Session '3' not found"),
+        (404, "Statement not found", Gone, r"Statement not found"),
+        (404, {"status": 404, "error": "Not Found"}, Rejected, r"is not a Livy \(404\)"),
+        (400, {"code": 1, "message": "unknown field"}, Rejected, r"refuses \(unknown field\)\.$"),
+        (500, {"detail": ["x"]}, Unavailable, r"answers 500$"),
         (302, b"", Rejected, r"is not a Livy \(302\)"),
         (400, {"msg": "bad\nconf"}, Rejected, r"refuses \(bad conf\)\.$"),
         (200, b"<html>sign in</html>", Rejected, r"answers with a web page"),
@@ -310,6 +314,27 @@ def test_a_session_that_cannot_be_made_or_found_says_why(livy):
         livy_session.find(http_of(livy), "s")
     sessions["sessions"][0]["kind"] = "pyspark"
     assert livy_session.find(http_of(livy), "s").number == 7
+
+
+def test_a_livy_that_tells_no_names_is_used_by_number(livy):
+    """Livy 0.5: sessions have no name, and say nothing of their heartbeat."""
+    known = {"sessions": [{"id": 7, "state": "idle", "kind": "pyspark"}, {"id": 8, "state": "idle", "kind": "spark"}]}
+    livy.faults["GET /sessions?size"] = [(200, known)] * 4
+    found = livy_session.find(http_of(livy), "7")
+    assert (found.number, found.name, found.ours, found.detached) == (7, "", False, False)
+    cluster = LivyCluster(found, shipping.pack())
+    assert cluster.place["name"] == "" and cluster.name.startswith("Livy session 7 at ")
+    with pytest.raises(NoSession, match=r"has no session ddl_1; it has 7, 8\.$"):
+        livy_session.find(http_of(livy), "ddl_1")
+
+
+def test_a_livy_that_tells_no_names_makes_sessions_all_the_same(livy):
+    livy.faults = {
+        "GET /sessions?size": [(200, {"sessions": []})],
+        "POST /sessions": [(201, {"id": 7, "state": "starting", "kind": "pyspark"})],
+    }
+    session = livy_session.create(http_of(livy), {}, detached=True, say=lambda line: None)
+    assert session.number == 7 and session.detached and session.name.startswith("ddl_detached_")
 
 
 def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeypatch):

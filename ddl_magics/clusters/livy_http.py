@@ -21,6 +21,9 @@ MAX_REPLY_BYTES = 64 * 2**20
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 
 _SHOWN_CHARACTERS = 200
+_HEADER = "X-Requested-By"
+#: Where an object that tells an error has the words: Livy's own, and what others put before it.
+_WORDS = ("msg", "message", "error")
 
 Answer = TypeVar("Answer")
 
@@ -60,9 +63,11 @@ class LivyHttp:
         self._connection = connection
         self._own = threading.local()
         self._headers = {"Content-Type": "application/json", **connection.headers}
-        if not any(name.lower() == "x-requested-by" for name in self._headers):
+        #: Whether the configuration names the header, so that others who read it send it too.
+        self.header_configured = any(name.lower() == _HEADER.lower() for name in connection.headers)
+        if not self.header_configured:
             # Where Livy protects itself against forged requests it refuses those without it.
-            self._headers["X-Requested-By"] = "ddl_magics"
+            self._headers[_HEADER] = "ddl_magics"
 
     @property
     def host(self) -> str:
@@ -83,12 +88,30 @@ class LivyHttp:
     def delete(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("DELETE", path, None, seconds)
 
+    def demands_header(self, path: str) -> bool | None:
+        """Whether a POST is refused without X-Requested-By, tried at `path`, where one does no harm; None: unknown."""
+        headers = {name: value for name, value in self._headers.items() if name.lower() != _HEADER.lower()}
+        try:
+            self.ask("POST", path, {}, REQUEST_SECONDS, headers=headers)
+        except Rejected as error:
+            return True if error.status in (400, 403) else None
+        except (ConnectionError, ProcessLookupError):
+            return None
+        return False
+
     def ask(
-        self, method: str, path: str, body: Mapping[str, Any] | None, seconds: float, compressed: bool = True
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None,
+        seconds: float,
+        compressed: bool = True,
+        headers: Mapping[str, str] | None = None,
     ) -> Any:
         """One request and its answer, decoded; None where the answer is empty.
 
-        `compressed` False asks for an answer as it is: what Livy compresses, it compresses at 1 MB/s.
+        `compressed` False asks for an answer as it is: what Livy compresses, it compresses at 1 MB/s. `headers` in
+        place of the usual ones.
 
         Raises:
             Unavailable, Rejected, Gone: with one line that says what is the matter.
@@ -101,7 +124,7 @@ class LivyHttp:
                 method,
                 self.url + path,
                 data=None if body is None else json.dumps(body),
-                headers=self._headers if compressed else {**self._headers, "Accept-Encoding": "identity"},
+                headers={**(headers or self._headers), **({} if compressed else {"Accept-Encoding": "identity"})},
                 auth=self._connection.auth,
                 verify=self._connection.verify,
                 timeout=(min(CONNECT_SECONDS, seconds), seconds),
@@ -177,18 +200,22 @@ def _read(reply: Any, deadline: float) -> bytes:
 
 
 def _said(data: bytes) -> str:
-    """Livy's own words of an error: {"msg"}, a bare string, or nothing that a person could use."""
+    """Livy's own words of an error: an object that holds them, a bare string, or nothing that a person could use."""
     try:
         value = json.loads(data)
     except ValueError:
         return ""
-    text = value.get("msg") if isinstance(value, dict) else value
+    text = next((value[key] for key in _WORDS if value.get(key)), None) if isinstance(value, dict) else value
     return " ".join(str(text).split())[:_SHOWN_CHARACTERS].rstrip(".") if isinstance(text, str) else ""
 
 
 def _is_livys(data: bytes) -> bool:
     """Whether a 404 is Livy's "there is no such session", and not a gateway's or an unknown path's."""
-    return bool(_said(data))
+    try:
+        value = json.loads(data)
+    except ValueError:
+        return False
+    return bool(value) and (isinstance(value, str) or (isinstance(value, dict) and "msg" in value))
 
 
 def _reason(error: Exception) -> str:
