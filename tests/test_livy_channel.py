@@ -19,7 +19,7 @@ from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
 from ddl_magics.clusters.livy_session import LivySession, NoSession
-from ddl_magics.clusters.livy_wish import LivyWish
+from ddl_magics.clusters.livy_wish import LivyWish, lifetime
 from ddl_magics.options import parse
 
 LATER = (503, b"")
@@ -334,7 +334,8 @@ def test_a_livy_that_tells_no_names_makes_sessions_all_the_same(livy):
         "POST /sessions": [(201, {"id": 7, "state": "starting", "kind": "pyspark"})],
     }
     session = livy_session.create(http_of(livy), {}, detached=True, say=lambda line: None)
-    assert session.number == 7 and session.detached and session.name.startswith("ddl_detached_")
+    assert (session.number, session.name, session.detached) == (7, "", True)
+    assert lifetime(session).startswith("Session 7 outlives this kernel.") and "--session 7" in lifetime(session)
 
 
 def test_a_session_whose_making_got_no_answer_is_found_by_its_name(livy, monkeypatch):

@@ -108,6 +108,8 @@ class Choice:
         endpoint = sparkmagic_link.endpoint(self._shell, str(place["livy"]))
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
         session = livy_session.find(http, str(place["session"]))
+        # Livy 0.5 tells neither its name nor its heartbeat.
+        session.detached = session.detached or bool(place.get("detached"))
         # The run's own runtime answers for it, whatever version is installed here.
         return LivyCluster(session, shipping.Shipment(str(place["runtime"]), b""))
 

@@ -49,6 +49,7 @@ class LivyCluster(DriverCluster):
             "livy": session.http.url,
             "session": session.number,
             "name": session.name,
+            "detached": session.detached,
             "runtime": self.channel.module,
         }
 

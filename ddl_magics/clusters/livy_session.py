@@ -109,11 +109,11 @@ def create(
     }
     try:
         _greet(http)
-        number = _post(http, body, name)
+        number, told = _post(http, body, name)
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(f"no session could be made: {error}") from None
-    session = LivySession(http, number, name, ours=not detached, detached=detached)
-    say(f"Livy session {number} ({name}) starts at {http.host}")
+    session = LivySession(http, number, told, ours=not detached, detached=detached)
+    say(f"Livy session {number}{f' ({told})' if told else ''} starts at {http.host}")
     try:
         wait_until_idle(session, seconds)
     except BaseException:
@@ -129,14 +129,16 @@ def _greet(http: LivyHttp) -> None:
     patiently(lambda: http.get("/sessions?size=1", seconds=20.0), GREET_SECONDS)
 
 
-def _post(http: LivyHttp, body: Mapping[str, Any], name: str) -> int:
+def _post(http: LivyHttp, body: Mapping[str, Any], name: str) -> tuple[int, str]:
+    """Number and name of a new session. Livy 0.5 knows no names by which it could be found: ''."""
     try:
-        return int(http.post("/sessions", body)["id"])
+        made = http.post("/sessions", body)
+        return int(made["id"]), str(made.get("name") or "")
     except Unavailable:
         # The answer may have been lost and the session made.
         for known in patiently(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]:
             if known.get("name") == name:
-                return int(known["id"])
+                return int(known["id"]), name
         raise
 
 

@@ -51,9 +51,10 @@ class LivyWish:
 def lifetime(session: LivySession) -> str:
     """When a session that was made now ends, in a line."""
     if session.detached:
+        word = session.name or str(session.number)
         return (
-            f"{session.name} outlives this kernel. It ends when Livy's session timeout (1 h unless set) has passed "
-            f"without a run, or is deleted; elsewhere: %ddl use livy {session.http.url} --session {session.name}"
+            f"Session {word} outlives this kernel. It ends when Livy's session timeout (1 h unless set) has passed "
+            f"without a run, or is deleted; elsewhere: %ddl use livy {session.http.url} --session {word}"
         )
     return "It ends with this kernel, and its runs with it; --detached makes one that outlives the kernel."
 
