@@ -1,0 +1,211 @@
+"""How old a point on the screen is over Livy, what polling weighs on the network, and what it costs the training.
+
+    python -m benchmarks.live [--quick]
+
+Everything is real and on this machine: Apache Livy 0.7.1 with two executors of one core, 2 workers that keep both busy,
+a kernel without TensorFlow and Spark, JupyterLab, Chromium. So all have one clock, and all compete for the cores.
+
+**Age**: from the end of each training step in the worker (a callback of the cell notes it) to the end of the frame in
+which Chromium has drawn a chart of the loss that reaches this step. This holds all of the way: the worker gathers steps
+for 250 ms, its event goes to the driver, waits for the kernel's next poll, comes through Livy, is stored, sent to the
+page and drawn. "newest" is the same from the event's own time, and for the newest event of each poll only: it leaves
+out what an event waits for the poll, and is the least that a point can have. Not measured: the screen itself, and a
+network between notebook and Livy, whose round trip comes three times on top (submit the job, ask for its answer, once
+more where it is not ready).
+
+**Bytes**: a relay between kernel and Livy counts all bytes of TCP's payload while the training runs.
+
+**Cost**: one training with the same follower, whose polls are held back in every other block of time; the step times
+are the worker's own. A pair is two neighbouring blocks, in changing order. No browser is there; the kernel's side of
+the polling and Livy itself run on the same cores as the training, which on a cluster they would not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import os
+import signal
+import statistics
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+from livy import rig
+from livy.faults import Faults, Status
+
+from ddl_magics.clusters import livy_session
+from ddl_magics.clusters.base import Polled, Unreachable
+from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.clusters.livy_http import Connection, LivyHttp
+from ddl_magics.options import parse
+from ddl_magics.session import Session
+
+from . import report, screen, training
+from .relay import Relay
+
+GOAL_AGE_SECONDS = 1.5
+GOAL_COST_PERCENT = 1.0
+
+AGE_SECONDS, QUICK_AGE_SECONDS = 90.0, 20.0
+PAIRS, QUICK_PAIRS = 48, 6
+BLOCK_SECONDS = 3.0
+#: At the beginning of each block, left out: what the one before has left undone.
+SETTLE_SECONDS = 0.5
+#: At the beginning of a training, left out: traces and warm caches.
+WARM_SECONDS = 8.0
+#: Until a training that should have ended is given up.
+RUN_SECONDS = 120.0
+
+
+class HeldCluster(LivyCluster):
+    """A Livy session whose polls can be held back."""
+
+    def __init__(self, session: livy_session.LivySession) -> None:
+        super().__init__(session)
+        self._free = threading.Event()
+        self._free.set()
+
+    def hold(self, held: bool) -> None:
+        """Let polls wait from now on, or no more."""
+        if held:
+            self._free.clear()
+        else:
+            self._free.set()
+
+    def poll(self, run: str, after: int) -> Polled | Unreachable:
+        self._free.wait()
+        return super().poll(run, after)
+
+
+class Age(NamedTuple):
+    """Seconds from the end of each step, and from the event of each newest point, until it was drawn; and the traffic.
+
+    `per_minute` is of requests, KiB sent and KiB received by the kernel.
+    """
+
+    steps: list[float]
+    newest: list[float]
+    per_minute: tuple[float, float, float]
+
+
+def age(notebook: screen.Notebook, url: str, seconds: float, by: str) -> Age:
+    """One run in the browser, which must be polled `by` submit-job or by statements."""
+    seconds += WARM_SECONDS
+    with Relay(url) as relay:
+        seen = notebook.watch(relay.url, training.cell("live", seconds), seconds)
+    begin, end = seen.ended[0] + WARM_SECONDS, seen.ended[-1]
+    drawn = [(steps, at) for steps, at in seen.drawn if begin <= at <= end]
+    newest = [
+        (event["epoch"] * training.STEPS + event["step"] + event["count"], event["time"])
+        for event in seen.events
+        if event["kind"] == "steps" and event["rank"] == 0
+    ]
+    ends = list(enumerate(seen.ended, start=1))
+    passed = relay.between(begin, end)
+    requests = [line for block in passed for line in block.requests]
+    if {line.rpartition("/")[2] for line in requests if line.startswith("POST")} != {by}:
+        raise RuntimeError(f"the run was not polled by {by} alone: {sorted(set(requests))[:10]}")
+    amounts = (len(requests), sum(block.up for block in passed) / 1024, sum(block.down for block in passed) / 1024)
+    return Age(screen.ages(ends, drawn), screen.ages(newest, drawn), tuple(60 * n / (end - begin) for n in amounts))
+
+
+def cost(url: str, pairs: int) -> tuple[list[float], list[float]]:
+    """Step times of paired blocks: with polling, and without."""
+    session = livy_session.create(LivyHttp(Connection(url)), {}, say=lambda line: None)
+    cluster = HeldCluster(session)
+    magic, _, source = training.cell("cost", WARM_SECONDS + 2 * pairs * BLOCK_SECONDS + 5.0).partition("\n")
+    spec = dataclasses.replace(parse(magic.removeprefix("%%distributed ")), cell=source)
+    run = Session(cluster).submit(spec, {})
+    while not any(event["kind"] == "steps" for event in run.events):
+        if run.settled(0.1):
+            raise SystemExit(f"live: the training {run.state}: {run.logs()[-1000:]}")
+    time.sleep(WARM_SECONDS)
+    blocks = []
+    for pair in range(pairs):
+        for polled in (True, False) if pair % 2 else (False, True):
+            cluster.hold(not polled)
+            begin = time.time()
+            time.sleep(BLOCK_SECONDS)
+            blocks.append((polled, begin + SETTLE_SECONDS, time.time()))
+    cluster.hold(False)
+    ends = run.wait(RUN_SECONDS).result.tolist()
+    times = {
+        kind: [training.step_seconds(ends, a, b) for polled, a, b in blocks if polled is kind] for kind in (True, False)
+    }
+    session.delete()
+    return times[True], times[False]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.live", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="a few blocks of each, to see that it works")
+    quick = parser.parse_args(arguments).quick
+    if problem := screen.missing():
+        raise SystemExit(f"live: {problem}")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what was started is ended, as after Ctrl-C
+    before = report.machine()
+    seconds = QUICK_AGE_SECONDS if quick else AGE_SECONDS
+    with tempfile.TemporaryDirectory(prefix="live-") as name, running_livy() as url:
+        folder = Path(name)
+        os.environ["JUPYTER_DATA_DIR"] = str(folder / "data")
+        with screen.notebook(folder, url) as notebook:
+            beside = age(notebook, url, seconds, "submit-job")
+            with Faults(url) as faults:
+                faults.plan(*[Status(404)] * 100, path="POST .*/submit-job")
+                statements = age(notebook, faults.url, seconds / 2, "statements")
+        polled, alone = cost(url, QUICK_PAIRS if quick else PAIRS)
+    tell(beside, statements, polled, alone, before)
+
+
+def tell(beside: Age, statements: Age, polled: list[float], alone: list[float], before: str) -> None:
+    """Print what was measured."""
+    print(f"machine: {before}\n")
+    ages = {
+        "age, side channel": beside.steps,
+        "newest, side channel": beside.newest,
+        "age, statements": statements.steps,
+        "newest, statements": statements.newest,
+    }
+    print(report.spread(ages, "s"), "\n")
+    rows = [("side channel", *beside.per_minute), ("statements", *statements.per_minute)]
+    print(report.table(("polling, per minute", "requests", "KiB sent", "KiB received"), rows), "\n")
+    costs = [100 * (one / other - 1) for one, other in zip(polled, alone, strict=True)]
+    steps = {"step with polling": [1000 * one for one in polled], "step without": [1000 * one for one in alone]}
+    print(report.spread(steps, "ms"), "\n")
+    low, high = report.interval(costs)
+    print(report.spread({"cost of polling, by pair": costs}, "%"))
+    print(f"95 % interval of the median: {low:.2f} to {high:.2f} %\n")
+    goals = [
+        report.at_most(
+            "p95 age of a point over the side channel, s",
+            report.quantile(ages["age, side channel"], 0.95),
+            GOAL_AGE_SECONDS,
+        ),
+        report.at_most("cost of polling, %", statistics.median(costs), GOAL_COST_PERCENT),
+    ]
+    samples = {**ages, "step with polling, s": polled, "step without polling, s": alone}
+    report.finish(samples, goals, machine_before=before, per_minute=rows, cost_interval=[low, high])
+
+
+@contextmanager
+def running_livy() -> Iterator[str]:
+    """The URL of a Livy of its own."""
+    try:
+        livy = rig.start()
+    except rig.RigError as error:
+        raise SystemExit(f"live: {error}") from None
+    try:
+        yield livy.url
+    finally:
+        livy.stop()
+
+
+if __name__ == "__main__":
+    main()
