@@ -12,7 +12,7 @@ WIDGET := ddl_magics/dashboard/static/widget.js
 # What the widget is built from; sorted, so that a rename is noticed and the order is not.
 WIDGET_SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextension -type f -not -path '*/node_modules/*' 2>/dev/null))
 
-.PHONY: install env widget browser demo test test-quick test-slow lab lint docs clean
+.PHONY: install env widget browser demo test test-quick test-slow lab lint docs clean bench-env
 
 install: env widget browser
 
@@ -57,6 +57,14 @@ test-slow: install
 
 docs: env
 	$(PYTHON) scripts/options_page.py
+
+# What benchmarks compare with and nothing else needs: PyTorch, some gigabytes.
+bench-env: .venv-bench/.ready
+
+.venv-bench/.ready:
+	python3 -m venv .venv-bench
+	.venv-bench/bin/pip install --quiet numpy==2.4.6 torch==2.15.0
+	@touch $@
 
 lab: env widget
 	.venv/bin/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
