@@ -209,6 +209,23 @@ def test_close_ends_a_wait_from_another_thread(transport):
         )
 
 
+def test_time_is_told_apart(transport):
+    """The others wait for a rank that is late, also those that hear of it through ranks between."""
+    with ThreadRing(4, transport) as ring:
+
+        def late(rank):
+            time.sleep(0.3 if rank.rank == 1 else 0)
+            rank.allreduce(np.zeros(100_000), Part(parts.STEP))
+            assert sum(rank.spent) == pytest.approx(rank.waited)
+            return rank.spent
+
+        spent = ring.each(late)
+        for other in (0, 2, 3):
+            assert spent[other].wait > 0.2
+        assert all(min(each) >= 0 for each in spent)
+        assert all(each.wire == 0 for each in spent) == (transport == "shared memory")
+
+
 def test_two_threads_in_one_ring_are_refused(transport):
     with ThreadRing(2, transport) as ring:
 

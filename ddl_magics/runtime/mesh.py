@@ -8,6 +8,7 @@ a waiter hears within milliseconds when a peer is killed, which one that watches
 Each rank has a page in shared memory with what it says: its announcement of the collective it is in, and why it left.
 """
 
+import os
 import select
 import socket
 import time
@@ -19,7 +20,8 @@ from . import parts
 from .parts import Diverged, Entry, PeerLost
 from .sockets import hang_up, settle
 
-#: A peer that is about to come is met without giving up the processor: to be woken takes some 70 us more.
+#: How long a rank looks for its peer before it gives up its core: to be woken takes some 70 us. Where there are more
+#: ranks than cores it gives it up at once, as the peer may need it.
 SPIN_SECONDS = 20e-6
 LINGER_SECONDS = 2.0
 
@@ -42,7 +44,7 @@ class Mesh:
     def __init__(self, place: int, ranks: Sequence[int], sockets: Dict[int, socket.socket], pages: List[np.ndarray]):
         self.place, self.ranks, self.size = place, ranks, len(ranks)
         self._sockets, self._pages = sockets, pages
-        self._spin = SPIN_SECONDS
+        self._spin = SPIN_SECONDS if self.size <= len(os.sched_getaffinity(0)) else 0.0
         self._ahead = dict.fromkeys(sockets, 0)  # bytes that came and were not waited for yet
         self._poll = select.poll()
         self._places = {}
