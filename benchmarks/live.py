@@ -10,8 +10,7 @@ which Chromium has drawn a chart of the loss that reaches this step. This holds 
 for 250 ms, its event goes to the driver, waits for the kernel's next poll, comes through Livy, is stored, sent to the
 page and drawn. "newest" is the same from the event's own time, and for the newest event of each poll only: it leaves
 out what an event waits for the poll, and is the least that a point can have. Not measured: the screen itself, and a
-network between notebook and Livy, whose round trip comes three times on top (submit the job, ask for its answer, once
-more where it is not ready).
+network between notebook and Livy, whose round trip comes on top at least twice: submit the job, ask for its answer.
 
 **Bytes**: a relay between kernel and Livy counts all bytes of TCP's payload while the training runs.
 
