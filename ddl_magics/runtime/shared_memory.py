@@ -40,7 +40,7 @@ class SharedMemory(Collective[Mesh]):
 
     def _allreduce(self, link: Mesh, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
         entries: List[Entry] = []
-        pieces = [self._piece(data) for data in _pieces(buffer)] if link.size > 1 else []
+        pieces = [self._piece(data) for data in self._pieces(buffer)]
         for stage in range(len(pieces) + 2):
             if stage > 1:
                 link.barrier()
@@ -55,7 +55,7 @@ class SharedMemory(Collective[Mesh]):
 
     def _broadcast(self, link: Mesh, data: np.ndarray, root: int) -> None:
         place = link.ranks.index(root)
-        for piece in _pieces(data):
+        for piece in self._pieces(data):
             area = self._laid[place][self._next()][: len(piece)]
             if self._place == place:
                 area[:] = piece
@@ -76,6 +76,12 @@ class SharedMemory(Collective[Mesh]):
                     piece = whole[begin : begin + PIECE_BYTES]
                     piece[:] = self._laid[place][turn][: len(piece)]
         return gathered
+
+    def _pieces(self, data: np.ndarray) -> Iterator[np.ndarray]:
+        if self.size == 1:  # of a host among others: there is nobody to share with
+            return iter(())
+        step = PIECE_BYTES // data.itemsize
+        return (data[begin : begin + step] for begin in range(0, len(data), step))
 
     def _piece(self, data: np.ndarray) -> "_Piece":
         turn = self._next()
@@ -117,11 +123,6 @@ class _Piece:
         """Copies what the others have summed into this rank's buffer."""
         for here, there in self._back:
             here[:] = there
-
-
-def _pieces(data: np.ndarray) -> Iterator[np.ndarray]:
-    step = PIECE_BYTES // data.itemsize
-    return (data[begin : begin + step] for begin in range(0, len(data), step))
 
 
 def _areas(memory: np.ndarray, begin: int, size: int) -> List[np.ndarray]:
