@@ -7,18 +7,20 @@ file of the same name below their scratch folder. URIs are written by the chief 
 import functools
 import os
 
-import keras
+import tensorflow as tf
 
 
-def install(context):
-    """Redirect Keras' saving and loading on ranks other than the chief."""
+def install(context, keras):
+    """Redirect the saving and loading of the package `keras` on ranks other than the chief."""
     if context.is_chief:
         return
     redirect = _Redirect(context.scratch)
     for owner, name in ((keras.Model, "save"), (keras.Model, "save_weights")):
         redirect.writing(owner, name, 1)
     redirect.reading(keras.Model, "load_weights", 1)
-    for owner in (keras.models, keras.saving):
+    also = tf.keras if tf.keras.Model is keras.Model else keras  # the same functions in modules of its own
+    modules = [getattr(package, name, None) for package in (keras, also) for name in ("models", "saving")]
+    for owner in {id(module): module for module in modules if module}.values():
         redirect.writing(owner, "save_model", 1)
         redirect.reading(owner, "load_model", 0)
 

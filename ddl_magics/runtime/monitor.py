@@ -14,6 +14,8 @@ FLUSH_SECONDS = 0.25
 class Monitor(keras.callbacks.Callback):
     """Sends the events "fit", "steps", "epoch" and "fit_end". The last callback of its fit."""
 
+    _supports_tf_logs = True  # spares Keras 2 a conversion of the logs after every step
+
     def __init__(self, context):
         super().__init__()
         self._context = context
@@ -35,14 +37,12 @@ class Monitor(keras.callbacks.Callback):
 
     def _align(self):
         """Equal weights and different noise on all ranks, as soon as the model has weights."""
-        from .keras_fit import differ_in_noise
-
         if self._aligned or not self.model.built or self._context.size == 1:
             return
         self._aligned = True
         if self._context.reduces:
             reduce.broadcast_weights(self._context, self.model.weights)
-        differ_in_noise(self.model, self._context.rank)
+        self._context.hooks.differ_in_noise(self.model)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._context.epoch, self._context.step = epoch, 0

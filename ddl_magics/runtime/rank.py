@@ -102,6 +102,7 @@ class Rank:
 
         self.fit, self.epoch, self.step = -1, 0, 0
         self.model = None  # the one that is being fitted
+        self.hooks = None  # those of its Keras, a `keras_fit.KerasHooks`
         self.stop_requested = False  # by a callback of this rank
         self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
         self.checks_finite = True
@@ -123,12 +124,12 @@ class Rank:
         """Rows that this rank has trained on so far."""
         return int(self.row_counter.numpy())
 
-    def begin_fit(self, model):
+    def begin_fit(self, model, hooks):
         self.fit += 1
         self.epoch = self.step = 0
         self.stop_requested = self.stop_agreed = False
         self.has_train_data = False
-        self.model, self.fitting = model, True
+        self.model, self.hooks, self.fitting = model, hooks, True
         if all(model is not known for known in self.models):
             self.models.append(model)
 

@@ -29,7 +29,7 @@ def sum_metrics(context, kind, metrics, averaged):
     """Make the states of `metrics` those of the whole job, and `averaged` variables the mean over ranks."""
     states = [variable for metric in metrics for variable in metric.variables]
     for metric in metrics:
-        for single in getattr(metric, "metrics", [metric]):  # what `compile` was given comes as one metric of many
+        for single in getattr(metric, "metrics", None) or [metric]:  # Keras 3 has one metric of all in `compile`
             _check_additive(context, single)
     values = [np.asarray(variable) for variable in states]
     values += [np.asarray(variable) / context.size for variable in averaged]

@@ -12,8 +12,8 @@ class StepHook:
     its metrics and BatchNorm statistics are put back afterwards.
     """
 
-    def __init__(self, context, model, step):
-        self._context, self._model, self._step = context, model, step
+    def __init__(self, hooks, model, step):
+        self._hooks, self._context, self._model, self._step = hooks, hooks.context, model, step
 
     def __call__(self, data):
         context = self._context
@@ -23,10 +23,11 @@ class StepHook:
         context.last_rows.assign(data.rows)
         if context.size == 1:
             return self._step(data.batch)
+        self._hooks.build(self._model, self._step, data.batch)
         variables = self._state()
         before = [tf.identity(variable) for variable in variables]
         context.begin_step(data)
-        replaced = self._weigh_losses(data)
+        put_back = self._weigh_losses(data)
         try:
             logs = self._step(data.batch)
             if context.loss_sums and self._model.losses:
@@ -35,52 +36,55 @@ class StepHook:
                     "shares; use a mean, or --strategy ps"
                 )
         finally:
-            for metric in replaced:
-                object.__delattr__(metric, "update_state")
+            for undo in put_back:
+                undo()
             context.end_step()
         tf.cond(data.rows > 0, lambda: tf.constant(0), lambda: _restore(variables, before))
         return logs
 
     def _state(self):
-        from .keras_fit import statistics
-
         states = [variable for metric in self._model.metrics for variable in metric.variables]
         return [
             getattr(v, "value", v) if not callable(getattr(v, "value", v)) else v
-            for v in states + statistics(self._model)
+            for v in states + self._hooks.statistics(self._model)
         ]
 
     def _weigh_losses(self, data):
-        """Keras averages the losses of several outputs, and sums of losses, without regard to how rows are cut."""
+        """Have the metrics that average losses count this rank's share. Returns functions that end it."""
         context = self._context
         rows, total = tf.cast(data.rows, tf.float64), tf.cast(data.total, tf.float64)
         total = tf.where(total < 0, rows * context.size, total)
-        replaced = []
-        compiled = getattr(self._model, "_compile_loss", None)
-        for metric in getattr(compiled, "metrics", ()):
-            replaced.append(_replace_update(metric, lambda value, weight: (value, rows / total)))
-        tracker = getattr(self._model, "_loss_tracker", None)
-        if tracker is not None and context.reduces:
 
-            def of_a_sum(value, weight):
-                if not context.loss_sums:
-                    return value, weight
-                share = total / tf.maximum(rows, 1.0)
-                return value * tf.cast(share, value.dtype), weight
+        def of_rows(value, weight):
+            if context.loss_sums:  # the average is over batches, of which this is a part
+                value = value * tf.cast(total / tf.maximum(rows, 1.0), value.dtype)
+            return value, weight
 
-            replaced.append(_replace_update(tracker, of_a_sum))
-        return replaced
+        def of_batches(value, weight):
+            return of_rows(value, rows / total)
+
+        return [
+            _change_update(metric, of_batches if counts_batches else of_rows)
+            for metric, counts_batches in self._hooks.loss_trackers(self._model)
+        ]
 
 
-def _replace_update(metric, change):
-    original = metric.update_state
+def _change_update(metric, change):
+    """Pass what `metric` is updated with through `change`, until the function that is returned is called."""
+    original, own = metric.update_state, metric.__dict__.get("update_state")
 
     def update_state(value, sample_weight=None):
         value, weight = change(value, sample_weight)
         return original(value, sample_weight=weight)
 
+    def undo():
+        if own is None:
+            object.__delattr__(metric, "update_state")
+        else:  # Keras 2 keeps one in each metric
+            object.__setattr__(metric, "update_state", own)
+
     object.__setattr__(metric, "update_state", update_state)
-    return metric
+    return undo
 
 
 def _restore(variables, before):

@@ -1,0 +1,125 @@
+"""Where Keras 2 is hooked: its one trainer, two generations of optimizers. What the hooks do is in keras_fit.py."""
+
+import contextlib
+import functools
+
+import tensorflow as tf
+from keras.src import backend
+from keras.src.engine import data_adapter, training
+from keras.src.mixed_precision import loss_scale_optimizer
+from keras.src.optimizers import optimizer
+from keras.src.optimizers.legacy import optimizer_v2
+from keras.src.utils import losses_utils
+
+from .keras_fit import KerasHooks, float_variables, wrap
+from .step import StepHook
+
+_LOSS_SCALING = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
+
+
+class Keras2Hooks(KerasHooks):
+    trainer = base_trainer = training.Model
+
+    def install(self):
+        super().install()
+        if self.context.rank:
+            wrap(backend.RandomGenerator, "make_legacy_seed", self._legacy_seed)
+            wrap(backend.RandomGenerator, "_create_seed", self._generator_seed)
+
+    # -- data
+
+    def hook_data(self):
+        original = data_adapter.get_data_handler
+
+        @functools.wraps(original)
+        def get_data_handler(*args, **kwargs):
+            handler = original(*args, **kwargs)
+            self._share(handler)
+            return handler
+
+        data_adapter.get_data_handler = get_data_handler
+
+    def _share(self, handler):
+        given = handler._dataset
+        handler._dataset, sharded = self.shared(given, handler._adapter.batch_size())
+        if sharded:
+            infer = handler._infer_steps
+            handler._infer_steps = lambda steps, _: self.shard_steps(infer(steps, given))
+            handler._inferred_steps = self.shard_steps(handler._inferred_steps)
+
+    # -- the step
+
+    def hook_steps(self):
+        """Keras 2 looks its steps up in the model when it traces: they are replaced while a fit or evaluation runs."""
+        for method in ("fit", "evaluate"):
+            wrap(self.trainer, method, self._with_steps)
+
+    def _with_steps(self, original, model, *args, **kwargs):
+        with contextlib.ExitStack() as put_back:
+            for name in ("train_step", "test_step"):
+                if name not in model.__dict__:
+                    object.__setattr__(model, name, StepHook(self, model, getattr(model, name)))
+                    put_back.callback(object.__delattr__, model, name)
+            return original(model, *args, **kwargs)
+
+    def build(self, model, step, batch):
+        """By tracing the step once for nothing: only then its metrics have states that can be kept and put back."""
+        compiled = (model.compiled_loss, model.compiled_metrics)
+        if not tf.executing_eagerly() and not all(part is None or part.built for part in compiled):
+            tf.function(step).get_concrete_function(batch)
+
+    def hook_gradients(self):
+        for owner in (optimizer.Optimizer, optimizer_v2.OptimizerV2) + _LOSS_SCALING:
+            wrap(owner, "apply_gradients", self._apply_gradients)
+
+    def _apply_gradients(self, original, optimizer, grads_and_vars, *args, **kwargs):
+        pairs = list(grads_and_vars)
+
+        def apply(gradients):
+            return original(optimizer, list(zip(gradients, [one for _, one in pairs])), *args, **kwargs)
+
+        return self.apply_reduced(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
+
+    def hook_losses(self):
+        """The last function of a loss that knows of its mask."""
+        original, note = losses_utils.apply_valid_mask, self.context.note_loss
+
+        @functools.wraps(original)
+        def apply_valid_mask(losses, sw, mask, reduction):
+            kind = "sum_over_batch_size" if reduction == "auto" else reduction
+            note(kind, weighted=sw is not None, masked=mask is not None)
+            return original(losses, sw, mask, reduction)
+
+        losses_utils.apply_valid_mask = apply_valid_mask
+
+    def hook_epoch_logs(self):
+        wrap(self.trainer, "_validate_and_get_metrics_result", self.epoch_logs)
+
+    # -- a model's parts
+
+    def statistics(self, model):
+        return float_variables(model._flatten_layers(), "_non_trainable_weights")
+
+    def loss_trackers(self, model):
+        """All count rows."""
+        losses = model.compiled_loss
+        if losses is None:
+            return []
+        outputs = tf.nest.flatten(losses._per_output_metrics) if losses.built else []
+        return [(metric, False) for metric in [losses._total_loss_mean, *outputs] if metric is not None]
+
+    # -- noise: layers make their seeds when they are first used, so the rank is folded in there
+
+    def _legacy_seed(self, original, generator):
+        seed = original(generator)
+        if seed is None:
+            seed = tf.compat.v1.get_seed(None)[1]  # what TensorFlow would have given the operation
+        return seed if seed is None else seed + self._fold
+
+    def _generator_seed(self, original, generator, given):
+        seed = original(generator, given)
+        return seed + self._fold if generator._rng_type == generator.RNG_STATEFUL else seed
+
+    @property
+    def _fold(self):
+        return self.context.rank * 7919

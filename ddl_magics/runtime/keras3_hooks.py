@@ -1,0 +1,95 @@
+"""Where Keras 3 is hooked: the trainer of its TensorFlow backend. What the hooks do is in keras_fit.py."""
+
+import functools
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as tf_trainer
+from keras.src.losses import loss as loss_module
+from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+from keras.src.trainers import trainer as base_trainer
+
+from . import share
+from .keras_fit import KerasHooks, float_variables, wrap
+from .step import StepHook
+
+
+class Keras3Hooks(KerasHooks):
+    trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
+
+    def hook_data(self):
+        hooks = self
+
+        class SharedEpochIterator(tf_trainer.TFEpochIterator):
+            def __init__(self, *args, **kwargs):
+                super().__init__(*args, **kwargs)
+                batch = getattr(self.data_adapter, "batch_size", None)
+                self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch)
+                if sharded:
+                    hooks._shorten(self)
+
+        tf_trainer.TFEpochIterator = SharedEpochIterator
+
+    def _shorten(self, iterator):
+        """Have an epoch end with this rank's share of its batches."""
+        context = self.context
+        iterator.steps_per_epoch = share.shard_steps(iterator.steps_per_epoch, context.rank, context.size)
+        iterator._num_batches = mine = self.shard_steps(iterator.data_adapter.num_batches)
+        reset = iterator.reset
+
+        def reset_to_share():
+            reset()
+            iterator._num_batches = mine
+
+        iterator.reset = reset_to_share
+
+    def hook_steps(self):
+        wrap(self.trainer, "_make_function", self._make_function)
+
+    def _make_function(self, original, model, step):
+        return original(model, StepHook(self, model, step))
+
+    def hook_epoch_logs(self):
+        wrap(self.base_trainer, "_get_metrics_result_or_logs", self.epoch_logs)
+
+    def hook_gradients(self):
+        for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
+            wrap(owner, "apply", self._apply)
+
+    def _apply(self, original, optimizer, grads, trainable_variables=None):
+        def apply(gradients):
+            return original(optimizer, gradients, trainable_variables)
+
+        scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
+        return self.apply_reduced(apply, list(grads), scaled)
+
+    def hook_losses(self):
+        original, note = loss_module.reduce_weighted_values, self.context.note_loss
+
+        @functools.wraps(original)
+        def reduce_weighted_values(values, sample_weight=None, mask=None, reduction="sum_over_batch_size", dtype=None):
+            note(reduction, weighted=sample_weight is not None, masked=mask is not None)
+            return original(values, sample_weight, mask, reduction, dtype)
+
+        loss_module.reduce_weighted_values = reduce_weighted_values
+
+    def statistics(self, model):
+        return float_variables(model._flatten_layers(), "_non_trainable_variables")
+
+    def loss_trackers(self, model):
+        """One for each output, which Keras averages over batches, and the total's."""
+        outputs = getattr(getattr(model, "_compile_loss", None), "metrics", ())
+        total = getattr(model, "_loss_tracker", None)
+        return [(metric, True) for metric in outputs] + ([(total, False)] if total is not None else [])
+
+    def differ_in_noise(self, model):
+        rank = self.context.rank
+        if not rank:
+            return
+        for layer in model._flatten_layers():
+            for generator in getattr(layer, "_seed_generators", ()):
+                state = generator.state
+                if getattr(state, "_ddl_folded", False):
+                    continue
+                seed = tf.convert_to_tensor(state)
+                state.assign(seed + tf.constant([rank * 7919, 0], seed.dtype))
+                object.__setattr__(state, "_ddl_folded", True)
