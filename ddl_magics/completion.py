@@ -37,6 +37,8 @@ def _option_values(before: list[str], namespace: Mapping[str, Any]) -> list[str]
     option = BY_FLAG.get(flags[-1]) if flags else None
     if option is None or (before[-1] != flags[-1] and not option.many):
         return []
+    if option.settings:
+        return [*option.choices, *(f"{c}:{setting}=" for c in option.choices for setting in option.settings(c))]
     if option.choices:
         return list(option.choices)
     if option.flag in ("--data", "--validation"):

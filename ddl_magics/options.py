@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
 
+from ddl_magics.runtime import rule, rules
 from ddl_magics.spec import RunSpec
 
 DEFAULT_WORKERS = RunSpec.workers
@@ -40,6 +41,8 @@ class Option:
         metavar: the value in the help; empty for a switch.
         default: value when neither the line nor the configuration gives one, as shown in the help.
         choices: the values there are, if they can be listed.
+        meanings: what each choice means, where its name does not say it.
+        settings: names of what may follow a choice, as `CHOICE:name=value,name=value`.
         later: values that are known and not built, with what brings them.
         many: takes several values ("a,b,c" or "a b c").
         repeats: may be given more than once, as `key=value`.
@@ -56,6 +59,8 @@ class Option:
     metavar: str = ""
     default: Any = None
     choices: tuple[str, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    settings: Callable[[str], tuple[str, ...]] | None = None
     later: Mapping[str, str] = field(default_factory=dict)
     many: bool = False
     repeats: bool = False
@@ -125,6 +130,18 @@ def _uri(text: str) -> str:
     return text
 
 
+def _rule(text: str) -> str:
+    try:
+        rules.read(text)
+    except rule.UnknownRule as error:
+        raise UsageError(f"--rule: {error}") from None
+    return text
+
+
+def _meaning(kind: rule.Kind) -> str:
+    return "; ".join([kind.help, *(f"{s.name} = {s.default}: {s.help}" for s in kind.settings)])
+
+
 def _setting(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
@@ -145,11 +162,15 @@ OPTIONS: tuple[Option, ...] = (
     Option("--workers", "number of training processes", _count, metavar="N", default=DEFAULT_WORKERS),
     Option(
         "--rule",
-        "update rule of the parameter server",
+        "update rule of the parameter server; its settings follow from the job and can be given, as in "
+        "aeasgd:alpha=0.1",
+        _rule,
         metavar="NAME",
         default=DEFAULT_RULE,
-        choices=("adag",),
-        later=dict.fromkeys(("downpour", "dynsgd", "aeasgd", "eamsgd", "adag-distance", "easgd"), _ENGINES),
+        choices=tuple(rules.names("ps")),
+        meanings={name: _meaning(rules.KINDS[name]) for name in rules.names("ps")},
+        settings=lambda name: tuple(setting.name for setting in rules.KINDS[name].settings),
+        later=dict.fromkeys(rules.names("allreduce"), _ENGINES),
         only="ps",
     ),
     Option("--window", "batches between two commits", _count, metavar="N", default="one a worker", only="ps"),
@@ -265,12 +286,13 @@ def read_value(option: Option, text: str) -> Any:
     Raises:
         UsageError: the value is not one that the option takes.
     """
-    if text in option.later:
-        raise UsageError(f"{option.flag} {text} is not built yet: it {option.later[text]}.")
-    if option.choices and text not in option.choices:
+    choice = text.partition(":")[0] if option.settings else text
+    if choice in option.later:
+        raise UsageError(f"{option.flag} {choice} is not built yet: it {option.later[choice]}.")
+    if option.choices and choice not in option.choices:
         raise UsageError(
-            f"{option.flag} has no value {text!r}; it takes {', '.join(option.choices)}."
-            + nearest(text, (*option.choices, *option.later))
+            f"{option.flag} has no value {choice!r}; it takes {', '.join(option.choices)}."
+            + nearest(choice, (*option.choices, *option.later))
         )
     try:
         return option.read(text)
@@ -373,6 +395,7 @@ def help_text() -> str:
     for option in BUILT:
         default = "" if option.default is None else f" (default: {option.default})"
         lines += [f"  {_usage(option)}", f"      {option.help}{default}"]
+        lines += [f"        {choice}: {meaning}" for choice, meaning in option.meanings.items()]
     later = ", ".join(option.flag for option in OPTIONS if option.coming)
     return "\n".join([*lines, "", f"Not built yet: {later}."])
 
@@ -384,4 +407,14 @@ def markdown_table() -> str:
         default = "" if option.default is None else str(option.default)
         usage = _usage(option).replace("|", "\\|")
         lines.append(f"| `{usage}` | {option.help} | {default} |")
+    return "\n".join(lines)
+
+
+def markdown_meanings() -> str:
+    """For the documentation: what the values of options mean whose names do not say it."""
+    lines: list[str] = []
+    for option in BUILT:
+        if option.meanings:
+            lines += [f"## Values of `{option.flag}`", "", "| value | meaning |", "|---|---|"]
+            lines += [f"| `{choice}` | {meaning} |" for choice, meaning in option.meanings.items()]
     return "\n".join(lines)

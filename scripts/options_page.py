@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from ddl_magics.options import OPTIONS, markdown_table
+from ddl_magics.options import OPTIONS, markdown_meanings, markdown_table
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "options.md"
 
@@ -24,6 +24,8 @@ def page():
 `%config Distributed.workers = 4`, for good in `ipython_config.py`; `%config Distributed` lists what can be set so.
 
 {markdown_table()}
+
+{markdown_meanings()}
 
 ## Known, and not built yet
 

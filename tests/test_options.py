@@ -74,7 +74,9 @@ def test_defaults_of_ps_and_of_data():
         ("--workers 2 --workers 3", "--workers is given twice."),
         ("--workers 2 3", "'3' is not an option"),
         ("--strategy allreduced", "Did you mean allreduce?"),
-        ("--strategy ps --rule adagg", "--rule has no value 'adagg'; it takes adag. Did you mean adag?"),
+        ("--strategy ps --rule adagg", "Did you mean adag?"),
+        ("--strategy ps --rule aeasgd:alhpa=1", "the rule aeasgd has no setting 'alhpa'; did you mean alpha?"),
+        ("--strategy ps --rule aeasgd:alpha=x", "--rule: alpha of the rule aeasgd must be a number above 0, not 'x'."),
         ("--validation 1.5", "--validation wants a share between 0 and 1, or the name of a DataFrame, not '1.5'."),
         ("--timeout soon", "--timeout wants seconds"),
         ("--name 2nd", "--name wants a Python name"),
@@ -107,8 +109,12 @@ def test_an_option_that_is_not_built_is_refused_by_name(option):
 def test_a_value_that_is_not_built_is_refused_by_name():
     for strategy in ("average", "ensemble", "tf-allreduce", "tf-ps"):
         assert refusal(f"--strategy {strategy}").startswith(f"--strategy {strategy} is not built yet")
-    for rule in ("downpour", "dynsgd", "aeasgd", "eamsgd", "adag-distance", "easgd"):
-        assert refusal(f"--strategy ps --rule {rule}").startswith(f"--rule {rule} is not built yet")
+    assert refusal("--strategy ps --rule easgd").startswith("--rule easgd is not built yet")
+
+
+def test_settings_of_a_rule_stay_with_it():
+    assert options.parse("--strategy ps --rule aeasgd:alpha=0.1").rule == "aeasgd:alpha=0.1"
+    assert options.parse("--strategy ps --rule=downpour").rule == "downpour"
 
 
 def test_help_and_documentation_name_every_built_option():
@@ -140,5 +146,5 @@ def test_configuration_refuses_what_the_line_refuses():
     config = Distributed()
     with pytest.raises(TraitError, match="--workers wants a whole number above 0, not 'four'"):
         config.workers = "four"
-    with pytest.raises(TraitError, match="--rule dynsgd is not built yet"):
-        config.rule = "dynsgd"
+    with pytest.raises(TraitError, match="--rule has no value 'sgd'"):
+        config.rule = "sgd"

@@ -410,7 +410,7 @@ def test_adag_converges_with_four_asynchronous_workers(start, pool):
     inputs = random.normal(size=(rows, size))
     targets = inputs @ truth
     server = start(workers)
-    rule = rules.get("adag")
+    rule = rules.get("adag", workers)
     begun = threading.Barrier(workers)
 
     def train(rank):
@@ -425,7 +425,7 @@ def test_adag_converges_with_four_asynchronous_workers(start, pool):
                 local = local - 0.05 * 2 * xb.T @ (xb @ local - yb) / len(xb)
                 batches += 1
                 if batches == window or at + 4 >= len(x):
-                    delta = rule.delta(local, base, batches, workers)
+                    delta = rule.delta(local, base, batches)
                     base, version, staleness = client.commit(0, seq, delta, version, batches)
                     local, batches, seq = rule.resume(local, delta, base), 0, seq + 1
                     stale.append(staleness)

@@ -9,6 +9,8 @@ from pathlib import Path
 import launch
 import pytest
 
+from ddl_magics.runtime import rules
+
 HERE = Path(__file__).parent / "equality"
 SEEDS = ("1", "2", "3", "4", "5")
 WITHIN = 0.02
@@ -34,6 +36,55 @@ def test_accuracy_of_one_process(spark_cluster, one_process, workers):
     commits = {rank: ended.of_kind("commits", rank) for rank in range(workers)}
     assert all(sum(e["commits"] for e in events) > 50 for events in commits.values())
     assert max(e["staleness_max"] for e in ended.of_kind("commits")) > 0
+
+
+def _with_rule(rule, seeds, epochs=25):
+    """The digits' cell, with the optimizer that a rule needs."""
+    make = "keras.optimizers.SGD(0.02, momentum=0.9, nesterov=True)" if rule == "eamsgd" else "None"
+    cases = f"{{seed: accuracy(int(seed), {epochs}, {make}) for seed in {seeds!r}}}"
+    return (HERE / "digits.py").read_text() + "\n" + cases
+
+
+@pytest.mark.parametrize("rule", rules.names("ps"))
+def test_every_rule_trains(spark_cluster, one_process, rule):
+    ended = launch.run_cell(spark_cluster(2), _with_rule(rule, SEEDS[:1], 12), strategy="ps", rule=rule)
+    assert ended.state == "FINISHED", ended.failure
+    assert ended.result["1"] >= one_process["1"] - 2 * WITHIN
+    assert not [e for e in ended.of_kind("notice") if "diverge" in e["message"]]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+@pytest.mark.parametrize("rule", rules.names("ps"))
+def test_every_rule_is_as_accurate_as_one_process(spark_cluster, one_process, rule):
+    ended = launch.run_cell(spark_cluster(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)
+    assert ended.state == "FINISHED", ended.failure
+    ours, theirs = (statistics.mean(accuracies.values()) for accuracies in (ended.result, one_process))
+    assert ours >= theirs - WITHIN, (ended.result, one_process)
+
+
+HASTY = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(640, 8)).astype("float32")
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+model.fit(x, x[:, 0], batch_size=16, epochs=1, verbose=0)
+"""
+
+
+def test_divergence_is_foretold_before_the_first_step(spark_cluster):
+    rule = "downpour:scale=1"
+    ended = launch.run_cell(spark_cluster(4), HASTY, strategy="ps", rule=rule, workers=4, window=10)
+    kinds = [
+        e["kind"] for e in ended.events if e["kind"] == "steps" or "will probably diverge" in str(e.get("message"))
+    ]
+    assert kinds[0] == "notice" and kinds.count("notice") == 1, "the chief says it, once"
+
+
+def test_momentum_elastic_averaging_wants_an_optimizer_with_momentum(spark_cluster):
+    ended = launch.run_cell(spark_cluster(2), HASTY, strategy="ps", rule="eamsgd")
+    assert ended.state == "FAILED"
+    assert "--rule eamsgd is made for keras.optimizers.SGD with momentum and nesterov=True" in ended.message
 
 
 SEEN = """

@@ -1,90 +1,183 @@
-"""The update rules by value, and that rules to come fit into the same frame."""
+"""The update rules by value, against cases worked out by hand, and how their names and settings are read."""
 
 import numpy as np
 import pytest
 
-from ddl_magics.runtime import rules
+from ddl_magics.runtime import rule, rules, stability
 from ddl_magics.runtime.parameter_centre import Fit
-from ddl_magics.runtime.rules import Rule
+
+BASE, LOCAL = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 1.0])
 
 
-def test_adag_commits_the_mean_step_of_the_window():
-    rule = rules.get("adag")
-    base, local = np.array([1.0, 2.0, 3.0]), np.array([1.5, 2.0, 1.0])
-    delta = rule.delta(local, base, 5, 4)
-    np.testing.assert_allclose(delta, [0.1, 0.0, -0.4])
-    np.testing.assert_array_equal(base, [1.0, 2.0, 3.0])
-    np.testing.assert_array_equal(local, [1.5, 2.0, 1.0])
-
-
-def test_adag_merges_in_place_whatever_the_staleness():
-    rule = rules.get("adag")
-    centre = np.array([1.0, 2.0])
-    same = centre
-    rule.merge(centre, np.array([0.5, -1.0]), 7, None)
-    assert centre is same
-    np.testing.assert_array_equal(centre, [1.5, 1.0])
-
-
-def test_adag_keeps_float32_and_takes_the_centre_afterwards():
-    rule = rules.get("adag")
-    local = np.ones(3, np.float32)
-    delta = rule.delta(local, np.zeros(3, np.float32), 3, 2)
-    assert delta.dtype == np.float32
-    centre = np.full(3, 9, np.float32)
-    assert rule.resume(local, delta, centre) is centre
-
-
-@pytest.mark.parametrize(("wrong", "hint"), [("adga", "did you mean adag?"), ("zzz", "there are: adag")])
-def test_an_unknown_rule_is_named_with_the_nearest_right_one(wrong, hint):
-    with pytest.raises(rules.UnknownRule, match=hint) as caught:
-        rules.get(wrong)
-    assert "\n" not in str(caught.value)
-
-
-# The shapes of the rules to come, from the formulas of their papers: the frame must hold them without a change.
-
-DYNSGD = Rule("dynsgd", lambda w, w0, batches, n: w - w0, lambda c, d, s, then: np.add(c, d / (s + 1), out=c))
-ELASTIC = Rule(
-    "aeasgd",
-    lambda w, c, batches, n: (0.9 / n) * (w - c),
-    lambda c, d, s, then: np.add(c, d, out=c),
-    adopt=False,
-    fresh=True,
+@pytest.mark.parametrize(
+    ("text", "delta"),
+    [
+        ("downpour", [0.125, 0.0, -0.5]),  # (W - W0) / 4 workers
+        ("downpour:scale=1", [0.5, 0.0, -2.0]),
+        ("adag", [0.1, 0.0, -0.4]),  # (W - W0) / 5 batches
+        ("adag-distance", [0.1, 0.0, -0.4]),
+        ("dynsgd", [0.5, 0.0, -2.0]),
+        ("aeasgd", [0.1125, 0.0, -0.45]),  # 0.9 / 4 (W - c)
+        ("aeasgd:alpha=0.5", [0.25, 0.0, -1.0]),
+        ("eamsgd", [0.1125, 0.0, -0.45]),
+        ("easgd", [0.1125, 0.0, -0.45]),
+    ],
 )
-DISTANCE = Rule(
-    "adag-distance",
-    lambda w, w0, batches, n: (w - w0) / batches,
-    lambda c, d, s, then: np.add(c, d / ((c - then) ** 2 / 0.1 + 1), out=c),
-    history=2,
+def test_what_a_worker_commits(text, delta):
+    base, local = BASE.copy(), LOCAL.copy()
+    np.testing.assert_allclose(rules.get(text, 4).delta(local, base, 5), delta, atol=1e-15)
+    np.testing.assert_array_equal(base, BASE)
+    np.testing.assert_array_equal(local, LOCAL)
+
+
+@pytest.mark.parametrize(
+    ("text", "centre"),
+    [
+        ("downpour", [1.5, 1.0]),
+        ("adag", [1.5, 1.0]),
+        ("aeasgd", [1.5, 1.0]),
+        ("eamsgd", [1.5, 1.0]),
+        ("easgd", [1.5, 1.0]),
+        ("dynsgd", [1.125, 1.75]),  # delta / (3 + 1)
+        (
+            "adag-distance:eta=0.25",
+            [1 + 0.5 / 2, 2 - 1 / 5],
+        ),  # moved by .5 and 1: delta / (.25 / .25 + 1), / (1 / .25 + 1)
+    ],
 )
+def test_what_becomes_of_the_centre(text, centre):
+    before, then, delta = np.array([1.0, 2.0]), np.array([0.5, 3.0]), np.array([0.5, -1.0])
+    after = rules.get(text, 4).merge(before, delta, 3, then)
+    np.testing.assert_allclose(after, centre)
+    np.testing.assert_array_equal(before, [1.0, 2.0])
+    np.testing.assert_array_equal(then, [0.5, 3.0])
 
 
-def test_a_rule_may_scale_by_staleness():
-    fit = Fit(DYNSGD, np.zeros(2))
+@pytest.mark.parametrize("text", ["downpour", "adag", "adag-distance", "dynsgd"])
+def test_workers_of_a_rule_that_adds_go_on_from_the_centre(text):
+    centre = np.full(3, 9.0)
+    assert rules.get(text, 4).resume(LOCAL, np.ones(3), centre) is centre
+
+
+@pytest.mark.parametrize("text", ["aeasgd", "eamsgd", "easgd"])
+def test_elastic_workers_keep_their_weights_but_for_what_they_gave(text):
+    rule = rules.get(text, 3)
+    local, centre = np.array([2.0]), np.array([1.0])
+    delta = rule.delta(local, centre, 10)
+    np.testing.assert_allclose(delta, [0.3])
+    np.testing.assert_allclose(rule.resume(local, delta, np.array([77.0])), [1.7])
+    assert rule.fresh
+
+
+@pytest.mark.parametrize("text", rules.names())
+def test_float32_stays_float32(text):
+    rule = rules.get(text, 4)
+    local, centre = np.ones(3, np.float32), np.zeros(3, np.float32)
+    delta = rule.delta(local, centre, 3)
+    assert delta.dtype == rule.resume(local, delta, centre).dtype == np.float32
+    assert rule.merge(centre, delta, 2, centre).dtype == np.float32
+
+
+# -- in the server's frame
+
+
+def test_a_commit_counts_less_the_staler_it_is():
+    fit = Fit(rules.get("dynsgd", 2), np.zeros(2))
     assert fit.commit(0, 0, 0, np.array([1.0, 1.0]), 0) == 0
     assert fit.commit(1, 0, 0, np.array([1.0, 3.0]), 0) == 1
     np.testing.assert_allclose(fit.centre, [1.5, 2.5])
 
 
-def test_an_elastic_worker_keeps_its_own_weights():
-    local, centre = np.array([2.0]), np.array([1.0])
-    delta = ELASTIC.delta(local, centre, 10, 3)
-    np.testing.assert_allclose(delta, [0.3])
-    np.testing.assert_allclose(ELASTIC.resume(local, delta, np.array([77.0])), [1.7])
-
-
-def test_a_rule_may_look_at_the_centre_that_a_delta_was_made_against():
-    fit = Fit(DISTANCE, np.array([0.0]))
+def test_a_commit_counts_less_the_further_the_centre_has_moved():
+    fit = Fit(rules.get("adag-distance:eta=0.1", 1), np.array([0.0]))
     fit.commit(0, 0, 0, np.array([1.0]), 0)
     fit.commit(1, 0, 0, np.array([1.0]), 0)  # the centre has moved by 1 since: 1 / (1 / 0.1 + 1)
     np.testing.assert_allclose(fit.centre, [1 + 1 / 11])
 
 
 def test_a_delta_older_than_the_kept_centres_gets_the_oldest():
-    fit = Fit(DISTANCE, np.array([0.0]))
-    for seq in range(3):  # centres of versions 2 and 3 are kept
+    rule = rules.get("adag-distance:eta=0.1", 1)
+    fit = Fit(rule, np.array([0.0]))
+    for seq in range(3):
         fit.commit(0, 0, seq, np.array([1.0]), fit.version)
-    assert fit.centre == pytest.approx(3.0)
+    assert (float(fit.centre[0]), rule.history) == (3.0, 2)  # centres of versions 2 and 3 are kept
     fit.commit(1, 0, 0, np.array([1.0]), 0)
     np.testing.assert_allclose(fit.centre, [3 + 1 / 11])  # against 2.0, not against 0.0
+
+
+def test_a_centre_that_was_handed_out_never_changes():
+    fit = Fit(rules.get("adag", 1), np.zeros(2))
+    first = fit.centre
+    fit.commit(0, 0, 0, np.ones(2), 0)
+    assert (first.tolist(), fit.centre.tolist()) == ([0, 0], [1, 1])
+    with pytest.raises(ValueError, match="read-only"):
+        fit.centre += 1
+
+
+# -- names and settings
+
+
+@pytest.mark.parametrize(
+    ("wrong", "hint"),
+    [
+        ("adga", "no update rule is called 'adga'; did you mean adag"),
+        ("zzz", "there are: adag, adag-distance, "),
+        ("aeasgd:alhpa=0.1", "the rule aeasgd has no setting 'alhpa'; did you mean alpha"),
+        ("adag:alpha=0.1", "the rule adag has no setting 'alpha'; it has none"),
+        ("aeasgd:alpha=-1", "alpha of the rule aeasgd must be a number above 0, not '-1'"),
+        ("aeasgd:alpha=inf", "must be a number above 0"),
+        ("aeasgd:alpha", "must be a number above 0"),
+    ],
+)
+def test_what_is_not_there_is_named_with_the_nearest_right_one(wrong, hint):
+    with pytest.raises(rule.UnknownRule, match=hint) as caught:
+        rules.get(wrong, 2)
+    assert "\n" not in str(caught.value)
+
+
+def test_settings_follow_from_the_job_unless_they_are_given():
+    assert rules.get("aeasgd", 9).settings == {"alpha": 0.1}
+    assert rules.get("aeasgd:alpha=0.2", 9).settings == {"alpha": 0.2}
+    assert rules.get("downpour", 4).settings == {"scale": 0.25}
+    assert rules.get("adag-distance", 4, 0.3).settings == {"eta": 0.3}
+    assert rules.get("adag-distance", 4).settings["eta"] > 0
+
+
+# -- what is known before training
+
+
+def test_the_limit_of_late_steps():
+    assert stability.limit(0) == pytest.approx(2)
+    assert stability.limit(1) == pytest.approx(1)
+    # c <- c - gain c' with c' from three commits ago, just below the limit and just above
+    for gain, shrinks in [(0.97 * stability.limit(3), True), (1.03 * stability.limit(3), False)]:
+        centre = [1.0] * 4
+        for _ in range(2000):
+            centre.append(centre[-1] - gain * centre[-4])
+        assert (max(map(abs, centre[-10:])) < 1e-3) is shrinks
+
+
+def test_progress_of_a_window():
+    assert stability.progress(0.1, 0.0, 2) == pytest.approx(0.19)
+    assert stability.progress(0.01, 0.9, 2) == pytest.approx(0.19)
+    assert stability.progress(5.0, 0.0, 1) == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "workers", "window", "advice"),
+    [
+        ("downpour:scale=1", 4, 10, "leave its scale out"),
+        ("aeasgd:alpha=0.5", 10, 10, "use its own alpha"),
+        ("adag", 20, 1, "or use --window "),
+    ],
+)
+def test_what_will_probably_diverge_is_said(text, workers, window, advice):
+    said = stability.warning(rules.get(text, workers, 0.1), 0.1, 0.0, window, workers)
+    assert "will probably diverge" in said and advice in said and "\n" not in said
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4, 10, 20, 64])
+@pytest.mark.parametrize("text", rules.names())
+def test_rules_as_they_are_give_no_cause_for_warning(text, workers):
+    for rate in (None, 0.001, 0.1):
+        assert stability.warning(rules.get(text, workers, rate), rate, 0.0, workers, workers) is None

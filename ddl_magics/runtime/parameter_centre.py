@@ -22,17 +22,21 @@ class EpochEnd:
 
     def __init__(self, sums, means, stop, centre, version):
         self.sums, self.means, self.stop = sums, means, stop
-        #: As it stood when the last rank arrived; None in epochs before the last, whose copy is given back.
+        #: As it stood when the last rank arrived; None in epochs before the last.
         self.centre = centre
         self.version = version
 
 
 class Fit:
-    """The state of one fit. `rule` is a `rules.Rule`; `centre` a flat float array, taken over and changed in place."""
+    """The state of one fit. `rule` is a `rule.Rule`; `centre`, a flat float array, is taken over.
+
+    A centre never changes: a commit makes the next one, so that whoever has got one may read it without a lock.
+    """
 
     def __init__(self, rule, centre):
         self.rule = rule
         self.centre = centre
+        self.centre.setflags(write=False)
         self.version = 0
         self.epoch = 0
         self.shared = {}
@@ -44,7 +48,7 @@ class Fit:
 
     def _remember(self):
         if self.rule.history:
-            self._past.append((self.version, self.centre.copy()))
+            self._past.append((self.version, self.centre))
 
     def _then(self, version):
         """The centre of `version`, or the oldest that is still there."""
@@ -64,7 +68,10 @@ class Fit:
             )
 
     def commit(self, rank, attempt, seq, delta, version):
-        """Merge a delta made against `version`; returns its staleness. A repeated commit is not merged again."""
+        """Merge a delta made against `version`; returns its staleness. A repeated commit is not merged again.
+
+        `delta` is taken over: its memory may become the centre's.
+        """
         self.check(rank, delta.dtype, delta.size)
         last = self._applied.get(rank)
         if last is not None and (attempt, seq) <= last[:2]:
@@ -72,7 +79,8 @@ class Fit:
         if not 0 <= version <= self.version:
             raise Refusal("usage", rank, "rank %d commits against version %d of %d" % (rank, version, self.version))
         staleness = self.version - version
-        self.rule.merge(self.centre, delta, staleness, self._then(version))
+        self.centre = self.rule.merge(self.centre, delta, staleness, self._then(version))
+        self.centre.setflags(write=False)
         self.version += 1
         self._remember()
         self._applied[rank] = (attempt, seq, staleness)
@@ -106,7 +114,7 @@ class Fit:
                 sums=np.sum([sums for sums, _, _ in parts], axis=0),
                 means=np.mean([means for _, means, _ in parts], axis=0),
                 stop=any(stop for _, _, stop in parts),
-                centre=self.centre.copy(),
+                centre=self.centre,
                 version=self.version,
             )
             self.epoch = max(self.epoch, epoch + 1)

@@ -51,14 +51,14 @@ class Client:
         self._lock = threading.Lock()
         self._channel = self._connect(timeout)
 
-    def begin(self, fit, initial, dtype, size):
+    def begin(self, fit, initial, dtype, size, rate=None):
         """Start fit number `fit`; returns (centre, version).
 
-        Rank 0 brings `initial` (1-D, `size` elements of `dtype`), the first centre; the others pass None and wait for
-        it. A fit that goes on already, for a rank that joins late, keeps its centre.
+        Rank 0 brings `initial` (1-D, `size` elements of `dtype`), the first centre, and its learning rate; the others
+        pass None and wait for it. A fit that goes on already, for a rank that joins late, keeps its centre.
         """
         dtype = np.dtype(dtype).name
-        header = {"fit": fit, "dtype": dtype, "size": int(size), "initial": initial is not None}
+        header = {"fit": fit, "dtype": dtype, "size": int(size), "initial": initial is not None, "rate": rate}
         vectors = () if initial is None else (np.ascontiguousarray(initial, dtype),)
         reply, (centre,) = self._ask(protocol.BEGIN, header, vectors)
         self.epoch = reply["epoch"]

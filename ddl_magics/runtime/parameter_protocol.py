@@ -13,7 +13,7 @@ from .wire import Identity
 SERVER = Identity("server", -1, 0)
 
 # rank -> server
-BEGIN = 1  # {"fit", "dtype", "size", "initial": bool}, then the initial weights
+BEGIN = 1  # {"fit", "dtype", "size", "initial": bool, "rate"}, then the initial weights
 PULL = 2  # {"fit"}
 COMMIT = 3  # {"fit", "seq", "version", "batches", "dtype", "size"}, then the delta
 EPOCH_END = 4  # {"fit", "epoch", "sums", "means", "stop"}: sizes, then both vectors (float64)

@@ -2,7 +2,8 @@
 
 `python -m <package>.parameter_server` reads its configuration as one JSON line from stdin ({"run", "secret" (hex),
 "host", "size", "attempt", "rule", "options"}), answers {"port": ...} on stdout, and lives until stdin ends. It serves
-any number of fits one after the other. `options` are the rule's, "join_seconds" and "alive_seconds".
+any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds" and
+"alive_seconds".
 
 A thread per connection receives and checks vectors; one lock stands around centre and version, so that a commit is a
 merge and a version in one. Ranks that are waited for are those that are connected, or may still come: a rank whose
@@ -80,7 +81,8 @@ class Server:
     """The requests of the ranks, over all fits of a run. `config` is the process's configuration."""
 
     def __init__(self, config):
-        self._rule = rules.get(config["rule"], config["options"])
+        self._rule, self._size = config["rule"], config["size"]
+        rules.read(self._rule)
         self._changed = threading.Condition()
         options = config["options"]
         self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
@@ -170,20 +172,20 @@ class Server:
         if header["initial"]:
             _check_finite(rank, initial, "initial weights")
             with self._changed:
-                self._start(rank, number, initial)
+                self._start(rank, number, initial, header["rate"])
         fit = self._wait(channel, lambda: self._fits.get(number) or self._need_chief("the weights of fit %d" % number))
         with self._changed:
             fit.check(rank, header["dtype"], header["size"])
-            return {"version": fit.version, "epoch": fit.epoch}, [fit.centre.copy()]
+            return {"version": fit.version, "epoch": fit.epoch}, [fit.centre]
 
-    def _start(self, rank, number, initial):
+    def _start(self, rank, number, initial, rate):
         if rank != _CHIEF:
             raise Refusal("usage", rank, "rank %d brings initial weights: only rank 0 may" % rank)
         if self._fits and number < max(self._fits):
             raise Refusal("usage", rank, "fit %d is over: fit %d has begun" % (number, max(self._fits)))
         self._members.fit_begins()
         if number not in self._fits:  # else rank 0 has connected again: what was learnt is kept
-            self._fits[number] = Fit(self._rule, initial)
+            self._fits[number] = Fit(rules.get(self._rule, self._size, rate), initial)
             for old in sorted(self._fits)[:-FITS_KEPT]:
                 del self._fits[old]
         self._changed.notify_all()
@@ -196,7 +198,7 @@ class Server:
     def _pull(self, channel, header):
         with self._changed:
             fit = self._fit(channel.peer.rank, header["fit"])
-            return {"version": fit.version}, [fit.centre.copy()]
+            return {"version": fit.version}, [fit.centre]
 
     def _commit(self, channel, header):
         rank, attempt = channel.peer.rank, channel.peer.attempt
@@ -205,7 +207,7 @@ class Server:
         with self._changed:
             fit = self._fit(rank, header["fit"])
             staleness = fit.commit(rank, attempt, header["seq"], delta, header["version"])
-            return {"version": fit.version, "staleness": staleness}, [fit.centre.copy()]
+            return {"version": fit.version, "staleness": staleness}, [fit.centre]
 
     def _epoch_end(self, channel, header):
         rank, epoch = channel.peer.rank, header["epoch"]
@@ -218,7 +220,7 @@ class Server:
             self._changed.notify_all()
         end = self._wait(channel, lambda: fit.ended(epoch, self._members.awaited()))
         with self._changed:
-            centre = fit.centre.copy() if end.centre is None else end.centre
+            centre = fit.centre if end.centre is None else end.centre
             return {"version": end.version, "stop": end.stop}, [end.sums, end.means, centre]
 
     def _share(self, channel, header):

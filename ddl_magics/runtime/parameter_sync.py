@@ -8,7 +8,7 @@ import time
 import keras
 import numpy as np
 
-from . import reduce, rules
+from . import optimizers, reduce, rules, stability
 from .outcome import NotANumber
 from .parameter_client import NonFinite
 
@@ -21,7 +21,6 @@ class ParameterSync(keras.callbacks.Callback):
     def __init__(self, context):
         super().__init__()
         self._context, self._server = context, context.server
-        self._rule = rules.get(context.config["rule"])
         self._window = context.config["window"] or context.size
         self._begun = False
 
@@ -33,21 +32,38 @@ class ParameterSync(keras.callbacks.Callback):
         """Take the chief's weights as the first centre."""
         context = self._context
         self._weights = list(self.model.trainable_weights)
-        initial = self._local()
+        rate = optimizers.learning_rate(self.model.optimizer)
+        self._make_rule(rate)
+        initial = self._flat_weights()
         centre, self._version = self._server.begin(
-            context.fit, initial if context.is_chief else None, initial.dtype, initial.size
+            context.fit, initial if context.is_chief else None, initial.dtype, initial.size, rate
         )
         self._begun = True
         self._batches = self._seq = 0
         self._adopt(centre)
         self._open_report()
 
+    def _make_rule(self, rate):
+        """Take what the rule derives from the optimizer, and say before training what will probably diverge."""
+        context, optimizer = self._context, self.model.optimizer
+        self._rule = rules.get(context.config["rule"], context.size, rate)
+        if self._rule.look_ahead:
+            optimizers.require_look_ahead(optimizer, self._rule.name)
+        momentum = optimizers.momentum(optimizer)
+        warning = stability.warning(self._rule, rate, momentum, self._window, context.size)
+        if warning and context.is_chief:
+            context.emit("notice", level="warning", message=warning)
+
     def _open_report(self):
         self._reported, self._commits, self._staleness, self._staleness_max = time.monotonic(), 0, 0, 0
 
-    def _local(self):
+    def _flat_weights(self):
         """All trainable weights as one flat vector, of the widest of their dtypes."""
         return np.concatenate([np.asarray(variable).reshape(-1) for variable in self._weights])
+
+    def _look_ahead(self):
+        """What the rule does not count as the worker's weights."""
+        return optimizers.look_ahead(self.model.optimizer, self._weights) if self._rule.look_ahead else 0.0
 
     def _adopt(self, centre):
         self._base = centre
@@ -70,8 +86,9 @@ class ParameterSync(keras.callbacks.Callback):
         context = self._context
         if self._rule.fresh:
             self._base, self._version = self._server.pull(context.fit)
-        local = self._local()
-        delta = self._rule.delta(local, self._base, self._batches, context.size)
+        ahead = self._look_ahead()
+        local = self._flat_weights() - ahead
+        delta = self._rule.delta(local, self._base, self._batches)
         self._seq += 1
         try:
             centre, self._version, staleness = self._server.commit(
@@ -84,7 +101,7 @@ class ParameterSync(keras.callbacks.Callback):
             )
             raise NotANumber(error.rank, str(error) + where) from None
         self._base = centre
-        reduce.assign(self._weights, self._rule.resume(local, delta, centre))
+        reduce.assign(self._weights, self._rule.resume(local, delta, centre) + ahead)
         self._batches = 0
         context.waited += time.monotonic() - began
         self._report(staleness)
@@ -107,6 +124,8 @@ class ParameterSync(keras.callbacks.Callback):
 
         Metrics become those of all workers, BatchNorm's statistics the mean over workers.
         """
+        from .keras_fit import statistics
+
         context = self._context
         if not self._begun:
             self._begin()
@@ -115,7 +134,7 @@ class ParameterSync(keras.callbacks.Callback):
             self._commit()
         self._send_report()
         states = [variable for metric in model.metrics for variable in metric.variables]
-        averaged = context.hooks.statistics(model)
+        averaged = statistics(model)
         stop = context.stop_requested or context.stop_asked
         sums, means, centre, self._version, stop = self._server.epoch_end(
             context.fit, context.epoch, _flat(states), _flat(averaged), stop

@@ -1,83 +1,180 @@
-"""The update rules of the parameter server, as pure functions over flat buffers.
+"""The update rules: how what a worker has learned gets into the centre.
 
-Notation of the formulas: c is the centre that the server holds, W a worker's weights, W0 the centre that the worker has
-last seen, n the number of workers. A worker trains a window of some batches, commits a delta, gets the centre back.
+Notation of the formulas: c is the centre, W a worker's weights, W0 the centre that it has last got, n the number of
+workers, tau the window in batches, eta the learning rate. A worker trains a window with the user's own optimizer,
+commits a delta, and goes on.
 
-To add a rule, write its factory under `@_register(name)`. Neither the server nor its client changes.
+To add a rule, write its function under `_register`: options, help, documentation, server and workers read the table.
 """
 
-import difflib
-from typing import Callable, NamedTuple
+from . import rule as _rule
+from .rule import Setting
+
+#: How many old centres a rule that looks back keeps for each worker; commits come n - 1 versions late on average.
+_HISTORY_PER_WORKER = 2
+#: For a rule that needs the learning rate, where the optimizer does not tell it.
+_UNKNOWN_RATE = 0.01
+
+#: name -> `rule.Kind`.
+KINDS = {}
 
 
-class UnknownRule(ValueError):
-    """There is no rule of that name: one line with the nearest right one."""
-
-
-class Rule(NamedTuple):
-    """What a worker commits, and what the server does with it.
-
-    All arrays are flat (1-D), of the dtype of the centre and of the same size.
-    """
-
-    name: str
-    #: (local, base, batches, workers) -> delta, a new array: what a worker whose weights are `local` commits after
-    #: `batches` batches since it had the centre `base`.
-    delta: Callable
-    #: (centre, delta, staleness, then) -> None: changes `centre` in place. `staleness` is the number of commits since
-    #: the centre that the delta was made against; `then` is that centre, or None unless `history` is above zero.
-    merge: Callable
-    #: True: after its commit a worker goes on from the centre. False (elastic rules): from its weights less the delta.
-    adopt: bool = True
-    #: True: a worker fetches the centre anew right before `delta`, as `base`.
-    fresh: bool = False
-    #: How many old centres the server keeps for `merge`. A delta older than all of them gets the oldest.
-    history: int = 0
-
-    def resume(self, local, delta, centre):
-        """The weights from which a worker goes on after it has committed `delta` and got `centre` back."""
-        return centre if self.adopt else local - delta
-
-
-_factories = {}
-
-
-def _register(name):
-    def register(factory):
-        _factories[name] = factory
-        return factory
+def _register(name, help, *settings, strategy="ps"):
+    def register(make):
+        KINDS[name] = _rule.Kind(name, help, strategy, settings, make)
+        return make
 
     return register
 
 
-def names():
-    """The names of all rules, sorted."""
-    return sorted(_factories)
+def names(strategy=None):
+    """The names of all rules, or of those of one strategy, sorted."""
+    return sorted(name for name, kind in KINDS.items() if strategy in (None, kind.strategy))
 
 
-def get(name, options=None):
-    """The rule `name`, made with its `options` (a dict, or None). Raises `UnknownRule`."""
-    if name not in _factories:
-        near = difflib.get_close_matches(str(name), _factories, 1)
-        hint = "did you mean %s?" % near[0] if near else "there are: %s" % ", ".join(names())
-        raise UnknownRule("no update rule is called %r; %s" % (name, hint))
-    return _factories[name](options or {})
+def read(text):
+    """(name, {setting: value}) of `NAME` or `NAME:setting=value,...`. Raises `rule.UnknownRule`."""
+    return _rule.read(text, KINDS)
+
+
+def get(text, workers, rate=None):
+    """The `rule.Rule` that `text` (as `read` takes it) names, for `workers` workers. Raises `rule.UnknownRule`.
+
+    rate: the learning rate of the workers' optimizer, or None where it has none.
+    """
+    name, given = read(text)
+    return KINDS[name].rule(given, workers, rate)
 
 
 def _add(centre, delta, staleness, then):
-    centre += delta
+    delta += centre
+    return delta
 
 
-@_register("adag")
-def _adag(options):
-    """Accumulated gradient normalisation, AGN, called ADAG in dist-keras: delta = (W - W0) / batches; c += delta.
+@_register(
+    "downpour",
+    "adds what each worker has learned, scaled down by their number",
+    Setting(
+        "scale", "factor of each update; 1 is the paper's, which takes n times the step", "1/n", lambda n, _: 1 / n
+    ),
+)
+def _downpour(workers, scale):
+    """DOWNPOUR: delta = scale (W - W0); c += delta.
 
-    Hermans, Spanakis and Moeckel, "Accumulated Gradient Normalization", ACML 2017 (arXiv:1710.02368).
-    A commit is the mean of the window's local steps, so that the centre moves by one step a window and worker whatever
-    the window's length. `batches` is the number that were really trained: the last window of an epoch may be shorter.
+    Dean et al., "Large Scale Distributed Deep Networks", NIPS 2012, section 4.1, has scale = 1, so that the step grows
+    with n. 1/n makes n workers' windows together as long a step as one of them took.
     """
 
-    def delta(local, base, batches, workers):
-        return (local - base) / local.dtype.type(batches)
+    def delta(local, base, batches):
+        return (local - base) * scale
 
-    return Rule("adag", delta, _add)
+    return {"delta": delta, "merge": _add, "gain": lambda progress, window: scale * progress, "lag": workers - 1}
+
+
+@_register("adag", "accumulated gradient normalization: adds the mean step of each window")
+def _adag(workers):
+    """Accumulated gradient normalization (AGN), called ADAG in dist-keras: delta = (W - W0) / tau; c += delta.
+
+    Hermans, Spanakis and Moeckel, "Accumulated Gradient Normalization", ACML 2017 (arXiv:1710.02368). A
+    commit is the mean of the window's local steps, so that n workers together take n / tau steps a batch: a window near
+    n keeps the pace of one process. tau counts what was really trained: the last window of an epoch may be shorter.
+    """
+
+    def delta(local, base, batches):
+        return (local - base) / batches
+
+    return {"delta": delta, "merge": _add, "gain": lambda progress, window: progress / window, "lag": workers - 1}
+
+
+@_register("dynsgd", "takes an update for less, the more others came before it")
+def _dynsgd(workers):
+    """DynSGD: delta = W - W0; c += delta / (s + 1), s the staleness: commits since the centre W0.
+
+    Jiang, Cui, Zhang and Yu, "Heterogeneity-aware Distributed Parameter Servers", SIGMOD 2017. s is about n - 1 where
+    the workers are alike fast.
+    """
+
+    def delta(local, base, batches):
+        return local - base
+
+    def merge(centre, delta, staleness, then):
+        delta /= staleness + 1
+        return _add(centre, delta, staleness, then)
+
+    return {"delta": delta, "merge": merge, "gain": lambda progress, window: progress / workers, "lag": workers - 1}
+
+
+@_register(
+    "adag-distance",
+    "adag, that takes a weight's update for less, the further its centre has moved since",
+    Setting(
+        "eta", "squared distance at which an update counts half", "learning rate", lambda _, rate: rate or _UNKNOWN_RATE
+    ),
+)
+def _adag_distance(workers, eta):
+    """ADAG scaled by distance: delta = (W - W0) / tau; c += delta / ((c - c_then)^2 / eta + 1), element by element.
+
+    c_then is the centre that the delta was made against. Hermans, "On Scalable Deep Learning and Parallelizing Gradient
+    Descent", master's thesis, Maastricht 2017, on staleness as a distance instead of a number of commits.
+    """
+
+    def delta(local, base, batches):
+        return (local - base) / batches
+
+    def merge(centre, delta, staleness, then):
+        if staleness:  # else the distance is zero
+            moved = centre - then
+            moved *= moved
+            moved /= eta
+            moved += 1
+            delta /= moved
+        return _add(centre, delta, staleness, then)
+
+    return {
+        "delta": delta,
+        "merge": merge,
+        "gain": lambda progress, window: progress / window,
+        "lag": workers - 1,
+        "history": _HISTORY_PER_WORKER * workers,
+    }
+
+
+_ALPHA = Setting("alpha", "share of its distance to the centre that a worker gives way", "0.9/n", lambda n, _: 0.9 / n)
+
+
+def _elastic(alpha, **fields):
+    def delta(local, base, batches):
+        return (local - base) * alpha
+
+    return dict(fields, delta=delta, merge=_add, adopt=False, fresh=True)
+
+
+@_register("aeasgd", "elastic averaging: each worker keeps its weights, tied to the centre by a spring", _ALPHA)
+def _aeasgd(workers, alpha):
+    """Asynchronous elastic averaging: E = alpha (W - c); W -= E; c += E, with c fetched right before.
+
+    Zhang, Choromanska and LeCun, "Deep Learning with Elastic Averaging SGD", NIPS 2015 (arXiv:1412.6651), algorithm 1.
+    The paper has alpha = beta / n with beta = 0.9 (section 5); an alpha that does not fall with n diverges.
+    """
+    return _elastic(alpha, gain=lambda progress, window: alpha, lag=workers - 1)
+
+
+@_register("eamsgd", "aeasgd for an SGD optimizer with Nesterov momentum", _ALPHA)
+def _eamsgd(workers, alpha):
+    """Asynchronous elastic averaging with momentum: as AEASGD, where a worker's step is
+    v = d v - eta g(W + d v); W += v.
+
+    Zhang et al. 2015 (as for `aeasgd`), algorithm 2. That step is the user's own keras.optimizers.SGD(eta, momentum=d,
+    nesterov=True), which is required: Keras holds y = W + d v in place of W, and y' = y + d v' - eta g(y) is the same
+    iteration. The spring takes hold of W = y - d v, and moves y by as much.
+    """
+    return _elastic(alpha, gain=lambda progress, window: alpha, lag=workers - 1, look_ahead=True)
+
+
+@_register("easgd", "synchronous elastic averaging, among all workers at once", _ALPHA, strategy="allreduce")
+def _easgd(workers, alpha):
+    """Synchronous elastic averaging, every tau batches: d = alpha (W - c); W -= d; c += the sum of d over the workers.
+
+    Zhang et al. 2015 (as for `aeasgd`), equations 5 and 6. Each rank holds a copy of c; the sum is an all-reduce.
+    """
+    return _elastic(alpha, gain=lambda progress, window: workers * alpha, lag=0)

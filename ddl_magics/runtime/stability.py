@@ -1,0 +1,44 @@
+"""Whether training with an update rule can be expected to diverge: what is known before the first step."""
+
+import math
+
+
+def progress(rate, momentum, window):
+    """The share of its distance to the optimum that a worker covers by itself in `window` batches.
+
+    1 - (1 - eta / (1 - d))^tau for gradient descent of rate eta and momentum d where the loss has curvature 1, as it
+    about has for inputs and weights of order one. What the loss is really like nobody knows before training.
+    """
+    return 1 - (1 - min(1.0, rate / max(1e-6, 1 - momentum))) ** window
+
+
+def limit(lag):
+    """The largest gain at which c <- c - gain c', with c' the centre of `lag` commits ago, does not grow.
+
+    2 sin(pi / (2 (2 lag + 1))): Levin and May, "A note on difference-delay equations", Theoretical Population Biology 9
+    (1976). 2 without lag, about pi / (2 lag) with much.
+    """
+    return 2 * math.sin(math.pi / (2 * (2 * lag + 1)))
+
+
+def warning(rule, rate, momentum, window, workers):
+    """One line that says what will probably diverge and what to change, or None. `rate` None: it is not known."""
+    gain, most = rule.gain(progress(rate or 0.0, momentum, window), window), limit(rule.lag)
+    if gain <= most:
+        return None
+    settings = "".join(", %s %.3g" % pair for pair in sorted(rule.settings.items()))
+    known = "" if rate is None else ", learning rate %.3g" % rate
+    return (
+        "the rule %s will probably diverge (%d workers, window %d%s%s): an update moves the central model by %.2g of "
+        "its distance to the optimum, and more than %.2g overshoots with this many workers; %s"
+        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, rate, momentum, window, most))
+    )
+
+
+def _advice(rule, rate, momentum, window, most):
+    if "alpha" in rule.settings:
+        return "use its own alpha, or one below %.2g" % (rule.settings["alpha"] * most / rule.gain(0.0, window))
+    if "scale" in rule.settings:
+        return "leave its scale out, or lower --window or the learning rate"
+    longer = next((w for w in range(window, 100 * window) if rule.gain(progress(rate, momentum, w), w) <= most), None)
+    return "lower the learning rate" + (", or use --window %d" % longer if longer else "")
