@@ -124,8 +124,6 @@ class ParameterSync(keras.callbacks.Callback):
 
         Metrics become those of all workers, BatchNorm's statistics the mean over workers.
         """
-        from .keras_fit import statistics
-
         context = self._context
         if not self._begun:
             self._begin()
@@ -134,7 +132,7 @@ class ParameterSync(keras.callbacks.Callback):
             self._commit()
         self._send_report()
         states = [variable for metric in model.metrics for variable in metric.variables]
-        averaged = statistics(model)
+        averaged = context.hooks.statistics(model)
         stop = context.stop_requested or context.stop_asked
         sums, means, centre, self._version, stop = self._server.epoch_end(
             context.fit, context.epoch, _flat(states), _flat(averaged), stop
