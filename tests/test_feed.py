@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 
 from ddl_magics.runtime import feed, feed_pack, feed_share
-from ddl_magics.runtime.feed import FeedError, prepare
+from ddl_magics.runtime.feed import FeedError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -63,6 +63,10 @@ class LocalSpark:
         return LocalRdd([partition for rdd in rdds for partition in rdd.partitions])
 
 
+def prepare(sc, *wish):
+    return feed.prepare(sc, feed.check(*wish), "test")
+
+
 @pytest.fixture
 def spark(spark_cluster):
     return spark_cluster(2)
@@ -89,7 +93,7 @@ def spec(**changes):
 def shares(spark, frame, folder, namespace=None, **changes):
     """Prepare a feed and store each rank's blobs; returns (manifest as it travels, folders by rank, feed)."""
     wish = spec(**changes)
-    made = prepare(spark, frame, wish, dict(namespace or {}, df=frame))
+    made = prepare(spark.sparkContext, frame, wish, dict(namespace or {}, df=frame))
     blobs = made.rdd.glom().collect()
     folders = []
     for rank, mine in enumerate(blobs):
@@ -422,7 +426,7 @@ def test_a_pandas_frame_gives_what_spark_gives(local, tmp_path):
 
 
 def test_a_barrier_stage_reads_its_ranks_share(spark, tmp_path):
-    made = prepare(spark, numbers(spark, 101), spec(features=["id"]), {})
+    made = prepare(spark.sparkContext, numbers(spark, 101), spec(features=["id"]), {})
     decode = feed._by_value(feed_pack)["decode"]
 
     def rows(blobs):
@@ -450,9 +454,11 @@ def shipped_feed(tmp_path, monkeypatch):
 
 
 def test_executors_do_not_need_the_package(spark, shipped_feed):
-    made = shipped_feed.prepare(spark, numbers(spark, 30), spec(validation=0.2), {})
+    plan = shipped_feed.check(numbers(spark, 30), spec(validation=0.2), {})
+    made = shipped_feed.prepare(spark.sparkContext, plan, "test")
     assert made.rdd.map(len).count() >= 2
-    made = shipped_feed.prepare(spark, numbers(LocalSpark(), 9000), spec(), {})
+    plan = shipped_feed.check(numbers(LocalSpark(), 9000), spec(), {})
+    made = shipped_feed.prepare(spark.sparkContext, plan, "test")
     assert made.rdd.count() >= 4
     by_reference = shipped_feed.feed_pack.identity
     with pytest.raises(Exception, match="No module named"):  # the check can fail
@@ -550,7 +556,7 @@ def test_columns_of_pandas_that_cannot_be(local, values, message):
 def test_columns_of_spark_that_cannot_be(spark, expression, message):
     frame = spark.range(0, 100, 1, 2).selectExpr(expression + " x", "id y")
     with pytest.raises(FeedError) as caught:
-        prepare(spark, frame, spec(), {})
+        prepare(spark.sparkContext, frame, spec(), {})
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
 
@@ -561,7 +567,7 @@ def test_a_frame_that_spark_cannot_compute(spark):
     broken = udf(lambda value: 1 // (value - 5), "int")
     frame = spark.range(10).select(broken("id").alias("x"), "id").toDF("x", "y")
     with pytest.raises(FeedError) as caught:
-        prepare(spark, frame, spec(), {})
+        prepare(spark.sparkContext, frame, spec(), {})
     assert str(caught.value) == "df cannot be computed: ZeroDivisionError: integer division or modulo by zero"
 
 
@@ -583,4 +589,4 @@ def test_what_is_no_data(local, value, message):
 
 def test_an_empty_spark_frame(spark):
     with pytest.raises(FeedError, match=r"^df has no rows$"):
-        prepare(spark, spark.range(0).selectExpr("id x", "id y"), spec(), {})
+        prepare(spark.sparkContext, spark.range(0).selectExpr("id x", "id y"), spec(), {})

@@ -9,7 +9,7 @@ import base64
 import json
 import platform
 
-from . import feed, gpus, names, out, slots
+from . import feed, gpus, names, out, own_context, slots
 from .held import Held
 from .job import Job
 
@@ -42,12 +42,12 @@ def launch(spec, namespace):
         return _error("slots", problem)
     try:
         packed = names.pack(spec["cell"], namespace)
-        prepare = _check_data(session, spec, namespace)
+        prepare = _check_data(spec, namespace)
         if spec.get("out"):
             out.check(sc, spec["out"], spec["run"])
     except (names.NameProblem, feed.FeedError, out.OutError) as error:
         return _error("usage", str(error))
-    job = Job(sc, spec, packed, prepare)
+    job = Job(own_context.of(sc), spec, packed, prepare)
     held.add(spec["run"], job)
     job.start()
     return json.dumps({"ok": True})
@@ -80,13 +80,13 @@ def _preflight(sc, spec):
     return None
 
 
-def _check_data(session, spec, namespace):
+def _check_data(spec, namespace):
     """A function that makes the run's `feed.Feed`, or None without --data. What needs no job is checked now."""
     name = spec.get("data")
     if not name:
         return None
-    feed.check(name, spec, namespace)
-    return lambda: feed.prepare(session, name, spec, namespace)
+    plan = feed.check(name, spec, namespace)
+    return lambda sc, group: feed.prepare(sc, plan, group)
 
 
 def poll(request):

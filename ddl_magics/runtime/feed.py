@@ -9,7 +9,7 @@ import importlib.util
 
 import numpy as np
 
-from . import feed_pack, spark_error
+from . import feed_pack, own_context, spark_error
 from .feed_columns import FeedError, is_spark, nearest_frame, pandas_values
 from .feed_plan import Plan
 from .feed_share import datasets, store
@@ -48,15 +48,17 @@ def check(value, spec, namespace):
     return Plan(value, spec, namespace)
 
 
-def prepare(spark, value, spec, namespace):
-    """Make the `Feed` of a run, in one pass over the data. Arguments as for `check`. Raises `FeedError`, one line."""
-    plan = check(value, spec, namespace)
+def prepare(sc, plan, group):
+    """Make the `Feed` of a run, in one pass over the data. Raises `FeedError`, one line.
+
+    sc: as `own_context.of` gives it; plan: what `check` returned; group: the job group of the pass.
+    """
     shipped = _by_value(feed_pack)
-    sets = [_pack(spark, shipped, "train", plan.name, plan.frame, plan)]
+    sets = [_pack(sc, group, shipped, "train", plan.name, plan.rows, plan)]
     try:
-        if plan.validation is not None:
-            sets.append(_pack(spark, shipped, "validation", plan.validation_name, plan.validation, plan))
-        return _deal(spark, shipped, sets, plan)
+        if plan.validation_rows is not None:
+            sets.append(_pack(sc, group, shipped, "validation", plan.validation_name, plan.validation_rows, plan))
+        return _deal(sc, shipped, sets, plan)
     except BaseException:
         for packed in sets:
             packed.rdd.unpersist()
@@ -84,27 +86,27 @@ class _Packed:
         self.nan = sorted({name for _, _, report in reports for name in report["nan"]})
 
 
-def _pack(spark, shipped, kind, name, frame, plan):
+def _pack(sc, group, shipped, kind, name, frame, plan):
     columns, tensors, pack = plan.columns, plan.arrangement["tensors"], shipped["pack"]
     if is_spark(frame):
         from pyspark import StorageLevel
 
-        quoted = ["`%s`" % column.replace("`", "``") for column in plan.names]
-        rdd = frame.select(quoted).rdd.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors))
+        rows = own_context.rdd_of(frame, sc, group)
+        rdd = rows.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors))
         rdd.persist(StorageLevel.MEMORY_AND_DISK)
         try:
-            return _Packed(kind, name, rdd, _reports(name, rdd))
+            return _Packed(kind, name, rdd, _reports(name, rdd, group))
         except BaseException:
             rdd.unpersist()
             raise
     records = list(_pack_pandas(frame, plan))
     slices = max(1, min(len(records), PANDAS_SLICES_PER_WORKER * plan.size))
-    return _Packed(kind, name, spark.sparkContext.parallelize(records, slices), [record[:3] for record in records])
+    return _Packed(kind, name, sc.parallelize(records, slices), [record[:3] for record in records])
 
 
-def _reports(name, rdd):
+def _reports(name, rdd, group):
     try:
-        return rdd.map(lambda record: record[:3]).collect()
+        return own_context.collect(rdd.map(lambda record: record[:3]), group, "rows of %s" % name)
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise FeedError("%s cannot be computed: %s" % (name, spark_error.cause(error))) from error
 
@@ -122,7 +124,7 @@ def _pack_pandas(frame, plan):
         yield 0, chunk, report, blob
 
 
-def _deal(spark, shipped, sets, plan):
+def _deal(sc, shipped, sets, plan):
     train = sets[0]
     rows, held = train.rows, feed_pack.held(train.rows, plan.fraction)
     validation_rows = sets[1].rows if len(sets) > 1 else held
@@ -148,7 +150,7 @@ def _deal(spark, shipped, sets, plan):
             "whole": plan.whole,
         }
         dealt.append(packed.rdd.mapPartitions(_dealer(shipped["deal"], order)))
-    rdd = spark.sparkContext.union(dealt) if len(dealt) > 1 else dealt[0]
+    rdd = sc.union(dealt) if len(dealt) > 1 else dealt[0]
     manifest = {
         "data": plan.name,
         "size": plan.size,

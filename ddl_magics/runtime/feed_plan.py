@@ -1,6 +1,6 @@
 """What a user asks of --data, checked as far as it can be without a Spark job."""
 
-from .feed_columns import FeedError, arrange, check_frame, choose, describe, frame_named
+from .feed_columns import FeedError, arrange, check_frame, choose, describe, frame_named, is_spark
 
 
 class Plan:
@@ -11,7 +11,6 @@ class Plan:
         if isinstance(value, str):
             value = frame_named("--data", value, namespace)
         check_frame("--data", self.name, value)
-        self.frame = value
         self.features, self.label = choose(self.name, value, spec.get("features"), spec.get("label"))
         self.names = self.features + ([] if self.label is None else [self.label])
         self.columns = [describe(self.name, value, name) for name in self.names]
@@ -19,8 +18,9 @@ class Plan:
         self.size = 1 if spec.get("strategy") == "single" else spec["workers"]
         #: Where nobody adds up the ranks' figures, the chief validates alone, and needs all rows for that.
         self.whole = spec.get("strategy") != "allreduce"
+        self.rows = _chosen(value, self.names)
         self.seed = int(spec["seed"]) % (1 << 64)
-        self.fraction, self.validation, self.validation_name = 0.0, None, None
+        self.fraction, self.validation_rows, self.validation_name = 0.0, None, None
         wanted = spec.get("validation")
         if isinstance(wanted, str):
             self._take_validation(wanted, namespace)
@@ -30,16 +30,24 @@ class Plan:
             self.fraction = float(wanted)
 
     def _take_validation(self, name, namespace):
-        self.validation, self.validation_name = frame_named("--validation", name, namespace), name
-        missing = [column for column in self.names if column not in map(str, self.validation.columns)]
+        frame, self.validation_name = frame_named("--validation", name, namespace), name
+        missing = [column for column in self.names if column not in map(str, frame.columns)]
         if missing:
             raise FeedError(
                 "--validation %s: it has no column %r, which %s has and the training uses"
                 % (name, missing[0], self.name)
             )
         for column in self.columns:
-            other = describe(name, self.validation, column["name"])
+            other = describe(name, frame, column["name"])
             if (other["depth"], other["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
                 raise FeedError(
                     "--validation %s: column %r is of another kind than in %s" % (name, column["name"], self.name)
                 )
+        self.validation_rows = _chosen(frame, self.names)
+
+
+def _chosen(frame, names):
+    """The columns to be read. Of a Spark DataFrame here and not later, where other threads use Spark too."""
+    if not is_spark(frame):
+        return frame
+    return frame.select(["`%s`" % name.replace("`", "``") for name in names])

@@ -12,9 +12,8 @@ import secrets
 import socket
 import threading
 import time
-import warnings
 
-from . import events, gpus, messages, out, package, scratch, slots, spark_error, task, verdict, wire
+from . import events, gpus, messages, out, own_context, package, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import ServerProcess
 
@@ -35,7 +34,7 @@ class Job:
     """`state`, `log` and `artifacts` are what the driver's API reads; `start`, `stop` and `forget` what it calls."""
 
     def __init__(self, sc, spec, packed, prepare):
-        """packed: `names.pack`'s bytes; prepare: makes the run's `feed.Feed`, or None where the cell has no --data."""
+        """packed: `names.pack`'s bytes; prepare: (sc, job group) -> the run's `feed.Feed`, or None without --data."""
         self.workers = 1 if spec["strategy"] == "single" else spec["workers"]
         self.state = events.PREFLIGHT
         self.log = EventLog(spec["run"])
@@ -137,7 +136,7 @@ class Job:
         self._enter(
             events.PREFLIGHT, "dealing the rows of %s to %s" % (self._spec["data"], _count(self.workers, "worker"))
         )
-        self._data = self._prepare()
+        self._data = self._prepare(self._sc, self._group)
         for notice in self._data.notices:
             self._hint("info", notice)
         return self._data.rdd, self._data.manifest
@@ -171,14 +170,12 @@ class Job:
 
     def _submit(self, rdd, parcel):
         error = None
-        # Under Livy job groups are not pinned to threads, and the successor of this call needs that.
-        warnings.filterwarnings("ignore", "Deprecated in 3.1, Use pyspark.InheritableThread", FutureWarning)
         try:
             rank = task.make_task(parcel, __package__)
             stage = rdd.barrier() if self._spec["strategy"] == "allreduce" else rdd
             description = "%s: %s on %s" % (self._spec["name"], self._spec["strategy"], _count(self.workers, "worker"))
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank), self._spec.get("gpus"))
-            ranks.collectWithJobGroup(self._group, description)
+            own_context.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J's, of many kinds
             error = spark_error.cause(problem)
         with self._changed:
