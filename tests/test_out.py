@@ -8,6 +8,7 @@ import pytest
 from launch import Refused, fetch, load_driver, run_cell, start
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime import out
 
 CELL = """
 import numpy as np
@@ -80,3 +81,8 @@ def test_a_storage_that_does_not_answer_is_not_waited_for(spark_cluster, monkeyp
     monkeypatch.setattr(out.Folder, "probe", lambda folder: __import__("time").sleep(1))
     with pytest.raises(Refused, match="no answer within 0 s: is the address right"):
         start(spark, CELL, out=f"file://{tmp_path}/x")
+
+
+def test_a_run_without_files_leaves_the_folder_to_the_next(tmp_path):
+    assert out.write(None, {"out": f"file://{tmp_path}", "run": "r", "name": "n"}, {}, [], tmp_path) == ({}, None)
+    assert not list(tmp_path.iterdir())

@@ -139,6 +139,8 @@ def write(sc, spec, files, events, scratch):
     ({name: URI}, None or why not all of them are there).
     """
     written = {}
+    if not files:  # a run that failed leaves the folder to the next
+        return written, None
     try:
         with Folder(sc, spec["out"], spec["run"]) as folder:
             for name, path in sorted(files.items()):
