@@ -1,7 +1,8 @@
 """Workers and a parameter server on a least-squares problem, event by event on a clock of their own.
 
 The centre is the server's own `Fit`, the rules are the real ones; only time and network are made up: workers of
-different speeds, messages that take a while, and others that come between.
+different speeds, messages that take a while, and others that come between. As in a real run a worker trains on while
+its commit is under way, and takes the answer after the batch in which it comes.
 """
 
 import heapq
@@ -12,6 +13,7 @@ import numpy as np
 
 from ddl_magics.runtime import rules
 from ddl_magics.runtime.parameter_centre import Fit
+from ddl_magics.runtime.parameter_exchange import late
 
 FEATURES = 10
 ROWS = 2000
@@ -34,72 +36,109 @@ class _Worker:
         self.rank, self.data, self.pace, self.momentum = rank, data, pace, momentum
         self.weights, self.velocity = weights.copy(), np.zeros_like(weights)
         self.base, self.version, self.seq = weights, 0, 0
+        self.trained = self.behind = self.passed = 0
+        self.in_flight = self.waits = False
+        self.answer = None
         self._batches = itertools.cycle(range(0, len(data[0]) - BATCH + 1, BATCH))
 
-    def train(self, window, rate):
+    def step(self, rate):
         """As keras.optimizers.SGD steps, with Nesterov momentum where there is any."""
-        for _ in range(window):
-            begin = next(self._batches)
-            x, y = (part[begin : begin + BATCH] for part in self.data)
-            gradient = x.T @ (x @ self.weights - y) / BATCH
-            self.velocity = self.momentum * self.velocity - rate * gradient
-            self.weights = self.weights + self.momentum * self.velocity - rate * gradient
+        begin = next(self._batches)
+        x, y = (part[begin : begin + BATCH] for part in self.data)
+        gradient = x.T @ (x @ self.weights - y) / BATCH
+        self.velocity = self.momentum * self.velocity - rate * gradient
+        self.weights = self.weights + self.momentum * self.velocity - rate * gradient
+        self.trained += 1
 
-    def local(self, rule):
-        return self.weights - self.momentum * self.velocity if rule.look_ahead else self.weights
+    def take_answer(self):
+        shift, self.base, self.version, self.passed = self.answer
+        self.weights = self.weights + shift
+        self.behind, self.answer, self.in_flight = self.trained, None, False
+
+
+class _Simulation:
+    def __init__(self, rule, window, batches, rate, delay, random):
+        self.rule, self.window, self.left, self.rate, self.delay = rule, window, batches, rate, delay
+        self.random, self.staleness = random, []
+        self._clock, self._tie = [], itertools.count()
+
+    def run(self, fit, crew):
+        self.fit = fit
+        for worker in crew:
+            self._after(0.0, worker.pace, self._batch_end, worker)
+        while self._clock:
+            now, _, step, worker, message = heapq.heappop(self._clock)
+            step(now, worker, *message)
+
+    def _after(self, now, seconds, step, worker, *message):
+        heapq.heappush(self._clock, (now + seconds, next(self._tie), step, worker, message))
+
+    def _message(self, now, step, worker, *message):
+        self._after(now, self.delay * self.random.uniform(0.5, 1.5), step, worker, *message)
+
+    def _batch_end(self, now, worker):
+        worker.step(self.rate)
+        self.left -= 1
+        if worker.answer:
+            worker.take_answer()
+        self._go_on(now, worker)
+
+    def _go_on(self, now, worker):
+        if worker.trained >= self.window:
+            if worker.in_flight:
+                worker.waits = True
+                return
+            self._send(now, worker)
+        if self.left > 0:
+            self._after(now, worker.pace * self.random.uniform(0.8, 1.2), self._batch_end, worker)
+
+    def _send(self, now, worker):
+        local = worker.weights - worker.momentum * worker.velocity if self.rule.look_ahead else worker.weights
+        staler = 0 if self.rule.fresh else late(worker.trained, worker.behind, worker.passed)
+        worker.in_flight = True
+        if self.rule.fresh:
+            self._message(now, self._pulled, worker, local, worker.trained)
+        else:
+            self._commit(now, worker, local, worker.trained, worker.base, worker.version, staler)
+        worker.trained = 0
+
+    def _pulled(self, now, worker, local, batches):
+        self._commit(now + self.delay, worker, local, batches, self.fit.centre, self.fit.version, 0)
+
+    def _commit(self, now, worker, local, batches, base, version, staler):
+        delta = self.rule.delta(local, base, batches)
+        self._message(now, self._committed, worker, local, delta, version, staler)
+
+    def _committed(self, now, worker, local, delta, version, staler):
+        gave = delta.copy()  # the server takes the delta over
+        staleness = self.fit.commit(worker.rank, 1, worker.seq, delta, version, staler)
+        worker.seq += 1
+        self.staleness.append(staleness)
+        shift = self.rule.resume(local, gave, self.fit.centre) - local
+        self._message(now, self._answered, worker, (shift, self.fit.centre, self.fit.version, staleness - staler))
+
+    def _answered(self, now, worker, answer):
+        worker.answer = answer
+        if worker.waits:
+            worker.waits = False
+            worker.take_answer()
+            self._go_on(now, worker)
 
 
 def simulate(text, workers, window=None, batches=4000, rate=RATE, momentum=0.0, delay=DELAY, seed=0):
     """Train with the rule `text` until the workers together have seen `batches` batches."""
     random = np.random.default_rng(seed)
-    window = window or workers
     rule = rules.get(text, workers, rate)
     x = random.normal(size=(ROWS, FEATURES))
     y = x @ random.normal(size=FEATURES)
     start = np.zeros(FEATURES)
-    fit = Fit(rule, start.copy())
     order = random.permutation(ROWS)
-    crew = []
-    for rank in range(workers):
-        rows = order[rank::workers]
-        crew.append(_Worker(rank, (x[rows], y[rows]), random.uniform(0.7, 1.4), start, momentum))
-    clock, tie, staleness, left = [], itertools.count(), [], batches
-
-    def after(now, seconds, step, worker, *message):
-        heapq.heappush(clock, (now + seconds, next(tie), step, worker, message))
-
-    def next_window(now, worker):
-        nonlocal left
-        if left > 0:
-            left -= window
-            worker.train(window, rate)
-            busy = window * worker.pace * random.uniform(0.8, 1.2)
-            if rule.fresh:
-                after(now, busy + delay, pulled, worker)
-            else:
-                committing(now + busy, worker)
-
-    def pulled(now, worker):
-        worker.base, worker.version = fit.centre, fit.version
-        committing(now + delay * random.uniform(0.5, 1.5), worker)
-
-    def committing(now, worker):
-        delta = rule.delta(worker.local(rule), worker.base, window)
-        shift = delta.copy()  # the server takes the delta over
-        after(now, delay * random.uniform(0.5, 1.5), committed, worker, delta, shift, worker.local(rule))
-
-    def committed(now, worker, delta, shift, local):
-        staleness.append(fit.commit(worker.rank, 1, worker.seq, delta, worker.version))
-        worker.seq += 1
-        worker.weights = worker.weights + (rule.resume(local, shift, fit.centre) - local)
-        worker.base, worker.version = fit.centre, fit.version
-        after(now, delay, next_window, worker)
-
-    for worker in crew:
-        after(0.0, 0.0, next_window, worker)
+    shares = [order[rank::workers] for rank in range(workers)]
+    paces = random.uniform(0.7, 1.4, workers)
+    crew = [_Worker(k, (x[rows], y[rows]), paces[k], start, momentum) for k, rows in enumerate(shares)]
+    fit = Fit(rule, start.copy())
+    simulation = _Simulation(rule, window or workers, batches, rate, delay, random)
     with np.errstate(all="ignore"):
-        while clock:
-            now, _, step, worker, message = heapq.heappop(clock)
-            step(now, worker, *message)
+        simulation.run(fit, crew)
         loss = np.mean((x @ fit.centre - y) ** 2) / np.mean(y**2)
-    return Simulated(float(loss), staleness)
+    return Simulated(float(loss), simulation.staleness)

@@ -11,6 +11,8 @@ import pytest
 
 from ddl_magics.runtime import rules
 
+pytestmark = pytest.mark.timeout(400)  # the fixture of one process is in the time of the first test that wants it
+
 HERE = Path(__file__).parent / "equality"
 SEEDS = ("1", "2", "3", "4", "5")
 WITHIN = 0.02
@@ -25,7 +27,6 @@ def one_process(tmp_path_factory):
     return json.loads(out.read_text())
 
 
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("workers", [2, 4])
 def test_accuracy_of_one_process(spark_cluster, one_process, workers):
     cell = (HERE / "digits.py").read_text() + f"\nrun_cases({SEEDS!r}, 'float32')"
@@ -54,7 +55,6 @@ def test_every_rule_trains(spark_cluster, one_process, rule):
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(400)
 @pytest.mark.parametrize("rule", rules.names("ps"))
 def test_every_rule_is_as_accurate_as_one_process(spark_cluster, one_process, rule):
     ended = launch.run_cell(spark_cluster(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)

@@ -167,8 +167,8 @@ def test_progress_of_a_window():
     ("text", "workers", "window", "advice"),
     [
         ("downpour:scale=1", 4, 10, "leave its scale out"),
-        ("aeasgd:alpha=0.5", 10, 10, "use its own alpha"),
-        ("adag", 20, 1, "or use --window "),
+        ("aeasgd:alpha=0.5", 10, 10, "leave its alpha out"),
+        ("adag", 20, 1, "use --window "),
     ],
 )
 def test_what_will_probably_diverge_is_said(text, workers, window, advice):

@@ -27,9 +27,10 @@ def test_every_rule_converges_as_it_is(text, workers):
 
 @pytest.mark.parametrize("workers", WORKERS)
 def test_staleness_is_that_of_workers_who_take_turns(workers):
+    """And more by up to two batches of a window, which were trained while the last answer was on its way."""
     staleness = _run("adag", workers).staleness
-    assert np.mean(staleness) == pytest.approx(workers - 1, abs=0.1 * workers)
-    assert workers == 1 or max(staleness) > workers - 1
+    assert workers - 1.5 <= np.mean(staleness) <= (workers - 1) * (1 + 2 / workers) + 1
+    assert (max(staleness) > 0) is (workers > 1)
 
 
 @pytest.mark.parametrize(("workers", "window"), [(4, 10), (10, 10), (20, 20)])

@@ -102,9 +102,10 @@ SCHEMA = {
     "log": ("text that a rank printed, whole lines", {"stream": {"enum": ["stdout", "stderr"]}, "text": _TEXT}, {}),
     "values": ("what the cell passed to ddl.log()", {"metrics": _METRICS, "step": _optional(_COUNT)}, {}),
     "commits": (
-        "parameter server: this rank's commits since the last such event, and how stale they were",
+        "parameter server: this rank's commits since the last such event, `seconds` ago, and how stale they were: the "
+        "mean, the most, and in `histogram` how many were 0, 1, 2 to 3, 4 to 7, 8 to 15, ... commits late",
         {"commits": _COUNT, "staleness": {"type": "number"}, "staleness_max": _COUNT},
-        {},
+        {"seconds": _SECONDS, "histogram": {"type": "array", "items": _COUNT}},
     ),
     "artifact": (
         "a file that the driver holds for the notebook, or has written to `uri`, as --out says",

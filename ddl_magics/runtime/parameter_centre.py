@@ -67,10 +67,10 @@ class Fit:
                 % (rank, size, np.dtype(dtype).name, self.centre.size, self.centre.dtype.name),
             )
 
-    def commit(self, rank, attempt, seq, delta, version):
+    def commit(self, rank, attempt, seq, delta, version, late=0):
         """Merge a delta made against `version`; returns its staleness. A repeated commit is not merged again.
 
-        `delta` is taken over: its memory may become the centre's.
+        `delta` is taken over: its memory may become the centre's. `late` is what it is staler than `version` says.
         """
         self.check(rank, delta.dtype, delta.size)
         last = self._applied.get(rank)
@@ -78,7 +78,7 @@ class Fit:
             return last[2]
         if not 0 <= version <= self.version:
             raise Refusal("usage", rank, "rank %d commits against version %d of %d" % (rank, version, self.version))
-        staleness = self.version - version
+        staleness = self.version - version + max(0, late)
         self.centre = self.rule.merge(self.centre, delta, staleness, self._then(version))
         self.centre.setflags(write=False)
         self.version += 1

@@ -64,22 +64,23 @@ class Client:
         self.epoch = reply["epoch"]
         return centre, reply["version"]
 
-    def pull(self, fit):
-        """The centre as it stands now: (centre, version)."""
-        reply, (centre,) = self._ask(protocol.PULL, {"fit": fit})
-        return centre, reply["version"]
+    def pull(self, fit, known=None):
+        """The centre as it stands now: (centre, version); (None, version) if that is the version `known`."""
+        reply, centre = self._ask(protocol.PULL, {"fit": fit, "known": known})
+        return (centre[0] if centre else None), reply["version"]
 
-    def commit(self, fit, seq, delta, version, batches):
+    def commit(self, fit, seq, delta, version, batches, late=0, want_centre=True):
         """Have `delta`, made over `batches` batches against centre `version`, merged: (centre, version, staleness).
 
         `seq` counts this rank's commits of the fit upwards: a commit with a seq that was there is not merged twice.
-        Raises `NonFinite`, and then the centre is untouched.
+        `late` adds to the staleness. Without `want_centre` the centre is None. Raises `NonFinite`, and then the centre
+        is untouched.
         """
         delta = np.ascontiguousarray(delta)
-        header = {"fit": fit, "seq": seq, "version": version, "batches": batches}
+        header = {"fit": fit, "seq": seq, "version": version, "late": late, "batches": batches, "want": want_centre}
         header.update(dtype=delta.dtype.name, size=delta.size)
-        reply, (centre,) = self._ask(protocol.COMMIT, header, (delta,))
-        return centre, reply["version"], reply["staleness"]
+        reply, centre = self._ask(protocol.COMMIT, header, (delta,))
+        return (centre[0] if centre else None), reply["version"], reply["staleness"]
 
     def epoch_end(self, fit, epoch, sums, means, stop):
         """Wait until all live workers have passed `epoch`.

@@ -14,8 +14,8 @@ SERVER = Identity("server", -1, 0)
 
 # rank -> server
 BEGIN = 1  # {"fit", "dtype", "size", "initial": bool, "rate"}, then the initial weights
-PULL = 2  # {"fit"}
-COMMIT = 3  # {"fit", "seq", "version", "batches", "dtype", "size"}, then the delta
+PULL = 2  # {"fit", "known"}: the reply has no centre if that version is still the newest
+COMMIT = 3  # {"fit", "seq", "version", "late", "batches", "dtype", "size", "want": bool}, then the delta
 EPOCH_END = 4  # {"fit", "epoch", "sums", "means", "stop"}: sizes, then both vectors (float64)
 SHARE = 5  # {"fit", "tag", "value"}: the value counts from rank 0 alone
 LEAVE = 6  # {}

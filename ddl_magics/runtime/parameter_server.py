@@ -5,9 +5,9 @@
 any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds" and
 "alive_seconds".
 
-A thread per connection receives and checks vectors; one lock stands around centre and version, so that a commit is a
-merge and a version in one. Ranks that are waited for are those that are connected, or may still come: a rank whose
-connection closes is counted out until it connects again.
+A thread per connection receives, checks and sends vectors. One lock stands around a fit's centre and version, so that a
+commit is a merge and a version in one; as no centre ever changes, sending one needs no lock. Ranks that are waited for
+are those that are connected, or may still come: a rank whose connection closes is counted out until it connects again.
 """
 
 import ctypes
@@ -198,7 +198,7 @@ class Server:
     def _pull(self, channel, header):
         with self._changed:
             fit = self._fit(channel.peer.rank, header["fit"])
-            return {"version": fit.version}, [fit.centre]
+            return {"version": fit.version}, [] if header["known"] == fit.version else [fit.centre]
 
     def _commit(self, channel, header):
         rank, attempt = channel.peer.rank, channel.peer.attempt
@@ -206,8 +206,8 @@ class Server:
         _check_finite(rank, delta, "update %d" % header["seq"])
         with self._changed:
             fit = self._fit(rank, header["fit"])
-            staleness = fit.commit(rank, attempt, header["seq"], delta, header["version"])
-            return {"version": fit.version, "staleness": staleness}, [fit.centre]
+            staleness = fit.commit(rank, attempt, header["seq"], delta, header["version"], header["late"])
+            return {"version": fit.version, "staleness": staleness}, [fit.centre] if header["want"] else []
 
     def _epoch_end(self, channel, header):
         rank, epoch = channel.peer.rank, header["epoch"]
@@ -237,7 +237,10 @@ class Server:
 
 
 def _check_finite(rank, vector, what):
-    if not np.isfinite(vector).all():
+    # A finite sum is the quick answer; that of large numbers may be infinite.
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = vector.sum()
+    if not np.isfinite(total) and not np.isfinite(vector).all():
         raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, what))
 
 

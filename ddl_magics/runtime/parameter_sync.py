@@ -11,8 +11,8 @@ import numpy as np
 from . import optimizers, reduce, rules, stability
 from .outcome import NotANumber
 from .parameter_client import NonFinite
-
-REPORT_SECONDS = 1.0
+from .parameter_exchange import Exchanger
+from .parameter_report import CommitReport
 
 
 class ParameterSync(keras.callbacks.Callback):
@@ -23,6 +23,7 @@ class ParameterSync(keras.callbacks.Callback):
         self._context, self._server = context, context.server
         self._window = context.config["window"] or context.size
         self._begun = False
+        self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs=None):
         if self.model.built:
@@ -33,91 +34,88 @@ class ParameterSync(keras.callbacks.Callback):
         context = self._context
         self._weights = list(self.model.trainable_weights)
         rate = optimizers.learning_rate(self.model.optimizer)
-        self._make_rule(rate)
+        rule = self._make_rule(rate)
         initial = self._flat_weights()
-        centre, self._version = self._server.begin(
+        centre, version = self._server.begin(
             context.fit, initial if context.is_chief else None, initial.dtype, initial.size, rate
         )
         self._begun = True
-        self._batches = self._seq = 0
-        self._adopt(centre)
-        self._open_report()
+        self._report = CommitReport()
+        self._exchanger = Exchanger(rule, self._server, context.fit)
+        self._adopt(centre, version)
 
     def _make_rule(self, rate):
         """Take what the rule derives from the optimizer, and say before training what will probably diverge."""
         context, optimizer = self._context, self.model.optimizer
-        self._rule = rules.get(context.config["rule"], context.size, rate)
-        if self._rule.look_ahead:
-            optimizers.require_look_ahead(optimizer, self._rule.name)
-        momentum = optimizers.momentum(optimizer)
-        warning = stability.warning(self._rule, rate, momentum, self._window, context.size)
+        rule = rules.get(context.config["rule"], context.size, rate)
+        self._looks_ahead = rule.look_ahead
+        if rule.look_ahead:
+            optimizers.require_look_ahead(optimizer, rule.name)
+        warning = stability.warning(rule, rate, optimizers.momentum(optimizer), self._window, context.size)
         if warning and context.is_chief:
             context.emit("notice", level="warning", message=warning)
-
-    def _open_report(self):
-        self._reported, self._commits, self._staleness, self._staleness_max = time.monotonic(), 0, 0, 0
+        return rule
 
     def _flat_weights(self):
         """All trainable weights as one flat vector, of the widest of their dtypes."""
         return np.concatenate([np.asarray(variable).reshape(-1) for variable in self._weights])
 
-    def _look_ahead(self):
-        """What the rule does not count as the worker's weights."""
-        return optimizers.look_ahead(self.model.optimizer, self._weights) if self._rule.look_ahead else 0.0
-
-    def _adopt(self, centre):
-        self._base = centre
+    def _adopt(self, centre, version):
+        """Go on from a centre that all workers have."""
+        self._exchanger.start(centre, version)
         reduce.assign(self._weights, centre)
+
+    def on_epoch_begin(self, epoch, logs=None):
+        self._synced_step = 0
 
     def on_train_batch_end(self, batch, logs=None):
         if not self._begun:  # a model that was built by its first batch
             self._begin()
+            self._synced_step = batch + 1
             return
-        self._batches = batch + 1 - self._context.synced_step
-        if self._batches >= self._window:
-            self._commit()
-            self._context.synced_step = batch + 1
+        trained = batch + 1 - self._synced_step
+        full = trained >= self._window
+        if self._exchanger.answered or (full and self._exchanger.in_flight):
+            self._collect(trained)
+        if full:
+            self._send(trained)
+            self._synced_step = batch + 1
 
-    def on_epoch_begin(self, epoch, logs=None):
-        self._context.synced_step = 0
+    def on_train_end(self, logs=None):
+        if self._begun:
+            self._exchanger.close()
 
-    def _commit(self):
+    def _send(self, batches):
+        """Commit a window of `batches` batches, beside the training of the next."""
+        began = time.monotonic()
+        local = self._flat_weights()
+        if self._looks_ahead:
+            local -= optimizers.look_ahead(self.model.optimizer, self._weights)
+        self._exchanger.send(local, batches)
+        self._context.waited += time.monotonic() - began
+
+    def _collect(self, trained):
+        """Take what came of the last commit, after which `trained` batches were trained."""
         began = time.monotonic()
         context = self._context
-        if self._rule.fresh:
-            self._base, self._version = self._server.pull(context.fit)
-        ahead = self._look_ahead()
-        local = self._flat_weights() - ahead
-        delta = self._rule.delta(local, self._base, self._batches)
-        self._seq += 1
         try:
-            centre, self._version, staleness = self._server.commit(
-                context.fit, self._seq, delta, self._version, self._batches
-            )
+            exchanged = self._exchanger.collect(trained)
         except NonFinite as error:
             where = " at step %d of epoch %d; lower the learning rate or clip gradients" % (
                 context.step + 1,
                 context.epoch + 1,
             )
             raise NotANumber(error.rank, str(error) + where) from None
-        self._base = centre
-        reduce.assign(self._weights, self._rule.resume(local, delta, centre) + ahead)
-        self._batches = 0
+        reduce.add(self._weights, exchanged.shift)
         context.waited += time.monotonic() - began
-        self._report(staleness)
-
-    def _report(self, staleness):
-        self._commits += 1
-        self._staleness += staleness
-        self._staleness_max = max(self._staleness_max, staleness)
-        if time.monotonic() - self._reported >= REPORT_SECONDS:
+        self._report.add(exchanged.staleness)
+        if self._report.due:
             self._send_report()
 
     def _send_report(self):
-        if self._commits:
-            mean = self._staleness / self._commits
-            self._context.emit("commits", commits=self._commits, staleness=mean, staleness_max=self._staleness_max)
-        self._open_report()
+        fields = self._report.take()
+        if fields:
+            self._context.emit("commits", **fields)
 
     def end_epoch(self, model):
         """Commit the last, partial window, wait for the other workers, and go on from the centre.
@@ -127,20 +125,23 @@ class ParameterSync(keras.callbacks.Callback):
         context = self._context
         if not self._begun:
             self._begin()
-        self._batches = context.step - context.synced_step
-        if self._batches:
-            self._commit()
+        trained = context.step - self._synced_step
+        if self._exchanger.in_flight:
+            self._collect(trained)
+        if trained:
+            self._send(trained)
+            self._collect(0)
         self._send_report()
         states = [variable for metric in model.metrics for variable in metric.variables]
         averaged = context.hooks.statistics(model)
         stop = context.stop_requested or context.stop_asked
-        sums, means, centre, self._version, stop = self._server.epoch_end(
+        sums, means, centre, version, stop = self._server.epoch_end(
             context.fit, context.epoch, _flat(states), _flat(averaged), stop
         )
         context.stop_agreed = context.stop_agreed or stop
         reduce.assign(states, sums)
         reduce.assign(averaged, means)
-        self._adopt(centre)
+        self._adopt(centre, version)
 
     def validate(self, evaluate):
         """The chief's validation of the centre, for all workers."""

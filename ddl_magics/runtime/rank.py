@@ -112,7 +112,6 @@ class Rank:
         self.share = None
         self.loss_sums = False
         self.sync = None  # the parameter server's callback of the fit in progress
-        self.synced_step = 0  # batches of this epoch that the parameter server knows of
         self.calls = 0  # collectives called by the cell itself
         self.exchanges = 0  # of gradients
         self.has_train_data = False

@@ -41,11 +41,22 @@ def sum_metrics(context, kind, metrics, averaged):
 
 def assign(variables, flat):
     """Fill variables, one after the other, from a flat buffer."""
+    for variable, value in _pieces(variables, flat):
+        variable.assign(value)
+
+
+def add(variables, flat):
+    """Add a flat buffer to variables, one after the other."""
+    for variable, value in _pieces(variables, flat):
+        variable.assign_add(value)
+
+
+def _pieces(variables, flat):
     begin = 0
     for variable in variables:
         count = int(np.prod(variable.shape))
         value = flat[begin : begin + count].reshape(tuple(variable.shape))
-        variable.assign(value.astype(_numpy_dtype(variable)))
+        yield variable, value.astype(_numpy_dtype(variable))
         begin += count
 
 
@@ -95,7 +106,7 @@ def broadcast_weights(context, weights):
         return
     begin = 0
     for variable, value in zip(weights, values):
-        variable.assign(flat[begin : begin + value.nbytes].view(value.dtype).reshape(value.shape))
+        variable.assign(flat[begin : begin + value.nbytes].view(value.dtype).reshape(tuple(variable.shape)))
         begin += value.nbytes
 
 

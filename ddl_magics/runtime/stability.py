@@ -23,7 +23,7 @@ def limit(lag):
 
 def warning(rule, rate, momentum, window, workers):
     """One line that says what will probably diverge and what to change, or None. `rate` None: it is not known."""
-    gain, most = rule.gain(progress(rate or 0.0, momentum, window), window), limit(rule.lag)
+    gain, most = _gain_and_limit(rule, rate or 0.0, momentum, window)
     if gain <= most:
         return None
     settings = "".join(", %s %.3g" % pair for pair in sorted(rule.settings.items()))
@@ -31,14 +31,23 @@ def warning(rule, rate, momentum, window, workers):
     return (
         "the rule %s will probably diverge (%d workers, window %d%s%s): an update moves the central model by %.2g of "
         "its distance to the optimum, and more than %.2g overshoots with this many workers; %s"
-        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, rate, momentum, window, most))
+        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, rate or 0.0, momentum, window))
     )
 
 
-def _advice(rule, rate, momentum, window, most):
+def _gain_and_limit(rule, rate, momentum, window):
+    # Commits go on beside the training: the first batch of a window has not seen the answer to the last one yet.
+    lag = rule.lag if rule.fresh else rule.lag * (1 + 1 / window)
+    return rule.gain(progress(rate, momentum, window), window), limit(lag)
+
+
+def _advice(rule, rate, momentum, window):
     if "alpha" in rule.settings:
-        return "use its own alpha, or one below %.2g" % (rule.settings["alpha"] * most / rule.gain(0.0, window))
+        return "leave its alpha out"
     if "scale" in rule.settings:
-        return "leave its scale out, or lower --window or the learning rate"
-    longer = next((w for w in range(window, 100 * window) if rule.gain(progress(rate, momentum, w), w) <= most), None)
-    return "lower the learning rate" + (", or use --window %d" % longer if longer else "")
+        return "leave its scale out, or lower the learning rate or --window"
+    for longer in range(window, 100 * window):
+        gain, most = _gain_and_limit(rule, rate, momentum, longer)
+        if gain <= most:
+            return "use --window %d or more, or a lower learning rate" % longer
+    return "lower the learning rate"
