@@ -23,6 +23,8 @@ from . import training
 BLOCK_SECONDS = 3.0
 #: At the beginning of each block, left out of its steps: what the one before has left undone.
 SETTLE_SECONDS = 0.5
+#: For what the blocks begin late, after the first step has come here, and take longer, on a busy machine.
+SLACK_SECONDS = 30.0
 #: Until a training that should have ended is given up.
 RUN_SECONDS = 180.0
 #: In the command lines of those who answer a poll: Livy's server, the session's driver, its Python.
@@ -67,7 +69,8 @@ def cost(livy: rig.Livy, pairs: int, warm_seconds: float) -> Cost:
     """Train on a new session, for `warm_seconds` and then so many pairs of blocks in changing order."""
     session = livy_session.create(LivyHttp(Connection(livy.url)), {}, say=lambda line: None)
     cluster = HeldCluster(session)
-    magic, _, source = training.cell("cost", warm_seconds + 2 * pairs * BLOCK_SECONDS + 5.0).partition("\n")
+    seconds = warm_seconds + 2 * pairs * BLOCK_SECONDS + SLACK_SECONDS
+    magic, _, source = training.cell("cost", seconds).partition("\n")
     spec = dataclasses.replace(parse(magic.removeprefix("%%distributed ")), cell=source)
     run = Session(cluster).submit(spec, {})
     while not any(event["kind"] == "steps" for event in run.events):

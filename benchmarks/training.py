@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
+import numpy as np
 
 #: A convolutional network for images like MNIST's: it keeps both workers' cores busy.
 _CELL = """\
@@ -46,6 +46,12 @@ def cell(name: str, seconds: float, pause: float = 0.0) -> str:
 
 
 def step_seconds(ends: list[float], begin: float, end: float) -> float:
-    """The mean time of the steps that lie wholly between two times."""
-    inside = [later - earlier for earlier, later in pairwise(ends) if begin <= earlier and later <= end]
-    return sum(inside) / len(inside)
+    """The mean time of a step between two times, at the ends of which a step counts by its share.
+
+    Raises:
+        ValueError: the training was not going on all the time.
+    """
+    if not ends[0] <= begin < end <= ends[-1]:
+        raise ValueError("the training began after the block, or ended before it")
+    first, last = np.interp([begin, end], ends, range(len(ends)))
+    return float((end - begin) / (last - first))

@@ -59,9 +59,12 @@ def test_the_table_of_spread():
     assert len({len(line) for line in lines}) == 1
 
 
-def test_the_mean_step_time_counts_whole_steps_inside():
+def test_the_mean_step_time_counts_steps_by_their_share():
     ends = [0.0, 1.0, 2.0, 4.0, 9.0]
-    assert training.step_seconds(ends, 0.5, 8.0) == 1.5
+    assert training.step_seconds(ends, 0.5, 4.0) == pytest.approx(3.5 / 2.5)
+    assert training.step_seconds(ends, 5.0, 6.0) == pytest.approx(5.0), "a stall longer than the block"
+    with pytest.raises(ValueError, match="ended before"):
+        training.step_seconds(ends, 8.0, 9.5)
 
 
 def test_ages_begin_with_the_second_thing_that_was_drawn():
