@@ -29,6 +29,8 @@ def jupyter_data_dir(tmp_path_factory):
 def spark_cluster():
     """`spark_cluster(n)`: the SparkSession of a cluster of n executors, kept until another size is asked for.
 
+    `spark_cluster(n, python)`: with another Python than this one for what runs on the executors.
+
     Call it at the start of each test, and do not keep the session between tests: another size replaces it.
     """
     clusters = spark.Clusters()

@@ -24,13 +24,17 @@ class Clusters:
         self._workers = 0
         self._session = None
 
-    def get(self, workers):
-        """The SparkSession of a cluster with `workers` executors of one core each."""
+    def get(self, workers, python=sys.executable):
+        """The SparkSession of a cluster with `workers` executors of one core each, whose tasks run in `python`.
+
+        That has to be of the driver's minor version, and needs no pyspark: Spark brings it.
+        """
         if self._session is not None and (self._workers != workers or self._session.sparkContext._jsc is None):
             self.stop()
         if self._session is None:
             self._session = self._start(workers)
             self._workers = workers
+        self._session.sparkContext.pythonExec = str(python)  # what PYSPARK_PYTHON was when the context began
         return self._session
 
     def stop(self):

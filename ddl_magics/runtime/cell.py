@@ -38,9 +38,12 @@ def run(config, context):
 
 
 def _hint_alone(context):
-    """Say so where the ranks have had nothing to do with each other: a model that is not Keras 3's, or none."""
+    """Say so where the ranks have had nothing to do with each other: a model that is not this Keras', or none."""
     if context.size > 1 and context.fit < 0 and not context.calls and not context.exchanges:
-        message = "the cell fitted no Keras 3 model: each of the %d workers ran all of it for itself" % context.size
+        import keras
+
+        message = "the cell fitted no model of Keras %s: each of the %d workers ran all of it for itself"
+        message %= (keras.__version__, context.size)
         context.emit("notice", level="warning", message=message)
 
 

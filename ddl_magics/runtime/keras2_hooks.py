@@ -81,21 +81,32 @@ class Keras2Hooks(KerasHooks):
         return self.apply_reduced(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
 
     def hook_losses(self):
-        """The last function of a loss that knows of its mask."""
-        original, note = losses_utils.apply_valid_mask, self.context.note_loss
+        """Of the functions that a loss ends with, the first knows the mask, and the second is not for metrics too."""
+        find_mask, reduce, masked = losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss, False
 
-        @functools.wraps(original)
+        @functools.wraps(find_mask)
         def apply_valid_mask(losses, sw, mask, reduction):
-            kind = "sum_over_batch_size" if reduction == "auto" else reduction
-            note(kind, weighted=sw is not None, masked=mask is not None)
-            return original(losses, sw, mask, reduction)
+            nonlocal masked
+            masked = mask is not None
+            return find_mask(losses, sw, mask, reduction)
 
-        losses_utils.apply_valid_mask = apply_valid_mask
+        @functools.wraps(reduce)
+        def compute_weighted_loss(losses, sample_weight=None, reduction="sum_over_batch_size", name=None):
+            kind = "sum_over_batch_size" if reduction == "auto" else reduction
+            self.context.note_loss(kind, weighted=False, masked=masked)
+            return reduce(losses, sample_weight, reduction, name)
+
+        losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss = apply_valid_mask, compute_weighted_loss
 
     def hook_epoch_logs(self):
         wrap(self.trainer, "_validate_and_get_metrics_result", self.epoch_logs)
 
     # -- a model's parts
+
+    def weights(self, model):
+        """Without the states of metrics, which count as weights of a model that has the metric for an attribute."""
+        states = {id(variable) for metric in model.metrics for variable in metric.variables}
+        return [variable for variable in model.weights if id(variable) not in states]
 
     def statistics(self, model):
         return float_variables(model._flatten_layers(), "_non_trainable_weights")

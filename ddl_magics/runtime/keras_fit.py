@@ -105,6 +105,10 @@ class KerasHooks:
 
     # -- of each generation: a model's parts
 
+    def weights(self, model):
+        """Variables that are the same on all ranks when training begins."""
+        return model.weights
+
     def statistics(self, model):
         """Variables that layers keep beside their weights and gradients do not touch: BatchNorm's moving moments."""
         raise NotImplementedError

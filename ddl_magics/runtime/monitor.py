@@ -41,7 +41,7 @@ class Monitor(keras.callbacks.Callback):
             return
         self._aligned = True
         if self._context.reduces:
-            reduce.broadcast_weights(self._context, self.model.weights)
+            reduce.broadcast_weights(self._context, self._context.hooks.weights(self.model))
         self._context.hooks.differ_in_noise(self.model)
 
     def on_epoch_begin(self, epoch, logs=None):

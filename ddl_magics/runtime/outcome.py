@@ -60,10 +60,13 @@ def failed(error, context):
 
 def essence(message):
     """What went wrong in a TensorFlow graph, without the trace of where the graph was made."""
-    if not message.startswith("Graph execution error"):
-        return message
-    after_trace = re.split(r'(?m)^  File ".*\n', message)[-1]
-    return re.sub(r"\s*\[\[.*", "", after_trace, flags=re.DOTALL).strip() or message
+    if message.startswith("in user code:"):  # while it was made: an exception of Python, with its name
+        after_trace = re.split(r'(?m)^ *File ".*\n.*\n', message)[-1]
+        return re.sub(r"\A\w+: ", "", after_trace.strip()) or message
+    if message.startswith("Graph execution error"):
+        after_trace = re.split(r'(?m)^  File ".*\n', message)[-1]
+        return re.sub(r"\s*\[\[.*", "", after_trace, flags=re.DOTALL).strip() or message
+    return message
 
 
 def _failure(kind, message, context, text=""):

@@ -202,7 +202,7 @@ def summed_loss(dtype):
 def sequence(dtype):
     x, y = table(dtype)
 
-    class Batches(keras.utils.PyDataset):
+    class Batches(keras.utils.Sequence):
         def __len__(self):
             return -(-ROWS // BATCH)
 

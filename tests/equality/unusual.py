@@ -119,11 +119,11 @@ def adversaries(dtype):
                 judged_real, judged_made = self.judge(real), self.judge(self.maker(noise))
                 loss = tf.reduce_mean(tf.nn.softplus(judged_made) + tf.nn.softplus(-judged_real))
             weights = self.judge.trainable_variables
-            self.judge_optimizer.apply(tape.gradient(loss, weights), weights)
+            self.judge_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
             with tf.GradientTape() as tape:
                 fooled = tf.reduce_mean(tf.nn.softplus(-self.judge(self.maker(noise))))
             weights = self.maker.trainable_variables
-            self.maker_optimizer.apply(tape.gradient(fooled, weights), weights)
+            self.maker_optimizer.apply_gradients(zip(tape.gradient(fooled, weights), weights, strict=True))
             return {"judge": loss, "maker": fooled}
 
     model = Adversaries()
