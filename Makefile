@@ -74,3 +74,4 @@ clean:
 	rm -f $(READY)
 
 include scripts/livy.mk
+include scripts/keras2.mk

@@ -8,7 +8,7 @@ KERAS2 := .venv-keras2
 
 keras2-env: $(KERAS2)/.ready
 
-$(KERAS2)/.ready: tests/equality/constraints-keras2.txt $(READY)
+$(KERAS2)/.ready: tests/equality/constraints-keras2.txt | $(READY)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info > (3, 12) and "setup: TensorFlow 2.13 is for Python 3.11 or older: make .venv with that")'
 	@echo "setup: making $(KERAS2) (TensorFlow 2.13: some minutes the first time)"
 	@$(PYTHON) -m venv --clear $(KERAS2)

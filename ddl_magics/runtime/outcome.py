@@ -13,6 +13,9 @@ MAX_TRACEBACK_CHARACTERS = 20_000
 #: The name under which the cell's source appears in tracebacks.
 CELL_FILE = "<cell>"
 
+#: Frames of a traceback: "File ..." and what is indented below.
+_TRACE = re.compile(r'(?m)^ +File ".*\n(?: +.*\n)*')
+
 NAN_ADVICE = "lower the learning rate or clip gradients"
 
 
@@ -60,13 +63,13 @@ def failed(error, context):
 
 def essence(message):
     """What went wrong in a TensorFlow graph, without the trace of where the graph was made."""
-    if message.startswith("in user code:"):  # while it was made: an exception of Python, with its name
-        after_trace = re.split(r'(?m)^ *File ".*\n.*\n', message)[-1]
-        return re.sub(r"\A\w+: ", "", after_trace.strip()) or message
-    if message.startswith("Graph execution error"):
-        after_trace = re.split(r'(?m)^  File ".*\n', message)[-1]
-        return re.sub(r"\s*\[\[.*", "", after_trace, flags=re.DOTALL).strip() or message
-    return message
+    made, run = message.startswith("in user code:"), message.startswith("Graph execution error")
+    if not made and not run:
+        return message
+    after_trace = _TRACE.split(message)[-1].strip()
+    if made:  # ends in the name of an exception
+        return re.sub(r"\A\w+Error: ", "", after_trace) or message
+    return re.sub(r"\ANode: .*\n|\s*\[\[(?s:.*)", "", after_trace).strip() or message
 
 
 def _failure(kind, message, context, text=""):
