@@ -173,6 +173,14 @@ OPTIONS: tuple[Option, ...] = (
         later=dict.fromkeys(rules.names("allreduce"), _ENGINES),
         only="ps",
     ),
+    Option(
+        "--ps",
+        "number of parameter servers: processes beside the driver, each with a part of the model",
+        _count,
+        metavar="N",
+        default=1,
+        only="ps",
+    ),
     Option("--window", "batches between two commits", _count, metavar="N", default="one a worker", only="ps"),
     Option(
         "--data",
@@ -253,7 +261,6 @@ OPTIONS: tuple[Option, ...] = (
         _count,
         metavar="N",
     ),
-    Option("--ps", "number of parameter servers", metavar="N", coming=_ENGINES),
     Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),
     Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
     Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
@@ -379,6 +386,7 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     if isinstance(values.get("validation"), str) and values["validation"] == values.get("data"):
         raise UsageError("--validation and --data name the same DataFrame: give a share such as --validation 0.2.")
     values["rule"] = values.get("rule", DEFAULT_RULE) if strategy == "ps" else None
+    values["ps"] = values.get("ps", 1) if strategy == "ps" else None
     values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if strategy == "ps" else None
     values["batch_size"] = values.get("batch_size", DEFAULT_BATCH_SIZE) if values.get("data") else None
     return RunSpec(**values)

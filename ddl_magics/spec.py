@@ -11,8 +11,8 @@ from typing import Any
 class RunSpec:
     """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
 
-    `rule` and `window` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` and `send` are
-    the notebook's own: `wait` None means "where nobody can click", `send` are names of its variables.
+    `rule`, `window` and `ps` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` and `send`
+    are the notebook's own: `wait` None means "where nobody can click", `send` are names of its variables.
     """
 
     run: str = ""
@@ -22,6 +22,7 @@ class RunSpec:
     rule: str | None = None
     workers: int = 2
     window: int | None = None
+    ps: int | None = None
     data: str | None = None
     features: tuple[str, ...] | None = None
     label: str | None = None

@@ -32,6 +32,7 @@ def test_a_full_line():
         name="digits",
         strategy="ps",
         rule="adag",
+        ps=1,
         workers=4,
         window=7,
         data="train_df",

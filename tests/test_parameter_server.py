@@ -13,8 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ddl_magics.runtime import parameter_checkpoint, parameter_shards, rules, wire
 from ddl_magics.runtime import parameter_protocol as protocol
-from ddl_magics.runtime import rules, wire
 from ddl_magics.runtime.parameter_client import Client, NonFinite, RankLost, Refused
 
 SECRET = b"s" * 32
@@ -97,6 +97,17 @@ def test_commits_are_merged_and_versioned(start):
     assert (values(centre), version) == ([2, 4, 3], 3)
 
 
+def test_what_has_not_changed_is_not_sent_again(start):
+    server = start(2)
+    zero, one = server.client(0), server.client(1)
+    _, version = zero.begin(0, np.zeros(2), np.float64, 2)
+    assert zero.pull(0, known=version) == (None, 0)
+    one.commit(0, 0, np.ones(2), 0, 1)
+    centre, version = zero.pull(0, known=version)
+    assert (values(centre), version) == ([1, 1], 1)
+    assert one.commit(0, 1, np.ones(2), version, 1, late=2, want_centre=False) == (None, 2, 2)
+
+
 def test_a_repeated_commit_is_merged_once(start):
     server = start(1)
     client = server.client(0)
@@ -116,6 +127,12 @@ def test_a_commit_survives_a_broken_connection(start):
     wire.hang_up(client._channel.socket)
     assert values(client.commit(0, 0, np.ones(2), 0, 1)[0]) == [1, 1]
     assert values(client.commit(0, 1, np.ones(2), 1, 1)[0]) == [2, 2]
+
+
+def test_large_numbers_are_not_taken_for_infinite_ones(start):
+    client = start(1).client(0)
+    large = np.full(4, 3e38, np.float32)
+    assert values(client.begin(0, large, np.float32, 4)[0]) == values(large)
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
@@ -314,6 +331,96 @@ def test_waiters_are_told_that_the_chief_is_gone(start, pool, leaves):
         with pytest.raises(RankLost, match="rank 0 has ended or died before it brought " + what) as caught:
             waiting.result(10)
         assert caught.value.rank == 0
+
+
+# -- several servers
+
+
+@pytest.fixture
+def shards(start):
+    """(how many servers, how many ranks) -> a `Shards` for each rank."""
+
+    def shards(count, ranks):
+        addresses = [["127.0.0.1", start(ranks).port] for _ in range(count)]
+        made = [parameter_shards.connect(addresses, SECRET, RUN, rank, 1, 20) for rank in range(ranks)]
+        clients.extend(made)
+        return made
+
+    clients = []
+    yield shards
+    for client in clients:
+        client.leave()
+
+
+def test_a_model_cut_among_servers_is_as_on_one(shards, pool):
+    zero, one = shards(3, 2)
+    initial = np.arange(7.0)
+    centre, version = zero.begin(0, initial, np.float64, 7)
+    assert (values(centre), version) == (values(initial), (0, 0, 0))
+    assert values(one.begin(0, None, np.float64, 7)[0]) == values(initial)
+    assert zero.pull(0, version) == (None, version)
+    centre, version, staleness = zero.commit(0, 1, np.ones(7), version, 1)
+    assert (values(centre), version, staleness) == (values(initial + 1), (1, 1, 1), 0)
+    assert one.commit(0, 1, np.ones(7), (0, 0, 0), 1, want_centre=False) == (None, (2, 2, 2), 1)
+    ends = list(pool.map(lambda client: client.epoch_end(0, 0, np.ones(2), np.ones(1), client is one), (zero, one)))
+    for sums, means, centre, version, stop in ends:
+        assert (values(sums), values(means), values(centre)) == ([2, 2], [1], values(initial + 2))
+        assert (version, stop) == ((2, 2, 2), True)
+    assert zero.share(0, "validation 0", {"val_loss": 1}) == one.share(0, "validation 0", None) == {"val_loss": 1}
+
+
+def test_what_changed_on_one_server_alone_is_pulled_whole(shards):
+    zero, one = shards(2, 2)
+    _, version = zero.begin(0, np.zeros(4), np.float64, 4)
+    one.begin(0, None, np.float64, 4)
+    one._clients[1].commit(0, 1, np.ones(2), 0, 1)
+    centre, version = zero.pull(0, version)
+    assert (values(centre), version) == ([0, 0, 1, 1], (0, 1))
+
+
+def test_a_model_may_have_fewer_weights_than_there_are_servers(shards):
+    (client,) = shards(4, 1)
+    client.begin(0, np.zeros(2), np.float64, 2)
+    assert values(client.commit(0, 1, np.ones(2), (0, 0, 0, 0), 1)[0]) == [1, 1]
+
+
+# -- copies on disk
+
+
+def test_the_centre_is_kept_on_disk(start, tmp_path):
+    server = start(1, options={"checkpoints": str(tmp_path)})
+    client = server.client(0)
+    client.begin(2, np.zeros(3, np.float32), np.float32, 3)
+    client.commit(2, 0, np.ones(3, np.float32), 0, 1)
+    client.epoch_end(2, 0, np.zeros(0), np.array([5.0, 6.0]), False)
+    client.commit(2, 1, np.ones(3, np.float32), 1, 1)
+    server.process.stdin.close()
+    assert server.process.wait(10) == 0
+    kept = parameter_checkpoint.read(tmp_path)
+    assert (kept.fit, kept.epoch, kept.version) == (2, 1, 2)
+    assert (values(kept.centre), kept.centre.dtype, values(kept.statistics)) == ([2, 2, 2], np.float32, [5, 6])
+
+
+def test_copies_are_written_at_a_bounded_rate_and_only_where_something_changed(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(parameter_checkpoint, "write", lambda folder, checkpoint: written.append(checkpoint.version))
+    states = iter([0, 0, 1, 1, 2])
+    seen = threading.Event()
+
+    def newest():
+        version = next(states, None)
+        if version is None:
+            seen.set()
+        return parameter_checkpoint.Checkpoint(0, 0, 3 if version is None else version, np.zeros(1), np.zeros(0))
+
+    writer = parameter_checkpoint.Writer(str(tmp_path), newest, every_seconds=0.01)
+    assert seen.wait(10)
+    writer.close()
+    assert written == [0, 1, 2, 3]
+
+
+def test_a_folder_without_a_copy(tmp_path):
+    assert parameter_checkpoint.read(tmp_path) is None
 
 
 def test_strangers_are_refused(start):

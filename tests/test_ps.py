@@ -126,9 +126,9 @@ ddl.log(mean=float(norm.moving_mean.numpy().sum()), variance=float(norm.moving_v
 """
 
 
-@pytest.mark.parametrize("strategy", ["ps", "allreduce"])
-def test_batch_norm_statistics_are_averaged(spark_cluster, strategy):
-    ended = launch.run_cell(spark_cluster(2), BATCH_NORM, strategy=strategy)
+@pytest.mark.parametrize(("strategy", "servers"), [("ps", 1), ("ps", 3), ("allreduce", None)])
+def test_batch_norm_statistics_are_averaged(spark_cluster, strategy, servers):
+    ended = launch.run_cell(spark_cluster(2), BATCH_NORM, strategy=strategy, ps=servers)
     assert ended.state == "FINISHED", ended.failure
     values = [e["metrics"] for e in ended.of_kind("values")]
     assert len(values) == 2 and values[0] == values[1] and values[0]["mean"] != 0

@@ -15,7 +15,7 @@ import time
 
 from . import events, gpus, messages, out, own_context, package, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
-from .server_process import ServerProcess
+from .server_process import Servers
 
 #: Executors that a session's settings promise may take this long to come.
 EXECUTORS_SECONDS = 120.0
@@ -46,7 +46,7 @@ class Job:
         self._heard = verdict.Heard(self.workers)
         self._changed = threading.Condition()
         self._channels, self._ready, self._hosts = {}, {}, {}
-        self._server = None
+        self._servers = None
         self._time_is_up_at = None
         self._folder = scratch.make("run")
 
@@ -81,7 +81,7 @@ class Job:
             if end is None:
                 rdd, manifest = self._partitions()
                 if self._spec["strategy"] == "ps":
-                    self._server = ServerProcess(
+                    self._servers = Servers(
                         self._spec, self._secret, self._bind_host(), self._host(), self._on_server_death
                     )
                 listener = wire.Listener(
@@ -209,8 +209,8 @@ class Job:
             listener.close()
         for channel in list(self._channels.values()):
             channel.close()
-        if self._server is not None:
-            self._server.close()
+        if self._servers is not None:
+            self._servers.close()
         if parcel is not None:
             self._ask_spark(parcel.destroy)
         if self._data is not None:
@@ -298,7 +298,7 @@ class Job:
             peers = {
                 "addresses": addresses,
                 "ranks_on_host": hosts.count(channel.address[0]),
-                "server": self._server.address if self._server else None,
+                "servers": self._servers.addresses if self._servers else None,
             }
             self._send(channel, messages.PEERS, peers)
 

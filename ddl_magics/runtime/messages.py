@@ -14,7 +14,7 @@ CHUNK = 4  # bytes
 END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
 
 # driver -> rank
-PEERS = 6  # {"addresses": [[host, port], ...], "ranks_on_host": n, "server": [host, port] | null}
+PEERS = 6  # {"addresses": [[host, port], ...], "ranks_on_host": n, "servers": [[host, port], ...] | null}
 STOP = 7  # {}: finish the step, keep the model
 
 # supervisor -> its rank, first of all

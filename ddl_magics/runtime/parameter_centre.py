@@ -39,6 +39,8 @@ class Fit:
         self.centre.setflags(write=False)
         self.version = 0
         self.epoch = 0
+        #: The means of the last epoch's end.
+        self.statistics = np.zeros(0)
         self.shared = {}
         self._applied = {}
         self._arrived = collections.defaultdict(dict)
@@ -117,6 +119,7 @@ class Fit:
                 centre=self.centre,
                 version=self.version,
             )
-            self.epoch = max(self.epoch, epoch + 1)
+            if epoch >= self.epoch:
+                self.epoch, self.statistics = epoch + 1, self._ended[epoch].means
             del self._arrived[epoch]
         return self._ended[epoch]

@@ -2,8 +2,8 @@
 
 `python -m <package>.parameter_server` reads its configuration as one JSON line from stdin ({"run", "secret" (hex),
 "host", "size", "attempt", "rule", "options"}), answers {"port": ...} on stdout, and lives until stdin ends. It serves
-any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds" and
-"alive_seconds".
+any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds",
+"alive_seconds", and "checkpoints", a folder for copies of the centre.
 
 A thread per connection receives, checks and sends vectors. One lock stands around a fit's centre and version, so that a
 commit is a merge and a version in one; as no centre ever changes, sending one needs no lock. Ranks that are waited for
@@ -16,13 +16,14 @@ import os
 import signal
 import sys
 import threading
-import time
 
 import numpy as np
 
+from . import parameter_checkpoint, rules, wire
 from . import parameter_protocol as protocol
-from . import rules, wire
 from .parameter_centre import Fit, Refusal
+from .parameter_checkpoint import Checkpoint
+from .parameter_members import Members
 
 #: How often a rank that waits for others is told that the server lives.
 ALIVE_SECONDS = 5.0
@@ -33,48 +34,6 @@ FITS_KEPT = 2
 
 _PR_SET_PDEATHSIG = 1
 _CHIEF = 0
-
-
-class Members:
-    """Which ranks the job may count on. Used under the server's lock."""
-
-    def __init__(self, size, attempt, join_seconds):
-        self._attempts = dict.fromkeys(range(size), attempt)
-        self._live = {}
-        self._absent = set(range(size))
-        self._join_seconds = join_seconds
-        self._join_by = None
-
-    def why_not(self, rank, attempt):
-        """Why a rank may not connect, or None. The same attempt may: it replaces a connection that broke."""
-        if rank not in self._attempts:
-            return "there is no rank %d" % rank
-        if attempt < self._attempts[rank]:
-            return "attempt %d of rank %d is over, attempt %d goes on" % (attempt, rank, self._attempts[rank])
-        return None
-
-    def joined(self, rank, attempt, channel):
-        """Note a connection; returns the rank's older one, which it replaces, or None."""
-        self._absent.discard(rank)
-        self._attempts[rank] = attempt
-        older = self._live.get(rank)
-        self._live[rank] = channel
-        return older
-
-    def gone(self, rank, channel):
-        """Note that a connection is closed, unless a newer one has taken its place."""
-        if self._live.get(rank) is channel:
-            del self._live[rank]
-
-    def fit_begins(self):
-        """From the first fit on, those who never came are waited for a bounded time."""
-        if self._join_by is None:
-            self._join_by = time.monotonic() + self._join_seconds
-
-    def awaited(self):
-        """The ranks without which nothing that needs all of them is over."""
-        waiting = self._join_by is None or time.monotonic() < self._join_by
-        return set(self._live) | (self._absent if waiting else set())
 
 
 class Server:
@@ -100,9 +59,22 @@ class Server:
             config["host"], secret, config["run"], protocol.SERVER, self._admit, self._accept
         )
         self.port = self._listener.address[1]
+        folder = options.get("checkpoints")
+        self._checkpoints = folder and parameter_checkpoint.Writer(folder, self._newest)
 
     def close(self):
         self._listener.close()
+        if self._checkpoints:
+            self._checkpoints.close()
+
+    def _newest(self):
+        """The state of the latest fit, as a `Checkpoint`; None before there is one."""
+        with self._changed:
+            if not self._fits:
+                return None
+            number = max(self._fits)
+            fit = self._fits[number]
+            return Checkpoint(number, fit.epoch, fit.version, fit.centre, fit.statistics)
 
     def _admit(self, peer):
         if peer.role != "rank":

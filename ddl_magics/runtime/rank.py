@@ -67,10 +67,10 @@ class Rank:
 
             self.ring = rendezvous.connect(place, peers["addresses"])
         elif self.strategy == "ps":
-            from .parameter_client import Client
+            from . import parameter_shards
 
-            secret, run = bytes.fromhex(self.config["secret"]), self.config["run"]
-            self.server = Client(tuple(peers["server"]), secret, run, self.rank, self.config["attempt"], 30.0)
+            secret, run, attempt = bytes.fromhex(self.config["secret"]), self.config["run"], self.config["attempt"]
+            self.server = parameter_shards.connect(peers["servers"], secret, run, self.rank, attempt, 30.0)
 
     def prepare(self):
         """Import TensorFlow, seed everything alike on all ranks, install the hooks. Returns the device's name."""

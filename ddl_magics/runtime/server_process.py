@@ -1,6 +1,6 @@
-"""The parameter server's process, as the driver sees it: started, asked for its port, watched, ended.
+"""The parameter servers' processes, as the driver sees them: started, asked for their ports, watched, ended.
 
-A process of its own: in the driver's it would share the interpreter's lock with the user's cells.
+Processes of their own: in the driver's they would share the interpreter's lock with the user's cells.
 """
 
 import json
@@ -14,10 +14,46 @@ START_SECONDS = 30.0
 CLOSE_SECONDS = 5.0
 
 
-class ServerProcess:
-    """`address` is [host, port]. `on_death(message)` is called if the server ends before `close`."""
+class Servers:
+    """The servers of a run, as many as its `ps` says. `addresses`: [host, port] of each.
 
-    def __init__(self, spec, secret, host, advertised, on_death):
+    `on_death(message)` is called if one ends before `close`. `checkpoints`: a folder in which each keeps copies of its
+    part of the centre (parameter_checkpoint.py), in a folder by its number; or None.
+    """
+
+    def __init__(self, spec, secret, host, advertised, on_death, checkpoints=None):
+        config = {
+            "run": spec["run"],
+            "secret": secret.hex(),
+            "host": host,
+            "size": spec["workers"],
+            "attempt": 1,
+            "rule": spec["rule"],
+        }
+        self._processes = []
+        try:
+            for shard in range(spec.get("ps") or 1):
+                options = {}
+                if checkpoints:
+                    options["checkpoints"] = os.path.join(checkpoints, str(shard))
+                    os.makedirs(options["checkpoints"], exist_ok=True)
+                self._processes.append(_Process(dict(config, options=options)))
+            self.addresses = [[advertised, process.port()] for process in self._processes]
+        except BaseException:
+            self.close()
+            raise
+        for process in self._processes:
+            process.watch(on_death)
+
+    def close(self):
+        for process in self._processes:
+            process.ask_to_end()
+        for process in self._processes:
+            process.end()
+
+
+class _Process:
+    def __init__(self, config):
         package = os.path.dirname(os.path.abspath(__file__))
         environment = dict(os.environ)
         environment["PYTHONPATH"] = os.pathsep.join([os.path.dirname(package)] + [p for p in sys.path if p])
@@ -30,36 +66,30 @@ class ServerProcess:
             start_new_session=True,
         )
         self._closing = False
-        config = {
-            "run": spec["run"],
-            "secret": secret.hex(),
-            "host": host,
-            "size": spec["workers"],
-            "attempt": 1,
-            "rule": spec["rule"],
-            "options": {},
-        }
         self._process.stdin.write(json.dumps(config).encode() + b"\n")
         self._process.stdin.flush()
-        self.address = [advertised, self._read_port()]
-        threading.Thread(target=self._watch, args=(on_death,), daemon=True).start()
 
-    def _read_port(self):
+    def port(self):
+        """Waits for the server to tell it."""
         ready, _, _ = select.select([self._process.stdout], [], [], START_SECONDS)
         line = self._process.stdout.readline() if ready else b""
         if not line:
-            self._process.kill()
             raise RuntimeError("the parameter server did not start within %g s" % START_SECONDS)
         return json.loads(line.decode())["port"]
+
+    def watch(self, on_death):
+        threading.Thread(target=self._watch, args=(on_death,), daemon=True).start()
 
     def _watch(self, on_death):
         status = self._process.wait()
         if not self._closing:
             on_death("the parameter server (process %d) ended with status %s" % (self._process.pid, status))
 
-    def close(self):
+    def ask_to_end(self):
         self._closing = True
         self._process.stdin.close()
+
+    def end(self):
         try:
             self._process.wait(CLOSE_SECONDS)
         except subprocess.TimeoutExpired:
