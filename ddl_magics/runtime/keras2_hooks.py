@@ -46,6 +46,14 @@ class Keras2Hooks(KerasHooks):
             infer = handler._infer_steps
             handler._infer_steps = lambda steps, _: self.shard_steps(infer(steps, given))
             handler._inferred_steps = self.shard_steps(handler._inferred_steps)
+        handler.steps = functools.partial(self._steps, handler.steps)
+
+    def _steps(self, original):
+        """Ends an evaluation when the run is to stop, as Keras 3 does by itself."""
+        for step in original():
+            yield step
+            if self.context.stop_asked and self._current.kind == "evaluate":
+                return
 
     # -- the step
 
