@@ -6,7 +6,6 @@ of another machine are.
 """
 
 import re
-import time
 
 import numpy as np
 import pytest
@@ -14,6 +13,7 @@ from cluster_notebooks import KINDS, Notebook
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
 from trainings import cell
+from until import until
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -153,7 +153,7 @@ def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
 
 def test_other_cells_run_meanwhile_and_a_stop_keeps_the_model(notebook):
     notebook.run(cell("--name long --no-wait", epochs=100_000))
-    until(lambda: notebook.value("len(long.history.get('loss', []))"))
+    until(lambda: notebook.value("len(long.history.get('loss', []))"), 100)
     assert "7" in notebook.remote("print(3 + 4)").text
     # While the session works on a statement, events still come.
     notebook.local("before = len(long.events)")
@@ -174,7 +174,7 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     """The last test of a kind: its kernel is killed."""
     session = notebook.session
     notebook.run(cell("--name far --no-wait --seed 7", epochs=100_000, pause=0.25))
-    until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3)
+    until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100)
     notebook.kill()
     notebook.open()
     assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)
@@ -189,7 +189,7 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
 
     assert notebook.run("%ddl attach far").text.startswith(f"far is RUNNING on Livy session {session} at ")
     so_far = notebook.value("len(far.history['loss'])")
-    until(lambda: notebook.value("len(far.history['loss'])") > so_far)
+    until(lambda: notebook.value("len(far.history['loss'])") > so_far, 100)
     notebook.kill()
 
     # Another machine: it has no such run, and finds it in the session.
@@ -202,10 +202,3 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     assert notebook.value("len(far.history['loss'])") == len(epochs)
     answer = notebook.kernel.run("%ddl attach far")
     assert answer.text == "UsageError: far has ended: STOPPED. %ddl show far shows it.\n"
-
-
-def until(condition, seconds=100):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.2)

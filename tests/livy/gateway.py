@@ -18,11 +18,14 @@ START_SECONDS = 10
 
 @dataclass(frozen=True)
 class Gateway:
-    """A running gateway. `url` ends in /livy; `ca` is the file that its certificate is checked with."""
+    """A running gateway. `url` ends in /livy; `ca` is the file that its certificate is checked with; `cookie` is the
+    value of the one that it sets.
+    """
 
     url: str
     user: str
     password: str = field(repr=False)
+    cookie: str = field(repr=False)
     ca: Path
     folder: Path
     process: subprocess.Popen = field(repr=False)
@@ -45,11 +48,11 @@ def gateway(livy) -> Gateway:
     if nginx is None or shutil.which("openssl") is None:
         raise rig.RigError("nginx or openssl is missing: run `make livy-env` first")
     folder = Path(tempfile.mkdtemp(prefix="livy-gateway-"))
-    port, user, password = rig.free_port(), "admin", secrets.token_urlsafe(12)
+    port, user, password, cookie = rig.free_port(), "admin", secrets.token_urlsafe(12), secrets.token_urlsafe(12)
     _certificate(folder)
     _users(folder / "users", user, password)
     template = (rig.HERE / "templates" / "nginx.conf").read_text()
-    for key, value in {"folder": folder, "port": port, "upstream": livy.url}.items():
+    for key, value in {"folder": folder, "port": port, "upstream": livy.url, "cookie": cookie}.items():
         template = template.replace("{" + key + "}", str(value))
     (folder / "nginx.conf").write_text(template)
     process = subprocess.Popen(
@@ -60,7 +63,7 @@ def gateway(livy) -> Gateway:
         preexec_fn=rig.end_with_parent,
     )
     _wait_for(port, process, folder)
-    return Gateway(f"https://localhost:{port}/livy", user, password, folder / "gateway.crt", folder, process)
+    return Gateway(f"https://localhost:{port}/livy", user, password, cookie, folder / "gateway.crt", folder, process)
 
 
 def _certificate(folder: Path) -> None:

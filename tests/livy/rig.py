@@ -71,6 +71,13 @@ class Livy:
         """Command lines of all that this server has brought up and that still lives, by pid."""
         return processes(self.state)
 
+    def restart(self) -> Livy:
+        """Kill the server, as a crash does, and start it again on its port and with its settings."""
+        _signal(self.pid, signal.SIGKILL)
+        if self.started_here is not None:
+            self.started_here.wait(STOP_SECONDS)
+        return _up(_java_home(), self.state, self.url, {}, die_with_me=True)
+
     def stop(self, keep_state: bool = False) -> list[str]:
         """Delete the sessions, end the server, remove the state; return what had to be killed: [] when all is well."""
         try:
@@ -111,8 +118,13 @@ def start(
     shutil.rmtree(state, ignore_errors=True)
     port = port or free_port()
     _write_configuration(state, port, master, conf or {})
-    process = _launch(java, state, environment or {}, die_with_me)
-    livy = Livy(f"http://127.0.0.1:{port}", state, process.pid, process)
+    return _up(java, state, f"http://127.0.0.1:{port}", environment or {}, die_with_me)
+
+
+def _up(java: Path, state: Path, url: str, environment: dict[str, str], die_with_me: bool) -> Livy:
+    """Launch the server that is configured in `state`, and return it when it answers."""
+    process = _launch(java, state, environment, die_with_me)
+    livy = Livy(url, state, process.pid, process)
     (state / "livy.json").write_text(json.dumps({"url": livy.url, "pid": livy.pid}))
     deadline = time.monotonic() + START_SECONDS
     while not answers(livy.url):
@@ -228,7 +240,7 @@ def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: b
         MARK: str(state),
     }
     inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN) or k.startswith("LIVY_RIG_")}
-    with (state / "logs" / "server.log").open("wb") as log:
+    with (state / "logs" / "server.log").open("ab") as log:
         return subprocess.Popen(
             command,
             env={**inherited, **own, **environment},

@@ -15,6 +15,7 @@ from kernels import Kernel
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError
 from trainings import cell
+from until import until
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
@@ -41,13 +42,6 @@ def kernel():
     yield kernel
     kernel.run("clusters.stop()")
     kernel.close()
-
-
-def wait_for(condition, seconds=60):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not come to that"
-        time.sleep(0.1)
 
 
 def test_where_nobody_can_click_a_cell_waits_and_prints(kernel):
@@ -83,7 +77,7 @@ def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn
     assert kernel.value("second.state, first.state in ('FINISHED', 'LOST', 'FAILED')") == ("QUEUED", False)
     assert kernel.value("second.result") == 256.0
     assert kernel.value("first.wait().state, second.state") == ("FINISHED", "FINISHED")
-    wait_for(lambda: kernel.run("1") and "FINISHED" in block["text/plain"], 10)
+    until(lambda: kernel.run("1") and "FINISHED" in block["text/plain"], 10)
     assert [event["seq"] for event in stored("second")] == list(range(1, len(stored("second")) + 1))
 
 
@@ -106,7 +100,7 @@ def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
 
 def test_another_process_stops_a_run(kernel):
     kernel.run(cell("--name long", epochs=100_000), clickable=True)
-    wait_for(lambda: store.find_run("long").progress)
+    until(lambda: store.find_run("long").progress)
     command = [sys.executable, "-m", "ddl_magics", "stop", "long"]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 0 and "stops after its current step" in asked.stdout
@@ -189,9 +183,9 @@ def test_a_kernel_that_is_killed_leaves_a_run_that_reads_lost_and_no_process():
     kernel = Kernel()
     kernel.run("%load_ext ddl_magics")
     kernel.run(cell("--name orphan", epochs=100_000), clickable=True)
-    wait_for(lambda: store.find_run("orphan").progress, 120)
+    until(lambda: store.find_run("orphan").progress, 120)
     os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
-    wait_for(lambda: store.find_run("orphan").state == ev.LOST, 10)
+    until(lambda: store.find_run("orphan").state == ev.LOST, 10)
     assert processes.wait_until_gone() == {}
     kernel.close()
 
@@ -200,7 +194,7 @@ def test_a_kernel_that_ends_ends_its_runs():
     kernel = Kernel()
     kernel.run("%load_ext ddl_magics")
     kernel.run(cell("--name leaving", epochs=100_000), clickable=True)
-    wait_for(lambda: store.find_run("leaving").progress, 120)
+    until(lambda: store.find_run("leaving").progress, 120)
     kernel.close()
     said = json.loads((store.find_run("leaving").folder / "run.json").read_text())["state"]
     assert said in (ev.STOPPED, ev.LOST), "as there was time"
