@@ -191,6 +191,11 @@ class KerasHooks:
     def _current(self):
         return self._calls[-1] if self._calls else None
 
+    @property
+    def training(self):
+        """Whether the innermost call in progress is a fit, and not its validation."""
+        return self._current is not None and self._current.kind == "fit"
+
     def _compile(self, original, model, *args, **kwargs):
         arguments = _by_name(original, model, args, kwargs)
         if self.context.reduces:

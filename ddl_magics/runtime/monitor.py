@@ -98,6 +98,9 @@ class Monitor(keras.callbacks.Callback):
             message = "the loss of rank %d is NaN or infinite at step %d of epoch %d; " % where
             raise NotANumber(context.rank, message + NAN_ADVICE)
 
+    def on_test_begin(self, logs=None):
+        self._flush(logs={})  # the time of a validation is not that of a step
+
     def on_test_batch_end(self, batch, logs=None):
         if self._context.stop_asked:
             self.model.stop_evaluating = True

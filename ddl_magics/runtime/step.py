@@ -19,7 +19,8 @@ class StepHook:
         context = self._context
         if not isinstance(data, Share):
             return self._step(data)
-        context.row_counter.assign_add(data.rows)
+        if self._hooks.training:
+            context.row_counter.assign_add(data.rows)
         context.last_rows.assign(data.rows)
         if context.size == 1:
             return self._step(data.batch)
