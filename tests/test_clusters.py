@@ -23,8 +23,8 @@ ELSEWHERE = 1e-4
 #: What `%ddl check` says, by kind.
 CHECKED = {
     "embedded": [r"^cluster +this machine: Spark 3\.\S+ at local\S+, \d+ slots", r"^TensorFlow +2\.\d+\.\d+$"],
-    "ipython": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +idle; outlives this kernel"],
-    "pyspark": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +idle; ends .*its kernel"],
+    "ipython": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); outlives this kernel"],
+    "pyspark": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); ends with its kernel"],
     "gateway": [r"^Livy +0\.\d+\.\S+ at https://localhost\S+, with basic credentials$"],
 }
 CHECKED_ON_LIVY = [
