@@ -1,6 +1,6 @@
 """All-reduce of 1 to 256 MB on one host, among 2 and 4 processes: shared memory, TCP over loopback, and gloo.
 
-    python -m benchmarks.b2 [--quick] [--gloo PYTHON]
+    python -m benchmarks.b2 [--quick] [--gloo PYTHON] [--pause SECONDS]
 
 All processes of all variants live from the beginning and wait on a pipe but for those whose turn it is. A block is a
 number of all-reduces of one size in a row; its sample is the mean time of one on rank 0. In each round every variant
@@ -8,6 +8,9 @@ has one block of every size, in changing order, so that a disturbance meets all 
 within rounds. GB/s are bytes of the buffer by time. Each process sums float32 in place, in a buffer of its own that it
 has filled
 before: what a caller of torch.distributed.all_reduce has too. The first sum is checked by value.
+
+On a machine that has other work, `chrt --rr 1` in front of the command, and a --pause after each block in which the
+others get their turn, keep that out of the measurement.
 
 gloo is that of PyTorch's, in an environment of its own: `make bench-env` makes it (PyTorch is a large download).
 """
@@ -19,6 +22,7 @@ import json
 import subprocess
 import sys
 import tempfile
+import time
 from collections import defaultdict
 from pathlib import Path
 from statistics import median
@@ -68,7 +72,7 @@ class Team:
             process.stdout.close()
 
 
-def measure(gloo: Path | None, sizes: tuple[int, ...], rounds: int) -> dict[str, list[float]]:
+def measure(gloo: Path | None, sizes: tuple[int, ...], rounds: int, pause: float) -> dict[str, list[float]]:
     """Seconds of an all-reduce, by variant ("2 processes, 3 MB, tcp"), a sample a round."""
     samples = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
@@ -82,6 +86,7 @@ def measure(gloo: Path | None, sizes: tuple[int, ...], rounds: int) -> dict[str,
                     for transport in order[at % len(order) :] + order[: at % len(order)]:
                         repeat = max(1, BLOCK_BYTES // (megabytes << 20) // 2)
                         seconds = teams[transport].block(megabytes, repeat)
+                        time.sleep(pause)
                         if at >= 0:
                             samples[variant(processes, megabytes, transport)].append(seconds)
             for team in teams.values():
@@ -113,10 +118,11 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.b2", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rounds, and no 256 MB")
     parser.add_argument("--gloo", type=Path, default=GLOO_PYTHON, help="a Python that has PyTorch (.venv-bench)")
+    parser.add_argument("--pause", type=float, default=0.0, metavar="SECONDS", help="after each block")
     options = parser.parse_args(arguments)
     sizes = MEGABYTES[:-1] if options.quick else MEGABYTES
     gloo = options.gloo if options.gloo.exists() else None
-    samples = measure(gloo, sizes, QUICK_ROUNDS if options.quick else ROUNDS)
+    samples = measure(gloo, sizes, QUICK_ROUNDS if options.quick else ROUNDS, options.pause)
     speeds = {name: [_size(name) / seconds / 1e9 for seconds in values] for name, values in samples.items()}
     print(report.spread(speeds, "GB/s"))
     if gloo is None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-from ddl_magics.runtime import collective, parts, rendezvous
+from ddl_magics.runtime import collective, mesh, parts, rendezvous
 from ddl_magics.runtime.place import Place
 
 SECRET = b"of the tests".ljust(32, b".")  # as in rings.py, which is more than this process needs
@@ -27,6 +27,7 @@ def told():
 def main():
     who = told()
     rank, size, elements = who["rank"], who["size"], who["elements"]
+    mesh.ORDERED = who["ordered"]
     place = Place("127.0.0.1", SECRET, RUN, rank, 0, size)
     tell(address=place.address)
     ring = rendezvous.connect(place, told()["addresses"], host=who["host"])

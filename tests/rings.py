@@ -4,9 +4,10 @@ import json
 import subprocess
 import sys
 import threading
+import unittest.mock
 from pathlib import Path
 
-from ddl_magics.runtime import rendezvous
+from ddl_magics.runtime import mesh, rendezvous
 from ddl_magics.runtime.place import Place
 
 SECRET = b"of the tests".ljust(32, b".")
@@ -37,9 +38,15 @@ def together(functions):
 HOSTS = {
     "tcp": lambda rank: "",
     "shared memory": lambda rank: "one host",
+    "shared memory of another processor": lambda rank: "one host",
     "hosts of two": lambda rank: f"host {rank // 2}",
     "two hosts in turn": lambda rank: f"host {rank % 2}",
 }
+
+
+def is_ordered(transport):
+    """Whether the ranks may take it that memory shows what was written in the order in which it was."""
+    return mesh.ORDERED and transport != "shared memory of another processor"
 
 
 class ThreadRing:
@@ -49,9 +56,13 @@ class ThreadRing:
         places = [Place("127.0.0.1", SECRET, RUN, rank, 0, size) for rank in range(size)]
         addresses = [place.address for place in places]
         hosts = [HOSTS[transport](rank) for rank in range(size)]
-        self.ranks = together(
-            [lambda rank=rank: rendezvous.connect(places[rank], addresses, host=hosts[rank]) for rank in range(size)]
-        )
+        with unittest.mock.patch.object(mesh, "ORDERED", is_ordered(transport)):
+            self.ranks = together(
+                [
+                    lambda rank=rank: rendezvous.connect(places[rank], addresses, host=hosts[rank])
+                    for rank in range(size)
+                ]
+            )
         for rank in self.ranks:
             if isinstance(rank, Exception):
                 raise rank
@@ -83,7 +94,8 @@ class ProcessRing:
         ]
         for rank in range(size):
             host = HOSTS[transport](rank) if transport else None
-            self.say(rank, rank=rank, size=size, elements=elements, host=host)
+            ordered = is_ordered(transport)
+            self.say(rank, rank=rank, size=size, elements=elements, host=host, ordered=ordered)
         addresses = [self.hear(rank)["address"] for rank in range(size)]
         for rank in range(size):
             self.say(rank, addresses=addresses)

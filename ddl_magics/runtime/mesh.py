@@ -1,18 +1,21 @@
-"""The sockets between every two ranks of one host, on which they wait for each other while data go through memory.
+"""Where the ranks of one host wait for each other, while their data go through memory: barriers, and who has left.
 
-A barrier takes log2(n) rounds: in round k each rank sends a byte to the rank 2^k places after it and waits for one from
-the rank 2^k places before it (dissemination barrier, Hensgen, Finkel and Manber 1988). A byte that has arrived tells
-that all its sender wrote before can be read, whatever the processor's order of memory: no other signal is used. And
-a waiter hears within milliseconds when a peer is killed, which one that watches a place in memory would never.
+Each rank has a page in shared memory, with a count of the barriers that it has come to, what it says of itself, and
+why it left. Whoever comes last to a barrier finds by the counts that all have come, and sends a byte to those that have
+gone to sleep meanwhile. They sleep on sockets, one between every two ranks, as these also tell within milliseconds that
+a peer was killed, which one that only watches memory would never know.
 
-Each rank has a page in shared memory with what it says: its announcement of the collective it is in, and why it left.
+That a count is seen means that what its rank wrote before is seen too: x86 keeps that order, and `_order` the one case
+that it does not. Elsewhere no count is believed: each rank sends a byte to all others, which orders memory as well.
 """
 
 import os
+import platform
 import select
 import socket
+import threading
 import time
-from typing import Dict, List, Optional, Sequence, Union
+from typing import Dict, List, Sequence, Union
 
 import numpy as np
 
@@ -22,11 +25,16 @@ from .sockets import hang_up, settle
 
 #: How long a rank looks for its peer before it gives up its core: to be woken takes some 70 us. Where there are more
 #: ranks than cores it gives it up at once, as the peer may need it.
-SPIN_SECONDS = 20e-6
+SPIN_SECONDS = 50e-6
 LINGER_SECONDS = 2.0
 
-#: The page of a rank: what memory_file.py has there, two announcements in turn, and the news of its end.
+#: Whether this processor shows others what it writes in the order in which it was written.
+ORDERED = platform.machine() in ("x86_64", "AMD64")
+
+#: The page of a rank: what memory_file.py has there, the barrier it has come to and the one it sleeps at, each in a
+#: cache line of its own, two announcements in turn, and the news of its end.
 PAGE_BYTES = 4096
+_COME, _ASLEEP = 64, 128
 _ANNOUNCEMENTS = 256
 _NEWS = _ANNOUNCEMENTS + 2 * parts.RECORD_BYTES
 
@@ -44,14 +52,18 @@ class Mesh:
     def __init__(self, place: int, ranks: Sequence[int], sockets: Dict[int, socket.socket], pages: List[np.ndarray]):
         self.place, self.ranks, self.size = place, ranks, len(ranks)
         self._sockets, self._pages = sockets, pages
-        self._spin = SPIN_SECONDS if self.size <= len(os.sched_getaffinity(0)) else 0.0
-        self._ahead = dict.fromkeys(sockets, 0)  # bytes that came and were not waited for yet
+        self._ordered = ORDERED
+        self._spin = SPIN_SECONDS if ORDERED and self.size <= len(os.sched_getaffinity(0)) else 0.0
+        self._barrier = 0  # counts them
+        self._come = [_counter(page if ORDERED else np.zeros(PAGE_BYTES, np.uint8), _COME) for page in pages]
+        self._asleep = [_counter(page, _ASLEEP) for page in pages]
+        self._lock = threading.Lock()
         self._poll = select.poll()
         self._places = {}
         for peer, sock in sockets.items():
             sock.setblocking(False)
             self._places[sock.fileno()] = peer
-            self._poll.register(sock, select.POLLRDHUP)
+            self._poll.register(sock, select.POLLIN | select.POLLRDHUP)
         self.completed = 0
         self.waiting = 0.0
 
@@ -77,11 +89,16 @@ class Mesh:
     def barrier(self) -> None:
         """Returns when all have come here; PeerLost or Diverged where one never will."""
         start = time.perf_counter()
-        distance = 1
-        while distance < self.size:
-            self._send((self.place + distance) % self.size)
-            self._await((self.place - distance) % self.size)
-            distance *= 2
+        self._barrier += 1
+        self._order()
+        self._come[self.place][0] = self._barrier
+        self._order()
+        last = self._all_come()
+        for peer in self._sockets:
+            if not self._ordered or (last and self._asleep[peer][0] == self._barrier):
+                self._wake(peer)
+        if not last:
+            self._wait(start)
         self.waiting += time.perf_counter() - start
 
     def tell(self, news: Union[PeerLost, Diverged], forward: bool) -> None:
@@ -114,48 +131,47 @@ class Mesh:
         for sock in self._sockets.values():
             sock.close()
 
-    def _send(self, peer: int) -> None:
-        try:
-            self._sockets[peer].send(b"\1")
-        except OSError:
-            self._ended(peer)
+    def _all_come(self) -> bool:
+        # One that has come to the next barrier already has been to this one.
+        return all(count[0] >= self._barrier for count in self._come)
 
-    def _await(self, peer: int) -> None:
-        spin_until: Optional[float] = None
-        while not self._ahead[peer]:
-            if self._read(peer):
-                continue
-            if spin_until is None:
-                spin_until = time.perf_counter() + self._spin
-            if time.perf_counter() >= spin_until:
-                self._block(peer)
-        self._ahead[peer] -= 1
+    def _wait(self, start: float) -> None:
+        while time.perf_counter() < start + self._spin:
+            if self._all_come():
+                return
+        self._asleep[self.place][0] = self._barrier
+        self._order()  # either the last one sees that this rank sleeps, or this rank that the last one has come
+        while not self._all_come():
+            for descriptor, _ in self._poll.poll():
+                self._hear(self._places[descriptor])
 
-    def _read(self, peer: int) -> bool:
+    def _hear(self, peer: int) -> None:
         try:
             count = len(self._sockets[peer].recv(64))
         except BlockingIOError:
-            return False
+            return
         except OSError:
             count = 0
+        if not self._ordered:
+            self._come[peer][0] += count
         if not count:
+            self._poll.unregister(self._sockets[peer])
             self._ended(peer)
-            raise PeerLost(self.ranks[peer], parts.CLOSED)  # it has left, but not said what it had to say
-        self._ahead[peer] += count
-        return True
+            if self._come[peer][0] < self._barrier:
+                raise PeerLost(self.ranks[peer], parts.CLOSED)  # it has left, but has not been here
 
-    def _block(self, wanted: int) -> None:
-        """Waits until something comes from the peer that is wanted, or one ends."""
-        sock = self._sockets[wanted]
-        self._poll.modify(sock, select.POLLIN | select.POLLRDHUP)
+    def _wake(self, peer: int) -> None:
         try:
-            for descriptor, _ in self._poll.poll():
-                peer = self._places[descriptor]
-                if peer != wanted:
-                    self._poll.unregister(descriptor)
-                    self._ended(peer)
-        finally:
-            self._poll.modify(sock, select.POLLRDHUP)
+            self._sockets[peer].send(b"\1")
+        except BlockingIOError:
+            pass  # so much unread will wake it
+        except OSError:
+            self._ended(peer)
+
+    def _order(self) -> None:
+        """Makes what was written visible to others before anything is read that comes after."""
+        with self._lock:  # an instruction with x86's LOCK prefix, which is a full barrier
+            pass
 
     def _ended(self, peer: int) -> None:
         """Raises why the peer has left, unless it had all it needs of the present collective, and others of it."""
@@ -169,3 +185,8 @@ class Mesh:
             # passes its news on.
             if lost.completed <= self.completed:
                 raise
+
+
+def _counter(page: np.ndarray, at: int) -> memoryview:
+    """A number in a page, read and written as a whole."""
+    return page[at : at + 8].data.cast("B").cast("Q")

@@ -18,7 +18,7 @@ from .mesh import PAGE_BYTES, Mesh
 from .parts import Entry
 
 #: Of all ranks together these should fit the cache that the cores share.
-PIECE_BYTES = 2 << 20
+PIECE_BYTES = 1 << 20
 _SLICE_BYTES = PIECE_BYTES // 2 + 64  # of at least two ranks, and an element more where they do not divide
 
 #: What a rank brings: its page, two pieces that it lays out in turn, two slices that it sums.
