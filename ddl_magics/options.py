@@ -152,26 +152,24 @@ def _setting(text: str) -> tuple[str, str]:
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--strategy",
-        "how the workers train together: synchronous all-reduce, an asynchronous parameter server (ps), or the plain "
-        "cell in one executor (single)",
+        "how the workers train together: synchronous all-reduce, an asynchronous parameter server (ps), weights "
+        "averaged after each epoch (average), or the plain cell in one executor (single)",
         metavar="NAME",
         default="allreduce",
-        choices=("allreduce", "ps", "single"),
-        later=dict.fromkeys(("average", "ensemble", "tf-allreduce", "tf-ps"), _ENGINES),
+        choices=("allreduce", "ps", "average", "single"),
+        later=dict.fromkeys(("ensemble", "tf-allreduce", "tf-ps"), _ENGINES),
     ),
     Option("--workers", "number of training processes", _count, metavar="N", default=DEFAULT_WORKERS),
     Option(
         "--rule",
-        "update rule of the parameter server; its settings follow from the job and can be given, as in "
-        "aeasgd:alpha=0.1",
+        "update rule: of the parameter server, or easgd with allreduce; its settings follow from the job and can be "
+        "given, as in aeasgd:alpha=0.1",
         _rule,
         metavar="NAME",
-        default=DEFAULT_RULE,
-        choices=tuple(rules.names("ps")),
-        meanings={name: _meaning(rules.KINDS[name]) for name in rules.names("ps")},
+        default=f"{DEFAULT_RULE} for ps",
+        choices=tuple(rules.names()),
+        meanings={name: _meaning(rules.KINDS[name]) for name in rules.names()},
         settings=lambda name: tuple(setting.name for setting in rules.KINDS[name].settings),
-        later=dict.fromkeys(rules.names("allreduce"), _ENGINES),
-        only="ps",
     ),
     Option(
         "--ps",
@@ -181,7 +179,7 @@ OPTIONS: tuple[Option, ...] = (
         default=1,
         only="ps",
     ),
-    Option("--window", "batches between two commits", _count, metavar="N", default="one a worker", only="ps"),
+    Option("--window", "batches between two exchanges of an update rule", _count, metavar="N", default="one a worker"),
     Option(
         "--data",
         "DataFrame that becomes `dataset` in the cell: every row once an epoch, shared out among the workers",
@@ -385,11 +383,22 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
         raise UsageError(f"column {label!r} is both in --features and the --label.")
     if isinstance(values.get("validation"), str) and values["validation"] == values.get("data"):
         raise UsageError("--validation and --data name the same DataFrame: give a share such as --validation 0.2.")
-    values["rule"] = values.get("rule", DEFAULT_RULE) if strategy == "ps" else None
+    values["rule"] = _rule_for(strategy, said.get("rule"), values.get("rule"))
+    if "window" in said and values["rule"] is None:
+        raise UsageError(f"--window belongs to an update rule, and --strategy {strategy} is given none: see --rule.")
+    values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if values["rule"] else None
     values["ps"] = values.get("ps", 1) if strategy == "ps" else None
-    values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if strategy == "ps" else None
     values["batch_size"] = values.get("batch_size", DEFAULT_BATCH_SIZE) if values.get("data") else None
     return RunSpec(**values)
+
+
+def _rule_for(strategy: str, said: str | None, configured: str | None) -> str | None:
+    """The rule in force, or None where the strategy works without; a configured one counts where it fits."""
+    wanted = said or configured
+    owner = rules.KINDS[rules.read(wanted)[0]].strategy if wanted else None
+    if said and owner != strategy:
+        raise UsageError(f"--rule {said} belongs to --strategy {owner}; this is --strategy {strategy}.")
+    return wanted if owner == strategy else DEFAULT_RULE if strategy == "ps" else None
 
 
 def _usage(option: Option) -> str:

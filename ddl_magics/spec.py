@@ -11,8 +11,9 @@ from typing import Any
 class RunSpec:
     """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
 
-    `rule`, `window` and `ps` are None unless `strategy` is "ps", `batch_size` is None without `data`. `wait` and `send`
-    are the notebook's own: `wait` None means "where nobody can click", `send` are names of its variables.
+    `rule` and `window` are None where the strategy has no update rule, `ps` unless it is "ps", `batch_size` without
+    `data`. `wait` and `send` are the notebook's own: `wait` None means "where nobody can click", `send` are names of
+    its variables.
     """
 
     run: str = ""

@@ -18,7 +18,7 @@ load_driver = functools.cache(load_driver)
 POLL_SECONDS = 0.1
 DEFAULT_SPEC = {
     "strategy": "allreduce",
-    "rule": "adag",
+    "rule": None,
     "workers": 2,
     "window": None,
     "data": None,
@@ -114,6 +114,8 @@ class Running:
 def start(spark, cell, namespace=None, **spec):
     run = "test-" + uuid.uuid4().hex[:8]
     full = dict(DEFAULT_SPEC, cell=cell, run=run, name="test", **spec)
+    if full["strategy"] == "ps":
+        full["rule"] = full["rule"] or "adag"
     reply = json.loads(load_driver().launch(json.dumps(full), dict(namespace or {}, spark=spark)))
     if not reply["ok"]:
         raise Refused(reply["error"]["message"])

@@ -89,8 +89,11 @@ def test_defaults_of_ps_and_of_data():
         ("--wait --no-wait", "--wait and --no-wait exclude each other."),
         ("--wait=yes", "--wait takes no value."),
         ("--name 'a", "cannot read the options: no closing quotation"),
-        ("--window 3", "--window belongs to --strategy ps; this is --strategy allreduce."),
-        ("--rule adag", "--rule belongs to --strategy ps"),
+        ("--window 3", "--window belongs to an update rule, and --strategy allreduce is given none"),
+        ("--ps 2", "--ps belongs to --strategy ps; this is --strategy allreduce."),
+        ("--strategy ps --rule easgd", "--rule easgd belongs to --strategy allreduce; this is --strategy ps."),
+        ("--strategy average --rule adag", "--rule adag belongs to --strategy ps"),
+        ("--rule adag", "--rule adag belongs to --strategy ps; this is --strategy allreduce."),
         ("--label y", "--label belongs to --data, which is not given."),
         ("--batch-size 3", "--batch-size belongs to --data"),
         ("--data d --features a y --label y", "column 'y' is both in --features and the --label."),
@@ -108,14 +111,28 @@ def test_an_option_that_is_not_built_is_refused_by_name(option):
 
 
 def test_a_value_that_is_not_built_is_refused_by_name():
-    for strategy in ("average", "ensemble", "tf-allreduce", "tf-ps"):
+    for strategy in ("ensemble", "tf-allreduce", "tf-ps"):
         assert refusal(f"--strategy {strategy}").startswith(f"--strategy {strategy} is not built yet")
-    assert refusal("--strategy ps --rule easgd").startswith("--rule easgd is not built yet")
 
 
 def test_settings_of_a_rule_stay_with_it():
     assert options.parse("--strategy ps --rule aeasgd:alpha=0.1").rule == "aeasgd:alpha=0.1"
     assert options.parse("--strategy ps --rule=downpour").rule == "downpour"
+
+
+def test_a_rule_of_all_reduce():
+    spec = options.parse("--rule easgd:alpha=0.2 --workers 3")
+    assert (spec.strategy, spec.rule, spec.window, spec.ps) == ("allreduce", "easgd:alpha=0.2", 3, None)
+
+
+def test_a_configured_rule_counts_where_it_fits():
+    config = Distributed()
+    config.rule = "dynsgd"
+    assert options.parse("--strategy ps", configured(config)).rule == "dynsgd"
+    assert options.parse("", configured(config)).rule is None
+    config.rule = "easgd"
+    assert options.parse("--strategy ps", configured(config)).rule == options.DEFAULT_RULE
+    assert options.parse("", configured(config)).rule == "easgd"
 
 
 def test_help_and_documentation_name_every_built_option():

@@ -24,7 +24,12 @@ TEXT_CHARACTERS = 300
 TABLE_ROWS = 32
 
 _CHIPS = {FINISHED: "#18794e", FAILED: "#c92a2a", LOST: "#c92a2a"}
-_STRATEGIES = {"allreduce": "all-reduce", "ps": "parameter server", "single": "one process"}
+_STRATEGIES = {
+    "allreduce": "all-reduce",
+    "ps": "parameter server",
+    "single": "one process",
+    "average": "weights averaged",
+}
 
 _STYLE = """<style>
 .ddl-static{font:13px/1.45 var(--jp-ui-font-family,system-ui,sans-serif);max-width:1100px}

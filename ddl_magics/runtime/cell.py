@@ -51,8 +51,9 @@ def _data(config, context):
     if not config["manifest"]:
         return {}
     folder = os.path.join(config["scratch"], "data")
+    strategy = "ps" if context.own_steps else config["strategy"]  # whose batches the worker's own are
     dataset, validation = feed_share.datasets(
-        folder, config["manifest"], context.rank, context.size, config["batch_size"], config["seed"], config["strategy"]
+        folder, config["manifest"], context.rank, context.size, config["batch_size"], config["seed"], strategy
     )
     from .share import mark_local
 

@@ -9,7 +9,7 @@ import base64
 import json
 import platform
 
-from . import feed, gpus, names, out, own_context, slots
+from . import feed, gpus, names, out, own_context, slots, strategies
 from .held import Held
 from .job import Job
 
@@ -67,7 +67,7 @@ def _preflight(sc, spec):
     if lacking:
         return lacking
     most = slots.total(sc, spec.get("gpus"))
-    if spec["strategy"] == "allreduce" and slots.dynamic_allocation(sc):
+    if spec["strategy"] in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
         return (
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
             "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"

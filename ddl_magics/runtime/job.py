@@ -16,6 +16,7 @@ import time
 from . import events, gpus, messages, out, own_context, package, scratch, slots, spark_error, task, verdict, wire
 from .eventlog import EventLog, state
 from .server_process import Servers
+from .strategies import COLLECTIVE
 
 #: Executors that a session's settings promise may take this long to come.
 EXECUTORS_SECONDS = 120.0
@@ -172,7 +173,7 @@ class Job:
         error = None
         try:
             rank = task.make_task(parcel, __package__)
-            stage = rdd.barrier() if self._spec["strategy"] == "allreduce" else rdd
+            stage = rdd.barrier() if self._spec["strategy"] in COLLECTIVE else rdd
             description = "%s: %s on %s" % (self._spec["name"], self._spec["strategy"], _count(self.workers, "worker"))
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank), self._spec.get("gpus"))
             own_context.collect(ranks, self._group, description)

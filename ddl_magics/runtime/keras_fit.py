@@ -152,10 +152,8 @@ class KerasHooks:
     def _callbacks(self, given, model):
         context, callbacks = self.context, self.keras.callbacks
         own = [Monitor(context)]
-        if context.strategy == "ps":
-            from .parameter_sync import ParameterSync
-
-            context.sync = ParameterSync(context)
+        if context.own_steps and (context.server or context.ring):
+            context.sync = self._new_sync()
             own.insert(0, context.sync)
         if isinstance(given, callbacks.CallbackList):
             for callback in own:
@@ -167,13 +165,22 @@ class KerasHooks:
         context.checks_finite = not any(isinstance(c, callbacks.TerminateOnNaN) for c in users)
         return users + own
 
+    def _new_sync(self):
+        if self.context.server:
+            from .parameter_sync import ParameterSync
+
+            return ParameterSync(self.context)
+        from .ring_sync import RingSync
+
+        return RingSync(self.context)
+
     def _evaluate(self, original, model, *args, **kwargs):
         context = self.context
         arguments = self._arguments(original, model, args, kwargs)
         of_fit = arguments.get("_use_cached_eval_dataset", False)
         if of_fit and context.run_stop_agreed:
             return {}  # asked to stop: the model matters now, not its score
-        if of_fit and context.strategy == "ps" and context.size > 1:
+        if of_fit and context.server and context.size > 1:
             return context.sync.validate(lambda: self._call("evaluate", False, original, model, arguments))
         return self._call("evaluate", of_fit and context.size > 1, original, model, arguments)
 
@@ -223,9 +230,9 @@ class KerasHooks:
             return dataset, False
         validates = call.kind == "fit" and context.has_train_data
         context.has_train_data = context.has_train_data or call.kind == "fit"
-        if local or context.size == 1 or (validates and context.strategy == "ps"):
+        if local or context.size == 1 or (validates and context.server):
             return share.whole(dataset), False
-        if context.strategy == "ps":
+        if context.own_steps and not validates:
             return share.shard(dataset, context.rank, context.size), True
         if not validates:
             self._hint_small_batch(batch)
@@ -268,7 +275,7 @@ class KerasHooks:
         if call is None or not call.shared:
             return original(model, logs)
         training = call.kind == "fit"
-        if context.strategy == "ps":
+        if training and context.own_steps:
             context.sync.end_epoch(model)
             return original(model, logs)
         kind = parts.EPOCH if training else parts.EVALUATION

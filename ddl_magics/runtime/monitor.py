@@ -113,7 +113,7 @@ class Monitor(keras.callbacks.Callback):
             seconds = time.monotonic() - self._epoch_began
             context.emit("epoch", fit=context.fit, epoch=epoch, metrics=metrics, seconds=round(seconds, 6))
         self._refuse_nan(metrics)
-        if context.reduces:
+        if context.ring is not None:
             reduce.agree_on_stop(context)
 
     def on_train_end(self, logs=None):

@@ -35,7 +35,7 @@ class ParameterSync(keras.callbacks.Callback):
         self._weights = list(self.model.trainable_weights)
         rate = optimizers.learning_rate(self.model.optimizer)
         rule = self._make_rule(rate)
-        initial = self._flat_weights()
+        initial = reduce.flat(self._weights)
         centre, version = self._server.begin(
             context.fit, initial if context.is_chief else None, initial.dtype, initial.size, rate
         )
@@ -55,10 +55,6 @@ class ParameterSync(keras.callbacks.Callback):
         if warning and context.is_chief:
             context.emit("notice", level="warning", message=warning)
         return rule
-
-    def _flat_weights(self):
-        """All trainable weights as one flat vector, of the widest of their dtypes."""
-        return np.concatenate([np.asarray(variable).reshape(-1) for variable in self._weights])
 
     def _adopt(self, centre, version):
         """Go on from a centre that all workers have."""
@@ -88,7 +84,7 @@ class ParameterSync(keras.callbacks.Callback):
     def _send(self, batches):
         """Commit a window of `batches` batches, beside the training of the next."""
         began = time.monotonic()
-        local = self._flat_weights()
+        local = reduce.flat(self._weights)
         if self._looks_ahead:
             local -= optimizers.look_ahead(self.model.optimizer, self._weights)
         self._exchanger.send(local, batches)

@@ -6,7 +6,7 @@ import os
 import signal
 import warnings
 
-from . import events, messages
+from . import events, messages, strategies
 
 #: Flags of a `Part`: what a rank wants everybody to know with its next collective.
 STOP_FIT, STOP_RUN, NOT_FINITE, UNCHECKED = 1, 2, 4, 8
@@ -47,6 +47,7 @@ class Rank:
         self.rank, self.size = config["rank"], config["size"]
         self.is_chief = self.rank == 0
         self.strategy, self.seed, self.scratch = config["strategy"], config["seed"], config["scratch"]
+        self.own_steps = strategies.own_steps(self.strategy, config["rule"])
         self.config = config
         self.ring = self.server = None
         self.stop_asked = self.in_cell = self.fitting = False
@@ -57,8 +58,13 @@ class Rank:
 
     @property
     def reduces(self):
-        """Whether gradients and metrics are summed over ranks."""
-        return self.strategy == "allreduce" and self.size > 1
+        """Whether all ranks take every step together: gradients are summed over them."""
+        return self.strategy == "allreduce" and self.size > 1 and not self.own_steps
+
+    @property
+    def place(self):
+        """How far this rank is in its epoch, for collectives to compare."""
+        return self.step if self.reduces else self.meetings
 
     def connect(self, peers, place):
         """Meet the peers, whose addresses the driver has told; `place` is where they reach this rank, if they do."""
@@ -111,7 +117,8 @@ class Rank:
         self.in_apply = False
         self.share = None
         self.loss_sums = False
-        self.sync = None  # the parameter server's callback of the fit in progress
+        self.sync = None  # the callback of the fit in progress by which ranks of steps of their own meet
+        self.meetings = 0  # of ranks that take steps of their own, in this epoch
         self.calls = 0  # collectives called by the cell itself
         self.exchanges = 0  # of gradients
         self.has_train_data = False

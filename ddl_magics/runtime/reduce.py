@@ -8,7 +8,7 @@ from .rank import STOP_FIT, STOP_RUN
 
 def part(context, kind, weight=1.0, flags=0, check=0.0, scale=0.0):
     """What this rank says of itself in a collective."""
-    place = (0, 0, context.calls) if kind in (USER, BARRIER) else (max(0, context.fit), context.epoch, context.step)
+    place = (0, 0, context.calls) if kind in (USER, BARRIER) else (max(0, context.fit), context.epoch, context.place)
     return Part(kind, place[0], place[1], place[2], weight, flags | stop_flags(context), check, scale)
 
 
@@ -37,6 +37,11 @@ def sum_metrics(context, kind, metrics, averaged):
     parts = context.ring.allreduce(flat, part(context, kind))
     note_stop(context, parts)
     assign(states + list(averaged), flat)
+
+
+def flat(variables):
+    """The values of variables, one after the other, in a new flat buffer of the widest of their dtypes."""
+    return np.concatenate([np.asarray(variable).reshape(-1) for variable in variables])
 
 
 def assign(variables, flat):

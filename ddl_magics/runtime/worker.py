@@ -11,7 +11,7 @@ import socket
 import sys
 import threading
 
-from . import events, messages, wire
+from . import events, messages, strategies, wire
 
 _PR_SET_PDEATHSIG = 1
 
@@ -72,7 +72,7 @@ class _Worker:
         """Announce this rank's address; returns once the peers' are known: its `Place`, or None."""
         place = None
         config = self._config
-        if config["strategy"] == "allreduce" and config["size"] > 1:
+        if config["strategy"] in strategies.COLLECTIVE and config["size"] > 1:
             from .place import Place
 
             place = Place(
