@@ -20,7 +20,7 @@ from .rank import StopRun
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
 #: The oldest Keras of either generation whose inside is as the hooks expect it, and its TensorFlow.
-OLDEST = {2: ("2.13", "2.13"), 3: ("3.3", "2.16")}
+OLDEST = {2: ("2.13", "2.13"), 3: ("3.7", "2.16")}
 
 
 def install(context):
