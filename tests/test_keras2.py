@@ -185,3 +185,15 @@ def test_a_parameter_server_is_as_accurate_as_one_process(keras2, reference, tmp
     assert ended.state == "FINISHED", ended.failure
     assert ended.result["1"] >= json.loads(out.read_text())["1"] - 0.04
     assert all(sum(e["commits"] for e in ended.of_kind("commits", rank)) > 50 for rank in range(2))
+
+
+@pytest.mark.parametrize(("version", "wanted"), [("2.12.0", "2.13"), ("3.6.0", "3.7"), ("1.0", "2.13")])
+def test_an_older_keras_is_refused_in_a_line_that_names_the_oldest(version, wanted):
+    from ddl_magics.runtime.keras_fit import OLDEST, check_version
+
+    with pytest.raises(
+        ImportError, match=rf"has Keras {version} .*; {wanted} or newer, of TensorFlow 2\.1\d, is needed"
+    ):
+        check_version(version)
+    for oldest, _ in OLDEST.values():
+        check_version(oldest + ".0")
