@@ -22,7 +22,7 @@ from .collective import Collective
 from .flow import Flow, Queue
 from .parts import Entry
 
-BLOCK_BYTES = 256 << 10  # small enough to be added while it is in the processor's cache
+BLOCK_BYTES = 512 << 10  # small enough to be added while it is in the cache of a core, and few enough calls
 
 
 class Ring(Collective[Flow]):
