@@ -98,6 +98,13 @@ def test_where_there_is_no_side_channel_statements_do_its_work(package):
         assert channel.call("poll", "[1]") == {"got": [1], "more": []}
 
 
+def test_a_statement_that_has_ended_and_has_no_output_yet_is_looked_at_again(package):
+    with FakeLivy(side_channel=False) as livy:
+        channel = opened(livy, package)
+        livy.faults["GET /sessions/7/statements"] = [(200, {"state": "available", "output": None})]
+        assert channel.call("busy", "{}") == {"busy": 0}
+
+
 def test_an_answer_that_names_code_is_not_unpickled(livy, package):
     channel = opened(livy, package)
     evil = base64.b64encode(base64.b64encode(pickle.dumps(os.system))).decode()

@@ -107,8 +107,10 @@ class Channel:
         while True:
             # Its own code comes with every answer: seldom is better than often.
             statement = patiently(lambda: self._ask("GET", path), max(1.0, deadline - time.monotonic()))
-            if statement["state"] in ("available", "error", "cancelled"):
-                return self._output(statement.get("output") or {})
+            ended, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
+            # One that ends while Livy reads it has its new state already and no output yet: the next look has it.
+            if ended and (output or statement["state"] == "cancelled"):
+                return self._output(output or {})
             if time.monotonic() > deadline:
                 self._cancel(path)
                 raise Busy(f"session {self.number} is busy with another cell")
