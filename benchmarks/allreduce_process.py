@@ -38,8 +38,9 @@ def ours(transport, rank, processes, store):
     from ddl_magics.runtime.place import Place
 
     place = Place("127.0.0.1", SECRET, "benchmark", rank, 0, processes)
-    collective = rendezvous.connect(place, _exchange(place.address, rank, processes, store), host=transport)
-    if type(collective).__name__ != {"": "Ring"}.get(transport, "SharedMemory"):
+    host = "machine" if transport == "shared memory" else f"machine container-{rank}"
+    collective = rendezvous.connect(place, _exchange(place.address, rank, processes, store), host=host)
+    if type(collective).__name__ != {"tcp": "Ring", "shared memory": "SharedMemory"}[transport]:
         raise SystemExit(f"no {transport} here")
     return lambda buffer: lambda: collective.allreduce(buffer, parts.Part(parts.STEP))
 
@@ -57,8 +58,7 @@ def _exchange(address, rank, processes, store):
 
 def main():
     transport, rank, processes, store = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), sys.argv[4]
-    host = {"shared memory": "one host", "tcp": ""}
-    prepare = gloo(rank, processes, store) if transport == "gloo" else ours(host[transport], rank, processes, store)
+    prepare = gloo(rank, processes, store) if transport == "gloo" else ours(transport, rank, processes, store)
     buffer = np.arange(1_000_000, dtype=np.float32) + rank
     prepare(buffer)()
     assert (buffer == np.arange(1_000_000) * processes + sum(range(processes))).all()

@@ -36,7 +36,8 @@ def together(functions):
 
 #: transport -> the host that a rank says it is on, which decides how its data travel.
 HOSTS = {
-    "tcp": lambda rank: "",
+    "tcp": lambda rank: f"machine-{rank}",
+    "tcp on one machine": lambda rank: f"machine container-{rank}",
     "shared memory": lambda rank: "one host",
     "shared memory of another processor": lambda rank: "one host",
     "hosts of two": lambda rank: f"host {rank // 2}",

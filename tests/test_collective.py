@@ -12,7 +12,7 @@ from ddl_magics.runtime import parts, rendezvous, wire
 from ddl_magics.runtime.collective import Diverged, Part, PeerLost
 from ddl_magics.runtime.hierarchy import Hierarchy
 from ddl_magics.runtime.place import RING, Place
-from ddl_magics.runtime.ring import Ring
+from ddl_magics.runtime.ring import BLOCK_BYTES, CHUNK_BYTES, LOOPBACK_CHUNK_BYTES, Ring
 from ddl_magics.runtime.shared_memory import PIECE_BYTES, SharedMemory
 
 DTYPES = ["float16", "float32", "float64", "int8", "uint16", "int64", "complex64", ">f4", "longdouble"]
@@ -60,6 +60,22 @@ def test_rounding_is_the_same_on_every_rank_over_many_blocks(transport):
         assert all(rank.waited > 0 for rank in ring.ranks)
     assert buffers[0].tobytes() == buffers[1].tobytes() == buffers[2].tobytes()
     np.testing.assert_allclose(buffers[0], values.astype(np.float64).sum(axis=0), rtol=1e-4, atol=1e-2)
+
+
+@pytest.mark.parametrize("size", [2, 3])
+def test_lengths_around_those_at_which_a_buffer_is_cut(size, transport):
+    """Into pieces, chunks and blocks; eight bytes a value."""
+    cuts = {PIECE_BYTES, BLOCK_BYTES * size, CHUNK_BYTES * size, LOOPBACK_CHUNK_BYTES * size}
+    lengths = [cut // 8 * k + d for cut in sorted(cuts) for k in (1, 2) for d in (-1, 0, 1)]
+    lengths += np.random.default_rng(size).integers(1, 2e6, 5).tolist()
+    with ThreadRing(size, transport) as ring:
+        for step, length in enumerate(lengths):
+            values = np.random.default_rng(step).integers(0, 1 << 40, (size, length))
+            buffers = values.copy()
+            ring.each(
+                lambda rank, buffers=buffers, step=step: rank.allreduce(buffers[rank.rank], Part(parts.STEP, step=step))
+            )
+            assert (buffers == values.sum(axis=0)).all(), length
 
 
 def test_values_that_are_no_numbers_arrive_without_a_warning(recwarn, transport):

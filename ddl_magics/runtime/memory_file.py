@@ -69,7 +69,7 @@ def attach(offer: Dict[str, Any]) -> Optional[np.ndarray]:
 
 
 def host_id() -> str:
-    """Equal for processes that may be able to share memory: on one host, in one space of process numbers."""
+    """Equal for processes that may be able to share memory: the host's boot, and the space of process numbers."""
     try:
         with open("/proc/sys/kernel/random/boot_id") as file:
             return file.read().strip() + " " + os.readlink("/proc/self/ns/pid")

@@ -22,7 +22,7 @@ from .hierarchy import Hierarchy
 from .mesh import PAGE_BYTES, Mesh
 from .parts import Part, PeerLost
 from .place import HOST, LEADERS, RING, Place
-from .ring import Ring
+from .ring import LOOPBACK_CHUNK_BYTES, Ring
 from .shared_memory import MEMORY_BYTES, SharedMemory
 
 CONNECT_SECONDS = 30.0
@@ -37,8 +37,9 @@ def connect(
 ) -> Collective:
     """Meets the other ranks, whose places are at `addresses` (by rank), and closes this one's place.
 
-    `host` is what ranks that may share memory have in common, `memory_file.host_id()` unless given; "" for a rank that
-    shall not. PeerLost names the rank that did not come within `timeout` seconds, or refused.
+    `host` is what ranks that may share memory have in common, and its first word what all on one machine have:
+    `memory_file.host_id()` unless given. PeerLost names the rank that did not come within `timeout` seconds, or
+    refused.
     """
     try:
         if place.size == 1:
@@ -46,8 +47,10 @@ def connect(
         meeting = _Meeting(place, addresses, time.monotonic() + timeout)
         ring = meeting.ring([[rank] for rank in range(place.size)], RING)
         try:
-            groups, memories = _share(ring, memory_file.host_id() if host is None else host)
+            groups, memories, machines = _share(ring, memory_file.host_id() if host is None else host)
             if len(groups) == place.size:
+                if len(machines) == 1:
+                    ring.chunk_bytes = LOOPBACK_CHUNK_BYTES
                 return ring
             together = meeting.shared_memory(next(group for group in groups if place.rank in group), memories)
             if len(groups) > 1:
@@ -96,23 +99,23 @@ class _Meeting:
         return self._place.call(peer, self._addresses[peer], purpose, self._deadline)
 
 
-def _share(ring: Ring, host: str) -> Tuple[List[List[int]], Dict[int, np.ndarray]]:
-    """The ranks in groups that share memory, and the memory of each rank of this one's group."""
+def _share(ring: Ring, host: str) -> Tuple[List[List[int]], Dict[int, np.ndarray], Set[str]]:
+    """The ranks in groups that share memory, the memory of each rank of this one's group, and the machines."""
     try:
-        mine = memory_file.MemoryFile(MEMORY_BYTES) if host else None
+        mine: Optional[memory_file.MemoryFile] = memory_file.MemoryFile(MEMORY_BYTES)
     except OSError:
         mine = None
     memories = {ring.rank: mine.bytes if mine else np.zeros(MEMORY_BYTES, np.uint8)}
-    offers = _tell_all(ring, {"host": host, "memory": mine.offer()} if mine else {})
+    offers = _tell_all(ring, {"host": host, "memory": mine.offer() if mine else None})
     for rank, offer in enumerate(offers):
-        if mine and rank != ring.rank and offer.get("host") == host:
+        if mine and rank != ring.rank and offer["host"] == host and offer["memory"]:
             memory = memory_file.attach(offer["memory"])
             if memory is not None:
                 memories[rank] = memory
     groups = _groups([set(opened) for opened in _tell_all(ring, sorted(memories))])
     if mine:
         mine.close()
-    return groups, memories
+    return groups, memories, {offer["host"].split()[0] for offer in offers}
 
 
 def _tell_all(ring: Ring, value: Any) -> List[Any]:

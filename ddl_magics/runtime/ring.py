@@ -1,10 +1,11 @@
 """All-reduce over TCP: the ranks stand in a ring, each sends to the next and receives from the one before it.
 
-A buffer is cut into as many chunks as there are ranks. Rank r sends chunk r, then r-1, r-2, ...; each chunk that comes
-in is added to the own one and goes on to the next rank: after size-1 hops every chunk is complete on one rank
-(reduce-scatter), and size-1 hops more bring it to all (all-gather). What a rank sends in one hop is what it received
-in the hop before: so data flow through in blocks, without waiting for a hop to end, and since a complete chunk is only
-ever copied, all ranks end with equal bits.
+A buffer goes through in pieces, each cut into as many chunks as there are ranks. Rank r sends chunk r, then r-1, r-2,
+...; each chunk that comes in is added to the own one and goes on to the next rank: after size-1 hops every chunk is
+complete on one rank (reduce-scatter), and size-1 hops more bring it to all (all-gather). What a rank sends in one hop
+is what it received in the hop before: so data flow through in blocks, without waiting for a hop to end, and since a
+complete chunk is only ever copied, all ranks end with equal bits. The first hop of a piece goes ahead of the others of
+the piece before.
 
 With its data a rank sends what it says of itself, its `Part` (parts.py). A rank that stands in another collective is
 known before its data is read, one that is gone by its closed connection; one that is slow is waited for. News of either
@@ -22,7 +23,11 @@ from .collective import Collective
 from .flow import Flow, Queue
 from .parts import Entry
 
-BLOCK_BYTES = 512 << 10  # small enough to be added while it is in the cache of a core, and few enough calls
+#: A buffer goes around in pieces of a chunk for each rank. On one machine, where all that is under way should be in the
+#: cache, small ones are half as fast again; between machines each hop waits for less with large ones.
+CHUNK_BYTES = 2 << 20
+LOOPBACK_CHUNK_BYTES = 256 << 10
+BLOCK_BYTES = 512 << 10  # of a chunk, which goes on while the next one comes in
 
 
 class Ring(Collective[Flow]):
@@ -39,6 +44,7 @@ class Ring(Collective[Flow]):
         self._places = len(self._groups)
         self._place = next(place for place, group in enumerate(self._groups) if rank in group)
         self._landing = np.empty(BLOCK_BYTES, np.uint8)
+        self.chunk_bytes = CHUNK_BYTES  # the same on all ranks
 
     def _meet(self, link: Flow, mine: Sequence[Entry]) -> List[Entry]:
         entries = list(mine)
@@ -49,11 +55,16 @@ class Ring(Collective[Flow]):
 
     def _allreduce(self, link: Flow, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
         entries = list(mine)
-        bounds = [len(buffer) * i // self._places for i in range(self._places + 1)]
-        chunks = [buffer[bounds[i] : bounds[i + 1]] for i in range(self._places)]
-        outgoing = _outgoing(*map(parts.announcement, mine), chunks[self._place])
-        link.circulate(outgoing, self._reduce(link, outgoing, entries, chunks))
+        pieces = [self._chunks(piece) for piece in _cut(buffer, self.chunk_bytes * self._places)] or [
+            self._chunks(buffer)
+        ]
+        outgoing = _outgoing(*map(parts.announcement, mine))
+        link.circulate(outgoing, self._reduce(link, outgoing, entries, pieces))
         return sorted(entries)
+
+    def _chunks(self, piece: np.ndarray) -> List[np.ndarray]:
+        bounds = [len(piece) * i // self._places for i in range(self._places + 1)]
+        return [piece[bounds[i] : bounds[i + 1]] for i in range(self._places)]
 
     def _broadcast(self, link: Flow, data: np.ndarray, root: int) -> None:
         if root in self._groups[self._place]:
@@ -89,27 +100,42 @@ class Ring(Collective[Flow]):
                 outgoing.append(memoryview(record))
 
     def _reduce(
-        self, link: Flow, outgoing: Queue, entries: List[Entry], chunks: List[np.ndarray]
+        self, link: Flow, outgoing: Queue, entries: List[Entry], pieces: List[List[np.ndarray]]
     ) -> Iterator[memoryview]:
-        last = 2 * self._places - 3
-        for hop in range(last + 1):
-            adding = hop < self._places - 1
+        """The first hop of each piece, then the further hops of the piece before."""
+        held = _outgoing()  # of the first hop, until the next piece has been sent on its way
+        for stage in range(len(pieces) + 1):
+            if stage < len(pieces):
+                outgoing.extend(_outgoing(pieces[stage][self._place]))
+            outgoing.extend(held)
+            held.clear()
+            if stage < len(pieces):
+                yield from self._hop(link, 0, held, entries, pieces[stage], stage == 0)
+            if stage > 0:
+                for hop in range(1, 2 * self._places - 2):
+                    yield from self._hop(link, hop, outgoing, entries, pieces[stage - 1], stage == 1)
+
+    def _hop(
+        self, link: Flow, hop: int, outgoing: Queue, entries: List[Entry], chunks: List[np.ndarray], meeting: bool
+    ) -> Iterator[memoryview]:
+        """What comes in at one hop of a piece; the ranks meet in the first one."""
+        adding = hop < self._places - 1
+        if meeting and adding:
+            yield from self._announced(link, hop, entries, outgoing)
+        for block in _cut(chunks[(self._place - 1 - hop) % self._places], BLOCK_BYTES):
             if adding:
-                yield from self._announced(link, hop, entries, outgoing)
-            for block in _blocks(chunks[(self._place - 1 - hop) % self._places]):
-                if adding:
-                    landing = self._landing[: block.nbytes]
-                    yield landing.data
-                    np.add(block, landing.view(block.dtype), out=block)
-                else:
-                    yield block.view(np.uint8).data
-                if hop < last:
-                    outgoing.append(block.view(np.uint8).data)
+                landing = self._landing[: block.nbytes]
+                yield landing.data
+                np.add(block, landing.view(block.dtype), out=block)
+            else:
+                yield block.view(np.uint8).data
+            if hop < 2 * self._places - 3:
+                outgoing.append(block.view(np.uint8).data)
 
     def _pass_on(self, outgoing: Queue, arrays: Sequence[np.ndarray], onward: int) -> Iterator[memoryview]:
         """Fills `arrays`; the first `onward` of them go on to the next rank."""
         for index, data in enumerate(arrays):
-            for block in _blocks(data):
+            for block in _cut(data, BLOCK_BYTES):
                 yield block.data
                 if index < onward:
                     outgoing.append(block.data)
@@ -120,6 +146,7 @@ def _outgoing(*buffers) -> Queue:
     return collections.deque(view for view in views if view)
 
 
-def _blocks(data: np.ndarray) -> Iterator[np.ndarray]:
-    step = BLOCK_BYTES // data.itemsize
+def _cut(data: np.ndarray, size: int) -> Iterator[np.ndarray]:
+    """Views of `size` bytes, one after the other."""
+    step = size // data.itemsize
     return (data[start : start + step] for start in range(0, len(data), step))
