@@ -45,6 +45,14 @@ def test_buckets_that_nobody_has_read_are_merged_and_no_step_is_lost():
     assert found[-1]["metrics"]["loss"] == 9999.0
 
 
+def test_what_a_bucket_may_say_is_added_up_too():
+    first, second = bucket(0, 0, 5), dict(bucket(0, 5, 5), copy=0.25, wire=0.5)
+    merged = eventlog.merge_steps(first, second)
+    assert (merged["count"], merged["copy"], merged["wire"]) == (10, 0.25, 0.5)
+    assert eventlog.merge_steps(merged, second)["wire"] == 1.0
+    assert "copy" not in eventlog.merge_steps(first, bucket(0, 5, 5))
+
+
 def test_buckets_of_two_epochs_stay_apart():
     log = eventlog.EventLog("r")
     log.append(bucket(0, 0, 5))

@@ -54,6 +54,8 @@ def test_evaluation_callbacks_files_and_collectives(spark_cluster, tmp_path):
     assert said[0] == said[1]  # the same logs on every rank, and the same model loaded from an absolute path
     assert said[0]["total"] == 6.0 and said[0]["mean"] == 0.5 and "logs 1 val_accuracy" in said[0]
     assert ended.result["own"]["loss"] > 0 and np.shape(ended.result["predicted"]) == (10, 2)
+    steps = [e for rank in range(2) for e in ended.of_kind("steps", rank)]
+    assert all(0 < e["copy"] <= e["wait"] and e["wire"] == 0 for e in steps)  # by shared memory, on one host
 
 
 STOPPING = (

@@ -24,16 +24,22 @@ COLUMNS = (
     "memory",
     "compute",
     "waiting",
+    "network",
+    "summing",
     "rate",
     "staleness",
     "staleness_max",
     "commits",
 )
 
+#: What is added up of the buckets of steps, for means over time.
+_TIMES = ("count", "compute", "wait", "copy", "wire")
+
 
 @dataclass
 class Worker:
-    """One rank. `compute` is milliseconds a step, `waiting` a share of 1, `rate` samples a second."""
+    """One rank. `compute` is milliseconds a step, `rate` samples a second; `waiting` for the others or for the server,
+    the `network` and `summing` on the host are shares of the step time, 0 to 1."""
 
     rank: int
     host: str = ""
@@ -53,7 +59,7 @@ class Worker:
     steps: int = 0
     rows: int = 0
     seen: float = nan
-    _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("count", "compute", "wait"), 0.0))
+    _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
     _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
     def describe(self, event: Mapping[str, Any]) -> None:
@@ -67,7 +73,7 @@ class Worker:
         for sums, window in ((self._times, WINDOW_SECONDS), (self._rates, RATE_SECONDS)):
             fade = exp(-event["seconds"] / window)
             for name in sums:
-                sums[name] = sums[name] * fade + event[name]
+                sums[name] = sums[name] * fade + event.get(name, 0.0)
         self.steps += event["count"]
         self.rows += event["rows"]
         self.seen = event["time"]
@@ -97,9 +103,19 @@ class Worker:
 
     @property
     def waiting(self) -> float:
-        """Share of the step time that the rank waits for the others or for the server, 0 to 1."""
+        return self._share(self._times["wait"] - self._times["copy"] - self._times["wire"])
+
+    @property
+    def network(self) -> float:
+        return self._share(self._times["wire"])
+
+    @property
+    def summing(self) -> float:
+        return self._share(self._times["copy"])
+
+    def _share(self, seconds: float) -> float:
         busy = self._times["compute"] + self._times["wait"]
-        return self._times["wait"] / busy if busy else nan
+        return seconds / busy if busy else nan
 
     @property
     def rate(self) -> float:

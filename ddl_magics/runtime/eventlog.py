@@ -22,6 +22,9 @@ def merge_steps(first, second):
     merged["step"] = first["step"]
     for field in ("count", "rows", "seconds", "compute", "wait"):
         merged[field] = first[field] + second[field]
+    for field in ("copy", "wire"):
+        if field in second:
+            merged[field] = first.get(field, 0.0) + second[field]
     merged["metrics"] = dict(first["metrics"], **second["metrics"])
     return merged
 

@@ -74,7 +74,8 @@ SCHEMA = {
     ),
     "steps": (
         "a bucket of consecutive steps of one rank: the counts of a rank's buckets add up to its steps. `metrics` "
-        "are Keras' running values at the end of the bucket, `compute` and `wait` add up the bucket's step times",
+        "are Keras' running values at the end of the bucket, `compute` and `wait` add up the bucket's step times; of "
+        "`wait`, `copy` went to moving and adding data on the host, `wire` to the network; the rest waited for others",
         {
             "fit": _COUNT,
             "epoch": _COUNT,
@@ -86,7 +87,7 @@ SCHEMA = {
             "wait": _SECONDS,
             "metrics": _METRICS,
         },
-        {},
+        {"copy": _SECONDS, "wire": _SECONDS},
     ),
     "epoch": (
         "an epoch of the whole job ended, with the metrics that Keras' History holds",

@@ -83,7 +83,7 @@ class GradientExchange:
                 flags |= NOT_FINITE
             mine_said = part(context, STEP, float(said.rows), flags, said.check, said.scale)
             parts = context.ring.allreduce(flat, mine_said)
-            context.waited += context.ring.waited
+            context.note_collective()
             note_stop(context, parts)
             _check(context, parts)
             if not sums:
@@ -100,7 +100,7 @@ class GradientExchange:
             indices, values = indices[:0], values[:0]
         payload = _WEIGHT.pack(weight) + indices.tobytes() + values.tobytes()
         gathered = context.ring.gather(payload, part(context, STEP), MAX_SPARSE_BYTES)
-        context.waited += context.ring.waited
+        context.note_collective()
         row_bytes = indices.itemsize + values.itemsize * int(np.prod(values.shape[1:]))
         total = sum(_WEIGHT.unpack_from(one)[0] for one in gathered)
         all_indices, all_values = [], []

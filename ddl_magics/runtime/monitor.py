@@ -53,17 +53,20 @@ class Monitor(keras.callbacks.Callback):
         """Begin a bucket at `step`."""
         self._first = step
         self._began = time.monotonic()
-        self._stepping = self._waited = 0.0
+        self._stepping = self._waited = self._copied = self._wired = 0.0
         self._rows = self._context.rows()
 
     def on_train_batch_begin(self, batch, logs=None):
         self._context.step = batch
-        self._step_began, self._context.waited = time.monotonic(), 0.0
+        self._step_began = time.monotonic()
+        self._context.waited = self._context.copied = self._context.wired = 0.0
 
     def on_train_batch_end(self, batch, logs=None):
         now = time.monotonic()
         self._stepping += now - self._step_began
         self._waited += self._context.waited
+        self._copied += self._context.copied
+        self._wired += self._context.wired
         self._context.step = batch + 1
         self._align()
         if now - self._began >= FLUSH_SECONDS:
@@ -86,6 +89,8 @@ class Monitor(keras.callbacks.Callback):
             seconds=round(now - self._began, 6),
             compute=round(max(0.0, self._stepping - self._waited), 6),
             wait=round(self._waited, 6),
+            copy=round(self._copied, 6),
+            wire=round(self._wired, 6),
             metrics=metrics if context.is_chief or not context.reduces else {},
         )
         self._open(context.step)

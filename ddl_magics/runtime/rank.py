@@ -112,7 +112,8 @@ class Rank:
         self.stop_requested = False  # by a callback of this rank
         self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
         self.checks_finite = True
-        self.waited = 0.0  # seconds spent in collectives in this step
+        self.waited = 0.0  # seconds spent in collectives in this step,
+        self.copied = self.wired = 0.0  # of which to move and add data on this host, and on the network
         self.additive = {}
         self.in_apply = False
         self.share = None
@@ -141,6 +142,13 @@ class Rank:
 
     def end_fit(self):
         self.model, self.fitting = None, False
+
+    def note_collective(self):
+        """Adds the time of the ring's last collective to that of the step."""
+        spent = self.ring.spent
+        self.waited += self.ring.waited
+        self.copied += spent.copy
+        self.wired += spent.wire
 
     def begin_step(self, share):
         """While a step is traced: the share in work, and how its loss turns out to be reduced."""

@@ -50,6 +50,8 @@ export type Column =
   | "memory"
   | "compute"
   | "waiting"
+  | "network"
+  | "summing"
   | "rate"
   | "staleness"
   | "staleness_max"
@@ -170,4 +172,4 @@ export interface WorkerFacts {
 }
 
 /** The columns of a row, in order. */
-export const COLUMNS: readonly Column[] = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","rate","staleness","staleness_max","commits"];
+export const COLUMNS: readonly Column[] = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","network","summing","rate","staleness","staleness_max","commits"];

@@ -18,6 +18,8 @@ interface Column {
 }
 
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
+const reduces = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
+const hasNetwork = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.network > 0);
 const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu_memory));
 
 const COLUMNS: readonly Column[] = [
@@ -39,6 +41,8 @@ const COLUMNS: readonly Column[] = [
   { title: "memory", minor: true, cell: ({ numbers }) => gigabytes(numbers.memory) },
   { title: "compute, ms a step", when: (model) => !isPs(model), cell: ({ numbers }) => number(numbers.compute) },
   { title: "waiting", when: (model) => !isPs(model), cell: ({ numbers }) => percent(100 * numbers.waiting) },
+  { title: "network", minor: true, when: hasNetwork, cell: ({ numbers }) => percent(100 * numbers.network) },
+  { title: "summing", minor: true, when: reduces, cell: ({ numbers }) => percent(100 * numbers.summing) },
   { title: "samples/s", when: isPs, cell: ({ numbers }) => number(numbers.rate) },
   {
     title: "staleness",
