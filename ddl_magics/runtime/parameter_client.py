@@ -8,6 +8,7 @@ import numpy as np
 
 from . import parameter_protocol as protocol
 from . import wire
+from .buffers import Buffers
 
 #: How long a broken connection is tried again before the server counts as lost.
 RECONNECT_SECONDS = 5.0
@@ -49,6 +50,7 @@ class Client:
         self._me = wire.Identity("rank", rank, attempt)
         self._timeout = timeout
         self._lock = threading.Lock()
+        self._buffers = Buffers()
         self._channel = self._connect(timeout)
 
     def begin(self, fit, initial, dtype, size, rate=None):
@@ -136,7 +138,8 @@ class Client:
         if answer == protocol.REFUSED:
             raise _refused(reply)
         arrays = [
-            protocol.recv_vector(channel, protocol.new_vector(dtype, size)) for dtype, size in reply.get("vectors", ())
+            protocol.recv_vector(channel, protocol.new_vector(self._buffers, dtype, size))
+            for dtype, size in reply.get("vectors", ())
         ]
         return reply, arrays
 

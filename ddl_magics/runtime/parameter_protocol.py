@@ -49,10 +49,10 @@ def recv_vector(channel, vector):
     return vector
 
 
-def new_vector(dtype, size):
-    """Memory for a vector that a peer announces. ValueError where dtype or size cannot be right."""
+def new_vector(buffers, dtype, size):
+    """An array of `buffers` for a vector that a peer announces. ValueError where dtype or size cannot be right."""
     if dtype not in DTYPES:
         raise ValueError("weights of %s are not supported by the parameter server" % dtype)
     if not isinstance(size, int) or not 0 <= size * np.dtype(dtype).itemsize <= VECTOR_LIMIT_BYTES:
         raise ValueError("a vector of %r elements is above the limit" % (size,))
-    return np.empty(size, dtype)
+    return buffers.take(dtype, size)

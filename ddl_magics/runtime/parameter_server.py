@@ -21,6 +21,7 @@ import numpy as np
 
 from . import parameter_checkpoint, rules, wire
 from . import parameter_protocol as protocol
+from .buffers import Buffers
 from .parameter_centre import Fit, Refusal
 from .parameter_checkpoint import Checkpoint
 from .parameter_members import Members
@@ -47,6 +48,7 @@ class Server:
         self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
         self._members = Members(config["size"], config["attempt"], options.get("join_seconds", JOIN_SECONDS))
         self._fits = {}
+        self._buffers = Buffers()
         self._handlers = {
             protocol.BEGIN: self._begin,
             protocol.PULL: self._pull,
@@ -139,7 +141,7 @@ class Server:
 
     def _begin(self, channel, header):
         rank, number = channel.peer.rank, header["fit"]
-        initial = protocol.new_vector(header["dtype"], header["size"] if header["initial"] else 0)
+        initial = protocol.new_vector(self._buffers, header["dtype"], header["size"] if header["initial"] else 0)
         protocol.recv_vector(channel, initial)
         if header["initial"]:
             _check_finite(rank, initial, "initial weights")
@@ -174,7 +176,7 @@ class Server:
 
     def _commit(self, channel, header):
         rank, attempt = channel.peer.rank, channel.peer.attempt
-        delta = protocol.recv_vector(channel, protocol.new_vector(header["dtype"], header["size"]))
+        delta = protocol.recv_vector(channel, protocol.new_vector(self._buffers, header["dtype"], header["size"]))
         _check_finite(rank, delta, "update %d" % header["seq"])
         with self._changed:
             fit = self._fit(rank, header["fit"])
@@ -184,7 +186,8 @@ class Server:
     def _epoch_end(self, channel, header):
         rank, epoch = channel.peer.rank, header["epoch"]
         sums, means = (
-            protocol.recv_vector(channel, protocol.new_vector("float64", header[name])) for name in ("sums", "means")
+            protocol.recv_vector(channel, protocol.new_vector(self._buffers, "float64", header[name]))
+            for name in ("sums", "means")
         )
         with self._changed:
             fit = self._fit(rank, header["fit"])

@@ -66,7 +66,9 @@ def _downpour(workers, scale):
     """
 
     def delta(local, base, batches):
-        return (local - base) * scale
+        learned = local - base
+        learned *= scale
+        return learned
 
     return {"delta": delta, "merge": _add, "gain": lambda progress, window: scale * progress, "lag": workers - 1}
 
@@ -81,7 +83,9 @@ def _adag(workers):
     """
 
     def delta(local, base, batches):
-        return (local - base) / batches
+        learned = local - base
+        learned /= batches
+        return learned
 
     return {"delta": delta, "merge": _add, "gain": lambda progress, window: progress / window, "lag": workers - 1}
 
@@ -119,7 +123,9 @@ def _adag_distance(workers, eta):
     """
 
     def delta(local, base, batches):
-        return (local - base) / batches
+        learned = local - base
+        learned /= batches
+        return learned
 
     def merge(centre, delta, staleness, then):
         if staleness:  # else the distance is zero
@@ -144,7 +150,9 @@ _ALPHA = Setting("alpha", "share of its distance to the centre that a worker giv
 
 def _elastic(alpha, **fields):
     def delta(local, base, batches):
-        return (local - base) * alpha
+        force = local - base
+        force *= alpha
+        return force
 
     return dict(fields, delta=delta, merge=_add, adopt=False, fresh=True)
 
