@@ -41,6 +41,8 @@ MORE = (
     "convolutions",
     "trained_twice",
     "built_by_its_data",
+    "own_reduction",
+    "unreduced_loss",
 )
 
 

@@ -5,7 +5,7 @@ import functools
 
 import tensorflow as tf
 from keras.src import backend
-from keras.src.engine import data_adapter, training
+from keras.src.engine import compile_utils, data_adapter, training
 from keras.src.mixed_precision import loss_scale_optimizer
 from keras.src.optimizers import optimizer
 from keras.src.optimizers.legacy import optimizer_v2
@@ -105,6 +105,7 @@ class Keras2Hooks(KerasHooks):
             return reduce(losses, sample_weight, reduction, name)
 
         losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss = apply_valid_mask, compute_weighted_loss
+        wrap(compile_utils.LossesContainer, "__call__", self.compiled_loss)
 
     def hook_epoch_logs(self):
         wrap(self.trainer, "_validate_and_get_metrics_result", self.epoch_logs)

@@ -6,6 +6,7 @@ import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as tf_trainer
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 
 from . import share
@@ -71,6 +72,7 @@ class Keras3Hooks(KerasHooks):
             return original(values, sample_weight, mask, reduction, dtype)
 
         loss_module.reduce_weighted_values = reduce_weighted_values
+        wrap(compile_utils.CompileLoss, "call", self.compiled_loss)
 
     def statistics(self, model):
         return float_variables(model._flatten_layers(), "_non_trainable_variables")

@@ -100,7 +100,7 @@ class KerasHooks:
         raise NotImplementedError
 
     def hook_losses(self):
-        """Have each loss told to `context.note_loss` before it is reduced over its batch."""
+        """Have each loss told to `context.note_loss` before it is reduced, and the compiled ones in `compiled_loss`."""
         raise NotImplementedError
 
     # -- of each generation: a model's parts
@@ -122,6 +122,14 @@ class KerasHooks:
 
     def differ_in_noise(self, model):
         """Fold the rank into the seeds of dropout and noise layers, so that ranks differ there and nowhere else."""
+
+    def compiled_loss(self, original, losses, *args, **kwargs):
+        """Around the call of what `compile` was given as its losses."""
+        self.context.in_compiled_loss = True
+        try:
+            return original(losses, *args, **kwargs)
+        finally:
+            self.context.in_compiled_loss = False
 
     # -- fit, evaluate, predict, compile
 

@@ -118,6 +118,7 @@ class Rank:
         self.in_apply = False
         self.share = None
         self.loss_sums = False
+        self.in_compiled_loss = False  # what `compile` was given is being computed
         self.sync = None  # the callback of the fit in progress by which ranks of steps of their own meet
         self.meetings = 0  # of ranks that take steps of their own, in this epoch
         self.calls = 0  # collectives called by the cell itself
@@ -158,8 +159,11 @@ class Rank:
         self.share = None
 
     def note_loss(self, reduction, weighted, masked):
-        """Called for every loss of the step. ValueError for one that cannot be put together from the ranks' shares."""
-        if self.share is None:
+        """Called for every loss of the step. ValueError for one that cannot be put together from the ranks' shares.
+
+        A loss of the cell's own step that is not reduced is the cell's to reduce, to a mean as usual.
+        """
+        if self.share is None or (reduction in ("none", None) and not self.in_compiled_loss):
             return
         if masked and reduction in ("mean", "sum_over_batch_size"):
             raise ValueError(

@@ -166,3 +166,30 @@ def built_by_its_data(dtype):
     model = keras.Sequential([layers.Dense(9, activation="tanh"), layers.Dense(CLASSES, activation="softmax")])
     model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "sparse_categorical_crossentropy"])
     return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0).history
+
+
+def own_reduction(dtype):
+    each = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
+
+    class Own(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = tf.reduce_mean(each(y, self(x, training=True)))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    inputs = keras.Input((FEATURES,))
+    model = Own(inputs, layers.Dense(CLASSES)(inputs))
+    model.compile(keras.optimizers.SGD(0.2))
+    x, y = table(dtype)
+    return model, model.fit(x, y, batch_size=BATCH, epochs=3, verbose=0).history
+
+
+def unreduced_loss(dtype):
+    x, y = table(dtype)
+    model = network()
+    model.compile(keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="none"))
+    model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0)
+    return model, {}
