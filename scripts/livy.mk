@@ -38,7 +38,7 @@ build/livy/livy-repl.jar: build/livy/jars/.ready .venv-cluster/.ready $(LIVY_RUN
 	@scripts/setup-livy notebook
 	@touch $@
 
-test: livy-env
+test test-slow: livy-env
 
 clean: livy-clean
 
