@@ -112,7 +112,7 @@ def parent_of(pid):
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
 def test_a_rank_killed_in_mid_step(spark_cluster, strategy):
     spark = spark_cluster(2)
-    run = running(spark, strategy=strategy)
+    run = running(spark, strategy=strategy, attempts=1)
     os.kill(worker_pid(run, 1), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert_failed(ended, 1, "signal", "was killed by SIGKILL")
@@ -121,7 +121,7 @@ def test_a_rank_killed_in_mid_step(spark_cluster, strategy):
 
 def test_a_supervisor_killed(spark_cluster):
     spark = spark_cluster(2)
-    run = running(spark)
+    run = running(spark, attempts=1)
     os.kill(parent_of(worker_pid(run, 1)), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert_failed(ended, 1, "lost", "its supervisor process on the executor died")

@@ -1,11 +1,9 @@
-"""One run on the driver: submits the Spark job, lets the ranks find each other, hears what they say, and ends it.
+"""One run on the driver, from the wait for its slots to its end: attempt after attempt, while workers die.
 
-A thread of its own carries the run from SUBMITTED to its end; another waits for Spark's answer; one more for each rank
-reads what its supervisor sends. All of them only note what they heard; `verdict.judge` decides.
+A thread of its own carries the run. What an attempt is, is in attempt.py.
 """
 
 import contextlib
-import hashlib
 import json
 import os
 import secrets
@@ -13,26 +11,23 @@ import socket
 import threading
 import time
 
-from . import events, gpus, messages, out, own_context, package, scratch, slots, spark_error, task, verdict, wire
+from . import checkpoint_files, events, out, package, scratch, slots, spark_error, verdict, wire
+from .attempt import Attempt
 from .eventlog import EventLog, state
 from .server_process import Servers
-from .strategies import COLLECTIVE
+from .wording import count
 
-#: Executors that a session's settings promise may take this long to come.
+#: Executors that a session's settings promise may take this long to come, and to come again when they died.
 EXECUTORS_SECONDS = 120.0
-#: From the submission until every rank has reported.
-RANKS_SECONDS = 120.0
-#: The same where they get their rows first.
-RANKS_WITH_DATA_SECONDS = 1800.0
-#: A rank that was asked to stop may take this long to finish its step before the job is cancelled.
-STOP_GRACE_SECONDS = 20.0
-TICK_SECONDS = 0.5
-CANCEL_SECONDS = 20.0
-MAX_FRAME_BYTES = messages.CHUNK_BYTES + (1 << 16)
+#: How often the workers of a run are started in all, where its spec does not say.
+ATTEMPTS = 3
 
 
 class Job:
-    """`state`, `log` and `artifacts` are what the driver's API reads; `start`, `stop` and `forget` what it calls."""
+    """`state`, `log`, `artifacts`, `checkpoints` are what the driver's API reads; `start`, `stop`, `forget` it calls.
+
+    The other public names are its attempts'.
+    """
 
     def __init__(self, sc, spec, packed, prepare):
         """packed: `names.pack`'s bytes; prepare: (sc, job group) -> the run's `feed.Feed`, or None without --data."""
@@ -40,34 +35,34 @@ class Job:
         self.state = events.PREFLIGHT
         self.log = EventLog(spec["run"])
         self.artifacts = {}
-        self._sc, self._spec, self._packed, self._prepare, self._data = sc, spec, packed, prepare, None
-        self._attempt = 1
+        self.sc, self.spec = sc, spec
+        self.group = "ddl_magics " + spec["run"]
+        self.servers = None
+        self._packed, self._prepare, self._data = packed, prepare, None
         self._secret = secrets.token_bytes(32)
-        self._group = "ddl_magics " + spec["run"]
-        self._heard = verdict.Heard(self.workers)
         self._changed = threading.Condition()
-        self._channels, self._ready, self._hosts = {}, {}, {}
-        self._servers = None
+        self._attempt = None  # the one in progress
+        self._number = 1
+        self._stopped = None  # the reason, once a stop was asked for
         self._time_is_up_at = None
         self._folder = scratch.make("run")
+        self._files = 0
+        self.checkpoints = checkpoint_files.CheckpointFiles(lambda message: self._hint("warning", message))
 
     def start(self):
-        threading.Thread(target=self._live, name=self._group, daemon=True).start()
+        threading.Thread(target=self._live, name=self.group, daemon=True).start()
 
     def stop(self, reason=""):
         """Ask the ranks to end after their step. `reason`: words that follow "stopped"."""
         with self._changed:
-            if self._heard.stop_asked_at is not None or self.state in events.TERMINAL:
+            if self._stopped is not None or self.state in events.TERMINAL:
                 return
-            now = time.monotonic()
-            self._heard.stop_asked_at, self._heard.stop_reason = now, reason
-            started = len(self._ready) == self.workers
-            self._heard.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
-            self._enter(events.STOPPING, "finishing the step" if started else "stopping before the workers started")
-            channels = list(self._channels.values())
+            self._stopped = reason
+            if self._attempt is None:
+                self.enter(events.STOPPING, "stopping before the workers started")
+            else:
+                self._attempt.stop(reason)
             self._changed.notify_all()
-        for channel in channels:
-            self._send(channel, messages.STOP, {})
 
     def forget(self):
         scratch.remove(self._folder)
@@ -75,55 +70,86 @@ class Job:
     # -- the run's thread
 
     def _live(self):
-        self._enter(events.PREFLIGHT, "looking for %s" % _count(self.workers, "slot"))
-        listener = spark = parcel = None
+        self.enter(events.PREFLIGHT, "looking for %s" % count(self.workers, "slot"))
         try:
-            end = self._wait_for_executors()
-            if end is None:
-                rdd, manifest = self._partitions()
-                if self._spec["strategy"] == "ps":
-                    self._servers = Servers(
-                        self._spec, self._secret, self._bind_host(), self._host(), self._on_server_death
-                    )
-                listener = wire.Listener(
-                    self._bind_host(),
-                    self._secret,
-                    self._spec["run"],
-                    wire.Identity("driver", -1, 0),
-                    self._admit,
-                    self._accept,
-                )
-                parcel = self._sc.broadcast(self._parcel(listener, manifest))
-                spark = threading.Thread(target=self._submit, args=(rdd, parcel), daemon=True)
-                spark.start()
-                end = self._watch()
+            with contextlib.ExitStack() as clearing:
+                end = self._run(clearing)
         except Exception as error:  # Spark refused: its first line is the reason
-            end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error), kill=True)
+            end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error))
         try:
-            self._clear(end, listener, spark, parcel)
-            if self._spec.get("out"):
+            if end.state != events.FINISHED:
+                self._offer_checkpoints()
+            if self.spec.get("out"):
                 self._write_out()
         finally:
             fields = {"failure": end.failure} if end.failure else {}
-            self._enter(end.state, end.message, **fields)
+            self.enter(end.state, end.message, **fields)
 
-    def _wait_for_executors(self):
+    def _run(self, clearing):
+        """The run's `Verdict`. clearing: an `ExitStack` for what must be undone, also when this raises."""
+        end = self._wait_for_executors()
+        if end is not None:
+            return end
+        rdd, manifest = self._partitions(clearing)
+        if self.spec["strategy"] == "ps":
+            self.servers = Servers(self.spec, self._secret, self._bind_host(), self._host(), self._on_server_death)
+            clearing.callback(self.servers.close)
+        me = wire.Identity("driver", -1, 0)
+        listener = wire.Listener(
+            self._bind_host(), self._secret, self.spec["run"], me, self._admit, lambda c: self._attempt.accept(c)
+        )
+        clearing.callback(listener.close)
+        parcel = self.sc.broadcast(self._parcel())
+        clearing.callback(self.ask_spark, parcel.destroy)
+        job, why = self._told(listener, manifest), ""
+        attempts = self.spec.get("attempts") or ATTEMPTS
+        while True:
+            end = self._try(rdd, parcel, job, why)
+            if not end.of_a_death or self._stopped is not None:
+                return end
+            if self._number >= attempts:
+                return end.after("; it was attempt %d of %d" % (self._number, attempts)) if attempts > 1 else end
+            self._number += 1
+            goes_on = checkpoint_files.where(self.checkpoints.files())
+            why = "attempt %d of %d: %s; %s" % (self._number, attempts, end.death, goes_on)
+            waited = self._wait_for_executors(why)
+            if waited is not None:
+                return waited if waited.state == events.STOPPED else end.after("; then " + waited.message)
+
+    def _try(self, rdd, parcel, job, why):
+        with self._changed:
+            if self._stopped is not None:
+                return self._stopped_early()
+            attempt = self._attempt = Attempt(self, self._number, why)
+        end = None
+        try:
+            attempt.start(rdd, parcel, job)
+            end = attempt.wait()
+            return end
+        finally:
+            with self._changed:
+                self._attempt = None
+            attempt.clear(kill=end is None or end.kill)
+
+    def _wait_for_executors(self, why=""):
         """Wait until the slots are there. None when they are, or the run's end."""
         deadline = time.monotonic() + EXECUTORS_SECONDS
         told = None
         while True:
-            ready = slots.ready(self._sc, self._spec.get("gpus"))
+            ready = slots.ready(self.sc, self.spec.get("gpus"))
             if ready >= self.workers:
                 return None
             if ready != told:
                 told = ready
-                self._enter(
-                    events.WAITING, "%d of %s" % (ready, _count(self.workers, "slot")), ready=ready, needed=self.workers
-                )
+                message = "%d of %s" % (ready, count(self.workers, "slot"))
+                message = "%s; %s" % (why, message) if why else message
+                self.enter(events.WAITING, message, ready=ready, needed=self.workers)
+            self.check_time()
             with self._changed:
-                self._changed.wait(1.0)
-                if self._heard.stop_asked_at is not None:
-                    return verdict.Verdict(events.STOPPED, "stopped before the workers started")
+                if self._stopped is None:
+                    self._changed.wait(1.0)
+                if self._stopped is not None:
+                    return self._stopped_early()
             if time.monotonic() > deadline:
                 message = (
                     "%d of %d slots after %g s: ask for fewer with --workers %d, or raise spark.executor.instances"
@@ -131,206 +157,109 @@ class Job:
                 message %= (ready, self.workers, EXECUTORS_SECONDS, max(1, ready))
                 return verdict.Verdict(events.FAILED, message, _spark_failure(message))
 
-    def _partitions(self):
+    def _stopped_early(self):
+        if self._number == 1:
+            return verdict.Verdict(events.STOPPED, "stopped before the workers started")
+        return verdict.Verdict(events.STOPPED, "stopped%s, before attempt %d" % (self._stopped, self._number))
+
+    def check_time(self):
+        """Ask for a stop when --timeout is over."""
+        if self._time_is_up_at is not None and time.monotonic() > self._time_is_up_at:
+            self.stop(" by --timeout after %g s" % self.spec["timeout"])
+
+    def note_start(self):
+        """Training begins, or begins again."""
+        if self.spec.get("timeout") and self._time_is_up_at is None:
+            self._time_is_up_at = time.monotonic() + self.spec["timeout"]
+
+    def _partitions(self, clearing):
         if self._prepare is None:
-            return self._sc.parallelize(range(self.workers), self.workers), None
-        self._enter(
-            events.PREFLIGHT, "dealing the rows of %s to %s" % (self._spec["data"], _count(self.workers, "worker"))
+            return self.sc.parallelize(range(self.workers), self.workers), None
+        self.enter(
+            events.PREFLIGHT, "dealing the rows of %s to %s" % (self.spec["data"], count(self.workers, "worker"))
         )
-        self._data = self._prepare(self._sc, self._group)
-        for notice in self._data.notices:
+        data = self._prepare(self.sc, self.group)
+        clearing.callback(self.ask_spark, data.close)
+        for notice in data.notices:
             self._hint("info", notice)
-        return self._data.rdd, self._data.manifest
+        return data.rdd, data.manifest
 
     def _host(self):
         """Where executors reach the driver."""
-        return socket.gethostbyname(self._sc.getConf().get("spark.driver.host") or "127.0.0.1")
+        return socket.gethostbyname(self.sc.getConf().get("spark.driver.host") or "127.0.0.1")
 
     def _bind_host(self):
-        address = self._sc.getConf().get("spark.driver.bindAddress")
+        address = self.sc.getConf().get("spark.driver.bindAddress")
         return socket.gethostbyname(address) if address else self._host()
 
-    def _parcel(self, listener, manifest):
+    def _parcel(self):
         folder = os.path.dirname(os.path.abspath(__file__))
+        zipped = package.zipped(os.path.basename(folder), package.sources(folder))
+        return {"runtime": zipped, "names": self._packed}
+
+    def _told(self, listener, manifest):
+        """What every rank is told in every attempt."""
         job = {
-            "run": self._spec["run"],
-            "attempt": self._attempt,
+            "run": self.spec["run"],
             "secret": self._secret.hex(),
             "driver": [self._host(), listener.address[1]],
             "size": self.workers,
-            "executor_cores": slots.executor_cores(self._sc),
+            "executor_cores": slots.executor_cores(self.sc),
             "manifest": manifest,
+            "checkpoint_every": self.spec.get("checkpoint_every"),
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):
-            job[field] = self._spec[field]
-        return {
-            "runtime": package.zipped(os.path.basename(folder), package.sources(folder)),
-            "job": job,
-            "names": self._packed,
-        }
-
-    def _submit(self, rdd, parcel):
-        error = None
-        try:
-            rank = task.make_task(parcel, __package__)
-            stage = rdd.barrier() if self._spec["strategy"] in COLLECTIVE else rdd
-            description = "%s: %s on %s" % (self._spec["name"], self._spec["strategy"], _count(self.workers, "worker"))
-            ranks = gpus.request(stage.mapPartitionsWithIndex(rank), self._spec.get("gpus"))
-            own_context.collect(ranks, self._group, description)
-        except Exception as problem:  # Py4J's, of many kinds
-            error = spark_error.cause(problem)
-        with self._changed:
-            self._heard.spark_error, self._heard.spark_done_at = error, time.monotonic()
-            self._changed.notify_all()
-
-    def _watch(self):
-        with self._changed:
-            message = "%s did not report within %g s; see the executors' logs"
-            bound = RANKS_SECONDS if self._data is None else RANKS_WITH_DATA_SECONDS
-            message %= (_count(self.workers, "worker"), bound)
-            self._heard.start_deadline, self._heard.start_message = time.monotonic() + bound, message
-            if self._heard.stop_asked_at is None:
-                self._enter(events.SUBMITTED, "Spark is starting %s" % _count(self.workers, "task"))
-        while True:
-            if self._time_is_up_at is not None and time.monotonic() > self._time_is_up_at:
-                self.stop(" by --timeout after %g s" % self._spec["timeout"])
-            with self._changed:
-                end = verdict.judge(self._heard, time.monotonic())
-                if end is not None:
-                    return end
-                self._changed.wait(TICK_SECONDS)
-
-    def _clear(self, end, listener, spark, parcel):
-        """Leave nothing of the run behind but its log and its artifacts."""
-        if end.kill and spark is not None:
-            self._ask_spark(lambda: self._sc.cancelJobGroup(self._group))
-        if spark is not None:
-            spark.join(CANCEL_SECONDS)
-        if listener is not None:
-            listener.close()
-        for channel in list(self._channels.values()):
-            channel.close()
-        if self._servers is not None:
-            self._servers.close()
-        if parcel is not None:
-            self._ask_spark(parcel.destroy)
-        if self._data is not None:
-            self._ask_spark(self._data.close)
+            job[field] = self.spec[field]
+        return job
 
     @staticmethod
-    def _ask_spark(request):
+    def ask_spark(request):
         """Call Spark; a context that the user has stopped meanwhile has nothing to clear."""
         with contextlib.suppress(Exception):  # Py4J's, of many kinds
             request()
 
-    # -- what the ranks say
+    # -- what is heard, while an attempt goes on
 
     def _admit(self, identity):
-        with self._changed:
-            if identity.role != "supervisor" or not 0 <= identity.rank < self.workers:
-                return "not a rank of this run"
-            if identity.attempt != self._attempt:
-                return "attempt %d is not the current one" % identity.attempt
-            if identity.rank in self._channels:
-                return "rank %d is connected already" % identity.rank
-        return None
-
-    def _accept(self, channel):
-        rank = channel.peer.rank
-        with self._changed:
-            self._channels[rank] = channel
-        self._hosts[rank] = channel.address[0]
-        threading.Thread(target=self._hear, args=(rank, channel), daemon=True).start()
-
-    def _hear(self, rank, channel):
-        incoming = None
-        try:
-            while True:
-                kind, payload = channel.recv(MAX_FRAME_BYTES)
-                if kind == messages.CHUNK:
-                    incoming.write(payload)
-                    if incoming.complete:
-                        self._keep(incoming)
-                elif kind == messages.EVENTS:
-                    for event in messages.parse(payload):
-                        self._note(rank, event)
-                elif kind == messages.READY:
-                    self._on_ready(rank, messages.parse(payload))
-                elif kind == messages.ARTIFACT:
-                    incoming = _Incoming(self._folder, messages.parse(payload))
-                elif kind == messages.END:
-                    self._on_end(rank, messages.parse(payload))
-        except (wire.ConnectionLost, wire.ProtocolError, OSError, ValueError, KeyError, AttributeError):
-            pass
-        with self._changed:
-            if rank not in self._heard.ends:
-                self._heard.lost[rank] = (self._hosts[rank], time.monotonic())
-            self._changed.notify_all()
-
-    def _note(self, rank, event):
-        if event["kind"] not in events.SCHEMA:
-            return
-        if event["kind"] == "worker":
-            self._hosts[rank] = event["host"]
-        self.log.append(dict(event, rank=rank), self._attempt)
-
-    def _on_ready(self, rank, ready):
-        with self._changed:
-            self._ready[rank] = ready["address"]
-            if self.state in (events.SUBMITTED, events.WAITING):
-                count = len(self._ready)
-                self._enter(
-                    events.WAITING,
-                    "%d of %s" % (count, _count(self.workers, "worker")),
-                    ready=count,
-                    needed=self.workers,
-                )
-            if len(self._ready) < self.workers:
-                return
-            self._heard.start_deadline = None
-            if self._heard.stop_asked_at is None:
-                self._enter(events.RUNNING, "training on %s" % _count(self.workers, "worker"))
-            if self._spec.get("timeout"):
-                self._time_is_up_at = time.monotonic() + self._spec["timeout"]
-            addresses = [self._ready[r] for r in range(self.workers)]
-            channels = list(self._channels.values())
-        hosts = [channel.address[0] for channel in channels]
-        for channel in channels:
-            peers = {
-                "addresses": addresses,
-                "ranks_on_host": hosts.count(channel.address[0]),
-                "servers": self._servers.addresses if self._servers else None,
-            }
-            self._send(channel, messages.PEERS, peers)
-
-    def _on_end(self, rank, end):
-        failure = end.get("failure")
-        if failure:
-            failure.update(rank=rank, host=self._hosts[rank])
-        with self._changed:
-            self._heard.ends[rank], self._heard.ended_at[rank] = end, time.monotonic()
-            self._changed.notify_all()
+        attempt = self._attempt
+        return "no attempt goes on" if attempt is None else attempt.admit(identity)
 
     def _on_server_death(self, message):
-        with self._changed:
-            self._heard.server_died = message
-            self._changed.notify_all()
+        attempt = self._attempt
+        if attempt is not None:
+            attempt.note_server_death(message)
 
-    def _keep(self, incoming):
-        incoming.check()
-        self.artifacts[incoming.name] = {"path": incoming.path, "size": incoming.size, "sha256": incoming.sha256}
-        if not self._spec.get("out"):
-            self._announce(incoming.name)
+    def new_file(self):
+        """A path on the driver's disk that is not in use."""
+        with self._changed:
+            self._files += 1
+            return os.path.join(self._folder, "%d" % self._files)
+
+    def keep(self, file):
+        """Take over an artifact, an `Incoming` that is complete."""
+        name = str(file.header["name"])
+        self.artifacts[name] = {"path": file.path, "size": file.size, "sha256": file.sha256}
+        if not self.spec.get("out"):
+            self._announce(name)
 
     def _announce(self, name, **where):
         about = {field: self.artifacts[name][field] for field in ("size", "sha256")}
-        self.log.append(events.make("artifact", 0, name=name, **about, **where), self._attempt)
+        self.log.append(events.make("artifact", 0, name=name, **about, **where), self._number)
+
+    def _offer_checkpoints(self):
+        """Let the notebook have what a later run can go on from."""
+        files = self.checkpoints.files()
+        for file in files:
+            self.keep(file)
+        if files:
+            message = "--resume %s goes on %s, where the last checkpoint is"
+            self._hint("info", message % (self.spec["name"], checkpoint_files.where(files)))
 
     def _write_out(self):
         """What --out's folder does not take goes to the notebook, as without --out."""
         files = {name: artifact["path"] for name, artifact in self.artifacts.items()}
         said = map(json.loads, self.log.read(0, float("inf"))[0])
-        written, problem = out.write(self._sc, self._spec, files, said, self._folder)
+        written, problem = out.write(self.sc, self.spec, files, said, self._folder)
         for name in files:
             self._announce(name, **({"uri": written[name]} if name in written else {}))
         if written:
@@ -340,48 +269,12 @@ class Job:
             self._hint("warning", "%s; what is not there comes to the notebook" % problem)
 
     def _hint(self, level, message):
-        self.log.append(events.make("notice", events.JOB, level=level, message=message), self._attempt)
+        self.log.append(events.make("notice", events.JOB, level=level, message=message), self._number)
 
-    @staticmethod
-    def _send(channel, kind, value):
-        try:
-            channel.send_json(kind, value)
-        except (wire.ConnectionLost, OSError):
-            pass  # its reader notes the loss
-
-    def _enter(self, name, message, **fields):
-        self.log.append(state(name, message, **fields), self._attempt)
+    def enter(self, name, message, **fields):
+        """The run enters a state."""
+        self.log.append(state(name, message, **fields), self._number)
         self.state = name
-
-
-class _Incoming:
-    """An artifact on its way from a rank to the driver's disk."""
-
-    def __init__(self, folder, header):
-        self.name, self.size, self.sha256 = str(header["name"]), int(header["size"]), str(header["sha256"])
-        self.path = os.path.join(folder, "%d" % len(os.listdir(folder)))
-        self._file = open(self.path, "wb")  # noqa: SIM115 - open until the last chunk has come
-        self._digest, self._received = hashlib.sha256(), 0
-
-    @property
-    def complete(self):
-        return self._received == self.size
-
-    def write(self, block):
-        self._received += len(block)
-        if self._received > self.size:
-            raise ValueError("more bytes than announced")
-        self._digest.update(block)
-        self._file.write(block)
-
-    def check(self):
-        self._file.close()
-        if self._digest.hexdigest() != self.sha256:
-            raise ValueError("checksum of %s does not match" % self.name)
-
-
-def _count(number, what):
-    return "%d %s%s" % (number, what, "" if number == 1 else "s")
 
 
 def _spark_failure(error):

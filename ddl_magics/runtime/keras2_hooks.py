@@ -41,12 +41,23 @@ class Keras2Hooks(KerasHooks):
 
     def _share(self, handler):
         given = handler._dataset
+        trains = self.training and not self.context.has_train_data
         handler._dataset, sharded = self.shared(given, handler._adapter.batch_size())
         if sharded:
             infer = handler._infer_steps
             handler._infer_steps = lambda steps, _: self.shard_steps(infer(steps, given))
             handler._inferred_steps = self.shard_steps(handler._inferred_steps)
         handler.steps = functools.partial(self._steps, handler.steps)
+        if trains:
+            self._train_data, self._epochs_ago = handler, 0
+            handler.enumerate_epochs = functools.partial(self._epochs, handler, handler.enumerate_epochs)
+
+    def _epochs(self, handler, original):
+        """Reads the first batch of each epoch that an earlier attempt had: with it a new order of the rows is drawn."""
+        if handler._adapter.should_recreate_iterator():
+            for _ in range(self._epochs_ago):
+                next(iter(handler._dataset), None)
+        yield from original()
 
     def _steps(self, original):
         """Ends an evaluation when the run is to stop, as Keras 3 does by itself."""
@@ -127,6 +138,24 @@ class Keras2Hooks(KerasHooks):
             return []
         outputs = tf.nest.flatten(losses._per_output_metrics) if losses.built else []
         return [(metric, False) for metric in [losses._total_loss_mean, *outputs] if metric is not None]
+
+    # -- an attempt that goes on
+
+    def optimizer_variables(self, model):
+        variables = model.optimizer.variables
+        return list(variables() if callable(variables) else variables)
+
+    def build_all(self, model):
+        spec = self._train_data._dataset.element_spec
+        batch = getattr(spec, "batch", spec)
+        if not model.built:
+            features = batch[0] if isinstance(batch, tuple) else batch
+            model.build(tf.nest.map_structure(lambda one: one.shape, features))
+        make = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
+        make(model.trainable_variables)
+
+    def forward(self, epochs, steps, step):
+        self._epochs_ago = epochs
 
     # -- noise: layers make their seeds when they are first used, so the rank is folded in there
 

@@ -16,6 +16,8 @@ from .step import StepHook
 
 class Keras3Hooks(KerasHooks):
     trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
+    begins_in_epochs = True
+    _train_data = None  # the iterator of the fit in progress
 
     def hook_data(self):
         hooks = self
@@ -23,10 +25,20 @@ class Keras3Hooks(KerasHooks):
         class SharedEpochIterator(tf_trainer.TFEpochIterator):
             def __init__(self, *args, **kwargs):
                 super().__init__(*args, **kwargs)
+                self.skipped_steps = 0
+                if hooks.training and not hooks.context.has_train_data:
+                    hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
                 self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch)
                 if sharded:
                     hooks._shorten(self)
+
+            def __iter__(self):
+                super().__iter__()
+                for _ in range(0, self.skipped_steps, self.steps_per_execution):
+                    next(self)
+                self.skipped_steps = 0
+                return self
 
         tf_trainer.TFEpochIterator = SharedEpochIterator
 
@@ -87,11 +99,46 @@ class Keras3Hooks(KerasHooks):
         rank = self.context.rank
         if not rank:
             return
+        for state in self.seeds(model):
+            if getattr(state, "_ddl_folded", False):
+                continue
+            seed = tf.convert_to_tensor(state)
+            state.assign(seed + tf.constant([rank * 7919, 0], seed.dtype))
+            object.__setattr__(state, "_ddl_folded", True)
+
+    # -- an attempt that goes on
+
+    def seeds(self, model):
+        found = {}
         for layer in model._flatten_layers():
             for generator in getattr(layer, "_seed_generators", ()):
-                state = generator.state
-                if getattr(state, "_ddl_folded", False):
-                    continue
-                seed = tf.convert_to_tensor(state)
-                state.assign(seed + tf.constant([rank * 7919, 0], seed.dtype))
-                object.__setattr__(state, "_ddl_folded", True)
+                found[id(generator.state)] = generator.state
+        return list(found.values())
+
+    def noise_restored(self, model):
+        for state in self.seeds(model):
+            object.__setattr__(state, "_ddl_folded", False)
+
+    def optimizer_variables(self, model):
+        return list(model.optimizer.variables)
+
+    def build_all(self, model):
+        spec = self._train_data._distributed_dataset.element_spec
+        model._symbolic_build(data_batch=getattr(spec, "batch", spec))
+
+    def forward(self, epochs, steps, step):
+        """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
+
+        With steps_per_epoch the data goes on from epoch to epoch, and all of it is read.
+        """
+        data = self._train_data
+        for _ in range(epochs):
+            with data.catch_stop_iteration():
+                for first, *_, batches in data._enumerate_iterator():
+                    if data.steps_per_epoch or not first:
+                        for _ in range(data.steps_per_execution if data.steps_per_epoch else 1):
+                            next(batches)
+                    if data.num_batches is None:
+                        break
+            data._num_batches = data._num_batches or steps
+        data.skipped_steps = step

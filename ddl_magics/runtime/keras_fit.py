@@ -13,6 +13,7 @@ import warnings
 import tensorflow as tf
 
 from . import files, parts, reduce, share
+from .checkpointing import Checkpoints
 from .gradients import GradientExchange
 from .monitor import Monitor
 from .rank import StopRun
@@ -61,8 +62,12 @@ class KerasHooks:
     #: The class that has fit, evaluate and predict, and the one that has compile and stop_training.
     trainer = base_trainer = None
 
+    #: Whether a fit can go on within an epoch (`forward`).
+    begins_in_epochs = False
+
     def __init__(self, context, keras):
         self.context, self.keras = context, keras
+        self._checkpoints = Checkpoints(context)
         self._calls = []
 
     def install(self):
@@ -123,6 +128,26 @@ class KerasHooks:
     def differ_in_noise(self, model):
         """Fold the rank into the seeds of dropout and noise layers, so that ranks differ there and nowhere else."""
 
+    # -- of each generation: for an attempt that goes on where an earlier one was
+
+    def build_all(self, model):
+        """In a fit: make the variables of its model, and of its optimizer, that the first step would make."""
+        raise NotImplementedError
+
+    def optimizer_variables(self, model):
+        raise NotImplementedError
+
+    def seeds(self, model):
+        """The states of the generators of dropout and noise layers."""
+        return []
+
+    def noise_restored(self, model):
+        """`seeds` have got the values of rank 0."""
+
+    def forward(self, epochs, steps, step):
+        """Have the data of the fit in progress go on as after some epochs of so many `steps`, at number `step`."""
+        raise NotImplementedError
+
     def compiled_loss(self, original, losses, *args, **kwargs):
         """Around the call of what `compile` was given as its losses."""
         self.context.in_compiled_loss = True
@@ -138,14 +163,16 @@ class KerasHooks:
         if context.stop_asked:
             raise StopRun()
         arguments = self._arguments(original, model, args, kwargs)
-        arguments["callbacks"] = self._callbacks(arguments.get("callbacks"), model)
         context.begin_fit(model, self)
         try:
+            context.taken_up = taken_up = self._checkpoints.take_up(arguments)
+            arguments["callbacks"] = self._callbacks(arguments.get("callbacks"), model)
             history = self._call("fit", context.size > 1, original, model, arguments)
         finally:
             context.end_fit()
         if context.run_stop_agreed or (not context.reduces and context.stop_asked):
             raise StopRun()
+        taken_up.end(model, history)
         return history
 
     def _arguments(self, original, model, args, kwargs):
@@ -159,10 +186,10 @@ class KerasHooks:
 
     def _callbacks(self, given, model):
         context, callbacks = self.context, self.keras.callbacks
-        own = [Monitor(context)]
+        own = [context.taken_up.before, Monitor(context), context.taken_up.after]
         if context.own_steps and (context.server or context.ring):
             context.sync = self._new_sync()
-            own.insert(0, context.sync)
+            own.insert(1, context.sync)
         if isinstance(given, callbacks.CallbackList):
             for callback in own:
                 callback.set_model(model)

@@ -1,7 +1,8 @@
 """What the driver, the supervisors and the ranks say to each other: the kinds of the frames between them.
 
 A rank talks to its supervisor through a socket pair; the supervisor passes frames on unread, both ways, and adds its
-own events. Payloads are JSON but for CHUNK, which is the next bytes of the artifact announced before it.
+own events. Payloads are JSON but for CHUNK and PIECE, the next bytes of the artifact or checkpoint announced before:
+of each there is one at a time.
 """
 
 import json
@@ -16,6 +17,10 @@ END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | nul
 # driver -> rank
 PEERS = 6  # {"addresses": [[host, port], ...], "ranks_on_host": n, "servers": [[host, port], ...] | null}
 STOP = 7  # {}: finish the step, keep the model
+
+# both ways, to and from rank 0
+CHECKPOINT = 9  # {"name", "size", "sha256", "fit", "epoch", "step", "complete"}: pieces follow
+PIECE = 10  # bytes
 
 # supervisor -> its rank, first of all
 CONFIG = 8  # the job's dict with "rank", "host" (own address) and "scratch" (folder)

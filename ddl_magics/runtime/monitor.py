@@ -24,6 +24,8 @@ class Monitor(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         context, model = self._context, self.model
         self._align()
+        if context.taken_up.skipped:
+            return
         parameters = int(model.count_params()) if model.built else None
         steps = self.params.get("steps")
         context.emit(
@@ -122,7 +124,8 @@ class Monitor(keras.callbacks.Callback):
             reduce.agree_on_stop(context)
 
     def on_train_end(self, logs=None):
-        self._context.emit("fit_end", fit=self._context.fit, stopped=bool(self.model.stop_training))
+        if not self._context.taken_up.skipped:
+            self._context.emit("fit_end", fit=self._context.fit, stopped=bool(self.model.stop_training))
 
 
 def plain(logs):

@@ -26,7 +26,7 @@ class ParameterSync(keras.callbacks.Callback):
         self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs=None):
-        if self.model.built:
+        if self.model.built and not self._context.taken_up.skipped:
             self._begin()
 
     def _begin(self):

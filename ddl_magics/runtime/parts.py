@@ -11,7 +11,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 # What a collective is for: `Part.kind`. The caller chooses; the words below make the messages.
-WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, MEETING = range(1, 8)
+WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, MEETING, CHECKPOINT = range(1, 9)
 
 #: kind -> what a rank in that collective is doing, counted from 1 as Keras does on the screen.
 DOING = {
@@ -22,6 +22,7 @@ DOING = {
     USER: "is in ddl.allreduce() (call {step} of the cell)",
     BARRIER: "is in ddl.barrier() (call {step} of the cell)",
     MEETING: "is meeting its peers",
+    CHECKPOINT: "takes a checkpoint at step {step} of epoch {epoch}",
 }
 
 # How it is done, beneath `kind`.

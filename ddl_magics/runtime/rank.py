@@ -109,6 +109,7 @@ class Rank:
         self.fit, self.epoch, self.step = -1, 0, 0
         self.model = None  # the one that is being fitted
         self.hooks = None  # those of its Keras, a `keras_fit.KerasHooks`
+        self.taken_up = None  # of the fit in progress, a `checkpointing.Fit`
         self.stop_requested = False  # by a callback of this rank
         self.stop_agreed = self.run_stop_agreed = False  # by all ranks, in a collective
         self.checks_finite = True
@@ -211,12 +212,19 @@ class Rank:
 
     def send_artifact(self, name, path):
         """Stream a file to the driver."""
+        self._stream(path, {"name": name}, messages.ARTIFACT, messages.CHUNK)
+
+    def send_checkpoint(self, path, position):
+        """Stream a checkpoint to the driver, from any thread, one at a time. position: a `checkpoint.Position`."""
+        self._stream(path, dict(position._asdict(), name=position.file), messages.CHECKPOINT, messages.PIECE)
+
+    def _stream(self, path, about, announcement, piece):
         digest = hashlib.sha256()
         with open(path, "rb") as file:
             for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
                 digest.update(block)
-        header = {"name": name, "size": os.path.getsize(path), "sha256": digest.hexdigest()}
-        self._channel.send_json(messages.ARTIFACT, header)
+        header = dict(about, size=os.path.getsize(path), sha256=digest.hexdigest())
+        self._channel.send_json(announcement, header)
         with open(path, "rb") as file:
             for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
-                self._channel.send(messages.CHUNK, block)
+                self._channel.send(piece, block)

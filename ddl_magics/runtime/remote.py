@@ -24,7 +24,7 @@ def busy(_request="{}"):
 
 def runs(_request="{}"):
     """{} -> {"runs": [{"run", "state", "spec"}, ...]}, for a notebook that does not know them."""
-    held = [{"run": run, "state": job.state, "spec": job._spec} for run, job in driver.held.all().items()]
+    held = [{"run": run, "state": job.state, "spec": job.spec} for run, job in driver.held.all().items()]
     return json.dumps({"runs": held})
 
 

@@ -5,8 +5,8 @@ of it.
 """
 
 
-def make_task(parcel, package):
-    """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "job": dict, "names": bytes}."""
+def make_task(parcel, job, package):
+    """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "names": bytes}; job: what ranks are told."""
 
     def task(rank, blobs):
         import fcntl
@@ -32,7 +32,7 @@ def make_task(parcel, package):
                 gpus = importlib.import_module(package + ".gpus").assigned(TaskContext.get())
             finally:
                 sys.path.remove(home)
-            yield supervisor.supervise(rank, dict(value["job"], gpus=gpus), value["names"], blobs, home)
+            yield supervisor.supervise(rank, dict(job, gpus=gpus), value["names"], blobs, home)
         finally:
             shutil.rmtree(home, ignore_errors=True)
             owner.close()

@@ -33,11 +33,31 @@ class Heard:
         self.server_died = None
 
 
+#: Kinds of failures that are the death of a process, for which the cell cannot be blamed.
+DEATHS = frozenset(("signal", "lost"))
+
+
 class Verdict:
-    """How the run ended. `kill`: ranks may still run and must be cancelled."""
+    """How the run, or an attempt of it, ended. `kill`: ranks may still run and must be cancelled."""
 
     def __init__(self, state, message, failure=None, kill=False):
         self.state, self.message, self.failure, self.kill = state, message, failure, kill
+
+    @property
+    def of_a_death(self):
+        """Whether a rank's process died: another attempt may do better."""
+        return self.failure is not None and self.failure["kind"] in DEATHS and self.failure["rank"] >= 0
+
+    @property
+    def death(self):
+        """Who died of what, in a few words."""
+        what = self.failure["message"].partition(";")[0]
+        return "rank %d on %s died (%s)" % (self.failure["rank"], self.failure["host"], what)
+
+    def after(self, words):
+        """The same with some `words` at the end of its message."""
+        failure = self.failure and dict(self.failure, message=self.failure["message"] + words)
+        return Verdict(self.state, self.message + words, failure, self.kill)
 
 
 def _failed(failure, kill=True):

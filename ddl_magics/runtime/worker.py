@@ -12,6 +12,7 @@ import sys
 import threading
 
 from . import events, messages, strategies, wire
+from .incoming import Incoming
 
 _PR_SET_PDEATHSIG = 1
 
@@ -92,10 +93,15 @@ class _Worker:
 
     def _listen(self):
         """What the driver says, until the supervisor is gone."""
+        checkpoint = None
         try:
             while True:
                 kind, payload = self._channel.recv()
-                if kind == messages.PEERS:
+                if kind == messages.CHECKPOINT:
+                    checkpoint = self._incoming(messages.parse(payload))
+                elif kind == messages.PIECE:
+                    checkpoint.write(payload)
+                elif kind == messages.PEERS:
                     self._peers = messages.parse(payload)
                     self._peers_known.set()
                 elif kind == messages.STOP:
@@ -104,6 +110,12 @@ class _Worker:
                         self._rank.ask_to_stop()
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
             os._exit(1)
+
+    def _incoming(self, header):
+        """Where a checkpoint that this attempt goes on from is written."""
+        folder = os.path.join(self._config["scratch"], "checkpoints")
+        os.makedirs(folder, exist_ok=True)
+        return Incoming(os.path.join(folder, header["name"]), header)
 
     def _limit_threads(self):
         cores = min(os.cpu_count() or 1, max(1, self._config["executor_cores"]))

@@ -1,0 +1,81 @@
+"""A worker that is killed costs the time since the last checkpoint: the run ends as if nothing had happened."""
+
+import os
+import signal
+
+import launch
+import numpy as np
+import processes
+import pytest
+
+BOUND_SECONDS = 60.0
+
+#: Stateful wherever state can be: momenta, dropout, shuffles, BatchNorm, a callback with a memory; slow enough to kill.
+CELL = """
+import keras, numpy as np, time
+keras.config.set_floatx("float64")
+x = np.random.default_rng(0).normal(size=(96, 8))
+y = np.sin(x[:, :2])
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        time.sleep(SLEEP)
+model = keras.Sequential([LAYERS])
+model.compile(keras.optimizers.OPTIMIZER, "mse", metrics=["mae"])
+first = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
+fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks=[plateau, Slow()], verbose=0)
+[first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate), ddl.size]
+"""
+DENSE = "keras.layers.Dense(8, activation='relu'), keras.layers.Dense(2)"
+
+
+def cell(layers="keras.Input((8,)), " + DENSE, optimizer="SGD(0.1, momentum=0.9)", sleep=0.25):
+    return CELL.replace("LAYERS", layers).replace("OPTIMIZER", optimizer).replace("SLEEP", str(sleep))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    shared = set(os.listdir("/dev/shm"))
+    yield
+    assert processes.wait_until_gone(10) == {}
+    assert {name for name in set(os.listdir("/dev/shm")) - shared if name.startswith("ddl")} == set()
+
+
+def pid(run, rank):
+    return [e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == rank][-1]
+
+
+def kill_in_epoch(run, number, rank):
+    """SIGKILL a rank's process in the middle of epoch `number` (from 0) of the second fit."""
+
+    def there(run):
+        return any(e["kind"] == "steps" and (e["fit"], e["epoch"]) == (1, number) for e in run.events)
+
+    run.until(there, 90)
+    os.kill(pid(run, rank), signal.SIGKILL)
+
+
+def assert_as_undisturbed(ended, undisturbed):
+    assert ended.state == "FINISHED", ended.message
+    assert ended.result == undisturbed.result
+    assert ended.history == undisturbed.history
+    for mine, theirs in zip(launch.weights(ended.run), launch.weights(undisturbed.run), strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def beginnings(ended):
+    return [e["message"] for e in ended.of_kind("state") if e["state"] == "SUBMITTED"]
+
+
+def test_killed_twice_a_run_ends_as_if_nothing_had_happened(spark_cluster):
+    spark, source = spark_cluster(2), cell()
+    undisturbed = launch.run_cell(spark, source)
+    run = launch.start(spark, source)
+    kill_in_epoch(run, 2, rank=1)
+    run.until(lambda r: any(e["kind"] == "state" and "attempt 2 of 3" in e["message"] for e in r.events), 30)
+    kill_in_epoch(run, 3, rank=0)
+    ended = run.wait(BOUND_SECONDS)
+    assert_as_undisturbed(ended, undisturbed)
+    _, second, third = beginnings(ended)
+    assert second.startswith("attempt 2 of 3: rank 1 on ") and "was killed by SIGKILL); from epoch " in second
+    assert third.startswith("attempt 3 of 3: rank 0 on ") and " of fit 2" in third
