@@ -85,6 +85,10 @@ def attach(found: Found, turns: Turns) -> Run:
     assert isinstance(answer, Polled)
     if answer.state == ev.LOST:
         raise UsageError(f"{cluster.name} does not know {spec.name} any more. %ddl show {spec.name} has the rest.")
-    follower = Follower(spec, cluster, turns, found.folder, {}, found.folder.take_over())
+    try:
+        events = found.folder.take_over()
+    except store.Taken as error:
+        raise UsageError(f"{spec.name} cannot be attached: {error}.") from None
+    follower = Follower(spec, cluster, turns, found.folder, {}, events)
     follower.attach(answer.state or ev.RUNNING)
     return Run(spec, found.folder, follower.timeline, cluster.name, follower, attachable=True)

@@ -35,7 +35,7 @@ class Recorder:
         self._writing = threading.RLock()
         self._telling = threading.Lock()
         self._told: dict[Listener, int] = {}
-        self._epochs = next((event["epochs"] for event in reversed(events) if event["kind"] == "fit"), 0)
+        self._fit = next((_of_fit(event) for event in reversed(events) if event["kind"] == "fit"), {})
         self._unstorable = False
         self._beaten = self._ticked = time.monotonic()
 
@@ -119,8 +119,13 @@ class Recorder:
                 if self.timeline.over:
                     changes["ended"] = event["time"]
             elif event["kind"] == "fit":
-                self._epochs = event["epochs"]
+                self._fit = _of_fit(event)
+                changes["progress"] = {"epoch": 0, **self._fit, "metrics": {}}
             elif event["kind"] == "epoch":
-                done = {"epoch": event["epoch"] + 1, "epochs": self._epochs, "metrics": event["metrics"]}
-                changes["progress"] = done
+                changes["progress"] = {"epoch": event["epoch"] + 1, **self._fit, "metrics": event["metrics"]}
         return changes
+
+
+def _of_fit(event: Event) -> dict[str, Any]:
+    """What `progress` says of the fit: how much there is to do, and when it began."""
+    return {"epochs": event["epochs"], "steps": event["steps"], "begun": event["time"]}

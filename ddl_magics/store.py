@@ -7,11 +7,15 @@ of a newer format. No secret is written: the values of settings that look like o
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import json
 import os
+import platform
 import re
 import secrets
 import shutil
+import socket
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -22,6 +26,7 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir
 
 from ddl_magics import owner
+from ddl_magics._version import __version__
 from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 
@@ -31,6 +36,10 @@ MASK = "***"
 _RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SECRET = re.compile(r"(?i)secret|password|passwd|token|access[.]?key|credential")
 _ARTIFACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+
+
+class Taken(Exception):
+    """Another process has the run."""
 
 
 def new_run_id() -> str:
@@ -57,6 +66,10 @@ class RunRecord:
     ended: float | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
+    #: What a reader calls the run; empty where nobody has given it another name.
+    title: str = ""
+    #: Of the notebook's side: versions and host.
+    environment: Mapping[str, Any] = field(default_factory=dict)
     #: Where its driver is found again (`Cluster.place`); empty where only its own kernel could.
     place: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = Path()
@@ -111,13 +124,29 @@ class RunFolder:
             return
 
     def take_over(self) -> list[dict[str, Any]]:
-        """Become the owner of a run whose owner has died; its events, without a last one that is half written."""
-        self.beat()
-        (self.path / "control" / "stop").unlink(missing_ok=True)
+        """Become the owner of a run whose owner has died; its events, without a last one that is half written.
+
+        Raises:
+            Taken: somebody else has become it meanwhile.
+        """
+        with self._alone():
+            if not self._free():
+                raise Taken(f"run {self.path.name} is followed by another process")
+            self.beat()
+            # Whoever comes next sees a run that has an owner.
+            self.update({"state": ev.RUNNING, "ended": None})
+            (self.path / "control" / "stop").unlink(missing_ok=True)
         events = list(self.events())
         lines = "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
         write_atomically(self.path / "events.jsonl", lines.encode())
         return events
+
+    def _free(self) -> bool:
+        """Whether this process may become the owner, or is it."""
+        record, who, this = self.record(), _read_object(self.path / "owner.json"), owner.this_process()
+        return (record is not None and record.over) or all(
+            who.get(key) == this[key] for key in ("host", "pid", "start")
+        )
 
     def beat(self) -> None:
         """Say that the owner, this process, lives."""
@@ -138,8 +167,15 @@ class RunFolder:
             raise ValueError(f"not a name of an artifact: {name!r}")
         return self.path / "files" / name
 
-    def set_labels(self, labels: Iterable[str]) -> None:
-        write_atomically(self.path / "labels.json", json.dumps({"labels": sorted(set(labels))}).encode())
+    def label(self, labels: Iterable[str] | None = None, title: str | None = None) -> None:
+        """Give the run other labels, or another title; None leaves what there is."""
+        with self._alone():
+            stored = _read_object(self.path / "labels.json")
+            if labels is not None:
+                stored["labels"] = sorted(set(labels))
+            if title is not None:
+                stored["title"] = title
+            write_atomically(self.path / "labels.json", json.dumps(stored).encode())
 
     def record(self) -> RunRecord | None:
         """The run as it stands, or None where the folder holds none that this version can read."""
@@ -152,7 +188,8 @@ class RunFolder:
                 who = _read_object(self.path / "owner.json")
                 if not owner.alive(who):
                     state, ended = ev.LOST, who.get("heartbeat")
-            labels = _read_object(self.path / "labels.json").get("labels", [])
+            given = _read_object(self.path / "labels.json")
+            labels = given.get("labels", [])
             return RunRecord(
                 id=str(stored["id"]),
                 name=str(stored["name"]),
@@ -165,6 +202,8 @@ class RunFolder:
                 ended=None if ended is None else float(ended),
                 progress=dict(stored.get("progress") or {}),
                 labels=tuple(str(label) for label in labels) if isinstance(labels, list) else (),
+                title=str(given.get("title") or ""),
+                environment=dict(stored.get("environment") or {}),
                 place=dict(stored.get("place") or {}),
                 folder=self.path,
             )
@@ -173,6 +212,15 @@ class RunFolder:
 
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Nobody else is in such a block of this run, on this machine."""
+        with open(self.path / "lock", "ab") as file:
+            # Some network file systems have no locks; what is done here takes milliseconds.
+            with contextlib.suppress(OSError):
+                fcntl.flock(file, fcntl.LOCK_EX)
+            yield
 
 
 def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: str = "") -> RunFolder:
@@ -189,6 +237,12 @@ def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: 
         "cluster": cluster,
         "place": dict(place),
         "notebook": notebook,
+        "environment": {
+            "ddl_magics": __version__,
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "host": socket.gethostname(),
+        },
         "state": ev.QUEUED,
     }
     return RunFolder.create(record)

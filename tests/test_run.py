@@ -79,7 +79,9 @@ def test_events_are_stored_as_they_are_told_without_gaps():
     run = submit(FakeCluster()).wait(10)
     record = store.find_run("digits")
     assert record.state == ev.FINISHED and record.ended
-    assert record.progress == {"epoch": 2, "epochs": 2, "metrics": {"loss": 0.5, "accuracy": 0.6}}
+    begun = next(event["time"] for event in run.events if event["kind"] == "fit")
+    done = {"epoch": 2, "epochs": 2, "steps": 10, "begun": begun}
+    assert record.progress == {**done, "metrics": {"loss": 0.5, "accuracy": 0.6}}
     stored = list(store.RunFolder(record.folder).events())
     assert stored == run.events
     assert [event["seq"] for event in stored] == list(range(1, len(stored) + 1))

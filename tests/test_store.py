@@ -49,10 +49,12 @@ def claim(folder, **changes):
 def test_a_run_reads_back():
     folder = create(cell="x = 1")
     folder.update({"state": ev.FAILED, "failure": {"rank": 1}, "ended": 5.0})
-    folder.set_labels(["good", "baseline", "good"])
+    folder.label(["good", "baseline", "good"])
+    folder.label(title="the one to beat")
     record = folder.record()
     assert (record.name, record.state, record.failure, record.ended) == ("digits", ev.FAILED, {"rank": 1}, 5.0)
     assert record.spec["cell"] == "x = 1" and record.labels == ("baseline", "good") and record.over
+    assert record.title == "the one to beat"
 
 
 def test_events_keep_their_order_and_end_before_a_half_written_line():
@@ -78,6 +80,18 @@ def test_a_pid_that_another_process_got_is_not_the_owner():
     folder = create()
     claim(folder, start="another boot:1")
     assert folder.record().state == ev.LOST
+
+
+def test_one_alone_takes_over_a_run_whose_owner_died():
+    folder = create()
+    claim(folder, **dead_process())
+    folder.request("stop")
+    assert folder.take_over() == [] and not folder.requested("stop")
+    assert folder.record().state == ev.RUNNING
+    init = {"pid": 1, "start": owner.started(1)}
+    claim(folder, **init)
+    with pytest.raises(store.Taken):
+        folder.take_over()
 
 
 def test_a_run_that_ended_is_never_lost():
