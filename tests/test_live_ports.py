@@ -56,13 +56,13 @@ def taps(monkeypatch):
             super().__init__(*args)
             self.address = put_before(self.address)
 
-    class ServerProcess(job.ServerProcess):
+    class Servers(job.Servers):
         def __init__(self, *args):
             super().__init__(*args)
-            self.address = list(put_before(self.address))
+            self.addresses = [list(put_before(address)) for address in self.addresses]
 
     monkeypatch.setattr(job.wire, "Listener", Listener)
-    monkeypatch.setattr(job, "ServerProcess", ServerProcess)
+    monkeypatch.setattr(job, "Servers", Servers)
     yield taps
     for tap in taps.values():
         tap.close()
