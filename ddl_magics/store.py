@@ -33,7 +33,7 @@ from ddl_magics.spec import RunSpec
 FORMAT = 1
 MASK = "***"
 
-_RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SECRET = re.compile(r"(?i)secret|password|passwd|token|access[.]?key|credential")
 _ARTIFACT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 
@@ -213,6 +213,22 @@ class RunFolder:
     def remove(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
 
+    def discard(self) -> None:
+        """Remove a run that has ended.
+
+        Raises:
+            Taken: it goes on.
+            OSError: it cannot be removed.
+        """
+        with self._alone():
+            record = self.record()
+            if record is not None and not record.over:
+                raise Taken(f"run {self.path.name} is {record.state}")
+            # Under a name that no run has, so that nobody meets one of which parts are gone.
+            hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(3)}")
+            os.replace(self.path, hidden)
+        shutil.rmtree(hidden, ignore_errors=True)
+
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Nobody else is in such a block of this run, on this machine."""
@@ -251,7 +267,7 @@ def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: 
 def list_runs() -> list[RunRecord]:
     """All runs that can be read, newest first."""
     try:
-        folders = [entry.path for entry in os.scandir(runs_folder()) if entry.is_dir()]
+        folders = [e.path for e in os.scandir(runs_folder()) if RUN_ID.fullmatch(e.name) and e.is_dir()]
     except OSError:
         return []
     records = (RunFolder(Path(path)).record() for path in folders)
@@ -260,7 +276,7 @@ def list_runs() -> list[RunRecord]:
 
 def find_run(word: str) -> RunRecord | None:
     """The run with this id, else the newest with this name, else the only one whose id begins so."""
-    if _RUN_ID.fullmatch(word):
+    if RUN_ID.fullmatch(word):
         record = RunFolder(runs_folder() / word).record()
         if record is not None:
             return record
@@ -285,7 +301,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def _checked(run_id: str) -> str:
-    if not _RUN_ID.fullmatch(run_id):
+    if not RUN_ID.fullmatch(run_id):
         raise ValueError(f"not the id of a run: {run_id!r}")
     return run_id
 

@@ -94,6 +94,15 @@ def test_one_alone_takes_over_a_run_whose_owner_died():
         folder.take_over()
 
 
+def test_a_run_is_discarded_when_it_has_ended():
+    folder = create()
+    with pytest.raises(store.Taken):
+        folder.discard()
+    claim(folder, **dead_process())
+    folder.discard()
+    assert os.listdir(store.runs_folder()) == []
+
+
 def test_a_run_that_ended_is_never_lost():
     folder = create(state=ev.FINISHED)
     claim(folder, **dead_process())
