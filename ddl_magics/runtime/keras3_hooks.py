@@ -35,9 +35,9 @@ class Keras3Hooks(KerasHooks):
 
             def __iter__(self):
                 super().__iter__()
-                for _ in range(0, self.skipped_steps, self.steps_per_execution):
-                    next(self)
-                self.skipped_steps = 0
+                skipped, self.skipped_steps = self.skipped_steps, 0
+                for _ in range(0, skipped, self.steps_per_execution):
+                    hooks.read(next(self)[-1], self.steps_per_execution)
                 return self
 
         tf_trainer.TFEpochIterator = SharedEpochIterator
@@ -136,9 +136,14 @@ class Keras3Hooks(KerasHooks):
             with data.catch_stop_iteration():
                 for first, *_, batches in data._enumerate_iterator():
                     if data.steps_per_epoch or not first:
-                        for _ in range(data.steps_per_execution if data.steps_per_epoch else 1):
-                            next(batches)
+                        self.read(batches, data.steps_per_execution if data.steps_per_epoch else 1)
                     if data.num_batches is None:
                         break
-            data._num_batches = data._num_batches or steps
+            if not data.steps_per_epoch:
+                data._num_batches = data._num_batches or steps
         data.skipped_steps = step
+
+    @staticmethod
+    def read(batches, count):
+        for _ in range(count):
+            next(batches)

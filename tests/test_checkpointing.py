@@ -1,0 +1,73 @@
+"""A fit that goes on from a checkpoint is the fit that was never broken off: same history, same weights, to the bit."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROCESS = Path(__file__).with_name("checkpoint_process.py")
+BEGIN = """
+import keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).normal(size=(96, 8)).astype("float32")
+y = np.sin(x[:, :2])
+"""
+CELLS = {
+    # Two fits of a model that has no variables before its first batch; state in optimizer, dropout, BatchNorm, callback.
+    "two fits": """
+model = keras.Sequential([
+    keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+model.compile("adam", "mse", metrics=["mae"])
+first = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
+fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks=[plateau], verbose=0)
+[first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
+""",
+    # A pipeline that is shuffled anew in each epoch; the best weights of an early end are in a callback.
+    "early end": """
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.5, momentum=0.9), "mse")
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(50).batch(16)
+end = keras.callbacks.EarlyStopping(monitor="loss", patience=3, restore_best_weights=True, min_delta=0.05)
+fit = model.fit(data, epochs=20, callbacks=[end], verbose=0)
+[fit.history, fit.epoch, end.stopped_epoch, end.best_epoch]
+""",
+    # Data that goes on from epoch to epoch.
+    "steps_per_epoch": """
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
+model.compile("adam", "mse", metrics=["mae"], steps_per_execution=2)
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(96).repeat().batch(10)
+fit = model.fit(data, epochs=5, steps_per_epoch=6, verbose=0)
+[fit.history, fit.epoch]
+""",
+}
+
+
+def run(cell, folder, positions=(), every=0):
+    for name in ("checkpoints", "taken"):
+        (folder / name).mkdir(exist_ok=True, parents=True)
+    command = [sys.executable, str(PROCESS), BEGIN + CELLS[cell], str(folder), json.dumps(positions), str(every)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("cell", "every", "chosen"),
+    [
+        ("two fits", 0, [(0, 1, 0, 0)]),
+        ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
+        ("early end", 0, [(0, 3, 0, 0)]),
+        ("steps_per_epoch", 0, [(0, 3, 0, 0)]),
+        ("steps_per_epoch", 4, [(0, 2, 4, 0)]),
+    ],
+)
+def test_it_goes_on_as_if_it_had_not_been_broken_off(tmp_path, cell, every, chosen):
+    whole = run(cell, tmp_path / "whole", every=every)
+    (tmp_path / "rest" / "checkpoints").mkdir(parents=True)
+    for position in chosen:
+        taken = tmp_path / "whole" / "taken" / "{}-{}-{}-{}.npz".format(*position)
+        shutil.copy(taken, tmp_path / "rest" / "checkpoints" / f"checkpoint-{position[0]}.npz")
+    assert run(cell, tmp_path / "rest", chosen, every) == whole
