@@ -70,7 +70,10 @@ def test_the_other_name_of_the_magic(shell, capsys):
     ("cell", "says"),
     [
         ("%%distributed --worker 2\nx", "UsageError: no option --worker. Did you mean --workers?"),
-        ("%%distributed --ps 2\nx", "UsageError: --ps is not built yet: it comes with a later release of the engines."),
+        (
+            "%%distributed --compression bf16\nx",
+            "UsageError: --compression is not built yet: it comes with a later release of the engines.",
+        ),
         ("%%distributed\n", "UsageError: %%distributed is a cell magic, but the cell body is empty."),
         ("%%distributed\n\n \n", "UsageError: the cell is empty: write the training below %%distributed."),
         ("%distributed", "UsageError: %%distributed stands in the first line of a cell, with two percent signs."),
@@ -187,8 +190,8 @@ def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
     [
         ("%%distributed --w", ["--wait", "--window", "--workers"]),
         ("%%distributed --workers 2 --w", ["--wait", "--window"]),
-        ("%%distributed --strategy ", ["allreduce", "ps", "single"]),
-        ("%%distributed --rule a", ["adag"]),
+        ("%%distributed --strategy ", ["allreduce", "average", "ps", "single"]),
+        ("%%distributed --rule do", ["downpour"]),
         ("%%distributed --data tr", ["train_df"]),
         ("%%distributed --data train_df --label la", ["label"]),
         ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),
