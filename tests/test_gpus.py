@@ -59,13 +59,14 @@ def context(master="yarn", executors=2, **conf):
     )
 
 
-def test_a_session_without_gpus_of_sparks_refuses_them_in_one_line():
+def test_a_session_without_gpus_of_sparks_refuses_them_in_one_line(monkeypatch):
     for master in ("yarn", "local[4]"):
         said = gpus.problem(context(master), 1)
         assert said.startswith(f"--gpus 1: Spark manages no GPUs in this session ({master}): start it with spark.exec")
         assert "\n" not in said and gpus.problem(context(master), None) is None
     local = context("local[4]", spark_executor_resource_gpu_amount="2")
     assert gpus.of_executor(local) == 0, "in local mode the setting does nothing"
+    monkeypatch.setattr(EmbeddedCluster, "_session", lambda self: None)  # other tests may have a Spark running
     refused = EmbeddedCluster(dict).check(parse("--gpus 1"), {})
     assert refused.message.startswith("--gpus is for clusters whose Spark manages GPUs")
 
