@@ -79,3 +79,20 @@ def test_killed_twice_a_run_ends_as_if_nothing_had_happened(spark_cluster):
     _, second, third = beginnings(ended)
     assert second.startswith("attempt 2 of 3: rank 1 on ") and "was killed by SIGKILL); from epoch " in second
     assert third.startswith("attempt 3 of 3: rank 0 on ") and " of fit 2" in third
+
+
+def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark_cluster):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), strategy="ps")
+    kill_in_epoch(run, 1, rank=1)
+    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 2)], 60)
+    kill_in_epoch(run, 3, rank=0)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    first, second, epochs, _, _ = ended.result
+    assert len(first["loss"]) == 2 and len(second["loss"]) == 5 and epochs == [0, 1, 2, 3, 4]
+    assert second == ended.history
+    said = [e["message"] for e in ended.of_kind("state") if "is started again" in e["message"]]
+    assert [words.split(" on ")[0] for words in said] == ["rank 1", "rank 0"]
+    assert all("(attempt 2 of 3), the others go on" in words for words in said)
+    assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}

@@ -31,41 +31,58 @@ class Attempt:
 
     def __init__(self, run, number, why):
         self.number = number
+        self._numbers = dict.fromkeys(range(run.workers), number)  # a rank's own, where it is started again alone
         self.heard = verdict.Heard(run.workers)
         self._run, self._why = run, why
         self._group = "%s attempt %d" % (run.group, number)
         self._changed = threading.Condition()
         self._channels, self._ready, self._hosts = {}, {}, {}
-        self._spark = None
+        self._rdd = self._parcel = self._job = None
+        self._spark, self._spark_errors = [], []
         self._checkpoints = []  # that rank 0 goes on from
 
     def start(self, rdd, parcel, job):
         """Submit the Spark job. parcel: the broadcast of what is the same in all attempts; job: what ranks are told."""
-        self._checkpoints = self._run.checkpoints.files()
-        job = dict(job, attempt=self.number, resume=checkpoint_files.positions(self._checkpoints))
-        bound = RANKS_WITH_DATA_SECONDS if job["manifest"] else RANKS_SECONDS
+        self._rdd, self._parcel, self._job = rdd, parcel, job
         with self._changed:
-            message = "%s did not report within %g s; see the executors' logs"
-            self.heard.start_message = message % (count(self._run.workers, "worker"), bound)
-            self.heard.start_deadline = time.monotonic() + bound
+            self._expect(self._run.workers)
             if self.heard.stop_asked_at is None:
                 told = "Spark is starting %s" % count(self._run.workers, "task")
                 self._run.enter(events.SUBMITTED, self._why or told)
-        self._spark = threading.Thread(target=self._submit, args=(rdd, parcel, job), daemon=True)
-        self._spark.start()
+        self._submit()
 
-    def _submit(self, rdd, parcel, job):
+    def _expect(self, workers):
+        bound = RANKS_WITH_DATA_SECONDS if self._job["manifest"] else RANKS_SECONDS
+        message = "%s did not report within %g s; see the executors' logs"
+        self.heard.start_message = message % (count(workers, "worker"), bound)
+        self.heard.start_deadline = time.monotonic() + bound
+
+    def _submit(self, only=None):
+        """Start a Spark job of all ranks, or for the one."""
+        self._checkpoints = self._run.checkpoints.files()
+        job = dict(self._job, attempt=self.number, resume=checkpoint_files.positions(self._checkpoints))
+        if only is not None:
+            job.update(attempt=self._numbers[only], told=self._run.told())
+        thread = threading.Thread(target=self._run_tasks, args=(job, only), daemon=True)
+        self._spark.append(thread)
+        thread.start()
+
+    def _run_tasks(self, job, only):
         error, spec = None, self._run.spec
         try:
-            rank = task.make_task(parcel, job, __package__)
-            stage = rdd.barrier() if spec["strategy"] in COLLECTIVE else rdd
+            rank = task.make_task(self._parcel, job, __package__, only)
+            stage = self._rdd.barrier() if spec["strategy"] in COLLECTIVE else self._rdd
             words = "%s: %s on %s" % (spec["name"], spec["strategy"], count(self._run.workers, "worker"))
+            words += "" if only is None else ", rank %d again" % only
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank), spec.get("gpus"))
             own_context.collect(ranks, self._group, words)
         except Exception as problem:  # Py4J's, of many kinds
             error = spark_error.cause(problem)
         with self._changed:
-            self.heard.spark_error, self.heard.spark_done_at = error, time.monotonic()
+            self._spark_errors.append(error)
+            if len(self._spark_errors) == len(self._spark):
+                self.heard.spark_error = next(filter(None, self._spark_errors), None)
+                self.heard.spark_done_at = time.monotonic()
             self._changed.notify_all()
 
     def stop(self, reason):
@@ -87,17 +104,37 @@ class Attempt:
         while True:
             self._run.check_time()
             with self._changed:
+                self._start_dead_again()
                 end = verdict.judge(self.heard, time.monotonic())
                 if end is not None:
                     return end
                 self._changed.wait(TICK_SECONDS)
 
+    def _start_dead_again(self):
+        """Where ranks do not need each other all the time, those that die are started again while the others go on."""
+        if self._run.spec["strategy"] != "ps" or self.heard.stop_asked_at is not None or self.heard.server_died:
+            return
+        for rank, end in verdict.dead(self.heard).items():
+            if self._numbers[rank] >= self._run.attempts:
+                continue
+            self._numbers[rank] += 1
+            for known in (self.heard.ends, self.heard.ended_at, self.heard.lost, self._ready):
+                known.pop(rank, None)
+            channel = self._channels.pop(rank, None)
+            if channel is not None:
+                channel.close(0)
+            self._expect(1)
+            words = "%s; it is started again (attempt %d of %d), the others go on"
+            self._run.enter(events.RUNNING, words % (end.death, self._numbers[rank], self._run.attempts))
+            self._submit(rank)
+
     def clear(self, kill):
         """Leave nothing of it behind. kill: tasks may still run."""
-        if self._spark is not None:
-            if kill:
-                self._run.ask_spark(lambda: self._run.sc.cancelJobGroup(self._group))
-            self._spark.join(CANCEL_SECONDS)
+        if kill and self._spark:
+            self._run.ask_spark(lambda: self._run.sc.cancelJobGroup(self._group))
+        deadline = time.monotonic() + CANCEL_SECONDS
+        for thread in self._spark:
+            thread.join(max(0.0, deadline - time.monotonic()))
         for channel in list(self._channels.values()):
             channel.close()
 
@@ -113,7 +150,7 @@ class Attempt:
         with self._changed:
             if identity.role != "supervisor" or not 0 <= identity.rank < self._run.workers:
                 return "not a rank of this run"
-            if identity.attempt != self.number:
+            if identity.attempt != self._numbers[identity.rank]:
                 return "attempt %d is not the current one" % identity.attempt
             if identity.rank in self._channels:
                 return "rank %d is connected already" % identity.rank
@@ -150,7 +187,7 @@ class Attempt:
         for file in coming.values():
             file.drop()
         with self._changed:
-            if rank not in self.heard.ends:
+            if rank not in self.heard.ends and self._channels.get(rank) is channel:
                 self.heard.lost[rank] = (self._hosts[rank], time.monotonic())
             self._changed.notify_all()
 
@@ -165,14 +202,15 @@ class Attempt:
             return
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
-        self._run.log.append(dict(event, rank=rank), self.number)
+        self._run.log.append(dict(event, rank=rank), self._numbers[rank])
 
     def _on_ready(self, rank, ready):
         workers = self._run.workers
         with self._changed:
             self._ready[rank] = ready["address"]
+            again = self._numbers[rank] != self.number
             here = len(self._ready)
-            if self.heard.stop_asked_at is None:
+            if self.heard.stop_asked_at is None and not again:
                 self._run.enter(
                     events.WAITING, "%d of %s" % (here, count(workers, "worker")), ready=here, needed=workers
                 )
@@ -185,8 +223,10 @@ class Attempt:
             addresses = [self._ready[r] for r in range(workers)]
             channels = dict(self._channels)
         hosts = [channel.address[0] for channel in channels.values()]
-        checkpoint_files.send(channels[0], self._checkpoints)
-        for channel in channels.values():
+        waiting = {rank: channels[rank]} if again else channels
+        if 0 in waiting:
+            checkpoint_files.send(waiting[0], self._checkpoints)
+        for channel in waiting.values():
             peers = {
                 "addresses": addresses,
                 "ranks_on_host": hosts.count(channel.address[0]),

@@ -34,6 +34,8 @@ class Checkpoints:
     def __init__(self, context):
         self._context = context
         self._sender = _Sender(context)
+        self._rejoins = context.config.get("told") is not None
+        self._told = {int(fit): history for fit, history in (context.config.get("told") or {}).items()}
         self._positions = {}
         for each in context.config.get("resume") or ():
             self._positions[each[0]] = Position(*each)
@@ -44,11 +46,20 @@ class Checkpoints:
         users = getattr(given, "callbacks", given) or []
         users = list(users) if isinstance(users, (list, tuple)) else [users]
         position = self._positions.get(context.fit)
+        first = arguments.get("initial_epoch") or 0
         about, arrays = ({}, {}) if position is None else self._load(position)
-        fit = Fit(context, self._sender, CallbackStates(users), about, arrays, arguments.get("initial_epoch") or 0)
+        if self._rejoins and not about.get("complete"):
+            about = self._as_told(about, first)
+        fit = Fit(context, self._sender, CallbackStates(users), about, arrays, first, self._rejoins)
         if about:
             arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else about["epoch"]
         return fit
+
+    def _as_told(self, about, first):
+        """Of a worker that joins again, while the others went on: from the epoch on that has not been reported yet."""
+        history = self._told.get(self._context.fit, {})
+        position = Position(self._context.fit, first + max(map(len, history.values()), default=0), 0, False)
+        return dict({"callbacks": [], "model": "", "steps": None}, **dict(about, history=history, **position._asdict()))
 
     def _load(self, position):
         """The chief's (about, arrays), on all ranks that meet in collectives; what the driver knows on the others."""
@@ -70,13 +81,14 @@ class Checkpoints:
 class Fit:
     """The checkpoints of one call of `fit`. `before` and `after`: callbacks around the runtime's own, after the user's.
 
-    about, arrays: what it goes on from, or nothing; first_epoch: the one that the user wants.
+    about, arrays: what it goes on from, or nothing; first_epoch: the one that the user wants; rejoins: the others of a
+    parameter-server run are somewhere in it.
     """
 
-    def __init__(self, context, sender, callbacks, about, arrays, first_epoch):
+    def __init__(self, context, sender, callbacks, about, arrays, first_epoch, rejoins):
         self.context, self._sender = context, sender
         self._callbacks, self._about, self._arrays = callbacks, about, arrays
-        self._first_epoch = first_epoch
+        self._first_epoch, self._rejoins = first_epoch, rejoins
         self._history = {name: list(values) for name, values in about.get("history", {}).items()}
         self._steps = about.get("steps")  # of an epoch, once one is over
         self._due_at = time.monotonic()
@@ -92,14 +104,19 @@ class Fit:
         if not self._about:
             return
         hooks = self.context.hooks
+        hooks.build_all(model)
         if self._arrays:
-            hooks.build_all(model)
             whose = "the checkpoint of fit %d (%s)" % (self.context.fit + 1, self._about["model"])
             put_in_model(model, hooks, self._arrays, whose)
         self._callbacks.put(self._about["callbacks"], self._arrays)
-        if not self.skipped:
+        if not self.skipped and not self._rejoins:
             epochs = self._about["epoch"] - self._first_epoch
             hooks.forward(max(0, epochs), self._about["steps"], self._about["step"])
+
+    def join(self, model, epoch):
+        """The parameter server says which `epoch` the others are in. The chief has to report those before it, too."""
+        if self._rejoins and not self.context.is_chief:
+            self.context.hooks.begin_at(model, max(self._first_epoch, epoch))
 
     def put_back_metrics(self, model):
         """In the first epoch, if that had begun: what the metrics had counted, on the chief for all."""
@@ -133,6 +150,8 @@ class Fit:
 
     def end(self, model, history):
         """The fit has returned `history`: complete that by what earlier attempts had, and keep the outcome."""
+        if self._rejoins:
+            self.context.hooks.begin_at(model, None)
         before = self._about.get("history", {})
         for name, values in before.items():
             history.history[name] = list(values) + list(history.history.get(name, ()))

@@ -14,6 +14,7 @@ import time
 from . import checkpoint_files, events, out, package, scratch, slots, spark_error, verdict, wire
 from .attempt import Attempt
 from .eventlog import EventLog, state
+from .histories import histories
 from .server_process import Servers
 from .wording import count
 
@@ -36,6 +37,7 @@ class Job:
         self.log = EventLog(spec["run"])
         self.artifacts = {}
         self.sc, self.spec = sc, spec
+        self.attempts = spec.get("attempts") or ATTEMPTS
         self.group = "ddl_magics " + spec["run"]
         self.servers = None
         self._packed, self._prepare, self._data = packed, prepare, None
@@ -102,13 +104,13 @@ class Job:
         parcel = self.sc.broadcast(self._parcel())
         clearing.callback(self.ask_spark, parcel.destroy)
         job, why = self._told(listener, manifest), ""
-        attempts = self.spec.get("attempts") or ATTEMPTS
+        attempts = self.attempts
         while True:
             end = self._try(rdd, parcel, job, why)
             if not end.of_a_death or self._stopped is not None:
                 return end
-            if self._number >= attempts:
-                return end.after("; it was attempt %d of %d" % (self._number, attempts)) if attempts > 1 else end
+            if self._number >= attempts or self.spec["strategy"] == "ps":
+                return end.after("; it was attempt %d of %d" % (attempts, attempts)) if attempts > 1 else end
             self._number += 1
             goes_on = checkpoint_files.where(self.checkpoints.files())
             why = "attempt %d of %d: %s; %s" % (self._number, attempts, end.death, goes_on)
@@ -228,6 +230,10 @@ class Job:
         attempt = self._attempt
         if attempt is not None:
             attempt.note_server_death(message)
+
+    def told(self):
+        """What has been reported so far: {fit: {metric: [value of each epoch]}}."""
+        return dict(enumerate(histories(map(json.loads, self.log.read(0, float("inf"))[0]))))
 
     def new_file(self):
         """A path on the driver's disk that is not in use."""

@@ -154,6 +154,9 @@ class Keras2Hooks(KerasHooks):
         make = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
         make(model.trainable_variables)
 
+    def begin_at(self, model, epoch):
+        self._train_data._initial_epoch = epoch
+
     def forward(self, epochs, steps, step):
         self._epochs_ago = epochs
 

@@ -126,6 +126,9 @@ class Keras3Hooks(KerasHooks):
         spec = self._train_data._distributed_dataset.element_spec
         model._symbolic_build(data_batch=getattr(spec, "batch", spec))
 
+    def begin_at(self, model, epoch):
+        model._initial_epoch = epoch
+
     def forward(self, epochs, steps, step):
         """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
 

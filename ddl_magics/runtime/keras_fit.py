@@ -144,6 +144,10 @@ class KerasHooks:
     def noise_restored(self, model):
         """`seeds` have got the values of rank 0."""
 
+    def begin_at(self, model, epoch):
+        """Have the fit in progress, which is about to begin, begin with this epoch; None: where it was told."""
+        raise NotImplementedError
+
     def forward(self, epochs, steps, step):
         """Have the data of the fit in progress go on as after some epochs of so many `steps`, at number `step`."""
         raise NotImplementedError

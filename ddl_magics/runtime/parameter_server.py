@@ -3,7 +3,7 @@
 `python -m <package>.parameter_server` reads its configuration as one JSON line from stdin ({"run", "secret" (hex),
 "host", "size", "attempt", "rule", "options"}), answers {"port": ...} on stdout, and lives until stdin ends. It serves
 any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds",
-"alive_seconds", and "checkpoints", a folder for copies of the centre.
+"rejoin_seconds", "alive_seconds", and "checkpoints", a folder for copies of the centre.
 
 A thread per connection receives, checks and sends vectors. One lock stands around a fit's centre and version, so that a
 commit is a merge and a version in one; as no centre ever changes, sending one needs no lock. Ranks that are waited for
@@ -24,7 +24,7 @@ from . import parameter_protocol as protocol
 from .buffers import Buffers
 from .parameter_centre import Fit, Refusal
 from .parameter_checkpoint import Checkpoint
-from .parameter_members import Members
+from .parameter_members import CHIEF, Members
 
 #: How often a rank that waits for others is told that the server lives.
 ALIVE_SECONDS = 5.0
@@ -34,7 +34,6 @@ JOIN_SECONDS = 300.0
 FITS_KEPT = 2
 
 _PR_SET_PDEATHSIG = 1
-_CHIEF = 0
 
 
 class Server:
@@ -46,7 +45,12 @@ class Server:
         self._changed = threading.Condition()
         options = config["options"]
         self._alive_seconds = options.get("alive_seconds", ALIVE_SECONDS)
-        self._members = Members(config["size"], config["attempt"], options.get("join_seconds", JOIN_SECONDS))
+        self._members = Members(
+            config["size"],
+            config["attempt"],
+            options.get("join_seconds", JOIN_SECONDS),
+            options.get("rejoin_seconds", 0.0),
+        )
         self._fits = {}
         self._buffers = Buffers()
         self._handlers = {
@@ -86,7 +90,7 @@ class Server:
 
     def _accept(self, channel):
         """Serve a connection to its end, in the thread that the listener gives to each."""
-        peer, older = channel.peer, None
+        peer, older, left = channel.peer, None, False
         try:
             with self._changed:
                 if self._members.why_not(peer.rank, peer.attempt):
@@ -96,13 +100,14 @@ class Server:
                 older.close(0)
             while self._answer(channel):
                 pass
+            left = True
         except wire.ConnectionLost:
             pass  # noted below: whoever waits for this rank goes on
         except (wire.ProtocolError, ValueError, KeyError, TypeError) as error:
             print("rank %d is cut off: %r" % (peer.rank, error), file=sys.stderr, flush=True)
         finally:
             with self._changed:
-                self._members.gone(peer.rank, channel)
+                self._members.gone(peer.rank, channel, left)
                 self._changed.notify_all()
             channel.close()
 
@@ -153,7 +158,7 @@ class Server:
             return {"version": fit.version, "epoch": fit.epoch}, [fit.centre]
 
     def _start(self, rank, number, initial, rate):
-        if rank != _CHIEF:
+        if rank != CHIEF:
             raise Refusal("usage", rank, "rank %d brings initial weights: only rank 0 may" % rank)
         if self._fits and number < max(self._fits):
             raise Refusal("usage", rank, "fit %d is over: fit %d has begun" % (number, max(self._fits)))
@@ -166,8 +171,8 @@ class Server:
 
     def _need_chief(self, what):
         """None while rank 0 may still bring `what`; raises when it cannot."""
-        if _CHIEF not in self._members.awaited():
-            raise Refusal("lost", _CHIEF, "rank 0 has ended or died before it brought %s" % what)
+        if CHIEF not in self._members.awaited():
+            raise Refusal("lost", CHIEF, "rank 0 has ended or died before it brought %s" % what)
 
     def _pull(self, channel, header):
         with self._changed:
@@ -202,9 +207,9 @@ class Server:
         rank, tag, value = channel.peer.rank, header["tag"], header["value"]
         with self._changed:
             fit = self._fit(rank, header["fit"])
-            if value is not None and rank != _CHIEF:
+            if value is not None and rank != CHIEF:
                 raise Refusal("usage", rank, "rank %d shares %r: only rank 0 may" % (rank, tag))
-            if rank == _CHIEF:  # null too is a value then: it must not wait for itself
+            if rank == CHIEF:  # null too is a value then: it must not wait for itself
                 fit.shared[tag] = value
                 self._changed.notify_all()
         found = self._wait(channel, lambda: [fit.shared[tag]] if tag in fit.shared else self._need_chief("%r" % (tag,)))

@@ -26,8 +26,10 @@ class ParameterSync(keras.callbacks.Callback):
         self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs=None):
-        if self.model.built and not self._context.taken_up.skipped:
+        taken_up = self._context.taken_up
+        if self.model.built and not taken_up.skipped:
             self._begin()
+            taken_up.join(self.model, self._server.epoch)
 
     def _begin(self):
         """Take the chief's weights as the first centre."""

@@ -11,6 +11,8 @@ import sys
 import threading
 
 START_SECONDS = 30.0
+#: How long rank 0, once it has died, may take to be started again.
+REJOIN_SECONDS = 300.0
 CLOSE_SECONDS = 5.0
 
 
@@ -33,7 +35,7 @@ class Servers:
         self._processes = []
         try:
             for shard in range(spec.get("ps") or 1):
-                options = {}
+                options = {"rejoin_seconds": REJOIN_SECONDS}
                 if checkpoints:
                     options["checkpoints"] = os.path.join(checkpoints, str(shard))
                     os.makedirs(options["checkpoints"], exist_ok=True)

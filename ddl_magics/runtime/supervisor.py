@@ -40,14 +40,17 @@ def supervise(rank, job, names, blobs, home):
         feed_share.store(blobs if job["manifest"] else (), os.path.join(folder, "data"))
         with open(os.path.join(folder, "names.pkl"), "wb") as file:
             file.write(names)
-        driver = wire.connect(
-            tuple(job["driver"]),
-            bytes.fromhex(job["secret"]),
-            job["run"],
-            wire.Identity("supervisor", rank, job["attempt"]),
-            wire.Identity("driver", -1, 0),
-            CONNECT_SECONDS,
-        )
+        try:
+            driver = wire.connect(
+                tuple(job["driver"]),
+                bytes.fromhex(job["secret"]),
+                job["run"],
+                wire.Identity("supervisor", rank, job["attempt"]),
+                wire.Identity("driver", -1, 0),
+                CONNECT_SECONDS,
+            )
+        except wire.Refused:  # Spark has tried the task of a dead executor again: the driver sees to that itself
+            return {"rank": rank, "outcome": "refused"}
         try:
             return _Rank(rank, job, driver, folder, home).run()
         finally:

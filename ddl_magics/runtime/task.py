@@ -5,10 +5,15 @@ of it.
 """
 
 
-def make_task(parcel, job, package):
-    """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "names": bytes}; job: what ranks are told."""
+def make_task(parcel, job, package, only=None):
+    """The task of one rank. `parcel` is a broadcast of {"runtime": zip, "names": bytes}; job: what ranks are told.
+
+    only: the one rank that is to run; the tasks of others have nothing to do.
+    """
 
     def task(rank, blobs):
+        if only not in (None, rank):
+            return
         import fcntl
         import importlib
         import io

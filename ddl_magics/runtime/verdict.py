@@ -70,6 +70,22 @@ def of_the_job(kind, message):
     return {"rank": -1, "host": "", "kind": kind, "message": message, "traceback": ""}
 
 
+def dead(heard):
+    """{rank: `Verdict`} of those whose process has died."""
+    found = {}
+    for rank, end in heard.ends.items():
+        if end["outcome"] == "failed" and end["failure"]["kind"] in DEATHS:
+            found[rank] = _failed(end["failure"])
+    for rank, (host, _) in heard.lost.items():
+        found[rank] = _failed(_lost(rank, host))
+    return found
+
+
+def _lost(rank, host):
+    message = "its supervisor process on the executor died (killed, or the executor was lost)"
+    return {"rank": rank, "host": host, "kind": "lost", "message": message, "traceback": ""}
+
+
 def judge(heard, now):
     """A Verdict, or None while the run goes on."""
     failures = [(heard.ended_at[r], r, e["failure"]) for r, e in heard.ends.items() if e["outcome"] == "failed"]
@@ -83,8 +99,7 @@ def judge(heard, now):
     if heard.stop_asked_at is not None:
         return _judge_stop(heard, now)
     for rank, (host, _) in sorted(heard.lost.items()):
-        message = "its supervisor process on the executor died (killed, or the executor was lost)"
-        return _failed({"rank": rank, "host": host, "kind": "lost", "message": message, "traceback": ""})
+        return _failed(_lost(rank, host))
     if len(heard.ends) == heard.workers:
         if failures:
             return _failed(min(failures)[2], kill=False)
