@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 from collections.abc import Sequence
 
-from ddl_magics import store, verbs
+from ddl_magics import ending, store, verbs
 from ddl_magics.options import nearest
 from ddl_magics.run import Run
-from ddl_magics.runtime import events as ev
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -20,12 +20,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for verb, says in (
         ("show", "a run's figures"),
         ("logs", "what a run printed"),
-        ("stop", "ask the run's kernel to end it after its current step; history and model are kept"),
+        ("stop", "end it after its current step, also without its kernel where its session can be reached"),
     ):
         subparser = subparsers.add_parser(verb, help=says)
         subparser.add_argument("run", metavar="RUN", help="a run's name (the newest of that name is meant) or id")
         if verb == "logs":
             subparser.add_argument("rank", metavar="RANK", type=int, nargs="?", help="one rank's text only")
+        if verb == "stop":
+            subparser.add_argument("--json", action="store_true", help="say what was done as JSON, in a line")
     given = parser.parse_args(arguments)
     if given.verb == "runs":
         print(verbs.runs_table(store.list_runs()))
@@ -35,15 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         hint = nearest(given.run, [known.name for known in store.list_runs()])
         print(f"there is no run {given.run}.{hint}", file=sys.stderr)
         return 1
-    run = Run.stored(record)
     if given.verb == "show":
-        print(verbs.describe(run))
+        print(verbs.describe(Run.stored(record)))
     elif given.verb == "logs":
-        print(run.logs(given.rank), end="")
+        print(Run.stored(record).logs(given.rank), end="")
     else:
-        over = run.state in ev.TERMINAL
-        print(verbs.stop(run))
-        return int(over)
+        ended = ending.end(record)
+        print(json.dumps(ended.to_record()) if given.json else ended.text)
+        return int(ended.outcome not in ("asked", "stopped"))
     return 0
 
 

@@ -31,13 +31,14 @@ def metrics(events: Iterable[Event]) -> pd.DataFrame:
     """A row a value: `step` is missing for an epoch's metrics, `epoch` and `fit` for what `ddl.log` was given."""
     import pandas as pd
 
-    frame = pd.DataFrame(list(_metric_rows(events)), columns=list(METRIC_COLUMNS))
+    frame = pd.DataFrame(list(metric_rows(events)), columns=list(METRIC_COLUMNS))
     kinds = {"rank": "int64", "epoch": "Int64", "step": "Int64", "fit": "Int64", "value": "float64"}
     frame["time"] = pd.to_datetime(frame["time"].astype("float64"), unit="s", utc=True)
     return frame.astype(kinds)
 
 
-def _metric_rows(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
+def metric_rows(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
+    """The values of `METRIC_COLUMNS`, without pandas; time in seconds since the epoch."""
     for event in events:
         kind = event.get("kind")
         if kind == "steps":

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import time
 
-from ddl_magics import store
+from ddl_magics import ending, store
 from ddl_magics.dashboard.text import TextProgress, duration, number
 from ddl_magics.run import Run
-from ddl_magics.runtime import events as ev
 from ddl_magics.wording import counted
 
 SHOWN_RUNS = 30
@@ -56,11 +55,4 @@ def describe(run: Run) -> str:
 
 def stop(run: Run) -> str:
     """Ask a run to stop; what was done, in a line."""
-    if run.state == ev.LOST and run.attachable:
-        return f"{run.name} is LOST: its kernel is gone. %ddl attach {run.name} goes on with it, if its session lives."
-    if run.state == ev.LOST:
-        return f"{run.name} is LOST: its kernel is gone, and its Spark ({run.cluster}) with it: nothing to stop."
-    if run.state in ev.TERMINAL:
-        return f"{run.name} has ended already: {run.state}."
-    run.request_stop()
-    return f"{run.name} stops after its current step; its history and model are kept."
+    return ending.ask(run).text

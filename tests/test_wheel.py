@@ -12,6 +12,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "ddl_magics/dashboard/static/widget.js"
+SERVER_CONFIG = "etc/jupyter/jupyter_server_config.d/ddl_magics.json"
 
 pytestmark = pytest.mark.timeout(600)  # pip reaches its index
 
@@ -35,6 +36,9 @@ def test_the_wheel_is_the_package_and_the_built_widget(dist):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
+    shared = {name for name in names if ".data/" in name}
+    assert {name.partition(".data/data/")[2] for name in shared} == {SERVER_CONFIG}
+    names -= shared
     assert names == _sources("ddl_magics") | {name for name in names if name.startswith(os.path.dirname(WIDGET))}
     assert WIDGET in names
 
@@ -53,10 +57,11 @@ def test_the_base_install_brings_no_engine(dist, tmp_path):
     venv.create(tmp_path / "venv", with_pip=True)
     python = tmp_path / "venv" / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+    assert (tmp_path / "venv" / SERVER_CONFIG).exists(), "Jupyter Server loads our extension without a further step"
     program = (
         "from importlib import metadata, util\n"
-        "assert not [name for name in ('tensorflow', 'keras', 'pyspark', 'sparkmagic') if util.find_spec(name)]\n"
-        "import ddl_magics\n"
+        "assert not [name for name in ('tensorflow', 'keras', 'pyspark', 'sparkmagic', 'jupyter_server') if util.find_spec(name)]\n"
+        "import ddl_magics, ddl_magics.server\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
         "shell.run_line_magic('load_ext', 'ddl_magics')\n"

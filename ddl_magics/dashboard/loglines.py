@@ -23,11 +23,11 @@ class Line(NamedTuple):
     text: str
 
 
-def clean(text: str) -> str:
+def clean(text: str, most: int = LINE_CHARACTERS) -> str:
     """A line as a terminal would have left it: colours gone, what a carriage return overwrote gone, cut to length."""
     text = _ESCAPES.sub("", text).rstrip("\r\n")
     text = _CONTROLS.sub("", text.rsplit("\r", 1)[-1])
-    return text if len(text) <= LINE_CHARACTERS else text[: LINE_CHARACTERS - 1] + "…"
+    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 class LogTail:

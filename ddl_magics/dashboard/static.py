@@ -70,6 +70,11 @@ def static_bundle(run: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -
     return bundle
 
 
+def report(run: Mapping[str, Any], history: History) -> str:
+    """The HTML of `static_bundle` alone, of a history that is there already."""
+    return _html(_about(run, history), history, charts(history))
+
+
 def _about(run: Mapping[str, Any], history: History) -> dict[str, Any]:
     about: dict[str, Any] = {
         "id": str(run["id"]),

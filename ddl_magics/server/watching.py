@@ -1,0 +1,173 @@
+"""Runs as pages draw them: the same messages as the live view's widget gets, made from what the store holds.
+
+A run's history is kept in memory for those who watch it, and grows with its file. A long run is not read at once: each
+request reads on for a bounded time, so that a page has something to draw at once and gets the rest as updates.
+"""
+
+from __future__ import annotations
+
+import base64
+import secrets
+import threading
+import time
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.dashboard.history import History
+from ddl_magics.dashboard.messages import Packer
+from ddl_magics.runtime import events as ev
+from ddl_magics.server import eventfile
+from ddl_magics.store import RunRecord
+
+#: How long one request reads on.
+READ_SECONDS = 0.3
+BATCH_BYTES = 2**20
+#: Runs and pages that are remembered; who was forgotten gets everything anew.
+HISTORIES = 16
+PAGES = 64
+
+
+class Reading:
+    """The history of one run, as far as its file has been read. Use it under `lock`."""
+
+    def __init__(self, record: RunRecord) -> None:
+        self.lock = threading.Lock()
+        self.path: Path = record.folder / "events.jsonl"
+        workers = record.spec.get("workers")
+        workers = workers if isinstance(workers, int) else 1
+        self.history = History(workers)
+        self.facts = {
+            "id": record.id,
+            "name": record.title or record.name,
+            "strategy": str(record.spec.get("strategy", "")),
+            "workers": workers,
+            "cluster": record.cluster,
+            "waiting": False,
+        }
+        self.place = 0
+        self.damaged = 0
+        self.heard: float | None = None
+        self._more = True
+        self._size = -1
+
+    @property
+    def behind(self) -> float:
+        """The share of the file that has not been read."""
+        return max(0.0, 1 - self.place / self._size) if self._more and self._size > 0 else 0.0
+
+    def grown(self) -> bool:
+        """Whether the file is another than when it was last read; its last line may be half written for ever."""
+        return _size(self.path) != self._size
+
+    def replaced(self) -> bool:
+        """Whether the file is shorter than what has been read of it."""
+        return _size(self.path) < self.place
+
+    def read_on(self, seconds: float | None) -> None:
+        """Take over what the file has, for at most so many seconds; without, to its end."""
+        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
+        self._more, self._size = True, _size(self.path)
+        while self._more:
+            batch = eventfile.read(self.path, self.place, BATCH_BYTES)
+            self.damaged += batch.skipped
+            for event in batch.events:
+                self._take(event)
+            self.place, self._more = batch.place, batch.more
+            if time.monotonic() > deadline:
+                break
+
+    def note_state(self, record: RunRecord) -> None:
+        """A dead owner cannot say that the run is lost; the store does."""
+        if record.state == ev.LOST and not self.history.over and not self._more:
+            lost = {"state": ev.LOST, "message": "its kernel is gone", "time": record.ended or time.time()}
+            self._take({"kind": "state", "rank": ev.JOB, **lost})
+
+    def _take(self, event: eventfile.Event) -> None:
+        try:
+            self.history.feed([event])
+            self.heard = event["time"]
+        except (KeyError, TypeError, ValueError, AttributeError):
+            self.damaged += 1
+
+
+@dataclass
+class _Page:
+    reading: Reading
+    packer: Packer
+
+
+class Watching:
+    """What the pages that show runs know of them. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._readings: OrderedDict[str, Reading] = OrderedDict()
+        self._pages: OrderedDict[str, _Page] = OrderedDict()
+
+    def look(self, record: RunRecord, page: str, number: int) -> dict[str, Any]:
+        """Everything of a run for a new page, or what changed since message `number` for one that is known.
+
+        Returns:
+            `View` in `openapi.yaml`.
+        """
+        reading = self._reading(record)
+        with reading.lock:
+            reading.read_on(READ_SECONDS)
+            reading.note_state(record)
+            known = self._page(page, reading)
+            if known is None or known.packer.number != number:
+                page, known = self._new_page(reading)
+                packed = known.packer.full(time.time(), reading.heard)
+            else:
+                packed = known.packer.update(time.time(), reading.heard)
+            return {
+                "page": page,
+                "message": packed.message,
+                "buffers": [base64.b64encode(buffer).decode() for buffer in packed.buffers],
+                "behind": round(reading.behind, 3),
+                "damaged": reading.damaged,
+                "more": packed.rest or reading.behind > 0,
+            }
+
+    def news(self, record: RunRecord, page: str, number: int) -> bool:
+        """Whether `look` would tell the page anything that it does not know."""
+        reading = self._reading(record)
+        known = self._page(page, reading)
+        if known is None or known.packer.number != number or reading.grown() or reading.behind:
+            return True
+        return record.over and not reading.history.over
+
+    def _reading(self, record: RunRecord) -> Reading:
+        with self._lock:
+            reading = self._readings.get(record.id)
+            if reading is None or reading.replaced():
+                reading = self._readings[record.id] = Reading(record)
+            self._readings.move_to_end(record.id)
+            while len(self._readings) > HISTORIES:
+                self._readings.popitem(last=False)
+            return reading
+
+    def _page(self, page: str, reading: Reading) -> _Page | None:
+        with self._lock:
+            known = self._pages.get(page)
+            if known is None or known.reading is not reading:
+                return None
+            self._pages.move_to_end(page)
+            return known
+
+    def _new_page(self, reading: Reading) -> tuple[str, _Page]:
+        page, made = secrets.token_urlsafe(9), _Page(reading, Packer(reading.history, reading.facts))
+        with self._lock:
+            self._pages[page] = made
+            while len(self._pages) > PAGES:
+                self._pages.popitem(last=False)
+        return page, made
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0
