@@ -60,7 +60,8 @@ def test_the_base_install_brings_no_engine(dist, tmp_path):
     assert (tmp_path / "venv" / SERVER_CONFIG).exists(), "Jupyter Server loads our extension without a further step"
     program = (
         "from importlib import metadata, util\n"
-        "assert not [name for name in ('tensorflow', 'keras', 'pyspark', 'sparkmagic', 'jupyter_server') if util.find_spec(name)]\n"
+        "engines = ('tensorflow', 'keras', 'pyspark', 'sparkmagic', 'jupyter_server')\n"
+        "assert not [name for name in engines if util.find_spec(name)]\n"
         "import ddl_magics, ddl_magics.server\n"
         "from IPython.core.interactiveshell import InteractiveShell\n"
         "shell = InteractiveShell.instance()\n"
