@@ -314,6 +314,6 @@ def _masked(spec: Mapping[str, Any]) -> dict[str, Any]:
 def _read_object(path: Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}

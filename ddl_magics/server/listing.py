@@ -214,7 +214,7 @@ def _stamp(path: Path) -> tuple[int, int, int] | None:
 def _owner(folder: Path) -> dict[str, Any]:
     try:
         who = json.loads((folder / "owner.json").read_bytes())
-    except (OSError, ValueError):
+    except (OSError, ValueError, RecursionError):
         return {}
     return who if isinstance(who, dict) else {}
 
