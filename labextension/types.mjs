@@ -1,34 +1,72 @@
-// Makes src/view/messages.ts from the schema of the messages, so that both ends agree by construction.
-// `npm run types -- --check` fails where the file is not what the schema says.
+// Makes the types of what is read from Python: src/view/messages.ts from the schema of the messages, src/rest.ts from
+// the server's openapi.yaml, so that both ends agree by construction.
+// `npm run types -- --check` fails where a file is not what its schema says.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { load } from "js-yaml";
 import { compile } from "json-schema-to-typescript";
 
 const here = dirname(fileURLToPath(import.meta.url));
-const target = join(here, "src/view/messages.ts");
+const root = dirname(here);
 const python = process.env.PYTHON ?? "python3";
-const schema = JSON.parse(
-  execFileSync(python, ["-m", "ddl_magics.dashboard.schema"], { cwd: dirname(here), encoding: "utf-8" }),
-);
-const columns = schema.definitions.Column.enum;
-const types = await compile(schema, "Message", {
-  bannerComment:
-    "// Generated from ddl_magics/dashboard/schema.py by `npm run types`: change that, not this.\n" +
-    "// biome-ignore-all format: generated",
-  unreachableDefinitions: true,
-  style: { printWidth: 120 },
-});
-const text = `${types}
+
+/** TypeScript of all definitions of a JSON Schema. */
+function types(schema, name, source) {
+  return compile(schema, name, {
+    bannerComment:
+      `// Generated from ${source} by \`npm run types\`: change that, not this.\n` +
+      "// biome-ignore-all format: generated",
+    unreachableDefinitions: true,
+    style: { printWidth: 120 },
+  });
+}
+
+async function messages() {
+  const dumped = execFileSync(python, ["-m", "ddl_magics.dashboard.schema"], { cwd: root, encoding: "utf-8" });
+  const schema = JSON.parse(dumped);
+  return `${await types(schema, "Message", "ddl_magics/dashboard/schema.py")}
 /** The columns of a row, in order. */
-export const COLUMNS: readonly Column[] = ${JSON.stringify(columns)};
+export const COLUMNS: readonly Column[] = ${JSON.stringify(schema.definitions.Column.enum)};
 `;
-if (process.argv.includes("--check")) {
-  if (readFileSync(target, "utf-8") !== text) {
-    console.error("labextension/src/view/messages.ts is not what the schema says: run `npm run types`");
+}
+
+/** OpenAPI 3.0 as JSON Schema: `nullable` is a type of its own there, and what is not named is not there. */
+function plain(value) {
+  if (Array.isArray(value)) return value.map(plain);
+  if (value === null || typeof value !== "object") return value;
+  const { nullable, ...rest } = value;
+  const made = Object.fromEntries(Object.entries(rest).map(([key, part]) => [key, plain(part)]));
+  // A tuple in TypeScript for so few of one kind would be a union of all their lengths.
+  delete made.minItems;
+  delete made.maxItems;
+  if (made.$ref) made.$ref = made.$ref.replace("#/components/schemas/", "#/definitions/");
+  if (made.type === "object" && made.properties) made.additionalProperties ??= false;
+  if (!nullable) return made;
+  if (made.enum) return { enum: [...new Set([...made.enum, null])] };
+  const { description, ...kind } = made;
+  return { anyOf: [kind, { type: "null" }], ...(description && { description }) };
+}
+
+function rest() {
+  const source = "ddl_magics/server/openapi.yaml";
+  const { components } = load(readFileSync(join(root, source), "utf-8"));
+  const definitions = plain(components.schemas);
+  const all = Object.keys(definitions).map((name) => ({ $ref: `#/definitions/${name}` }));
+  return types({ definitions, anyOf: all }, "Answer", source);
+}
+
+for (const [file, make] of [
+  ["src/view/messages.ts", messages],
+  ["src/rest.ts", rest],
+]) {
+  const target = join(here, file);
+  const made = await make();
+  if (!process.argv.includes("--check")) {
+    writeFileSync(target, made);
+  } else if (readFileSync(target, "utf-8") !== made) {
+    console.error(`labextension/${file} is not what its schema says: run \`npm run types\``);
     process.exit(1);
   }
-} else {
-  writeFileSync(target, text);
 }
