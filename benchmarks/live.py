@@ -134,13 +134,17 @@ def tell(beside: Age, statements: Age, cost: polling.Cost, before: str) -> None:
             GOAL_AGE_SECONDS,
         ),
         # Not the medians themselves: noise could bring those below the goal by chance.
-        report.at_most("CPU time of polling, upper end of the 95 % interval, % of all cores", share[1], GOAL_COST_PERCENT),
+        report.at_most(
+            "CPU time of polling, upper end of the 95 % interval, % of all cores", share[1], GOAL_COST_PERCENT
+        ),
         report.at_most("longer steps with polling, upper end of the 95 % interval, %", high, GOAL_COST_PERCENT),
     ]
     samples = {f"{name}, s": values for name, values in ages.items()}
     samples |= {f"{name}, ms": values for name, values in steps.items()}
     samples |= {f"{name}, ms/s": values for name, values in used.items()}
-    report.finish(samples, goals, machine_before=before, per_minute=rows, cost_interval=[low, high], share_interval=share)
+    report.finish(
+        samples, goals, machine_before=before, per_minute=rows, cost_interval=[low, high], share_interval=share
+    )
 
 
 def _ms(blocks: list[polling.Block], field: str) -> list[float]:
