@@ -240,7 +240,7 @@ async def test_logs_of_a_rank_and_of_all(ask):
     _, later, _ = await ask(f"runs/{folder.path.name}/logs/1", offset=answer["offset"])
     assert [line[3] for line in later["lines"]] == ["third"]
     _, job, _ = await ask(f"runs/{folder.path.name}/logs/-1")
-    assert [line[3] for line in job["lines"]][0] == "PREFLIGHT: looking for 2 slots"
+    assert job["lines"][0][3] == "PREFLIGHT: looking for 2 slots"
     assert len((await ask(f"runs/{folder.path.name}/logs/all"))[1]["lines"]) == 11
     assert (await ask(f"runs/{folder.path.name}/logs/none"))[0] == 404
 
