@@ -9,16 +9,23 @@ export PATH := $(CURDIR)/.venv/bin:$(PATH)
 PYTHON := .venv/bin/python
 READY  := .venv/.ready
 WIDGET := ddl_magics/dashboard/static/widget.js
-# What the widget is built from; sorted, so that a rename is noticed and the order is not.
-WIDGET_SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextension -type f -not -path '*/node_modules/*' 2>/dev/null))
+PANEL  := ddl_magics/labextension/package.json
+# What both are built from; sorted, so that a rename is noticed and the order is not.
+SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextension -type f -not -path '*/node_modules/*' 2>/dev/null))
+# Where JupyterLab looks for the panel: the link serves what was built last.
+PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 
-.PHONY: install env widget browser demo test test-quick test-slow lab lint docs clean bench-env
+.PHONY: install env widget panel browser demo test test-quick test-slow lab lint docs clean bench-env
 
-install: env widget browser
+install: env widget panel browser
 
 env: $(READY)
 
 widget: $(WIDGET)
+
+panel: $(PANEL) env
+	@mkdir -p $(dir $(PANEL_LINK))
+	@ln -sfn ../../../../ddl_magics/labextension $(PANEL_LINK)
 
 browser: env
 	@scripts/setup browser
@@ -32,8 +39,12 @@ node_modules/.ready: package.json package-lock.json $(READY)
 	npm ci --no-audit --no-fund
 	@touch $@
 
-$(WIDGET): node_modules/.ready $(WIDGET_SOURCES)
-	npm run build
+$(WIDGET): node_modules/.ready $(SOURCES)
+	npm run build:widget
+	@touch $@
+
+$(PANEL): node_modules/.ready $(SOURCES)
+	npm run build:panel
 	@touch $@
 
 demo: env widget
@@ -66,11 +77,11 @@ bench-env: .venv-bench/.ready
 	.venv-bench/bin/pip install --quiet numpy==2.4.6 torch==2.15.0
 	@touch $@
 
-lab: env widget
+lab: env widget panel
 	.venv/bin/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
 clean:
-	rm -rf build dist node_modules ddl_magics/dashboard/static .mypy_cache .pytest_cache .ruff_cache *.egg-info
+	rm -rf build dist node_modules ddl_magics/dashboard/static ddl_magics/labextension .mypy_cache .pytest_cache .ruff_cache *.egg-info
 	rm -f $(READY)
 
 include scripts/livy.mk

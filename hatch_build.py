@@ -1,4 +1,4 @@
-"""Build hook: makes the widget's script where it is missing, so that no wheel is built without it."""
+"""Build hook: makes the front end where it is missing, so that no wheel is built without it."""
 
 import shutil
 import subprocess
@@ -7,19 +7,34 @@ from pathlib import Path
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 WIDGET = Path("ddl_magics") / "dashboard" / "static" / "widget.js"
+PANEL = Path("ddl_magics") / "labextension"
+BUILT = (WIDGET, PANEL / "package.json")
+
+#: Where JupyterLab looks for extensions, below the environment's folder.
+LABEXTENSION = "share/jupyter/labextensions/ddl-magics"
 
 
-class WidgetBuildHook(BuildHookInterface):
-    """Runs npm for a wheel or an sdist. An editable install is left alone: `make install` builds for it."""
+class FrontEndBuildHook(BuildHookInterface):
+    """Runs npm for a wheel or an sdist. An editable install is left alone: `make install` builds and links for it."""
 
     def initialize(self, version, build_data):
-        root = Path(self.root)
-        if version == "editable" or (root / WIDGET).exists():
+        if version == "editable":
             return
-        npm = shutil.which("npm")
-        if npm is None:
-            raise RuntimeError(
-                f"{WIDGET} is not built and npm is not installed: install Node.js, or build from the sdist"
-            )
-        for arguments in (["ci"], ["run", "build"]):
-            subprocess.run([npm, *arguments], cwd=root, check=True)
+        root = Path(self.root)
+        missing = [str(path) for path in BUILT if not (root / path).exists()]
+        if missing:
+            _build(root, missing)
+        if self.target_name == "wheel":
+            # Here and not in pyproject.toml, as an editable install would copy what is still to change.
+            build_data["shared_data"][str(root / PANEL)] = LABEXTENSION
+            build_data["shared_data"][str(root / "labextension" / "install.json")] = f"{LABEXTENSION}/install.json"
+
+
+def _build(root, missing):
+    npm = shutil.which("npm")
+    if npm is None:
+        raise RuntimeError(
+            f"{' and '.join(missing)} not built and npm is not installed: install Node.js, or build from the sdist"
+        )
+    for arguments in (["ci"], ["run", "build"]):
+        subprocess.run([npm, *arguments], cwd=root, check=True)

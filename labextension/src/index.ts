@@ -1,0 +1,9 @@
+/** The extension of JupyterLab and Notebook 7. */
+
+import { panelPlugin } from "./lab/panel";
+import { runningPlugin } from "./lab/running";
+import { runsPlugin } from "./lab/runs";
+import { statusPlugin } from "./lab/status";
+import "./panel/panel.css";
+
+export default [runsPlugin, panelPlugin, runningPlugin, statusPlugin];

@@ -1,0 +1,63 @@
+/** Questions to the reader. */
+
+import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
+import type { Row } from "../api";
+import { readable } from "../panel/runlist";
+import { title } from "../panel/words";
+import type { Translation } from "../translation";
+
+/** Whether to stop these runs. */
+export function confirmStop(names: string[], trans: Translation): Promise<boolean> {
+  return confirm(
+    trans.__("Stop %1?", names.join(", ")),
+    trans._n(
+      "The run ends after its current step. Its history and its model so far are kept.",
+      "The runs end after their current steps. Their histories and models so far are kept.",
+      names.length,
+    ),
+    trans.__("Stop"),
+    trans,
+  );
+}
+
+/** Whether to delete these runs. */
+export function confirmRemove(rows: Row[], trans: Translation): Promise<boolean> {
+  const lost = rows.some((row) => readable(row) && row.state === "LOST" && row.attachable);
+  const words = trans._n(
+    "Its history, logs and model files are deleted from the store. This cannot be undone.",
+    "Their histories, logs and model files are deleted from the store. This cannot be undone.",
+    rows.length,
+  );
+  const warning = trans.__("It may still train on its cluster, where it could not be found any more: stop it first.");
+  const names = rows.length > 3 ? trans._n("%1 run", "%1 runs", rows.length) : rows.map(title).join(", ");
+  return confirm(trans.__("Delete %1?", names), lost ? `${words} ${warning}` : words, trans.__("Delete"), trans);
+}
+
+/** Another title; null: leave it. */
+export async function askTitle(now: string, fallback: string, trans: Translation): Promise<string | null> {
+  const answer = await InputDialog.getText({
+    title: trans.__("Rename run"),
+    label: trans.__("Title; empty for the name in the notebook, %1", fallback),
+    text: now,
+    okLabel: trans.__("Rename"),
+  });
+  return answer.button.accept ? (answer.value ?? "").trim() : null;
+}
+
+/** Other labels; null: leave them. */
+export async function askLabels(now: readonly string[], trans: Translation): Promise<string[] | null> {
+  const answer = await InputDialog.getText({
+    title: trans.__("Tags of the run"),
+    label: trans.__("Tags, separated by commas"),
+    text: now.join(", "),
+    okLabel: trans.__("Set"),
+  });
+  if (!answer.button.accept) return null;
+  const words = (answer.value ?? "").split(",").map((label) => label.trim());
+  return [...new Set(words.filter(Boolean))];
+}
+
+async function confirm(title: string, body: string, label: string, trans: Translation): Promise<boolean> {
+  const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.warnButton({ label })];
+  return (await showDialog({ title, body, buttons })).button.accept;
+}

@@ -1,0 +1,108 @@
+/** The panel at the side: the list of runs in JupyterLab's frame, with buttons for what is chosen. */
+
+import { CommandToolbarButton, ellipsesIcon, PanelWithToolbar, ToolbarButton } from "@jupyterlab/ui-components";
+import type { CommandRegistry } from "@lumino/commands";
+import type { Message } from "@lumino/messaging";
+import { type Menu, Widget } from "@lumino/widgets";
+import type { Wish } from "../panel/arrange";
+import { PanelView } from "../panel/panel";
+import { COMMANDS } from "./commands";
+import { runsIcon } from "./icon";
+import { ID, type IRuns } from "./runs";
+
+export interface SidebarOptions {
+  runs: IRuns;
+  commands: CommandRegistry;
+  menu: Menu;
+  /** The filter is another one. */
+  wished(wish: Wish): void;
+}
+
+export class Sidebar extends PanelWithToolbar {
+  readonly view: PanelView;
+  private unwatch: (() => void) | null = null;
+
+  constructor(options: SidebarOptions) {
+    super();
+    const { runs, commands, menu } = options;
+    const { trans } = runs;
+    this.id = `${ID}-panel`;
+    this.addClass("ddl-panel");
+    this.title.icon = runsIcon;
+    this.title.caption = trans.__("Distributed Runs");
+    this.node.setAttribute("role", "region");
+    this.node.setAttribute("aria-label", trans.__("Distributed runs"));
+    const body = new Widget();
+    body.addClass("ddl-panel-body");
+    this.view = new PanelView(body.node, {
+      feed: runs.feed,
+      trans,
+      open: (run) => void commands.execute(COMMANDS.open, { run }),
+      chosen: () => {
+        for (const id of Object.values(COMMANDS)) commands.notifyCommandChanged(id);
+      },
+      wished: options.wished,
+    });
+    this.fillToolbar(commands, menu, trans.__("More"));
+    this.addWidget(body);
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) return;
+    this.unwatch?.();
+    this.view.dispose();
+    super.dispose();
+  }
+
+  protected override onActivateRequest(_: Message): void {
+    this.view.list.focus();
+  }
+
+  protected override onAfterAttach(_: Message): void {
+    this.look();
+  }
+
+  protected override onAfterShow(_: Message): void {
+    this.look();
+  }
+
+  protected override onAfterHide(_: Message): void {
+    this.look();
+  }
+
+  protected override onBeforeDetach(_: Message): void {
+    this.unwatch?.();
+    this.unwatch = null;
+  }
+
+  protected override onResize(_: Message): void {
+    if (this.isVisible) this.view.list.resized();
+  }
+
+  private look(): void {
+    if (this.isVisible && !this.unwatch) {
+      this.unwatch = this.view.watch();
+      this.view.list.resized();
+    } else if (!this.isVisible && this.unwatch) {
+      this.unwatch();
+      this.unwatch = null;
+    }
+  }
+
+  private fillToolbar(commands: CommandRegistry, menu: Menu, more: string): void {
+    for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook]) {
+      this.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+    }
+    const button = new ToolbarButton({
+      icon: ellipsesIcon,
+      tooltip: more,
+      onClick: () => {
+        const { left, bottom } = button.node.getBoundingClientRect();
+        menu.open(left, bottom);
+      },
+    });
+    this.toolbar.addItem("spacer", new Widget());
+    this.toolbar.addItem("more", button);
+    this.toolbar.addItem(COMMANDS.refresh, new CommandToolbarButton({ commands, id: COMMANDS.refresh, label: "" }));
+  }
+}
