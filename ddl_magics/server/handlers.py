@@ -204,7 +204,7 @@ ROUTES: tuple[tuple[str, type[RunHandler]], ...] = (
     (r"runs/([^/]+)", Run),
     (r"runs/([^/]+)/events", Events),
     (r"runs/([^/]+)/view", View),
-    (r"runs/([^/]+)/logs/(all|-1|\d{1,6})", Logs),
+    (r"runs/([^/]+)/logs/(all|-1|[0-9]{1,6})", Logs),
     (r"runs/([^/]+)/stop", Stop),
     (r"runs/([^/]+)/export", Export),
     (r"openapi\.yaml", Specification),
