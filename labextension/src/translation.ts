@@ -14,5 +14,5 @@ export const english: Translation = {
 };
 
 function fill(text: string, ...values: unknown[]): string {
-  return text.replace(/%(\d+)/g, (mark, place) => (place in ["", ...values] ? String(values[place - 1]) : mark));
+  return text.replace(/%(\d+)/g, (mark, place) => (Number(place) <= values.length ? String(values[place - 1]) : mark));
 }

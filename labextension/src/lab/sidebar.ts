@@ -1,11 +1,12 @@
 /** The panel at the side: the list of runs in JupyterLab's frame, with buttons for what is chosen. */
 
-import { CommandToolbarButton, ellipsesIcon, PanelWithToolbar, ToolbarButton } from "@jupyterlab/ui-components";
+import { CommandToolbarButton, ellipsesIcon, Toolbar, ToolbarButton } from "@jupyterlab/ui-components";
 import type { CommandRegistry } from "@lumino/commands";
 import type { Message } from "@lumino/messaging";
-import { type Menu, Widget } from "@lumino/widgets";
+import { type Menu, Panel, Widget } from "@lumino/widgets";
 import type { Wish } from "../panel/arrange";
 import { PanelView } from "../panel/panel";
+import type { Translation } from "../translation";
 import { COMMANDS } from "./commands";
 import { runsIcon } from "./icon";
 import { ID, type IRuns } from "./runs";
@@ -18,7 +19,7 @@ export interface SidebarOptions {
   wished(wish: Wish): void;
 }
 
-export class Sidebar extends PanelWithToolbar {
+export class Sidebar extends Panel {
   readonly view: PanelView;
   private unwatch: (() => void) | null = null;
 
@@ -43,7 +44,7 @@ export class Sidebar extends PanelWithToolbar {
       },
       wished: options.wished,
     });
-    this.fillToolbar(commands, menu, trans.__("More"));
+    this.addWidget(toolbar(commands, menu, trans));
     this.addWidget(body);
   }
 
@@ -88,21 +89,24 @@ export class Sidebar extends PanelWithToolbar {
       this.unwatch = null;
     }
   }
+}
 
-  private fillToolbar(commands: CommandRegistry, menu: Menu, more: string): void {
-    for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook]) {
-      this.toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
-    }
-    const button = new ToolbarButton({
-      icon: ellipsesIcon,
-      tooltip: more,
-      onClick: () => {
-        const { left, bottom } = button.node.getBoundingClientRect();
-        menu.open(left, bottom);
-      },
-    });
-    this.toolbar.addItem("spacer", new Widget());
-    this.toolbar.addItem("more", button);
-    this.toolbar.addItem(COMMANDS.refresh, new CommandToolbarButton({ commands, id: COMMANDS.refresh, label: "" }));
-  }
+/** Buttons for what is chosen; the rest is in a menu, which a right click on a row opens too. */
+function toolbar(commands: CommandRegistry, menu: Menu, trans: Translation): Toolbar {
+  const bar = new Toolbar();
+  bar.node.setAttribute("aria-label", trans.__("Chosen runs"));
+  const command = (id: string) => bar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+  for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook]) command(id);
+  const more = new ToolbarButton({
+    icon: ellipsesIcon,
+    tooltip: trans.__("More"),
+    onClick: () => {
+      const { left, bottom } = more.node.getBoundingClientRect();
+      menu.open(left, bottom);
+    },
+  });
+  bar.addItem("more", more);
+  bar.addItem("spacer", Toolbar.createSpacerItem());
+  command(COMMANDS.refresh);
+  return bar;
 }

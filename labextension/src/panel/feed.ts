@@ -45,7 +45,7 @@ export class RunFeed {
       auto: false,
       factory: () => this.ask(),
       frequency: { interval: this.seconds * SECOND, backoff: true, max: BACKOFF_SECONDS * SECOND },
-      standby: "when-hidden",
+      standby: () => document.hidden,
       name: "ddl-magics:runs",
     });
   }

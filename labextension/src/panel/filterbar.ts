@@ -20,12 +20,12 @@ export class FilterBar {
     };
     this.words = h("input", {
       type: "search",
-      class: "jp-mod-styled ddl-filter-words",
+      class: "ddl-filter-words",
       placeholder: trans.__("Filter"),
       "aria-label": trans.__("Filter runs by words of name, label, state, notebook or cluster"),
     });
     this.live = h("input", { type: "checkbox" });
-    this.order = h("select", { class: "jp-mod-styled ddl-filter-order", "aria-label": trans.__("Order of runs") });
+    this.order = h("select", { class: "ddl-filter-order", "aria-label": trans.__("Order of runs") });
     this.order.append(...ORDERS.map((value) => h("option", { value }, labels[value])));
     for (const input of [this.words, this.live, this.order]) input.addEventListener("input", changed);
     this.element = h(

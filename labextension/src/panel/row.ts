@@ -67,7 +67,7 @@ export class RowView {
     this.spark.draw(run.spark);
     text(this.size, run.workers === null ? "" : workers(run.workers, trans));
     text(this.place, place(run));
-    attribute(this.place, "title", place(run));
+    attribute(this.place, "title", [run.cluster, run.notebook].filter(Boolean).join("\n"));
     this.labels.replaceChildren(...run.labels.map((label) => h("span", { class: "ddl-row-label" }, label)));
   }
 

@@ -35,9 +35,9 @@ export function when(created: number, now: Date, locale?: string): string {
   return date.toLocaleDateString(locale, { day: "numeric", month: "short", ...year });
 }
 
-/** Where it runs, and for whom: cluster and notebook. */
+/** Where it runs, and for whom: cluster and the notebook's name without its folders. */
 export function place(run: Run): string {
-  return [run.cluster, run.notebook].filter(Boolean).join(" · ");
+  return [run.cluster, run.notebook.split("/").at(-1)].filter(Boolean).join(" · ");
 }
 
 /** The whole row for those who hear it. */
@@ -46,7 +46,7 @@ export function spoken(row: Row, trans: Translation): string {
   const parts = [title(row), row.state.toLowerCase(), progress(row, trans)];
   if (row.loss !== null) parts.push(trans.__("loss %1", number(row.loss)));
   if (row.workers !== null) parts.push(workers(row.workers, trans));
-  return [...parts, row.cluster, row.notebook, ...row.labels].filter(Boolean).join(", ");
+  return [...parts, place(row), ...row.labels].filter(Boolean).join(", ");
 }
 
 /** "1 worker", "4 workers". */
