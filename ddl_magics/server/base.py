@@ -27,6 +27,9 @@ MOST_WAITING = 64
 COMPRESS_BYTES = 1000
 BODY_BYTES = 16 * 2**10
 
+#: How a compressed answer begins, and none that is not.
+_GZIP = b"\x1f\x8b"
+
 
 @dataclass
 class Service:
@@ -53,15 +56,13 @@ class RunHandler(APIHandler):
         self._left = True
         super().on_connection_close()
 
-    def reply(self, value: Any, kind: str = "application/json") -> None:
+    async def reply(self, value: Any, kind: str = "application/json") -> None:
         """Answer with a value as JSON, or with a text; compressed where the client takes it."""
-        text = value if isinstance(value, str) else _json(value)
         self.set_header("Vary", "Accept-Encoding")
-        body = text.encode()
-        if len(body) > COMPRESS_BYTES and self.compresses:
+        body = await asyncio.to_thread(_packed, value, self.compresses)
+        if body.startswith(_GZIP):
             self.set_header("Content-Encoding", "gzip")
-            body = gzip.compress(body, 5)
-        self.finish(body, set_content_type=kind)
+        await self.finish(body, set_content_type=kind)
 
     @property
     def compresses(self) -> bool:
@@ -129,6 +130,11 @@ class RunHandler(APIHandler):
         if not isinstance(value, dict):
             raise web.HTTPError(400, "the body is a JSON object")
         return value
+
+
+def _packed(value: Any, compress: bool) -> bytes:
+    body = (value if isinstance(value, str) else _json(value)).encode()
+    return gzip.compress(body, 5) if compress and len(body) > COMPRESS_BYTES else body
 
 
 def _json(value: Any) -> str:

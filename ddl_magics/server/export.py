@@ -1,4 +1,7 @@
-"""A run as a file to keep: its values as CSV, all of it as JSON, or a report as HTML. Made in pieces."""
+"""A run as a file to keep: its values as CSV, all of it as JSON, or a report as HTML.
+
+Made in pieces, so that other requests come between; a piece may be empty.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from typing import Any
 from ddl_magics import tables
 from ddl_magics.dashboard.static import report
 from ddl_magics.server import eventfile
-from ddl_magics.server.watching import Reading
+from ddl_magics.server.watching import READ_SECONDS, Reading
 from ddl_magics.store import RunRecord
 
 #: A longer file of events is not exported through the server.
@@ -69,7 +72,10 @@ def _json(record: RunRecord, detail: Mapping[str, Any]) -> Iterator[str]:
 
 def _html(record: RunRecord) -> Iterator[str]:
     reading = Reading(record)
-    reading.read_on(None)
+    reading.read_on(READ_SECONDS)
+    while reading.behind:
+        yield ""  # whoever writes the pieces may have left
+        reading.read_on(READ_SECONDS)
     title = escape(record.title or record.name)
     spec = {name: value for name, value in record.spec.items() if name not in ("cell", "run") and value is not None}
     facts = {

@@ -39,17 +39,18 @@ class Runs(RunHandler):
                 self.set_status(204)
                 await self.finish()
             else:
-                self._answer(page)
+                await self._answer(page)
             return
         cursor, words = self.get_query_argument("cursor", None), self.get_query_argument("q", "")
         live = self.flag("live")
         try:
-            self._answer(await asyncio.to_thread(self.service.listing.page, limit, cursor, live, words))
+            page = await asyncio.to_thread(self.service.listing.page, limit, cursor, live, words)
         except ValueError as error:
             raise web.HTTPError(400, str(error)) from None
+        await self._answer(page)
 
-    def _answer(self, page: Page) -> None:
-        self.reply({**asdict(page), "store": str(store.runs_folder())})
+    async def _answer(self, page: Page) -> None:
+        await self.reply({**asdict(page), "store": str(store.runs_folder())})
 
 
 class Run(RunHandler):
@@ -58,7 +59,7 @@ class Run(RunHandler):
     @web.authenticated
     @authorized
     async def get(self, run: str) -> None:
-        self.reply(await self.details(run))
+        await self.reply(await self.details(run))
 
     @web.authenticated
     @authorized
@@ -68,7 +69,9 @@ class Run(RunHandler):
             await asyncio.to_thread(details.rename, record, self.body())
         except details.Refused as error:
             raise web.HTTPError(400, str(error)) from None
-        self.reply(await self.details(run))
+        except OSError as error:
+            raise await self.unwritten(run, error) from None
+        await self.reply(await self.details(run))
 
     @web.authenticated
     @authorized
@@ -81,8 +84,15 @@ class Run(RunHandler):
             await asyncio.to_thread(folder.discard)
         except store.Taken as error:
             raise web.HTTPError(409, f"{error}: stop it first") from None
+        except OSError as error:
+            raise await self.unwritten(run, error) from None
         self.set_status(204)
         await self.finish()
+
+    async def unwritten(self, run: str, error: OSError) -> web.HTTPError:
+        """Why a change failed: somebody else has removed the run meanwhile, or the store takes none."""
+        await self.entry(run)
+        return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")
 
 
 class Events(RunHandler):
@@ -105,7 +115,7 @@ class Events(RunHandler):
             await self.wait(news, seconds)
         record = await self.record(run)
         last = batch.events[-1]["seq"] if batch.events else after
-        self.reply(
+        await self.reply(
             {
                 "events": batch.events,
                 "last": last,
@@ -140,7 +150,7 @@ class View(RunHandler):
                 self.set_status(204)
                 await self.finish()
                 return
-        self.reply(await asyncio.to_thread(watching.look, record, page, number))
+        await self.reply(await asyncio.to_thread(watching.look, record, page, number))
 
 
 class Logs(RunHandler):
@@ -152,7 +162,7 @@ class Logs(RunHandler):
         offset, tail = self.whole("offset", 0, 0, MOST_SEQ), self.flag("tail")
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
-        self.reply(await asyncio.to_thread(logs.lines, path, which, offset, tail))
+        await self.reply(await asyncio.to_thread(logs.lines, path, which, offset, tail))
 
 
 class Stop(RunHandler):
@@ -161,7 +171,7 @@ class Stop(RunHandler):
     @web.authenticated
     @authorized
     async def post(self, run: str) -> None:
-        self.reply(await self.service.stopping.stop(await self.record(run)))
+        await self.reply(await self.service.stopping.stop(await self.record(run)))
 
 
 class Export(RunHandler):
@@ -185,8 +195,9 @@ class Export(RunHandler):
         while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
             if self._left:
                 return
-            self.write(piece)
-            await self.flush()
+            if piece:  # an empty chunk would be the last one
+                self.write(piece)
+                await self.flush()
         await self.finish(set_content_type=f"{export.TYPES[form]}; charset=UTF-8")
 
 
@@ -196,7 +207,7 @@ class Specification(RunHandler):
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        self.reply(SPECIFICATION.read_text(encoding="utf-8"), "application/yaml")
+        await self.reply(SPECIFICATION.read_text(encoding="utf-8"), "application/yaml")
 
 
 ROUTES: tuple[tuple[str, type[RunHandler]], ...] = (
@@ -227,8 +238,5 @@ def _compressed(pieces: Iterator[str], compress: bool) -> Iterator[bytes]:
         yield from (piece.encode() for piece in pieces)
         return
     packer = zlib.compressobj(5, wbits=16 + zlib.MAX_WBITS)
-    for piece in pieces:
-        data = packer.compress(piece.encode())
-        if data:
-            yield data
+    yield from (packer.compress(piece.encode()) for piece in pieces)
     yield packer.flush()

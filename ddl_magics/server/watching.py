@@ -65,9 +65,9 @@ class Reading:
         """Whether the file is shorter than what has been read of it."""
         return _size(self.path) < self.place
 
-    def read_on(self, seconds: float | None) -> None:
-        """Take over what the file has, for at most so many seconds; without, to its end."""
-        deadline = time.monotonic() + (float("inf") if seconds is None else seconds)
+    def read_on(self, seconds: float) -> None:
+        """Take over what the file has, for about so many seconds."""
+        deadline = time.monotonic() + seconds
         self._more, self._size = True, _size(self.path)
         while self._more:
             batch = eventfile.read(self.path, self.place, BATCH_BYTES)

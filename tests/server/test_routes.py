@@ -2,6 +2,7 @@
 
 import asyncio
 import csv
+import errno
 import io
 import json
 import os
@@ -10,6 +11,7 @@ import pytest
 from fake_cluster import epoch, state, steps, training
 from server.stored import append, finished, kill_owner, stored
 
+from ddl_magics import store
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import listing
 
@@ -289,6 +291,26 @@ async def test_a_run_that_goes_on_is_not_removed(ask):
     assert os.listdir(folder.path.parent) == [] and (await ask(f"runs/{folder.path.name}", "DELETE"))[0] == 404
 
 
+async def test_of_two_who_remove_a_run_one_is_told_that_it_is_gone(ask):
+    folder = finished()
+    answers = await asyncio.gather(*(ask(f"runs/{folder.path.name}", "DELETE") for _ in range(2)))
+    assert sorted(code for code, _, _ in answers) == [204, 404]
+
+
+@pytest.mark.parametrize(("verb", "method"), [("DELETE", "discard"), ("PATCH", "label")])
+async def test_a_store_that_takes_no_changes_says_so(ask, monkeypatch, verb, method):
+    folder = finished()
+
+    def fail(*arguments):
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(store.RunFolder, method, fail)
+    code, answer, _ = await ask(f"runs/{folder.path.name}", verb, {"title": "the one"})
+    assert (code, answer["message"]) == (409, "the store cannot be changed: Read-only file system")
+    folder.remove()
+    assert (await ask(f"runs/{folder.path.name}", verb, {"title": "the one"}))[0] == 404
+
+
 async def test_exports(ask):
     folder = finished(cell="print('<script>alert(1)</script>')", name="digits")
     path = f"runs/{folder.path.name}/export"
@@ -302,6 +324,15 @@ async def test_exports(ask):
     assert response.headers["Content-Type"].startswith("text/html")
     assert "<svg" in report and "&lt;script&gt;" in report and "<script" not in report
     assert (await ask(path, format="pdf"))[0] == 400
+
+
+async def test_a_report_is_read_in_parts_and_whole(ask, monkeypatch):
+    monkeypatch.setattr("ddl_magics.server.watching.BATCH_BYTES", 2000)
+    monkeypatch.setattr("ddl_magics.server.export.READ_SECONDS", 0.0)
+    folder = finished(epochs=50)
+    for headers in ({}, {"Accept-Encoding": "gzip"}):
+        code, report, _ = await ask(f"runs/{folder.path.name}/export", headers=headers, format="html")
+        assert code == 200 and "<td>0.02</td><td>5.4</td>" in report and report.endswith("</html>\n")
 
 
 async def test_a_metric_of_the_csv_is_no_formula(ask):
