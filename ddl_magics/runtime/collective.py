@@ -8,7 +8,7 @@ import abc
 import contextlib
 import threading
 import time
-from typing import Generic, Iterator, List, NamedTuple, Optional, Sequence, TypeVar, Union
+from typing import Generic, Iterator, List, NamedTuple, Optional, Sequence, Tuple, TypeVar, Union
 
 import numpy as np
 
@@ -49,14 +49,17 @@ class Collective(abc.ABC, Generic[Link]):
         self._busy = threading.Lock()
         self._leaving = threading.Lock()
 
-    def allreduce(self, buffer: np.ndarray, part: Part) -> List[Part]:
+    def allreduce(self, buffer: np.ndarray, part: Part, residual: Optional[np.ndarray] = None) -> List[Part]:
         """Replaces `buffer` (1-D, contiguous, any numeric dtype) by its sum over ranks; the parts in order of rank.
 
-        The sum is equal on all ranks to the bit.
+        The sum is equal on all ranks to the bit. With a `residual` (float32, as the buffer) what crosses a network does
+        so as bfloat16: what rounding takes away on this rank is kept there, and added the next time.
         """
+        if residual is not None and not residual.dtype == buffer.dtype == np.float32:
+            raise ValueError("only float32 can be sent as bfloat16")
         mine = [self._entry(parts.ALLREDUCE, part, as_bytes(buffer).nbytes, buffer.dtype)]
         with self._collective() as link, np.errstate(all="ignore"):  # what overflows is the caller's to find in the sum
-            entries = self._allreduce(link, buffer, mine) if link else mine
+            entries = self._allreduce(link, buffer, mine, residual) if link else mine
         return [entry.part for entry in entries]
 
     def broadcast(self, buffer: np.ndarray, part: Part, root: int = 0) -> List[Part]:
@@ -71,6 +74,10 @@ class Collective(abc.ABC, Generic[Link]):
 
     def gather(self, payload: bytes, part: Part, limit: int) -> List[bytes]:
         """The payloads of all ranks, in order of rank. ValueError, on every rank, where one is above `limit` bytes."""
+        return self.gather_with_parts(payload, part, limit)[0]
+
+    def gather_with_parts(self, payload: bytes, part: Part, limit: int) -> Tuple[List[bytes], List[Part]]:
+        """As `gather`, and the parts, in order of rank."""
         mine = [self._entry(parts.GATHER, part, len(payload), None)]
         data = np.frombuffer(payload, np.uint8)
         with self._collective() as link:
@@ -80,7 +87,7 @@ class Collective(abc.ABC, Generic[Link]):
                 gathered = self._gather(link, data, entries) if link else [data]
         if most.size > limit:
             raise ValueError("rank %d brings %d bytes, at most %d can be gathered" % (most.rank, most.size, limit))
-        return [data.tobytes() for data in gathered]
+        return [data.tobytes() for data in gathered], [entry.part for entry in entries]
 
     # How it is done. `mine` are the entries that this rank speaks for; what comes back are those of all, in order.
 
@@ -89,7 +96,9 @@ class Collective(abc.ABC, Generic[Link]):
         """Tells the others what this rank is in; Diverged where they are in something else."""
 
     @abc.abstractmethod
-    def _allreduce(self, link: Link, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
+    def _allreduce(
+        self, link: Link, buffer: np.ndarray, mine: Sequence[Entry], residual: Optional[np.ndarray]
+    ) -> List[Entry]:
         """`_meet`, and the sum."""
 
     @abc.abstractmethod

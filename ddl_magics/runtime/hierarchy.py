@@ -85,10 +85,12 @@ class Hierarchy(Collective[Links]):
             entries = self._ring._meet(link.flow, entries)
         return self._told(link, entries)
 
-    def _allreduce(self, link: Links, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
-        entries = self._host._allreduce(link.mesh, buffer, mine)
+    def _allreduce(
+        self, link: Links, buffer: np.ndarray, mine: Sequence[Entry], residual: Optional[np.ndarray]
+    ) -> List[Entry]:
+        entries = self._host._allreduce(link.mesh, buffer, mine, None)
         if self._ring is not None:
-            entries = self._ring._allreduce(link.flow, buffer, entries)
+            entries = self._ring._allreduce(link.flow, buffer, entries, residual)
         entries = self._told(link, entries)
         self._host._broadcast(link.mesh, buffer.view(np.uint8), self._group[0])
         return entries

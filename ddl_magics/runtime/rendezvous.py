@@ -22,7 +22,7 @@ from .hierarchy import Hierarchy
 from .mesh import PAGE_BYTES, Mesh
 from .parts import Part, PeerLost
 from .place import HOST, LEADERS, RING, Place
-from .ring import LOOPBACK_CHUNK_BYTES, Ring
+from .ring import LOOPBACK_BLOCKS, LOOPBACK_CHUNK_BYTES, Ring
 from .shared_memory import MEMORY_BYTES, SharedMemory
 
 CONNECT_SECONDS = 30.0
@@ -50,7 +50,7 @@ def connect(
             groups, memories, machines = _share(ring, memory_file.host_id() if host is None else host)
             if len(groups) == place.size:
                 if len(machines) == 1:
-                    ring.chunk_bytes = LOOPBACK_CHUNK_BYTES
+                    ring.chunk_bytes, ring.blocks = LOOPBACK_CHUNK_BYTES, LOOPBACK_BLOCKS
                 return ring
             together = meeting.shared_memory(next(group for group in groups if place.rank in group), memories)
             if len(groups) > 1:

@@ -14,12 +14,13 @@ goes around the ring against the flow of the data, where nothing is ever half se
 
 import collections
 import itertools
-from typing import Iterator, List, Optional, Sequence
+from typing import Iterator, List, Optional, Sequence, Union
 
 import numpy as np
 
 from . import parts
 from .collective import Collective
+from .compression import Exact, Rounded
 from .flow import Flow, Queue
 from .parts import Entry
 
@@ -27,7 +28,11 @@ from .parts import Entry
 #: cache, small ones are half as fast again; between machines each hop waits for less with large ones.
 CHUNK_BYTES = 2 << 20
 LOOPBACK_CHUNK_BYTES = 256 << 10
-BLOCK_BYTES = 512 << 10  # of a chunk, which goes on while the next one comes in
+
+#: A chunk goes on in blocks, each while the next one comes in: between machines that hides the time from when a block
+#: has arrived to when it is sent on. On one machine there is no such time, but each block costs some.
+BLOCKS, LOOPBACK_BLOCKS = 4, 1
+LEAST_BLOCK_BYTES, BLOCK_BYTES = 16 << 10, 512 << 10
 
 
 class Ring(Collective[Flow]):
@@ -45,6 +50,7 @@ class Ring(Collective[Flow]):
         self._place = next(place for place, group in enumerate(self._groups) if rank in group)
         self._landing = np.empty(BLOCK_BYTES, np.uint8)
         self.chunk_bytes = CHUNK_BYTES  # the same on all ranks
+        self.blocks = BLOCKS
 
     def _meet(self, link: Flow, mine: Sequence[Entry]) -> List[Entry]:
         entries = list(mine)
@@ -53,18 +59,27 @@ class Ring(Collective[Flow]):
         link.circulate(outgoing, itertools.chain.from_iterable(hops))
         return sorted(entries)
 
-    def _allreduce(self, link: Flow, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
+    def _allreduce(
+        self, link: Flow, buffer: np.ndarray, mine: Sequence[Entry], residual: Optional[np.ndarray]
+    ) -> List[Entry]:
         entries = list(mine)
-        pieces = [self._chunks(piece) for piece in _cut(buffer, self.chunk_bytes * self._places)] or [
-            self._chunks(buffer)
-        ]
+        ways = Exact(buffer, self._landing) if residual is None else Rounded(buffer, residual)
+        pieces = [self._chunks(piece, buffer.itemsize) for piece in self._pieces(buffer)]
         outgoing = _outgoing(*map(parts.announcement, mine))
-        link.circulate(outgoing, self._reduce(link, outgoing, entries, pieces))
+        link.circulate(outgoing, self._reduce(link, outgoing, entries, pieces, ways))
         return sorted(entries)
 
-    def _chunks(self, piece: np.ndarray) -> List[np.ndarray]:
-        bounds = [len(piece) * i // self._places for i in range(self._places + 1)]
-        return [piece[bounds[i] : bounds[i + 1]] for i in range(self._places)]
+    def _pieces(self, buffer: np.ndarray) -> List[slice]:
+        """At least one, in which the ranks meet."""
+        return _cut(slice(0, len(buffer)), self.chunk_bytes * self._places // buffer.itemsize) or [slice(0, 0)]
+
+    def _chunks(self, piece: slice, itemsize: int) -> List[List[slice]]:
+        """A piece's chunks, each as its blocks."""
+        length = piece.stop - piece.start
+        bounds = [piece.start + length * i // self._places for i in range(self._places + 1)]
+        size = length * itemsize // self._places // self.blocks
+        step = min(max(size, LEAST_BLOCK_BYTES), BLOCK_BYTES) // itemsize
+        return [_cut(slice(bounds[i], bounds[i + 1]), step) for i in range(self._places)]
 
     def _broadcast(self, link: Flow, data: np.ndarray, root: int) -> None:
         if root in self._groups[self._place]:
@@ -100,45 +115,50 @@ class Ring(Collective[Flow]):
                 outgoing.append(memoryview(record))
 
     def _reduce(
-        self, link: Flow, outgoing: Queue, entries: List[Entry], pieces: List[List[np.ndarray]]
+        self,
+        link: Flow,
+        outgoing: Queue,
+        entries: List[Entry],
+        pieces: List[List[List[slice]]],
+        ways: Union[Exact, Rounded],
     ) -> Iterator[memoryview]:
         """The first hop of each piece, then the further hops of the piece before."""
         held = _outgoing()  # of the first hop, until the next piece has been sent on its way
         for stage in range(len(pieces) + 1):
             if stage < len(pieces):
-                outgoing.extend(_outgoing(pieces[stage][self._place]))
+                outgoing.extend(_outgoing(*map(ways.leaving, pieces[stage][self._place])))
             outgoing.extend(held)
             held.clear()
             if stage < len(pieces):
-                yield from self._hop(link, 0, held, entries, pieces[stage], stage == 0)
+                if stage == 0:
+                    yield from self._announced(link, 0, entries, held)
+                yield from self._hop(0, held, pieces[stage], ways)
             if stage > 0:
                 for hop in range(1, 2 * self._places - 2):
-                    yield from self._hop(link, hop, outgoing, entries, pieces[stage - 1], stage == 1)
+                    if stage == 1 and hop < self._places - 1:
+                        yield from self._announced(link, hop, entries, outgoing)
+                    yield from self._hop(hop, outgoing, pieces[stage - 1], ways)
 
     def _hop(
-        self, link: Flow, hop: int, outgoing: Queue, entries: List[Entry], chunks: List[np.ndarray], meeting: bool
+        self, hop: int, outgoing: Queue, chunks: List[List[slice]], ways: Union[Exact, Rounded]
     ) -> Iterator[memoryview]:
-        """What comes in at one hop of a piece; the ranks meet in the first one."""
+        """What comes in at one hop of a piece."""
         adding = hop < self._places - 1
-        if meeting and adding:
-            yield from self._announced(link, hop, entries, outgoing)
-        for block in _cut(chunks[(self._place - 1 - hop) % self._places], BLOCK_BYTES):
-            if adding:
-                landing = self._landing[: block.nbytes]
-                yield landing.data
-                np.add(block, landing.view(block.dtype), out=block)
-            else:
-                yield block.view(np.uint8).data
+        for block in chunks[(self._place - 1 - hop) % self._places]:
+            landing = ways.landing(block, adding)
+            yield landing.view(np.uint8).data
+            onward = ways.landed(block, landing, adding)
             if hop < 2 * self._places - 3:
-                outgoing.append(block.view(np.uint8).data)
+                outgoing.append(onward.view(np.uint8).data)
 
     def _pass_on(self, outgoing: Queue, arrays: Sequence[np.ndarray], onward: int) -> Iterator[memoryview]:
         """Fills `arrays`; the first `onward` of them go on to the next rank."""
         for index, data in enumerate(arrays):
-            for block in _cut(data, BLOCK_BYTES):
-                yield block.data
+            for place in _cut(slice(0, len(data)), BLOCK_BYTES):
+                block = data[place].data
+                yield block
                 if index < onward:
-                    outgoing.append(block.data)
+                    outgoing.append(block)
 
 
 def _outgoing(*buffers) -> Queue:
@@ -146,7 +166,6 @@ def _outgoing(*buffers) -> Queue:
     return collections.deque(view for view in views if view)
 
 
-def _cut(data: np.ndarray, size: int) -> Iterator[np.ndarray]:
-    """Views of `size` bytes, one after the other."""
-    step = size // data.itemsize
-    return (data[start : start + step] for start in range(0, len(data), step))
+def _cut(whole: slice, step: int) -> List[slice]:
+    """Slices of `step` elements, one after the other."""
+    return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]

@@ -9,7 +9,7 @@ what was read before can be overwritten. As every slice is summed by one rank, a
 What each rank says of itself, its `Part`, is known and compared at the first barrier, before any data is read.
 """
 
-from typing import Iterator, List, Sequence
+from typing import Iterator, List, Optional, Sequence
 
 import numpy as np
 
@@ -38,7 +38,9 @@ class SharedMemory(Collective[Mesh]):
     def _meet(self, link: Mesh, mine: Sequence[Entry]) -> List[Entry]:
         return link.meet(mine[0])
 
-    def _allreduce(self, link: Mesh, buffer: np.ndarray, mine: Sequence[Entry]) -> List[Entry]:
+    def _allreduce(
+        self, link: Mesh, buffer: np.ndarray, mine: Sequence[Entry], residual: Optional[np.ndarray]
+    ) -> List[Entry]:
         entries: List[Entry] = []
         pieces = [self._piece(data) for data in self._pieces(buffer)]
         for stage in range(len(pieces) + 2):
