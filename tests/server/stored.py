@@ -6,7 +6,8 @@ import subprocess
 import sys
 import time
 
-from fake_cluster import training
+from fake_cluster import epoch, training
+from fake_cluster import state as event_state
 
 from ddl_magics import owner, store
 from ddl_magics.options import parse
@@ -37,7 +38,11 @@ def stored(state=ev.RUNNING, events=(), name="digits", created=None, place=None,
 
 def append(folder, events):
     """More events, numbered on."""
-    number = sum(1 for _ in folder.events())
+    append_after(folder, sum(1 for _ in folder.events()), events)
+
+
+def append_after(folder, number, events):
+    """The same where the number of the last one is known."""
     folder.append({"run": folder.path.name, "attempt": 1, **e, "seq": n} for n, e in enumerate(events, number + 1))
 
 
@@ -46,6 +51,29 @@ def finished(epochs=2, **fields):
     folder = stored(ev.FINISHED, training(epochs), **fields)
     last = {"epoch": epochs, "epochs": epochs, "steps": 10, "begun": time.time(), "metrics": {"loss": 1 / epochs}}
     folder.update({"ended": time.time(), "progress": last})
+    return folder
+
+
+def long(workers=256, steps=10**6, bucket=1000, seconds=5.0, state=ev.FINISHED, **fields):
+    """A run of so many steps, of which each rank reports `bucket` at a time, every `seconds`.
+
+    Its file is written as text, as that is quick: 57 MB with the defaults.
+    """
+    begun = time.time() - steps / bucket * seconds
+    start = [event_state(ev.RUNNING), ev.make("fit", 0, fit=0, model="m", epochs=1, steps=steps)]
+    folder = stored(state, ({**e, "time": begun} for e in start), workers=workers, created=begun, **fields)
+    number = len(start)
+    took = f'"count":{bucket},"rows":{64 * bucket},"seconds":{seconds},"compute":{seconds / 2},"wait":{seconds / 2}'
+    with open(folder.path / "events.jsonl", "a") as file:
+        for step in range(0, steps, bucket):
+            loss, at = 2.0 / (1 + step / 10_000), f'"time":{begun + (step + bucket) / bucket * seconds:.3f}'
+            for rank in range(workers):
+                number += 1
+                metrics = f'"metrics":{{"loss":{loss:.6f}}}' if rank == 0 else '"metrics":{}'
+                head = f'{{"v":1,"run":"{folder.path.name}","attempt":1,"seq":{number},"kind":"steps","rank":{rank}'
+                file.write(f'{head},{at},"fit":0,"epoch":0,"step":{step},{took},{metrics}}}\n')
+    append_after(folder, number, [epoch(0, loss=0.02), event_state(state)])
+    folder.update({"ended": time.time()})
     return folder
 
 
