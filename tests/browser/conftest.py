@@ -29,9 +29,9 @@ def lab(tmp_path_factory):
     server.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser():
-    """A headless Chromium."""
+    """A headless Chromium. While it is there, no other event loop can run in this thread: not for the whole session."""
     with chromium() as launched:
         yield launched
 

@@ -30,7 +30,7 @@ class Lab:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.token = secrets.token_hex(16)
-        environment = {
+        self._environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(ROOT / "tests")]),
             "JUPYTERLAB_SETTINGS_DIR": str(folder / ".settings"),
@@ -39,18 +39,28 @@ class Lab:
             "JUPYTER_RUNTIME_DIR": str(folder / ".runtime"),
             "IPYTHONDIR": str(folder / ".ipython"),
         }
-        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--port=0", "--ip=127.0.0.1", "--allow-root"]
-        command += [f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
-        command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
-        # Should the tests be killed, the server ends by itself.
-        command += ["--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=900"]
         settings = folder / ".settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
         self.log = folder / "jupyterlab.log"
+        self.start()
+
+    def start(self, port: int = 0) -> None:
+        """Starts the server: on the port that it had before, the pages that are open find it again."""
+        command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--allow-root"]
+        command += [f"--port={port}", "--ServerApp.port_retries=0"]
+        command += [f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
+        # Should the tests be killed, the server ends by itself.
+        command += ["--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=900"]
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdout=log, stderr=subprocess.STDOUT, start_new_session=True
+                command,
+                cwd=self.folder,
+                env=self._environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
             )
         self.url = self._wait()
 

@@ -1,0 +1,85 @@
+"""The panel of runs in a page, in JupyterLab or Notebook 7."""
+
+import re
+import secrets
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+from .lab import PAGE_MS, ROOT, Lab
+
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
+
+
+class PanelPage:
+    """A page with the panel open."""
+
+    def __init__(self, lab: Lab, page: Page) -> None:
+        self.lab = lab
+        self.page = page
+        self.errors: list[str] = []
+        page.on("pageerror", lambda error: self.errors.append(str(error)))
+        page.set_default_timeout(PAGE_MS)
+
+    def open(self, path: str | None = None) -> None:
+        """Opens a fresh workspace, or a path of the server, and shows the panel."""
+        self.page.goto(f"{self.lab.url}{path or 'lab/workspaces/' + secrets.token_hex(4)}?token={self.lab.token}")
+        self.ready()
+        self.command("ddl-magics:show-panel")
+        expect(self.root).to_be_visible()
+
+    def ready(self) -> None:
+        """Waits until Jupyter has started with our commands."""
+        self.page.wait_for_function("window.jupyterapp?.commands.hasCommand('ddl-magics:show-panel')")
+        self.page.evaluate("window.jupyterapp.restored")
+
+    def command(self, name: str, **arguments: Any) -> None:
+        """Runs a command of JupyterLab, and does not wait for it: it may ask the reader."""
+        self.page.evaluate("([name, args]) => void window.jupyterapp.commands.execute(name, args)", [name, arguments])
+
+    def row(self, name: str) -> Locator:
+        """The row of the run of this name or title."""
+        return self.root.locator(".ddl-row", has=self.page.locator(".ddl-row-name", has_text=re.compile(f"^{name}$")))
+
+    def state(self, name: str) -> Locator:
+        """What its row says of a run's state."""
+        return self.row(name).locator(".ddl-row-state")
+
+    def button(self, name: str) -> Locator:
+        """A button of the panel's toolbar."""
+        return self.root.locator(".jp-Toolbar").get_by_role("button", name=re.compile(name))
+
+    def menu(self, name: str, entry: str) -> None:
+        """Chooses an entry of the menu of a run's row."""
+        self.row(name).click(button="right")
+        self.page.locator(".lm-Menu-itemLabel", has_text=re.compile(f"^{entry}$")).click()
+
+    def answer(self, button: str, text: str | None = None) -> None:
+        """Answers the question that Jupyter asks."""
+        dialog = self.page.locator(".jp-Dialog")
+        if text is not None:
+            dialog.locator("input").fill(text)
+        dialog.get_by_role("button", name=button).click()
+        expect(dialog).to_have_count(0)
+
+    def theme(self, name: str) -> None:
+        """Changes Jupyter's theme: light or dark."""
+        self.command("apputils:change-theme", theme=f"JupyterLab {name.title()}")
+        dark = "true" if name == "dark" else "false"
+        self.page.wait_for_function(f"document.body.dataset.jpThemeLight !== '{dark}'")
+
+    def serious(self, selector: str = ".ddl-panel") -> list[str]:
+        """What axe finds to be serious or worse below `selector`, a line each."""
+        self.page.add_script_tag(content=Path(AXE).read_text(encoding="utf-8"))
+        found = self.page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
+        return [
+            f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+
+    @property
+    def root(self) -> Locator:
+        """The panel."""
+        return self.page.locator(".ddl-panel")

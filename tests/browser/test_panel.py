@@ -1,0 +1,279 @@
+"""The panel of runs in a real JupyterLab: what it lists, what it does, what it survives."""
+
+import csv
+import json
+import re
+import time
+
+import pytest
+from fake_cluster import training
+from playwright.sync_api import expect
+from server.stored import finished, kill_owner, stored
+
+from ddl_magics import store
+from ddl_magics.runtime import events as ev
+
+from .lab import Lab, NotebookPage
+from .panel_page import PanelPage
+
+BEGIN = "from browser.slow_run import begin\n{name} = begin('{name}')"
+
+
+@pytest.fixture(scope="module")
+def panel_lab(tmp_path_factory):
+    """A JupyterLab with a store of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("panel-data")))
+        server = Lab(tmp_path_factory.mktemp("panel-lab"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture(autouse=True)
+def empty_store(panel_lab):
+    """Each test begins without runs."""
+    yield
+    for record in store.list_runs():
+        store.RunFolder(record.folder).remove()
+
+
+@pytest.fixture
+def context(browser):
+    made = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    made.grant_permissions(["clipboard-read", "clipboard-write"])
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def panel(panel_lab, context):
+    """A page for the panel; an uncaught error in it fails the test."""
+    page = PanelPage(panel_lab, context.new_page())
+    yield page
+    assert not page.errors
+
+
+@pytest.fixture
+def notebook(panel_lab, context):
+    """A page for a notebook beside it."""
+    page = NotebookPage(panel_lab, context.new_page())
+    yield page
+    page.shut_down()
+
+
+def lost(name):
+    """A run whose kernel is gone, and whose driver may live on."""
+    folder = stored(ev.RUNNING, list(training(2))[:8], name=name, place={"kind": "livy"})
+    kill_owner(folder)
+    return folder
+
+
+def failed(name):
+    folder = stored(ev.FAILED, training(1), name=name)
+    cause = {"rank": 1, "host": "wn4", "kind": "error", "message": "ValueError: no such column", "traceback": ""}
+    folder.update({"failure": cause, "ended": time.time()})
+    return folder
+
+
+def test_an_empty_store_says_how_to_begin_and_stored_runs_are_listed(panel):
+    panel.open()
+    expect(panel.root.locator(".ddl-empty-state")).to_contain_text("%%distributed")
+    finished(name="mnist", workers=4)
+    stored(ev.RUNNING, training(2), name="digits", created=time.time() - 3600)
+    failed("higgs")
+    expect(panel.root.locator(".ddl-row")).to_have_count(3)
+    expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits", "higgs", "mnist"])
+    expect(panel.root.locator(".ddl-row-state")).to_have_text(["RUNNING", "FAILED", "FINISHED"])
+    expect(panel.row("mnist")).to_contain_text(re.compile(r"2 of 2 epochs.*loss 0.500.*4 workers.*this machine"))
+    expect(panel.row("higgs")).to_contain_text("ValueError: no such column")
+    expect(panel.row("mnist").locator("polyline")).to_have_attribute("points", re.compile(r"\d"))
+
+    panel.root.get_by_role("searchbox").fill("fail")
+    expect(panel.root.locator(".ddl-row-name")).to_have_text(["higgs"])
+    panel.root.get_by_role("searchbox").fill("nothing like it")
+    expect(panel.root.locator(".ddl-empty-state")).to_contain_text("None of the 3 runs")
+    panel.root.get_by_role("button", name="Show all runs").click()
+    panel.root.get_by_label("Running only").check()
+    expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
+
+
+def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(panel_lab, panel, notebook):
+    panel.open()
+    notebook.open(panel_lab.write("one.ipynb", BEGIN.format(name="one")))
+    notebook.run_cell(0)
+    expect(panel.state("one")).to_have_text("RUNNING")
+    notebook.open(panel_lab.write("two.ipynb", BEGIN.format(name="two")))
+    notebook.run_cell(0)
+    expect(panel.state("two")).to_have_text("RUNNING")
+    expect(panel.row("two")).to_contain_text("two.ipynb")
+
+    panel.page.bring_to_front()
+    far = panel.row("one").locator(".ddl-row-far")
+    expect(far).to_contain_text("left")
+    before = far.text_content()
+    expect(far).not_to_have_text(before)
+    expect(panel.page.locator(".ddl-status-item")).to_have_text("2 runs")
+
+    panel.row("one").click()
+    panel.button("Stop Run").click()
+    panel.answer("Cancel")
+    expect(panel.state("one")).to_have_text("RUNNING")
+    panel.button("Stop Run").click()
+    panel.answer("Stop")
+    expect(panel.state("one")).to_have_text("STOPPED")
+    expect(panel.page.get_by_role("alert").filter(has_text="one: STOPPED")).to_be_visible()
+    expect(panel.state("two")).to_have_text("RUNNING")
+
+    panel.command("running:show-panel")
+    panel.page.evaluate("window.jupyterapp.shell.activateById('jp-running-sessions')")
+    item = panel.page.locator(".jp-RunningSessions-item", has_text="two").filter(has_text="%")
+    item.hover()
+    item.locator(".jp-RunningSessions-itemShutdown").click()
+    panel.answer("Stop")
+    expect(item).to_have_count(0)
+    panel.command("ddl-magics:show-panel")
+    expect(panel.state("two")).to_have_text("STOPPED")
+
+
+def test_a_run_whose_kernel_is_killed_is_lost(panel_lab, panel, notebook):
+    notebook.open(panel_lab.write("killed.ipynb", BEGIN.format(name="doomed"), "import os; os.kill(os.getpid(), 9)"))
+    notebook.run_cell(0)
+    panel.open()
+    expect(panel.state("doomed")).to_have_text("RUNNING")
+    notebook.run_cell(1)
+    expect(panel.state("doomed")).to_have_text("LOST")
+
+
+def test_a_run_is_named_tagged_copied_exported_and_deleted(panel):
+    finished(name="digits", cell="model.fit(x, y)")
+    finished(name="other")
+    panel.open()
+    panel.menu("digits", "Rename Run…")
+    panel.answer("Rename", "The <best> of all")
+    best = "The <best> of all"
+    expect(panel.row(best)).to_be_visible()
+    panel.menu(best, "Tag Run…")
+    panel.answer("Set", "keep, paper")
+    expect(panel.row(best).locator(".ddl-row-label")).to_have_text(["keep", "paper"])
+
+    panel.menu(best, "Copy Run as Cell")
+    expect(panel.page.get_by_role("alert").filter(has_text="in the clipboard")).to_be_visible()
+    cell = panel.page.evaluate("navigator.clipboard.readText()")
+    assert re.fullmatch(r"%%distributed --name digits .*\nmodel\.fit\(x, y\)", cell)
+
+    for form, read in (("CSV", lambda f: next(csv.reader(f))[0] == "time"), ("JSON", json.load), ("HTML", str)):
+        with panel.page.expect_download() as download:
+            panel.menu(best, f"Export Run as {form}")
+        with open(download.value.path(), encoding="utf-8") as file:
+            assert read(file)
+        assert download.value.suggested_filename.endswith(f".{form.lower()}")
+
+    panel.menu("other", "Delete Run…")
+    panel.answer("Cancel")
+    expect(panel.row("other")).to_be_visible()
+    panel.menu("other", "Delete Run…")
+    panel.answer("Delete")
+    expect(panel.row("other")).to_have_count(0)
+    assert [record.name for record in store.list_runs()] == ["digits"]
+
+
+def test_a_run_leads_to_its_cell(panel_lab, panel):
+    cell = "model.fit(dataset)"
+    panel_lab.write("cells.ipynb", "1", *(["x = 1\n" * 40] * 3), f"%%distributed --name digits\n{cell}")
+    finished(name="digits", cell=cell).update({"notebook": str(panel_lab.folder / "cells.ipynb")})
+    finished(name="elsewhere").update({"notebook": "/nowhere/at/all.ipynb"})
+    panel.open()
+    panel.menu("digits", "Open Notebook of Run")
+    expect(panel.page.locator(".jp-Notebook .jp-Cell.jp-mod-active")).to_contain_text("%%distributed")
+    panel.menu("elsewhere", "Open Notebook of Run")
+    expect(panel.page.get_by_role("alert").filter(has_text="is not among the files")).to_be_visible()
+
+
+def test_a_reload_brings_panel_filter_and_tabs_back(panel):
+    run = finished(name="digits")
+    finished(name="other")
+    panel.open()
+    panel.row("digits").dblclick()
+    tab = panel.page.locator(f".lm-TabBar-tab[data-id='ddl-magics-run-{run.path.name}']")
+    expect(tab).to_have_text("digits")
+    panel.root.get_by_role("searchbox").fill("dig")
+    expect(panel.root.locator(".ddl-row")).to_have_count(1)
+    # JupyterLab writes its layout a second after the last change.
+    with panel.page.expect_response(lambda answer: "/api/workspaces" in answer.url and answer.request.method == "PUT"):
+        panel.command("application:toggle-side-tabbar", side="right")
+    panel.page.reload()
+    panel.ready()
+    expect(tab).to_have_text("digits")
+    expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
+
+
+def test_the_panel_outlives_the_server(panel_lab, panel):
+    finished(name="digits")
+    panel.open()
+    expect(panel.row("digits")).to_be_visible()
+    port = int(re.search(r":(\d+)/", panel_lab.url)[1])
+    panel_lab.stop()
+    expect(panel.root.locator(".ddl-banner")).to_contain_text("does not answer")
+    expect(panel.row("digits")).to_be_visible()
+    panel_lab.start(port)
+    finished(name="later")
+    dialog = panel.page.locator(".jp-Dialog")
+    if dialog.count():
+        dialog.locator("button").last.click()
+    panel.button("Refresh").click()
+    expect(panel.row("later")).to_be_visible()
+    expect(panel.root.locator(".ddl-banner")).to_be_hidden()
+
+
+def test_the_keyboard_does_all(panel):
+    finished(name="second", created=time.time() - 60)
+    first = finished(name="first")
+    panel.open()
+    expect(panel.root.locator(".ddl-row")).to_have_count(2)
+    panel.root.get_by_role("searchbox").focus()
+    for _ in range(3):
+        panel.page.keyboard.press("Tab")
+    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    panel.page.keyboard.press("Home")
+    expect(panel.row("first")).to_have_attribute("aria-selected", "true")
+    panel.page.keyboard.press("F2")
+    panel.page.keyboard.type("renamed")
+    panel.page.keyboard.press("Enter")
+    expect(panel.row("renamed")).to_be_visible()
+    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    panel.page.keyboard.press("Enter")
+    expect(panel.page.locator(f"#ddl-magics-run-{first.path.name}")).to_be_visible()
+    panel.command("ddl-magics:show-panel")
+    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    panel.page.keyboard.press("End")
+    panel.page.keyboard.press("Delete")
+    panel.page.keyboard.press("Tab")
+    panel.page.keyboard.press("Enter")
+    expect(panel.row("second")).to_have_count(0)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious(panel, theme):
+    panel.open()
+    panel.theme(theme)
+    expect(panel.root.locator(".ddl-empty-state")).to_contain_text("No runs yet")
+    assert panel.serious() == []
+    stored(ev.RUNNING, training(2), name="digits")
+    store_labels = finished(name="mnist")
+    store_labels.label(["best"], None)
+    failed("higgs")
+    lost("gone")
+    expect(panel.root.locator(".ddl-row")).to_have_count(4)
+    panel.row("higgs").click()
+    assert panel.serious() == []
+    expect(panel.page.locator(".ddl-status-item")).to_be_visible()
+    assert panel.serious(".ddl-status") == []
+
+
+def test_notebook_7_has_the_panel_too(panel):
+    run = finished(name="digits")
+    panel.open("tree")
+    expect(panel.row("digits")).to_be_visible()
+    panel.row("digits").dblclick()
+    expect(panel.page.locator(f"#ddl-magics-run-{run.path.name}")).to_be_visible()
+    assert panel.serious() == []
