@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ddl_magics.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord
 
 if TYPE_CHECKING:
     from ddl_magics.clusters.livy import LivyCluster
+    from ddl_magics.run import Run
 
 #: How long a run may take to end: a step, the model's way back, and the driver's grace before it cancels.
 STOP_SECONDS = 90.0
@@ -43,16 +43,47 @@ class Ending:
 
 def ask(run: Run) -> Ending:
     """Ask whoever follows the run to end it."""
-    if run.state == ev.LOST and run.attachable:
-        how = f"%ddl attach {run.name} goes on with it, if its session lives."
-        return Ending("runs", f"{run.name} is LOST: its kernel is gone.", how)
-    if run.state == ev.LOST:
-        gone = f"its kernel is gone, and its Spark ({run.cluster}) with it: nothing to stop."
-        return Ending("nothing", f"{run.name} is LOST: {gone}")
-    if run.state in ev.TERMINAL:
-        return Ending("ended", f"{run.name} has ended already: {run.state}.")
-    run.request_stop()
-    return Ending("asked", f"{run.name} stops after its current step; its history and model are kept.")
+    over = _over(run.name, run.state, run.cluster, run.attachable, run.followed)
+    if over is None:
+        run.request_stop()
+    return over or _asked(run.name)
+
+
+def ask_stored(record: RunRecord) -> Ending:
+    """The same for a run of the store, without reading its events.
+
+    Raises:
+        OSError: the store does not take the request, or the run has been removed.
+    """
+    folder = RunFolder(record.folder)
+    over = _over(record.name, record.state, record.cluster, bool(record.place), folder.owned())
+    if over is None:
+        folder.request("stop")
+    return over or _asked(record.name)
+
+
+def _asked(name: str) -> Ending:
+    return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
+
+
+def _over(name: str, state: str, cluster: str, attachable: bool, followed: bool) -> Ending | None:
+    """Why there is nobody to ask; None if there is. `followed`: the run's kernel lives."""
+    if state not in ev.TERMINAL:
+        return None
+    if state != ev.LOST:
+        return Ending("ended", f"{name} has ended already: {state}.")
+    if attachable:
+        how = f"%ddl attach {name} goes on with it, if its session lives."
+        return Ending("runs", f"{name} is LOST: {_cause(followed)}.", how)
+    if followed:
+        may = f"{name} is LOST: {_cause(followed)}, and it may still train on {cluster}."
+        return Ending("runs", may, "Restart the kernel of its notebook: its Spark ends with it.")
+    gone = f"{name} is LOST: {_cause(followed)}, and its Spark ({cluster}) with it: nothing to stop."
+    return Ending("nothing", gone)
+
+
+def _cause(followed: bool) -> str:
+    return "its kernel could not follow it any more" if followed else "its kernel is gone"
 
 
 def end(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
@@ -61,8 +92,8 @@ def end(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
     This process becomes the owner of such a run until the end, so that its last events and its model are stored.
     Two of these at once: one ends the run, the other asks the first to.
     """
-    answer = ask(Run.stored(record))
-    if answer.outcome != "runs":
+    answer = ask_stored(record)
+    if answer.outcome != "runs" or not record.place:
         return answer
     reached = _reach(record)
     return reached if isinstance(reached, Ending) else _take_and_stop(record, reached, seconds)
@@ -107,7 +138,7 @@ def _take_and_stop(record: RunRecord, cluster: LivyCluster, seconds: float) -> E
     except UsageError as error:
         now = folder.record()
         if now is not None and not now.over:
-            return ask(Run.stored(now))
+            return ask_stored(now)
         return _runs(record, str(error))
     run.request_stop()
     if run.settled(seconds):
@@ -123,8 +154,8 @@ def _nothing(record: RunRecord) -> Ending:
 
 
 def _runs(record: RunRecord, why: str) -> Ending:
-    may = f"{record.name} is LOST: its kernel is gone, and it may still train in {_session(record.place)}, which could"
-    return Ending("runs", f"{may} not be reached from here: {why}", _how(record))
+    may = f"{record.name} is LOST: {_cause(RunFolder(record.folder).owned())}, and it may still train in"
+    return Ending("runs", f"{may} {_session(record.place)}, which could not be reached from here: {why}", _how(record))
 
 
 def _how(record: RunRecord) -> str:

@@ -162,6 +162,11 @@ class Run:
             self._folder.request("stop")
 
     @property
+    def followed(self) -> bool:
+        """Whether the kernel that began it, or attached it, still lives."""
+        return self._follower is not None or self._folder.owned()
+
+    @property
     def outlives_kernel(self) -> bool:
         """Whether it goes on when this kernel ends."""
         return self._follower is not None and self._follower.cluster.outlives_kernel

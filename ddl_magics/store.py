@@ -152,6 +152,10 @@ class RunFolder:
         """Say that the owner, this process, lives."""
         write_atomically(self.path / "owner.json", json.dumps(owner.this_process()).encode())
 
+    def owned(self) -> bool:
+        """Whether the process that owns the run still lives."""
+        return owner.alive(_read_object(self.path / "owner.json"))
+
     def request(self, name: str) -> None:
         """Ask the owner for something; "stop" is all that there is now."""
         control = self.path / "control"
@@ -184,10 +188,8 @@ class RunFolder:
             return None
         try:
             state, ended, failure = stored["state"], stored.get("ended"), stored.get("failure")
-            if state not in ev.TERMINAL:
-                who = _read_object(self.path / "owner.json")
-                if not owner.alive(who):
-                    state, ended = ev.LOST, who.get("heartbeat")
+            if state not in ev.TERMINAL and not self.owned():
+                state, ended = ev.LOST, _read_object(self.path / "owner.json").get("heartbeat")
             given = _read_object(self.path / "labels.json")
             labels = given.get("labels", [])
             return RunRecord(

@@ -82,6 +82,11 @@ class RunHandler(APIHandler):
             raise web.HTTPError(409, entry.problem)
         return entry.record
 
+    async def unwritten(self, run: str, error: OSError) -> web.HTTPError:
+        """Why a change failed: somebody else has removed the run meanwhile, or the store takes none."""
+        await self.entry(run)
+        return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")
+
     async def details(self, run: str) -> dict[str, Any]:
         """All of the run but its events: `RunDetails` in `openapi.yaml`, or `UnreadableRun`."""
         entry = await self.entry(run)

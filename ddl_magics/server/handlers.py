@@ -89,11 +89,6 @@ class Run(RunHandler):
         self.set_status(204)
         await self.finish()
 
-    async def unwritten(self, run: str, error: OSError) -> web.HTTPError:
-        """Why a change failed: somebody else has removed the run meanwhile, or the store takes none."""
-        await self.entry(run)
-        return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")
-
 
 class Events(RunHandler):
     """The events of a run after a sequence number."""
@@ -171,7 +166,11 @@ class Stop(RunHandler):
     @web.authenticated
     @authorized
     async def post(self, run: str) -> None:
-        await self.reply(await self.service.stopping.stop(await self.record(run)))
+        try:
+            report = await self.service.stopping.stop(await self.record(run))
+        except OSError as error:
+            raise await self.unwritten(run, error) from None
+        await self.reply(report)
 
 
 class Export(RunHandler):

@@ -16,8 +16,6 @@ import sys
 from collections import OrderedDict
 
 from ddl_magics import ending, store
-from ddl_magics.run import Run
-from ddl_magics.runtime import events as ev
 
 #: How long a request waits for the process; what becomes of it later is told with the run.
 ANSWER_SECONDS = 8.0
@@ -41,9 +39,14 @@ class Stopping:
         self._reports: OrderedDict[str, Report] = OrderedDict()
 
     async def stop(self, record: store.RunRecord) -> Report:
-        """End the run, or have it ended; `Stop` in `openapi.yaml`."""
-        if record.state != ev.LOST:
-            return await asyncio.to_thread(lambda: ending.ask(Run.stored(record)).to_record())
+        """End the run, or have it ended; `Stop` in `openapi.yaml`.
+
+        Raises:
+            OSError: its kernel cannot be asked, as the store takes no request, or the run has been removed.
+        """
+        answer = await asyncio.to_thread(ending.ask_stored, record)
+        if answer.outcome != "runs" or not record.place:
+            return answer.to_record()
         task = self._under_way.get(record.id)
         if task is None:
             task = self._under_way[record.id] = asyncio.create_task(self._end(record))

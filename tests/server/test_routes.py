@@ -297,18 +297,19 @@ async def test_of_two_who_remove_a_run_one_is_told_that_it_is_gone(ask):
     assert sorted(code for code, _, _ in answers) == [204, 404]
 
 
-@pytest.mark.parametrize(("verb", "method"), [("DELETE", "discard"), ("PATCH", "label")])
+@pytest.mark.parametrize(("verb", "method"), [("DELETE", "discard"), ("PATCH", "label"), ("POST", "request")])
 async def test_a_store_that_takes_no_changes_says_so(ask, monkeypatch, verb, method):
-    folder = finished()
+    folder = stored() if verb == "POST" else finished()
+    path = f"runs/{folder.path.name}{'/stop' if verb == 'POST' else ''}"
 
     def fail(*arguments):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))
 
     monkeypatch.setattr(store.RunFolder, method, fail)
-    code, answer, _ = await ask(f"runs/{folder.path.name}", verb, {"title": "the one"})
+    code, answer, _ = await ask(path, verb, {"title": "the one"})
     assert (code, answer["message"]) == (409, "the store cannot be changed: Read-only file system")
     folder.remove()
-    assert (await ask(f"runs/{folder.path.name}", verb, {"title": "the one"}))[0] == 404
+    assert (await ask(path, verb, {"title": "the one"}))[0] == 404
 
 
 async def test_exports(ask):
