@@ -32,7 +32,7 @@ LOOPBACK_CHUNK_BYTES = 256 << 10
 #: A chunk goes on in blocks, each while the next one comes in: between machines that hides the time from when a block
 #: has arrived to when it is sent on. On one machine there is no such time, but each block costs some.
 BLOCKS, LOOPBACK_BLOCKS = 4, 1
-LEAST_BLOCK_BYTES, BLOCK_BYTES = 16 << 10, 512 << 10
+LEAST_BLOCK_BYTES, BLOCK_BYTES = 128 << 10, 512 << 10
 
 
 class Ring(Collective[Flow]):
