@@ -153,11 +153,11 @@ OPTIONS: tuple[Option, ...] = (
     Option(
         "--strategy",
         "how the workers train together: synchronous all-reduce, an asynchronous parameter server (ps), weights "
-        "averaged after each epoch (average), or the plain cell in one executor (single)",
+        "averaged after each epoch (average), a model each (ensemble), or the plain cell in one executor (single)",
         metavar="NAME",
         default="allreduce",
-        choices=("allreduce", "ps", "average", "single"),
-        later=dict.fromkeys(("ensemble", "tf-allreduce", "tf-ps"), _ENGINES),
+        choices=("allreduce", "ps", "average", "ensemble", "single"),
+        later=dict.fromkeys(("tf-allreduce", "tf-ps"), _ENGINES),
     ),
     Option("--workers", "number of training processes", _count, metavar="N", default=DEFAULT_WORKERS),
     Option(

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 from ddl_magics import tables
 from ddl_magics.errors import DistributedCellError
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord
 from ddl_magics.timeline import Event, Timeline
@@ -92,6 +93,12 @@ class Run:
     def histories(self) -> list[dict[str, list[float]]]:
         """The history of each call of `fit`."""
         return tables.histories(self.events)
+
+    @property
+    def member_histories(self) -> list[dict[str, list[float]]]:
+        """What `history` is for rank 0, for each rank in their order: of `--strategy ensemble`, whose models differ."""
+        events, members = self.events, range(self.spec.workers if self.spec.strategy == ENSEMBLE else 1)
+        return [(tables.histories(events, member) or [{}])[-1] for member in members]
 
     @property
     def metrics(self) -> pd.DataFrame:
@@ -192,12 +199,13 @@ class Run:
         """What a rank printed, or what all did, each line with its rank before it."""
         return tables.logs(self.events, rank)
 
-    def model(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1) -> Any:
+    def model(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1, rank: int = 0) -> Any:
         """The trained Keras model; waits for the end of the run.
 
         Args:
             custom_objects: classes and functions of the cell that the model uses, by name.
             index: which one, where the cell fitted several models: 0 is the one that was fitted first.
+            rank: whose model, with `--strategy ensemble`.
 
         Raises:
             DistributedCellError: the run failed.
@@ -205,20 +213,25 @@ class Run:
             ValueError: Keras cannot make it again, for want of a class or of its config.
             ImportError: Keras is not installed here.
         """
-        return _load_model(self._model_file(index), custom_objects)
+        return _load_model(self._model_file(index, rank), custom_objects)
 
-    def save_model(self, path: str | Path, *, index: int = -1) -> Path:
+    def models(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1) -> list[Any]:
+        """The model of each rank, in their order, with `--strategy ensemble`; else a list of the one; as `model`."""
+        members = range(len(self.member_histories))
+        return [self.model(custom_objects, index=index, rank=member) for member in members]
+
+    def save_model(self, path: str | Path, *, index: int = -1, rank: int = 0) -> Path:
         """Write the trained model to a `.keras` file, for which Keras is not needed here; waits as `model`."""
         target = Path(path)
         if target.suffix != ".keras":
             raise ValueError(f"a Keras model's file ends in .keras: {target.with_suffix('.keras')}")
-        return Path(shutil.copyfile(self._model_file(index), target))
+        return Path(shutil.copyfile(self._model_file(index, rank), target))
 
-    def weights(self, *, index: int = -1) -> list[np.ndarray[Any, Any]]:
+    def weights(self, *, index: int = -1, rank: int = 0) -> list[np.ndarray[Any, Any]]:
         """The trained model's arrays in the order of Keras' `get_weights`; waits as `model`."""
         import numpy as np
 
-        with np.load(self._artifact("weights-", ".npz", index), allow_pickle=False) as arrays:
+        with np.load(self._artifact("weights-", ".npz", index, rank), allow_pickle=False) as arrays:
             return [arrays[f"arr_{i}"] for i in range(len(arrays.files))]
 
     def figure(self) -> go.Figure:
@@ -233,11 +246,12 @@ class Run:
         progress = f": {counted(epochs, 'epoch')}, {metrics}" if epochs else ""
         return f"<Run {self.name} {self.state}{progress}>"
 
-    def _model_file(self, index: int) -> Path:
-        return self._artifact("model-", ".keras", index)
+    def _model_file(self, index: int, rank: int) -> Path:
+        return self._artifact("model-", ".keras", index, rank)
 
-    def _artifact(self, prefix: str, suffix: str, index: int) -> Path:
+    def _artifact(self, prefix: str, suffix: str, index: int, rank: int) -> Path:
         self.wait()
+        prefix = f"rank-{rank}-{prefix}" if rank else prefix
         names = {e["name"] for e in self.events if e.get("kind") == "artifact" and e["name"].startswith(prefix)}
         numbers = sorted(int(name[len(prefix) : -len(suffix)]) for name in names if name.endswith(suffix))
         if not numbers:

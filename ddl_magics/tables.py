@@ -19,11 +19,11 @@ WORKER_COLUMNS = ("rank", "host", "pid", "device", "samples/s", "state")
 RATE_SECONDS = 5.0
 
 
-def histories(events: Iterable[Event]) -> list[dict[str, list[float]]]:
-    """For each call of `fit`, the name -> value per epoch of Keras' `History.history`."""
+def histories(events: Iterable[Event], member: int = 0) -> list[dict[str, list[float]]]:
+    """For each call of `fit`, the name -> value per epoch of Keras' `History.history`; of a member of an ensemble."""
     return [
         {name: [nan if value is None else value for value in values] for name, values in history.items()}
-        for history in of_fits.histories(events)
+        for history in of_fits.histories(events, member)
     ]
 
 
@@ -43,7 +43,7 @@ def metric_rows(events: Iterable[Event]) -> Iterator[tuple[Any, ...]]:
         kind = event.get("kind")
         if kind == "steps":
             place = (event["epoch"], event["step"] + event["count"] - 1, event["fit"])
-        elif kind == "epoch":
+        elif kind in ("epoch", "member"):
             place = (event["epoch"], None, event["fit"])
         elif kind == "values":
             place = (None, event.get("step"), None)

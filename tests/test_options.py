@@ -111,7 +111,7 @@ def test_an_option_that_is_not_built_is_refused_by_name(option):
 
 
 def test_a_value_that_is_not_built_is_refused_by_name():
-    for strategy in ("ensemble", "tf-allreduce", "tf-ps"):
+    for strategy in ("tf-allreduce", "tf-ps"):
         assert refusal(f"--strategy {strategy}").startswith(f"--strategy {strategy} is not built yet")
 
 

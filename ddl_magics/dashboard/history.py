@@ -185,6 +185,10 @@ class History:
         self._line("epoch").add(self._position, self._epochs_before + self.progress.epoch)
         self.pace.add(event["time"], self.progress.fraction())
 
+    def _on_member(self, event: Event) -> None:
+        for name, value in event["metrics"].items():
+            self._metric(f"{name} of rank {event['rank']}", self._position, value, 1)
+
     def _on_fit_end(self, event: Event) -> None:
         self.progress.fits_done = event["fit"] + 1
 

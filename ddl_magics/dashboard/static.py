@@ -29,6 +29,7 @@ _STRATEGIES = {
     "ps": "parameter server",
     "single": "one process",
     "average": "weights averaged",
+    "ensemble": "ensemble",
 }
 
 _STYLE = """<style>

@@ -9,7 +9,7 @@ import time
 
 from . import checkpoint_files, events, gpus, messages, own_context, spark_error, task, verdict, wire
 from .incoming import Incoming
-from .strategies import COLLECTIVE
+from .strategies import COLLECTIVE, RESTARTED_ALONE
 from .wording import count
 
 #: From the submission until every rank has reported.
@@ -62,7 +62,9 @@ class Attempt:
         self._checkpoints = self._run.checkpoints.files()
         job = dict(self._job, attempt=self.number, resume=checkpoint_files.positions(self._checkpoints))
         if only is not None:
-            job.update(attempt=self._numbers[only], told=self._run.told())
+            job.update(attempt=self._numbers[only])
+            if self._run.servers:  # which have what the rank goes on from
+                job.update(told=self._run.told())
         thread = threading.Thread(target=self._run_tasks, args=(job, only), daemon=True)
         self._spark.append(thread)
         thread.start()
@@ -112,7 +114,8 @@ class Attempt:
 
     def _start_dead_again(self):
         """Where ranks do not need each other all the time, those that die are started again while the others go on."""
-        if self._run.spec["strategy"] != "ps" or self.heard.stop_asked_at is not None or self.heard.server_died:
+        alone = self._run.spec["strategy"] in RESTARTED_ALONE
+        if not alone or self.heard.stop_asked_at is not None or self.heard.server_died:
             return
         for rank, end in verdict.dead(self.heard).items():
             if self._numbers[rank] >= self._run.attempts:

@@ -51,9 +51,10 @@ def _data(config, context):
     if not config["manifest"]:
         return {}
     folder = os.path.join(config["scratch"], "data")
-    strategy = "ps" if context.own_steps else config["strategy"]  # whose batches the worker's own are
+    own = context.own_steps or context.in_ensemble
+    strategy = "ps" if own else config["strategy"]  # whose batches the worker's own are
     dataset, validation = feed_share.datasets(
-        folder, config["manifest"], context.rank, context.size, config["batch_size"], config["seed"], strategy
+        folder, config["manifest"], context.rank, context.workers, config["batch_size"], config["seed"], strategy
     )
     from .share import mark_local
 
@@ -77,12 +78,12 @@ def execute(source, namespace):
 class Helper:
     """`ddl` in the cell: who this rank is, and the few things that ranks do together.
 
-    rank, size: int; is_chief: True on rank 0; seed: the run's.
+    rank, size: int; is_chief: True on rank 0; seed: the run's, in an ensemble this rank's.
     """
 
     def __init__(self, context):
         self._context = context
-        self.rank, self.size, self.is_chief, self.seed = context.rank, context.size, context.is_chief, context.seed
+        self.rank, self.size, self.is_chief, self.seed = context.rank, context.workers, context.is_chief, context.seed
 
     def log(self, step=None, **metrics):
         """Report numbers of your own; they appear beside the metrics of the fit and in `run.metrics`."""
@@ -115,27 +116,32 @@ class Helper:
 
 
 def _report_models(context):
-    """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`."""
-    if not context.is_chief:
+    """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`.
+
+    The other members of an ensemble send theirs, too, with `rank-R-` before these names.
+    """
+    if not (context.is_chief or context.in_ensemble):
         return
     import numpy as np
 
+    whose = "" if context.is_chief else "rank-%d-" % context.rank
     for index, model in enumerate(context.models):
         weights = os.path.join(context.scratch, "weights-%d.npz" % index)
         np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
-        context.send_artifact("weights-%d.npz" % index, weights)
+        context.send_artifact(whose + "weights-%d.npz" % index, weights)
         path = os.path.join(context.scratch, "captured-%d.keras" % index)
         try:
             type(model).save(model, path)
         except Exception as error:  # a model that Keras cannot save still has its weights
-            message = "model %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (
+            message = "%smodel %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (
+                whose,
                 index,
                 model.name,
                 error,
             )
             context.emit("notice", level="warning", message=message[:MAX_REPR_CHARACTERS])
         else:
-            context.send_artifact("model-%d.keras" % index, path)
+            context.send_artifact(whose + "model-%d.keras" % index, path)
 
 
 def report_result(value, context):

@@ -162,8 +162,8 @@ class Fit:
             self._take(model, Position(self.context.fit, epochs, 0, True), {})
 
     def _take(self, model, position, arrays):
-        if self._sender.busy and not position.complete:
-            return
+        if self.context.in_ensemble or (self._sender.busy and not position.complete):
+            return  # of several models, each would need its own
         began = time.monotonic()
         callbacks, of_callbacks = self._callbacks.take()
         arrays = dict(of_model(model, self.context.hooks), **dict(of_callbacks, **arrays))

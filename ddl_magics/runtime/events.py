@@ -94,6 +94,11 @@ SCHEMA = {
         {"fit": _COUNT, "epoch": _COUNT, "metrics": _METRICS, "seconds": _SECONDS},
         {},
     ),
+    "member": (
+        "ensemble: an epoch of this rank's own model ended; of the one of rank 0 `epoch` tells",
+        {"fit": _COUNT, "epoch": _COUNT, "metrics": _METRICS},
+        {},
+    ),
     "fit_end": ("a call of model.fit returned", {"fit": _COUNT, "stopped": {"type": "boolean"}}, {}),
     "sample": (
         "what a rank's process uses; `cpu` is in percent of one core, `gpus` is null where there is no GPU",

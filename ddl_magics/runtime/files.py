@@ -31,6 +31,7 @@ def is_uri(path):
 
 class _Redirect:
     def __init__(self, scratch):
+        self._scratch = os.path.join(scratch, "")
         self._folder = os.path.join(scratch, "absolute")
 
     def _own(self, path):
@@ -40,7 +41,7 @@ class _Redirect:
         def change(path):
             if is_uri(path):
                 return None
-            if os.path.isabs(path) and not path.startswith(self._folder):
+            if os.path.isabs(path) and not path.startswith(self._scratch):
                 path = self._own(path)
                 os.makedirs(os.path.dirname(path), exist_ok=True)
             return path

@@ -16,6 +16,7 @@ from .attempt import Attempt
 from .eventlog import EventLog, state
 from .histories import histories
 from .server_process import Servers
+from .strategies import RESTARTED_ALONE
 from .wording import count
 
 #: Executors that a session's settings promise may take this long to come, and to come again when they died.
@@ -109,7 +110,7 @@ class Job:
             end = self._try(rdd, parcel, job, why)
             if not end.of_a_death or self._stopped is not None:
                 return end
-            if self._number >= attempts or self.spec["strategy"] == "ps":
+            if self._number >= attempts or self.spec["strategy"] in RESTARTED_ALONE:
                 return end.after("; it was attempt %d of %d" % (attempts, attempts)) if attempts > 1 else end
             self._number += 1
             goes_on = checkpoint_files.where(self.checkpoints.files())

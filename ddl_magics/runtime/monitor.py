@@ -24,7 +24,7 @@ class Monitor(keras.callbacks.Callback):
     def on_train_begin(self, logs=None):
         context, model = self._context, self.model
         self._align()
-        if context.taken_up.skipped:
+        if not self._reports:
             return
         parameters = int(model.count_params()) if model.built else None
         steps = self.params.get("steps")
@@ -36,6 +36,11 @@ class Monitor(keras.callbacks.Callback):
             steps=None if steps is None else int(steps),
             parameters=parameters,
         )
+
+    @property
+    def _reports(self):
+        """Whether the begin and the end of this fit are the run's: members of an ensemble go at a pace of their own."""
+        return not self._context.taken_up.skipped and (self._context.is_chief or not self._context.in_ensemble)
 
     def _align(self):
         """Equal weights and different noise on all ranks, as soon as the model has weights."""
@@ -119,12 +124,14 @@ class Monitor(keras.callbacks.Callback):
         if context.is_chief:
             seconds = time.monotonic() - self._epoch_began
             context.emit("epoch", fit=context.fit, epoch=epoch, metrics=metrics, seconds=round(seconds, 6))
+        elif context.in_ensemble:
+            context.emit("member", fit=context.fit, epoch=epoch, metrics=metrics)
         self._refuse_nan(metrics)
         if context.ring is not None:
             reduce.agree_on_stop(context)
 
     def on_train_end(self, logs=None):
-        if not self._context.taken_up.skipped:
+        if self._reports:
             self._context.emit("fit_end", fit=self._context.fit, stopped=bool(self.model.stop_training))
 
 

@@ -41,12 +41,18 @@ class _Interruptible:
 
 
 class Rank:
-    """rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected."""
+    """rank, size, is_chief, strategy, seed, scratch; `ring` (all-reduce) or `server` (ps) once connected.
+
+    size: how many ranks train a model together; workers: how many the run has.
+    """
 
     def __init__(self, config, channel):
-        self.rank, self.size = config["rank"], config["size"]
+        self.rank, self.workers = config["rank"], config["size"]
         self.is_chief = self.rank == 0
         self.strategy, self.seed, self.scratch = config["strategy"], config["seed"], config["scratch"]
+        self.in_ensemble = self.strategy == strategies.ENSEMBLE
+        self.size = 1 if self.in_ensemble else self.workers
+        self.seed += self.rank if self.in_ensemble else 0
         self.own_steps = strategies.own_steps(self.strategy, config["rule"])
         self.config = config
         self.ring = self.server = None
@@ -79,7 +85,7 @@ class Rank:
             self.server = parameter_shards.connect(peers["servers"], secret, run, self.rank, attempt, 30.0)
 
     def prepare(self):
-        """Import TensorFlow, seed everything alike on all ranks, install the hooks. Returns the device's name."""
+        """Import TensorFlow, seed all ranks of a model alike, install the hooks. Returns the device's name."""
         import keras
         import tensorflow as tf
 

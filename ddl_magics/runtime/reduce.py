@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from . import strategies
 from .parts import BARRIER, EPOCH, USER, WEIGHTS, Part
 from .rank import STOP_FIT, STOP_RUN
 
@@ -120,9 +121,10 @@ def allreduce(context, value, op, kind=USER):
     if op not in ("mean", "sum"):
         raise ValueError("op is %r; it must be 'mean' or 'sum'" % (op,))
     array = np.asarray(value)
-    if context.strategy == "ps":
+    if context.strategy in strategies.APART:
         raise RuntimeError(
-            "ddl.allreduce and ddl.barrier need --strategy allreduce; parameter-server workers do not meet"
+            "ddl.allreduce and ddl.barrier need --strategy allreduce; workers of --strategy %s do not meet"
+            % context.strategy
         )
     if context.size == 1:
         return array

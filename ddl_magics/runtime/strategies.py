@@ -2,6 +2,12 @@
 
 #: Strategies whose ranks meet in collectives: all are needed all the time.
 COLLECTIVE = frozenset(("allreduce", "average"))
+#: Each rank trains a model of its own, and meets nobody.
+ENSEMBLE = "ensemble"
+#: A rank that has died is started again while the others go on.
+RESTARTED_ALONE = frozenset(("ps", ENSEMBLE))
+#: Ranks never meet each other.
+APART = frozenset(("ps", ENSEMBLE))
 
 
 def own_steps(strategy, rule):
