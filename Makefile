@@ -69,12 +69,12 @@ test-slow: install
 docs: env
 	$(PYTHON) scripts/options_page.py
 
-# What benchmarks compare with and nothing else needs: PyTorch, some gigabytes.
+# What benchmarks compare with and nothing else needs: PyTorch and tf_keras, some gigabytes.
 bench-env: .venv-bench/.ready
 
 .venv-bench/.ready:
 	python3 -m venv .venv-bench
-	.venv-bench/bin/pip install --quiet numpy==2.4.6 torch==2.15.0
+	.venv-bench/bin/python -m pip install --quiet numpy==2.4.6 torch==2.15.0 tensorflow-cpu==2.21.0 tf_keras==2.21.0
 	@touch $@
 
 lab: env widget panel

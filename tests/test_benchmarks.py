@@ -100,7 +100,7 @@ def test_the_relay_counts_what_goes_through():
     assert 150 < sum(block.up for block in seen) < 1_500
 
 
-@pytest.mark.parametrize("name", ["live"])
+@pytest.mark.parametrize("name", ["live", "b1"])
 def test_help(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
