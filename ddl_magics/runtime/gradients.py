@@ -10,6 +10,7 @@ import struct
 import numpy as np
 
 from . import collective
+from .buffers import ALIGNMENT_BYTES, Buffers
 from .outcome import NAN_ADVICE, NotANumber
 from .parts import STEP
 from .rank import NOT_FINITE, UNCHECKED
@@ -27,6 +28,8 @@ class GradientExchange:
 
     def __init__(self, context, check_finite):
         self._context, self._check_finite = context, check_finite
+        self._buffers, self._layouts = Buffers(), None
+        self._total = 1.0  # rows of the last step
 
     def __call__(self, gradients, share, sums):
         """Gradients (tensors, IndexedSlices or None) -> the job's, same order. Called while the step is traced.
@@ -70,32 +73,45 @@ class GradientExchange:
     def _exchange(self, said, dense, sparse, sums):
         context = self._context
         context.exchanges += 1
-        weight = (1 if said.rows else 0) if sums else said.rows
+        # Where only this rank knows its rows, those of the step before are a guess at everybody's.
+        total = said.total if said.total >= 0 else self._total
+        weight = (1.0 if said.rows else 0.0) if sums else said.rows / total
         flags = UNCHECKED if said.total < 0 else 0
-        if self._check_finite and not all(np.isfinite(values.sum()) for values in sparse[1::2]):
+        if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
             flags |= NOT_FINITE
+        mine = part(context, STEP, float(said.rows), flags, said.check, said.scale)
         result = [None] * len(dense)
-        # With sparse gradients alone there still is what the ranks tell each other.
-        for dtype in sorted({array.dtype for array in dense}, key=str) or [np.dtype(np.float32)]:
-            mine = [i for i, array in enumerate(dense) if array.dtype == dtype]
-            flat = _weighted(dense, mine, dtype, weight)
-            if self._check_finite and not np.isfinite(flat.sum()):
-                flags |= NOT_FINITE
-            mine_said = part(context, STEP, float(said.rows), flags, said.check, said.scale)
-            parts = context.ring.allreduce(flat, mine_said)
+        if self._layouts is None:
+            self._layouts = _layouts(dense)
+        for layout in self._layouts:
+            flat = self._buffers.take(layout.dtype, layout.size)
+            layout.fill(flat, dense, weight)
+            parts = context.ring.allreduce(flat, mine)
             context.note_collective()
             note_stop(context, parts)
             _check(context, parts)
-            if not sums:
-                flat /= dtype.type(sum(each.weight for each in parts))
-            _scatter(flat, dense, mine, result)
+            if self._check_finite and not np.isfinite(flat).all():
+                self._blame(dense, weight)
+            rows = sum(each.weight for each in parts)
+            if not sums and rows not in (0, total):
+                flat *= layout.dtype.type(total / rows)
+            self._total = rows or 1.0
+            layout.scatter(flat, dense, result)
         for indices, values in zip(sparse[::2], sparse[1::2]):
-            result += self._gather(indices, values, weight, sums)
+            result += self._gather(indices, values, said.rows, sums)
         return result
 
-    def _gather(self, indices, values, weight, sums):
+    def _blame(self, dense, weight):
+        """Raises on all ranks, as all have the same sum, what is told of those whose own gradients are not finite."""
+        context = self._context
+        fine = not weight or all(np.isfinite(array).all() for array in dense)
+        gathered = context.ring.gather(bytes([fine]), part(context, STEP), 1)
+        _refuse(context, [rank for rank, each in enumerate(gathered) if each == b"\0"])
+
+    def _gather(self, indices, values, rows, sums):
         """The slices of all ranks: [indices, values]."""
         context = self._context
+        weight = float(bool(rows)) if sums else float(rows)
         if not weight:
             indices, values = indices[:0], values[:0]
         payload = _WEIGHT.pack(weight) + indices.tobytes() + values.tobytes()
@@ -108,9 +124,9 @@ class GradientExchange:
             count = (len(one) - _WEIGHT.size) // row_bytes
             all_indices.append(np.frombuffer(one, indices.dtype, count, _WEIGHT.size))
             begin = _WEIGHT.size + count * indices.itemsize
-            rows = np.frombuffer(one, values.dtype, offset=begin).reshape((count,) + values.shape[1:])
+            theirs = np.frombuffer(one, values.dtype, offset=begin).reshape((count,) + values.shape[1:])
             share = 1.0 if sums else _WEIGHT.unpack_from(one)[0] / total
-            all_values.append(rows * values.dtype.type(share))
+            all_values.append(theirs * values.dtype.type(share))
         return [np.concatenate(all_indices), np.concatenate(all_values)]
 
 
@@ -125,35 +141,55 @@ def _is_sparse(gradient):
     return hasattr(gradient, "indices") and hasattr(gradient, "values") and hasattr(gradient, "dense_shape")
 
 
-def _weighted(arrays, chosen, dtype, weight):
-    """The chosen arrays times `weight`, one after the other in a new buffer. Zero weight makes zeros, also of NaN."""
-    flat = np.empty(sum(arrays[i].size for i in chosen), dtype)
-    if not weight:
-        flat.fill(0)
-        return flat
-    begin = 0
-    for i in chosen:
-        end = begin + arrays[i].size
-        np.multiply(arrays[i].reshape(-1), dtype.type(weight), out=flat[begin:end])
-        begin = end
-    return flat
+class _Layout:
+    """Where the arrays of one dtype have their place in a flat buffer of `size` elements.
+
+    Each begins where TensorFlow takes it over without a copy.
+    """
+
+    def __init__(self, dtype, arrays):
+        self.dtype = dtype
+        self._places, self._gaps = [], []
+        step, end = max(1, ALIGNMENT_BYTES // dtype.itemsize), 0
+        for i, array in enumerate(arrays):
+            if array.dtype != dtype:
+                continue
+            begin = -(-end // step) * step
+            if begin > end:
+                self._gaps.append(slice(end, begin))
+            end = begin + array.size
+            self._places.append((i, slice(begin, end)))
+        self.size = end
+
+    def fill(self, flat, arrays, weight):
+        """Lay the arrays, times `weight`, into the buffer. A weight of zero makes zeros, also of NaN."""
+        if not weight:
+            flat.fill(0)
+            return
+        for gap in self._gaps:
+            flat[gap] = 0
+        weight = self.dtype.type(weight)
+        for i, place in self._places:
+            np.multiply(arrays[i].reshape(-1), weight, out=flat[place])
+
+    def scatter(self, flat, arrays, result):
+        """Put into `result` what the buffer has in place of each array."""
+        for i, place in self._places:
+            result[i] = flat[place].reshape(arrays[i].shape)
 
 
-def _scatter(flat, arrays, chosen, result):
-    begin = 0
-    for i in chosen:
-        end = begin + arrays[i].size
-        result[i] = flat[begin:end].reshape(arrays[i].shape)
-        begin = end
+def _layouts(arrays):
+    """One for each dtype. With sparse gradients alone there still is what the ranks tell each other."""
+    return [_Layout(dtype, arrays) for dtype in sorted({array.dtype for array in arrays}, key=str)] or [
+        _Layout(np.dtype(np.float32), ())
+    ]
 
 
 def _check(context, parts):
     """The ranks must have trained on the same global batch, and on numbers."""
     broken = [rank for rank, each in enumerate(parts) if each.flags & NOT_FINITE]
     if broken:
-        ranks = ("ranks " if len(broken) > 1 else "rank ") + ", ".join(map(str, broken))
-        message = "the gradient of %s is NaN or infinite at step %d of epoch %d; %s"
-        raise NotANumber(broken[0], message % (ranks, context.step + 1, context.epoch + 1, NAN_ADVICE))
+        _refuse(context, broken)
     first = parts[0]
     for rank, each in enumerate(parts):
         if (each.flags | first.flags) & UNCHECKED or same_batch(each.check, each.scale, first.check, first.scale):
@@ -163,3 +199,13 @@ def _check(context, parts):
             "pipeline, or mark data that is each rank's own with ddl.local()"
         )
         raise collective.Diverged(rank, 0, message % (rank, context.step + 1, context.epoch + 1))
+
+
+def _refuse(context, ranks):
+    """Raises what is told of gradients that are no numbers: those of `ranks`, or their sum alone."""
+    whose = "the sum of the gradients"
+    if ranks:
+        whose = "the gradient of %s %s" % ("ranks" if len(ranks) > 1 else "rank", ", ".join(map(str, ranks)))
+    message = "%s is NaN or infinite at step %d of epoch %d; %s"
+    message %= (whose, context.step + 1, context.epoch + 1, NAN_ADVICE)
+    raise NotANumber(ranks[0] if ranks else 0, message)
