@@ -50,6 +50,7 @@ class Lab:
         command = [sys.executable, "-m", "jupyterlab", "--no-browser", "--ip=127.0.0.1", "--allow-root"]
         command += [f"--port={port}", "--ServerApp.port_retries=0"]
         command += [f"--IdentityProvider.token={self.token}", "--LabApp.expose_app_in_browser=True"]
+        command += ["--JupyterNotebookApp.expose_app_in_browser=True"]
         command += ["--LabApp.check_for_updates_class=jupyterlab.NeverCheckForUpdate"]
         # Should the tests be killed, the server ends by itself.
         command += ["--MappingKernelManager.cull_idle_timeout=600", "--ServerApp.shutdown_no_activity_timeout=900"]

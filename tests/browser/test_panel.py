@@ -237,6 +237,7 @@ def test_the_keyboard_does_all(panel):
     panel.page.keyboard.press("Home")
     expect(panel.row("first")).to_have_attribute("aria-selected", "true")
     panel.page.keyboard.press("F2")
+    expect(panel.page.locator(".jp-Dialog input")).to_be_focused()
     panel.page.keyboard.type("renamed")
     panel.page.keyboard.press("Enter")
     expect(panel.row("renamed")).to_be_visible()
@@ -247,7 +248,7 @@ def test_the_keyboard_does_all(panel):
     expect(panel.root.get_by_role("listbox")).to_be_focused()
     panel.page.keyboard.press("End")
     panel.page.keyboard.press("Delete")
-    panel.page.keyboard.press("Tab")
+    expect(panel.page.locator(".jp-Dialog").get_by_role("button", name="Delete")).to_be_focused()
     panel.page.keyboard.press("Enter")
     expect(panel.row("second")).to_have_count(0)
 
@@ -259,8 +260,7 @@ def test_axe_finds_nothing_serious(panel, theme):
     expect(panel.root.locator(".ddl-empty-state")).to_contain_text("No runs yet")
     assert panel.serious() == []
     stored(ev.RUNNING, training(2), name="digits")
-    store_labels = finished(name="mnist")
-    store_labels.label(["best"], None)
+    finished(name="mnist").label(["best"], None)
     failed("higgs")
     lost("gone")
     expect(panel.root.locator(".ddl-row")).to_have_count(4)

@@ -4,7 +4,7 @@ import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, Notification } from "@jupyterlab/apputils";
 import { PageConfig } from "@jupyterlab/coreutils";
 import type { RunActions } from "../actions";
-import type { ExportFormat, Row, RunDetails, Stop } from "../api";
+import type { ExportFormat, Row, Run, RunDetails, Stop } from "../api";
 import { readable } from "../panel/runlist";
 import { title } from "../panel/words";
 import { cellSource, contentsPaths } from "./cell";
@@ -98,16 +98,16 @@ export class LabActions implements RunActions {
 
   async rename(run: string): Promise<void> {
     await this.tried(async () => {
-      const details = await this.details(run);
-      const name = await askTitle(details.title, details.name, this.runs.trans);
-      if (name !== null && name !== details.title) await this.runs.api.patch(run, { title: name });
+      const now = await this.known(run);
+      const name = await askTitle(now.title, now.name, this.runs.trans);
+      if (name !== null && name !== now.title) await this.runs.api.patch(run, { title: name });
       this.runs.feed.refresh();
     });
   }
 
   async label(run: string): Promise<void> {
     await this.tried(async () => {
-      const labels = await askLabels((await this.details(run)).labels, this.runs.trans);
+      const labels = await askLabels((await this.known(run)).labels, this.runs.trans);
       if (labels !== null) await this.runs.api.patch(run, { labels });
       this.runs.feed.refresh();
     });
@@ -131,6 +131,12 @@ export class LabActions implements RunActions {
   private name(run: string): string {
     const row = this.runs.feed.list.rows.get(run);
     return row ? title(row) : run;
+  }
+
+  /** What the list says of the run; a run that it does not have is asked for. */
+  private async known(run: string): Promise<Run> {
+    const row = this.runs.feed.list.rows.get(run);
+    return row && readable(row) ? row : this.details(run);
   }
 
   private async details(run: string): Promise<RunDetails> {

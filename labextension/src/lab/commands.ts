@@ -2,7 +2,7 @@
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { LabIcon } from "@jupyterlab/ui-components";
-import { copyIcon, deleteIcon, downloadIcon, editIcon, fileIcon, notebookIcon, refreshIcon, stopIcon, tagIcon, treeViewIcon } from "@jupyterlab/ui-components"; // biome-ignore format: icons
+import { copyIcon, deleteIcon, downloadIcon, editIcon, ellipsesIcon, fileIcon, notebookIcon, refreshIcon, stopIcon, tagIcon, treeViewIcon } from "@jupyterlab/ui-components"; // biome-ignore format: icons
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
 import type { ExportFormat, Row } from "../api";
 import { readable } from "../panel/runlist";
@@ -12,6 +12,7 @@ import type { IRuns } from "./runs";
 
 export const COMMANDS = {
   panel: "ddl-magics:show-panel",
+  more: "ddl-magics:show-menu",
   refresh: "ddl-magics:refresh",
   open: "ddl-magics:open-run",
   stop: "ddl-magics:stop-run",
@@ -29,7 +30,10 @@ export const FORMATS: readonly ExportFormat[] = ["csv", "json", "html"];
 /** Runs that a command is about: those of its arguments, else those that are chosen in the panel. */
 export interface Choice {
   chosen(): string[];
+  /** Shows the panel. */
   show(): void;
+  /** Opens the menu of what is chosen. */
+  menu(): void;
 }
 
 export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActions, choice: Choice): void {
@@ -62,6 +66,11 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
     caption: trans.__("Show the distributed runs of all kernels"),
     icon: runsIcon,
     execute: () => choice.show(),
+  });
+  commands.addCommand(COMMANDS.more, {
+    label: trans.__("More Actions for Distributed Runs"),
+    icon: ellipsesIcon,
+    execute: () => choice.menu(),
   });
   commands.addCommand(COMMANDS.refresh, {
     label: trans.__("Refresh Distributed Runs"),

@@ -69,12 +69,12 @@ function activate(
   const sidebar = new Sidebar({
     runs,
     commands,
-    menu,
     wished: (wish) => void state?.save(WISH_KEY, { ...wish }),
   });
   addCommands(app, runs, actions, {
     chosen: () => sidebar.view.list.chosen,
     show: () => shell.activateById(sidebar.id),
+    menu: () => sidebar.openMenu(menu),
   });
 
   for (const command of MENU) {
@@ -91,6 +91,7 @@ function activate(
 
   const category = trans.__("Distributed Runs");
   for (const command of Object.values(COMMANDS)) {
+    if (command === COMMANDS.more) continue;
     for (const item of items(command)) palette?.addItem({ ...item, category });
   }
   launcher?.add({ command: COMMANDS.panel, category: trans.__("Other"), rank: 10 });

@@ -1,6 +1,6 @@
 /** The panel at the side: the list of runs in JupyterLab's frame, with buttons for what is chosen. */
 
-import { CommandToolbarButton, ellipsesIcon, Toolbar, ToolbarButton } from "@jupyterlab/ui-components";
+import { CommandToolbarButton, Toolbar } from "@jupyterlab/ui-components";
 import type { CommandRegistry } from "@lumino/commands";
 import type { Message } from "@lumino/messaging";
 import { type Menu, Panel, Widget } from "@lumino/widgets";
@@ -14,18 +14,18 @@ import { ID, type IRuns } from "./runs";
 export interface SidebarOptions {
   runs: IRuns;
   commands: CommandRegistry;
-  menu: Menu;
   /** The filter is another one. */
   wished(wish: Wish): void;
 }
 
 export class Sidebar extends Panel {
   readonly view: PanelView;
+  private readonly bar: Toolbar;
   private unwatch: (() => void) | null = null;
 
   constructor(options: SidebarOptions) {
     super();
-    const { runs, commands, menu } = options;
+    const { runs, commands } = options;
     const { trans } = runs;
     this.id = `${ID}-panel`;
     this.addClass("ddl-panel");
@@ -44,8 +44,15 @@ export class Sidebar extends Panel {
       },
       wished: options.wished,
     });
-    this.addWidget(toolbar(commands, menu, trans));
+    this.bar = toolbar(commands, trans);
+    this.addWidget(this.bar);
     this.addWidget(body);
+  }
+
+  /** Opens a menu below the buttons. */
+  openMenu(menu: Menu): void {
+    const { left, bottom } = this.bar.node.getBoundingClientRect();
+    menu.open(left, bottom);
   }
 
   override dispose(): void {
@@ -92,21 +99,12 @@ export class Sidebar extends Panel {
 }
 
 /** Buttons for what is chosen; the rest is in a menu, which a right click on a row opens too. */
-function toolbar(commands: CommandRegistry, menu: Menu, trans: Translation): Toolbar {
+function toolbar(commands: CommandRegistry, trans: Translation): Toolbar {
   const bar = new Toolbar();
   bar.node.setAttribute("aria-label", trans.__("Chosen runs"));
-  const command = (id: string) => bar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
-  for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook]) command(id);
-  const more = new ToolbarButton({
-    icon: ellipsesIcon,
-    tooltip: trans.__("More"),
-    onClick: () => {
-      const { left, bottom } = more.node.getBoundingClientRect();
-      menu.open(left, bottom);
-    },
-  });
-  bar.addItem("more", more);
+  const add = (id: string) => bar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+  for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook, COMMANDS.more]) add(id);
   bar.addItem("spacer", Toolbar.createSpacerItem());
-  command(COMMANDS.refresh);
+  add(COMMANDS.refresh);
   return bar;
 }

@@ -136,7 +136,7 @@ export class ListView {
 
   private press(event: KeyboardEvent): void {
     const { active } = this;
-    if (event.key === "Enter" && active !== null) {
+    if (event.key === "Enter" && active !== null && !held(event).toggle) {
       this.options.open(active);
     } else {
       const page = Math.max(1, Math.floor(this.element.clientHeight / this.rowHeight()) - 1);
