@@ -63,10 +63,9 @@ class Host:
         for layer in computing:
             bucket = self._gradients.buckets.get(layer)
             if bucket is not None:
-                number = list(self._gradients.buckets).index(layer)
                 kept = None if residual is None else residual[bucket]
                 flat = self._gradients.flat[bucket]
-                self._buckets.submit(number, lambda flat=flat, kept=kept: self._allreduce(flat, kept))
+                self._buckets.submit(lambda flat=flat, kept=kept: self._allreduce(flat, kept))
         self._buckets.wait()
         self._check(self._gradients.flat)
 

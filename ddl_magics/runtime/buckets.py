@@ -1,23 +1,16 @@
-"""All-reduces beside the computation: while the backward pass makes further gradients, those that are there travel.
-
-The buckets of a step are numbered in the order in which the backward pass fills them. A thread of its own sums one
-after the other in this order, the same on all ranks, whatever the order in which they were submitted.
-"""
+"""All-reduces beside the computation: while the backward pass makes further gradients, those that are there travel."""
 
 import queue
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence
+from typing import Callable, List, Optional, Sequence
 
-from .collective import Spent
+from .collective import Collective, Spent
 from .parts import Part
 
 #: A bucket has at least so many bytes, as each costs every rank some round trips, and a step has at most so many: what
 #: overlap can win is one bucket less of waiting at its end.
 LEAST_BUCKET_BYTES, MOST_BUCKETS = 512 << 10, 8
-
-#: How long `close` waits for the thread, which the closed collective has told to end.
-JOIN_SECONDS = 5.0
 
 #: Sums one bucket: a call of a `Collective`.
 Work = Callable[[], List[Part]]
@@ -38,71 +31,54 @@ def plan(sizes: Sequence[int]) -> List[List[int]]:
 
 
 class Buckets:
-    """The all-reduces of one rank's steps. While buckets are under way nobody else may use their collective.
+    """The all-reduces of a rank's steps, one after the other in a thread that lives from a step's first to its last.
 
+    All ranks must submit in the same order. While buckets are under way nobody else may use their collective.
     `waited` are the seconds for which the last `wait` did so, and `spent` where they went.
     """
 
-    def __init__(self, collective) -> None:
+    def __init__(self, collective: Collective) -> None:
         self._collective = collective
-        self._submitted: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
-        self._done: "queue.SimpleQueue[object]" = queue.SimpleQueue()
-        self._early: Dict[int, Work] = {}
-        self._next = 0
-        self._lock = threading.Lock()
         self._thread: Optional[threading.Thread] = None
-        self._spent = Spent()
         self.waited, self.spent = 0.0, Spent()
 
-    def submit(self, number: int, work: Work) -> None:
-        """Has `work` done once that of all smaller numbers of this step is done. From any thread, without waiting."""
-        with self._lock:
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="all-reduce", daemon=True)
-                self._thread.start()
-            self._early[number] = work
-            while self._next in self._early:
-                self._submitted.put(self._early.pop(self._next))
-                self._next += 1
+    def submit(self, work: Work) -> None:
+        """Has `work` done once all that was submitted before is done. Returns at once."""
+        if self._thread is None:
+            self._queue: "queue.SimpleQueue[Optional[Work]]" = queue.SimpleQueue()
+            self._told: List[List[Part]] = []
+            self._failure: Optional[BaseException] = None
+            self._working = Spent()
+            self._thread = threading.Thread(target=self._run, name="all-reduce", daemon=True)
+            self._thread.start()
+        self._queue.put(work)
 
     def wait(self) -> List[List[Part]]:
-        """Ends a step: the parts of all ranks, for each bucket by number.
+        """Ends a step: the parts of all ranks, for each bucket.
 
         Raises what the first work that failed raised; later ones are not begun then. As a collective, it waits for
-        ranks that are slow, until the collective is closed. RuntimeError where a bucket is missing.
+        ranks that are slow, until the collective is closed.
         """
+        if self._thread is None:
+            return []
         start = time.perf_counter()
-        with self._lock:
-            count, missing = self._next, sorted(self._early)
-            self._early.clear()
-            self._next = 0
-        outcomes = [self._done.get() for _ in range(count)]
+        self._queue.put(None)
+        self._thread.join()
+        self._thread = None
         self.waited = time.perf_counter() - start
-        spent, self._spent = self._spent, Spent()
-        self.spent = _scaled(spent, self.waited)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        if missing:
-            raise RuntimeError("bucket %d was submitted, and number %d was not" % (missing[0], count))
-        return outcomes
-
-    def close(self) -> None:
-        """Ends the thread, once its collective has ended."""
-        if self._thread is not None:
-            self._submitted.put(None)
-            self._thread.join(JOIN_SECONDS)
+        self.spent = _scaled(self._working, self.waited)
+        if self._failure is not None:
+            raise self._failure
+        return self._told
 
     def _run(self) -> None:
-        failure: Optional[BaseException] = None
-        for work in iter(self._submitted.get, None):
-            if failure is None:
-                try:
-                    outcome: object = work()
-                    self._spent = Spent(*map(sum, zip(self._spent, self._collective.spent)))
-                except BaseException as error:
-                    outcome = failure = error
-            self._done.put(failure or outcome)
+        for work in iter(self._queue.get, None):
+            try:
+                self._told.append(work())
+            except BaseException as error:
+                self._failure = error
+                return
+            self._working = Spent(*map(sum, zip(self._working, self._collective.spent)))
 
 
 def _scaled(spent: Spent, seconds: float) -> Spent:
