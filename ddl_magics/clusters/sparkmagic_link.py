@@ -33,8 +33,9 @@ def spark_magics(shell: Any) -> Any | None:
 
 
 def _magics(shell: Any, module: str, name: str) -> Any | None:
+    """`shell` is None outside of a notebook, where sparkmagic's configuration is all that there is."""
     kind = getattr(sys.modules.get(module), name, None)
-    if kind is None:
+    if kind is None or shell is None:
         return None
     return next((magics for magics in shell.magics_manager.registry.values() if isinstance(magics, kind)), None)
 
