@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -19,6 +20,7 @@ from ddl_magics.server.listing import MOST_ROWS, Page
 
 EVENT_BYTES = 256 * 2**10
 MOST_SEQ = 2**53 - 1
+_RANK = re.compile(r"all|-1|[0-9]{1,6}")
 SPECIFICATION = Path(__file__).parent / "openapi.yaml"
 
 
@@ -154,6 +156,8 @@ class Logs(RunHandler):
     @web.authenticated
     @authorized
     async def get(self, run: str, rank: str) -> None:
+        if not _RANK.fullmatch(rank):
+            raise web.HTTPError(404, "there is no such rank")
         offset, tail = self.whole("offset", 0, 0, MOST_SEQ), self.flag("tail")
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
@@ -214,7 +218,7 @@ ROUTES: tuple[tuple[str, type[RunHandler]], ...] = (
     (r"runs/([^/]+)", Run),
     (r"runs/([^/]+)/events", Events),
     (r"runs/([^/]+)/view", View),
-    (r"runs/([^/]+)/logs/(all|-1|[0-9]{1,6})", Logs),
+    (r"runs/([^/]+)/logs/([^/]+)", Logs),
     (r"runs/([^/]+)/stop", Stop),
     (r"runs/([^/]+)/export", Export),
     (r"openapi\.yaml", Specification),

@@ -17,6 +17,8 @@ from collections import OrderedDict
 
 from ddl_magics import ending, store
 
+#: Ends the run whose id follows, and says what it did in its last line.
+COMMAND = (sys.executable, "-m", "ddl_magics", "stop", "--json")
 #: How long a request waits for the process; what becomes of it later is told with the run.
 ANSWER_SECONDS = 8.0
 #: Longer than the process gives itself.
@@ -33,8 +35,7 @@ Report = dict[str, str]
 class Stopping:
     """The stops of one server, on its event loop. Of several servers each may start a process, and one ends the run."""
 
-    def __init__(self, command: tuple[str, ...] = (sys.executable, "-m", "ddl_magics", "stop", "--json")) -> None:
-        self._command = command
+    def __init__(self) -> None:
         self._under_way: dict[str, asyncio.Task[Report]] = {}
         self._reports: OrderedDict[str, Report] = OrderedDict()
 
@@ -76,7 +77,7 @@ class Stopping:
     async def _ask_process(self, record: store.RunRecord) -> Report:
         # In the folder of the runs: -m would import what lies in the server's own folder, the notebooks'.
         process = await asyncio.create_subprocess_exec(
-            *self._command,
+            *COMMAND,
             record.id,
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.PIPE,

@@ -22,7 +22,7 @@ def methods():
     """(path with RUN for a run's id, verb, function) of all that our handlers answer to."""
     found = []
     for pattern, handler in handlers.ROUTES:
-        path = pattern.replace("([^/]+)", "RUN").replace("(all|-1|[0-9]{1,6})", "0").replace("\\", "")
+        path = pattern.replace("logs/([^/]+)", "logs/0").replace("([^/]+)", "RUN").replace("\\", "")
         for verb in VERBS:
             function = getattr(handler, verb)
             if function is not getattr(web.RequestHandler, verb):

@@ -244,7 +244,9 @@ async def test_logs_of_a_rank_and_of_all(ask):
     _, job, _ = await ask(f"runs/{folder.path.name}/logs/-1")
     assert job["lines"][0][3] == "PREFLIGHT: looking for 2 slots"
     assert len((await ask(f"runs/{folder.path.name}/logs/all"))[1]["lines"]) == 11
-    assert (await ask(f"runs/{folder.path.name}/logs/none"))[0] == 404
+    for rank in ("none", "-2", "٣", "1234567", "%00", ".."):
+        code, answer, _ = await ask(f"runs/{folder.path.name}/logs/{rank}")
+        assert code == 404 and (rank == ".." or answer["message"] == "there is no such rank"), rank
 
 
 async def test_logs_are_bounded_and_their_end_comes_first_where_it_is_asked_for(ask, monkeypatch):

@@ -1,0 +1,73 @@
+"""The routes against `openapi.yaml`: schemathesis asks whatever the document allows, and much that it does not."""
+
+import asyncio
+import os
+import sys
+from pathlib import Path
+
+import pytest
+from fake_cluster import training
+from server.stored import finished, stored
+
+from ddl_magics.runtime import events as ev
+from ddl_magics.server.handlers import SPECIFICATION
+
+#: Who is not logged in gets Jupyter Server's 403, where schemathesis wants 401: test_access.py has that. A 405 of
+#: Tornado's says not what is allowed. That a `since` is of this server (410), and what a label may hold (400), is more
+#: than a schema can say.
+CONFIGURATION = """
+[checks]
+missing_required_header.enabled = false
+unsupported_method.enabled = false
+positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 410]
+
+[[operations]]
+include-operation-id = "renameRun"
+checks.positive_data_acceptance.enabled = false
+"""
+
+
+@pytest.fixture
+def schemathesis(jp_serverapp, jp_auth_header, jp_base_url, http_server_client, tmp_path, monkeypatch):
+    """`await schemathesis(run, *options)`: its status, and what it says; `run` is the id in all paths."""
+    monkeypatch.setattr("ddl_magics.server.base.MOST_WAITING", 0)  # it would wait for what does not come
+    program = Path(sys.executable).with_name("schemathesis")
+    url = http_server_client.get_url(jp_base_url).rstrip("/")
+    header = f"Authorization: {jp_auth_header['Authorization']}"
+
+    async def check(run, *options):
+        known = f'[parameters]\n"path.run" = "{run}"\n' if run else ""
+        (tmp_path / "schemathesis.toml").write_text(known + CONFIGURATION)
+        asked = await asyncio.create_subprocess_exec(
+            *(program, "run", SPECIFICATION, "--url", url, "--header", header, "--generation-deterministic", *options),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=tmp_path,
+            env={**os.environ, "NO_COLOR": "1"},
+        )
+        said, _ = await asked.communicate()
+        return asked.returncode, said.decode()
+
+    return check
+
+
+async def test_of_a_run_that_goes_on(schemathesis):
+    folder = stored(events=list(training())[:9])
+    status, said = await schemathesis(folder.path.name, "--max-examples", "10")
+    assert status == 0 and "Tested: 10" in said, said
+    assert folder.record().state == ev.RUNNING and folder.requested("stop")
+
+
+async def test_of_one_that_is_over(schemathesis):
+    folder = finished(epochs=3)
+    options = ("--phases", "fuzzing", "--max-examples", "10", "--exclude-operation-id", "deleteRun")
+    status, said = await schemathesis(folder.path.name, *options)
+    assert status == 0 and "Tested: 9" in said, said
+    assert folder.record().state == ev.FINISHED
+
+
+async def test_of_one_that_is_not_there(schemathesis, runs_folder):
+    kept = finished()
+    status, said = await schemathesis(None, "--phases", "fuzzing", "--max-examples", "5")
+    assert status == 0 and "Tested: 10" in said, said
+    assert [path.name for path in runs_folder.iterdir()] == [kept.path.name]
