@@ -50,7 +50,7 @@ def panel(panel_lab, context):
     """A page for the panel; an uncaught error in it fails the test."""
     page = PanelPage(panel_lab, context.new_page())
     yield page
-    assert not page.errors
+    assert page.errors == []
 
 
 @pytest.fixture

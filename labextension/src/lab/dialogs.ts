@@ -34,30 +34,49 @@ export function confirmRemove(rows: Row[], trans: Translation): Promise<boolean>
 }
 
 /** Another title; null: leave it. */
-export async function askTitle(now: string, fallback: string, trans: Translation): Promise<string | null> {
-  const answer = await InputDialog.getText({
+export function askTitle(now: string, fallback: string, trans: Translation): Promise<string | null> {
+  return askText({
     title: trans.__("Rename run"),
     label: trans.__("Title; empty for the name in the notebook, %1", fallback),
     text: now,
     okLabel: trans.__("Rename"),
+    cancelLabel: trans.__("Cancel"),
   });
-  return answer.button.accept ? (answer.value ?? "").trim() : null;
 }
 
 /** Other labels; null: leave them. */
 export async function askLabels(now: readonly string[], trans: Translation): Promise<string[] | null> {
-  const answer = await InputDialog.getText({
+  const words = await askText({
     title: trans.__("Tags of the run"),
     label: trans.__("Tags, separated by commas"),
     text: now.join(", "),
     okLabel: trans.__("Set"),
+    cancelLabel: trans.__("Cancel"),
   });
-  if (!answer.button.accept) return null;
-  const words = (answer.value ?? "").split(",").map((label) => label.trim());
-  return [...new Set(words.filter(Boolean))];
+  if (words === null) return null;
+  const labels = words.split(",").map((label) => label.trim());
+  return [...new Set(labels.filter(Boolean))];
 }
 
 async function confirm(title: string, body: string, label: string, trans: Translation): Promise<boolean> {
   const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.warnButton({ label })];
-  return (await showDialog({ title, body, buttons })).button.accept;
+  return keepFocus(async () => (await showDialog({ title, body, buttons })).button.accept);
+}
+
+/** The text that the reader accepts, or null. */
+function askText(options: Parameters<typeof InputDialog.getText>[0]): Promise<string | null> {
+  return keepFocus(async () => {
+    const { button, value } = await InputDialog.getText(options);
+    return button.accept ? (value ?? "").trim() : null;
+  });
+}
+
+/** The keyboard is after a question where it was before: a dialog with an input does not see to that by itself. */
+async function keepFocus<T>(ask: () => Promise<T>): Promise<T> {
+  const before = document.activeElement;
+  try {
+    return await ask();
+  } finally {
+    if (before instanceof HTMLElement) before.focus();
+  }
 }

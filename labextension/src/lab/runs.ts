@@ -37,10 +37,9 @@ export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
     const feed = new RunFeed(api);
     const settings = new RunSettings();
     settings.changed(() => feed.setInterval(settings.pollSeconds));
-    // Not earlier: the plugin of shortcuts fails at settings that are loaded before its own.
-    void app.restored
-      .then(() => registry?.load(runsPlugin.id))
-      .then((loaded) => loaded && settings.follow(loaded))
+    void registry
+      ?.load(runsPlugin.id)
+      .then((loaded) => settings.follow(loaded))
       .catch((error) => console.warn("ddl-magics: the settings cannot be read, the defaults hold", error));
     // A hidden page asks nothing: what it missed is asked for when it is seen again.
     document.addEventListener("visibilitychange", () => document.hidden || feed.refresh());
