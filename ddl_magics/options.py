@@ -19,6 +19,7 @@ from urllib.parse import urlsplit
 from IPython.core.error import UsageError
 
 from ddl_magics.runtime import rule, rules
+from ddl_magics.runtime.strategies import TF_PS
 from ddl_magics.spec import RunSpec
 
 DEFAULT_WORKERS = RunSpec.workers
@@ -43,11 +44,10 @@ class Option:
         choices: the values there are, if they can be listed.
         meanings: what each choice means, where its name does not say it.
         settings: names of what may follow a choice, as `CHOICE:name=value,name=value`.
-        later: values that are known and not built, with what brings them.
         many: takes several values ("a,b,c" or "a b c").
         repeats: may be given more than once, as `key=value`.
         needs: flag without which it means nothing.
-        only: the strategy that it belongs to.
+        only: the strategies that it belongs to, with spaces between them.
         value: what a switch sets, and the field it sets, when it is not the flag's own.
         config: may be set by `%config Distributed.<name>`.
         coming: for an option that is not built: what brings it.
@@ -61,7 +61,6 @@ class Option:
     choices: tuple[str, ...] = ()
     meanings: Mapping[str, str] = field(default_factory=dict)
     settings: Callable[[str], tuple[str, ...]] | None = None
-    later: Mapping[str, str] = field(default_factory=dict)
     many: bool = False
     repeats: bool = False
     needs: str = ""
@@ -149,15 +148,25 @@ def _setting(text: str) -> tuple[str, str]:
     return key.strip(), value.strip()
 
 
+STRATEGIES: Mapping[str, str] = {
+    "allreduce": "every step is the one that a single process would make with the whole batch",
+    "ps": "an asynchronous parameter server: nobody waits for anybody",
+    "average": "each worker trains an epoch by itself, then all take the mean of their weights",
+    "ensemble": "each worker trains a model of its own, with a seed of its own, and all models come back",
+    "single": "the plain cell in one executor",
+    "tf-allreduce": "for cells written for tf.distribute: `strategy` is a MultiWorkerMirroredStrategy of all workers",
+    "tf-ps": "for cells written for tf.distribute: `strategy` is a ParameterServerStrategy, and the cell runs on its "
+    "coordinator",
+}
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--strategy",
-        "how the workers train together: synchronous all-reduce, an asynchronous parameter server (ps), weights "
-        "averaged after each epoch (average), a model each (ensemble), or the plain cell in one executor (single)",
+        "how the workers train together",
         metavar="NAME",
         default="allreduce",
-        choices=("allreduce", "ps", "average", "ensemble", "single"),
-        later=dict.fromkeys(("tf-allreduce", "tf-ps"), _ENGINES),
+        choices=tuple(STRATEGIES),
+        meanings=STRATEGIES,
     ),
     Option("--workers", "number of training processes", _count, metavar="N", default=DEFAULT_WORKERS),
     Option(
@@ -173,11 +182,12 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--ps",
-        "number of parameter servers: processes beside the driver, each with a part of the model",
+        "number of parameter servers, each with a part of the model: processes beside the driver, those of tf-ps "
+        "beside the workers",
         _count,
         metavar="N",
         default=1,
-        only="ps",
+        only="ps tf-ps",
     ),
     Option("--window", "batches between two exchanges of an update rule", _count, metavar="N", default="one a worker"),
     Option(
@@ -198,7 +208,7 @@ OPTIONS: tuple[Option, ...] = (
     Option("--label", "label column", metavar="COLUMN", needs="--data", config=False),
     Option(
         "--batch-size",
-        "rows in a batch of `dataset`: the global batch for allreduce, each worker's batch for ps",
+        "rows in a batch of `dataset`: the global batch for allreduce and tf-allreduce, else each worker's",
         _count,
         metavar="N",
         default=DEFAULT_BATCH_SIZE,
@@ -292,12 +302,10 @@ def read_value(option: Option, text: str) -> Any:
         UsageError: the value is not one that the option takes.
     """
     choice = text.partition(":")[0] if option.settings else text
-    if choice in option.later:
-        raise UsageError(f"{option.flag} {choice} is not built yet: it {option.later[choice]}.")
     if option.choices and choice not in option.choices:
         raise UsageError(
             f"{option.flag} has no value {choice!r}; it takes {', '.join(option.choices)}."
-            + nearest(choice, (*option.choices, *option.later))
+            + nearest(choice, option.choices)
         )
     try:
         return option.read(text)
@@ -370,10 +378,13 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     for option in BUILT:
         if option.name not in said or option.value:
             continue
-        if option.only and strategy != option.only:
-            raise UsageError(f"{option.flag} belongs to --strategy {option.only}; this is --strategy {strategy}.")
+        owners = option.only.split()
+        if owners and strategy not in owners:
+            raise UsageError(f"{option.flag} belongs to --strategy {' or '.join(owners)}; this is --strategy {strategy}.")
         if option.needs and BY_FLAG[option.needs].name not in values:
             raise UsageError(f"{option.flag} belongs to {option.needs}, which is not given.")
+    if strategy == "ensemble" and "resume" in said:
+        raise UsageError("--resume is of one model, and --strategy ensemble trains several: leave --resume out.")
     if strategy == "single":
         if said.get("workers", 1) != 1:
             raise UsageError("--strategy single is one worker: leave --workers out, or use --strategy allreduce.")
@@ -387,7 +398,12 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     if "window" in said and values["rule"] is None:
         raise UsageError(f"--window belongs to an update rule, and --strategy {strategy} is given none: see --rule.")
     values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if values["rule"] else None
-    values["ps"] = values.get("ps", 1) if strategy == "ps" else None
+    if strategy == TF_PS and "data" in said:
+        raise UsageError(
+            "--data gives a dataset to each worker, and the cell of --strategy tf-ps runs on the coordinator alone: "
+            "read the data in the function for create_per_worker_dataset."
+        )
+    values["ps"] = values.get("ps", 1) if strategy in ("ps", TF_PS) else None
     values["batch_size"] = values.get("batch_size", DEFAULT_BATCH_SIZE) if values.get("data") else None
     return RunSpec(**values)
 
@@ -429,9 +445,10 @@ def markdown_table() -> str:
 
 def markdown_meanings() -> str:
     """For the documentation: what the values of options mean whose names do not say it."""
-    lines: list[str] = []
+    tables: list[str] = []
     for option in BUILT:
         if option.meanings:
-            lines += [f"## Values of `{option.flag}`", "", "| value | meaning |", "|---|---|"]
+            lines = [f"## Values of `{option.flag}`", "", "| value | meaning |", "|---|---|"]
             lines += [f"| `{choice}` | {meaning} |" for choice, meaning in option.meanings.items()]
-    return "\n".join(lines)
+            tables.append("\n".join(lines))
+    return "\n\n".join(tables)

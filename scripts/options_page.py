@@ -7,15 +7,9 @@ from ddl_magics.options import OPTIONS, markdown_meanings, markdown_table
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "options.md"
 
 
-def _later_values(option):
-    values = ", ".join(f"`{value}`" for value in option.later)
-    return f"- `{option.flag}` with {values}: {'; '.join(sorted(set(option.later.values())))}."
-
-
 def page():
     """The text of docs/options.md."""
     later = "\n".join(f"- `{option.flag}`: {option.help}; it {option.coming}." for option in OPTIONS if option.coming)
-    values = "\n".join(_later_values(option) for option in OPTIONS if option.later)
     return f"""# Options of `%%distributed`
 
 <!-- Made by `make docs` from ddl_magics/options.py: change it there. -->
@@ -32,7 +26,6 @@ def page():
 They are refused by name.
 
 {later}
-{values}
 """
 
 

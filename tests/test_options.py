@@ -90,7 +90,7 @@ def test_defaults_of_ps_and_of_data():
         ("--wait=yes", "--wait takes no value."),
         ("--name 'a", "cannot read the options: no closing quotation"),
         ("--window 3", "--window belongs to an update rule, and --strategy allreduce is given none"),
-        ("--ps 2", "--ps belongs to --strategy ps; this is --strategy allreduce."),
+        ("--ps 2", "--ps belongs to --strategy ps or tf-ps; this is --strategy allreduce."),
         ("--strategy ps --rule easgd", "--rule easgd belongs to --strategy allreduce; this is --strategy ps."),
         ("--strategy average --rule adag", "--rule adag belongs to --strategy ps"),
         ("--rule adag", "--rule adag belongs to --strategy ps; this is --strategy allreduce."),
@@ -98,6 +98,8 @@ def test_defaults_of_ps_and_of_data():
         ("--batch-size 3", "--batch-size belongs to --data"),
         ("--data d --features a y --label y", "column 'y' is both in --features and the --label."),
         ("--data d --validation d", "--validation and --data name the same DataFrame"),
+        ("--strategy tf-ps --data df", "--data gives a dataset to each worker"),
+        ("--strategy tf-allreduce --ps 2", "--ps belongs to --strategy ps or tf-ps; this is --strategy tf-allreduce."),
         ("--strategy single --workers 2", "--strategy single is one worker"),
     ],
 )
@@ -108,11 +110,6 @@ def test_mistakes_are_one_line_with_the_nearest_right_name(line, says):
 @pytest.mark.parametrize("option", [option for option in options.OPTIONS if option.coming])
 def test_an_option_that_is_not_built_is_refused_by_name(option):
     assert refusal(f"{option.flag} x").startswith(f"{option.flag} is not built yet: it comes with")
-
-
-def test_a_value_that_is_not_built_is_refused_by_name():
-    for strategy in ("tf-allreduce", "tf-ps"):
-        assert refusal(f"--strategy {strategy}").startswith(f"--strategy {strategy} is not built yet")
 
 
 def test_settings_of_a_rule_stay_with_it():

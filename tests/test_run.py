@@ -12,7 +12,9 @@ from fake_cluster import FakeCluster, epoch, state, steps, training
 from IPython.core.error import UsageError
 
 from ddl_magics import follower, store, tables, transfer
+from ddl_magics import run as run_module
 from ddl_magics.clusters.base import Refused
+from ddl_magics.dashboard.charts import history_of
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.options import parse
 from ddl_magics.run import Run
@@ -189,6 +191,25 @@ def test_artifacts_come_before_the_run_is_forgotten(tmp_path):
         run.save_model(tmp_path / "m.keras", index=3)
     with pytest.raises(ValueError, match=r"ends in .keras"):
         run.save_model(tmp_path / "m.h5")
+
+
+def test_an_ensemble_has_models_and_histories_of_every_rank(tmp_path, monkeypatch):
+    files = {"model-0.keras": b"first", "rank-1-model-0.keras": b"second"}
+    script = [
+        ev.make("fit", 0, fit=0, model="m", epochs=1, steps=1),
+        epoch(0, loss=3.0),
+        ev.make("member", 1, fit=0, epoch=0, metrics={"loss": 2.0}),
+        *(ev.make("artifact", 0, name=name, size=len(data), sha256="") for name, data in files.items()),
+        state(ev.FINISHED),
+    ]
+    run = submit(FakeCluster(script, artifacts=files), "--name digits --strategy ensemble --workers 2")
+    assert run.save_model(tmp_path / "m.keras", rank=1).read_bytes() == b"second"
+    assert run.save_model(tmp_path / "m.keras").read_bytes() == b"first"
+    monkeypatch.setattr(run_module, "_load_model", lambda path, _: path.read_bytes())
+    assert run.models() == [b"first", b"second"]
+    assert run.member_histories == [{"loss": [3.0]}, {"loss": [2.0]}] and run.history == {"loss": [3.0]}
+    assert set(zip(run.metrics["rank"], run.metrics["value"], strict=True)) == {(0, 3.0), (1, 2.0)}
+    assert "loss of rank 1" in history_of(run.events).metrics()
 
 
 @pytest.mark.parametrize(("seconds", "parts"), [(0.0, [1000, 2000, 2500]), (60.0, [])])

@@ -30,6 +30,8 @@ _STRATEGIES = {
     "single": "one process",
     "average": "weights averaged",
     "ensemble": "ensemble",
+    "tf-allreduce": "TensorFlow's all-reduce",
+    "tf-ps": "TensorFlow's parameter servers",
 }
 
 _STYLE = """<style>

@@ -25,13 +25,17 @@ def run(config, context):
         namespace.update(names.unpack(file.read()))
     namespace.update(_data(config, context))
     namespace["ddl"] = Helper(context)
+    if context.cluster is not None:
+        namespace["strategy"] = context.cluster.strategy
     try:
         with context.interruptible():
             value = execute(config["cell"], namespace)
     except (StopRun, KeyboardInterrupt):
-        _report_models(context)
+        _report_models(context, namespace)
         raise
-    _report_models(context)
+    _report_models(context, namespace)
+    if context.cluster is not None:
+        context.cluster.wait_for_all()
     if context.is_chief:
         _hint_alone(context)
         report_result(value, context)
@@ -51,16 +55,19 @@ def _data(config, context):
     if not config["manifest"]:
         return {}
     folder = os.path.join(config["scratch"], "data")
-    own = context.own_steps or context.in_ensemble
-    strategy = "ps" if own else config["strategy"]  # whose batches the worker's own are
+    own = context.own_steps or context.in_ensemble or context.cluster is not None
+    strategy, batch = "ps" if own else config["strategy"], config["batch_size"]  # whose batches the worker's own are
+    if context.cluster is not None and batch:  # the global one, which its strategy would not cut
+        batch = max(1, batch // context.workers)
     dataset, validation = feed_share.datasets(
-        folder, config["manifest"], context.rank, context.workers, config["batch_size"], config["seed"], strategy
+        folder, config["manifest"], context.rank, context.workers, batch, config["seed"], strategy
     )
     from .share import mark_local
 
-    given = {"dataset": mark_local(dataset)}
+    mark = mark_local if context.cluster is None else context.cluster.distribute
+    given = {"dataset": mark(dataset)}
     if validation is not None:
-        given["validation"] = mark_local(validation)
+        given["validation"] = mark(validation)
     return given
 
 
@@ -78,12 +85,14 @@ def execute(source, namespace):
 class Helper:
     """`ddl` in the cell: who this rank is, and the few things that ranks do together.
 
-    rank, size: int; is_chief: True on rank 0; seed: the run's, in an ensemble this rank's.
+    rank, size: int; is_chief: True on rank 0; seed: the run's, in an ensemble this rank's; strategy: tf.distribute's,
+    with `--strategy tf-allreduce` and `tf-ps`.
     """
 
     def __init__(self, context):
         self._context = context
         self.rank, self.size, self.is_chief, self.seed = context.rank, context.workers, context.is_chief, context.seed
+        self.strategy = None if context.cluster is None else context.cluster.strategy
 
     def log(self, step=None, **metrics):
         """Report numbers of your own; they appear beside the metrics of the fit and in `run.metrics`."""
@@ -115,17 +124,20 @@ class Helper:
         return "ddl: rank %d of %d" % (self.rank, self.size)
 
 
-def _report_models(context):
+def _report_models(context, namespace):
     """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`.
 
     The other members of an ensemble send theirs, too, with `rank-R-` before these names.
     """
     if not (context.is_chief or context.in_ensemble):
+        if context.cluster is not None:
+            context.cluster.save_with_chief(context.models, namespace)
         return
     import numpy as np
 
     whose = "" if context.is_chief else "rank-%d-" % context.rank
-    for index, model in enumerate(context.models):
+    models = context.models if context.cluster is None else context.cluster.models(context.models, namespace)
+    for index, model in enumerate(models):
         weights = os.path.join(context.scratch, "weights-%d.npz" % index)
         np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
         context.send_artifact(whose + "weights-%d.npz" % index, weights)

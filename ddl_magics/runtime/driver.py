@@ -37,11 +37,14 @@ def launch(spec, namespace):
     if session is None:
         return _error("spark", "there is no active SparkSession in this process; make one, or restart the kernel")
     sc = session.sparkContext
+    problem = strategies.problem(spec["strategy"], spec["cell"])
+    if problem:
+        return _error("usage", problem)
     problem = _preflight(sc, spec)
     if problem:
         return _error("slots", problem)
     try:
-        packed = names.pack(spec["cell"], namespace)
+        packed = names.pack(spec["cell"], namespace, strategies.given(spec["strategy"]))
         prepare = _check_data(spec, namespace)
         if spec.get("out"):
             out.check(sc, spec["out"], spec["run"])

@@ -213,6 +213,7 @@ class Job:
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):
             job[field] = self.spec[field]
+        job["ps"] = self.spec.get("ps")
         return job
 
     @staticmethod

@@ -62,8 +62,8 @@ def _binds_unseen_names(source):
     return False
 
 
-def pack(source, namespace):
-    """Pickle the values of `namespace` that the cell uses.
+def pack(source, namespace, given=()):
+    """Pickle the values of `namespace` that the cell uses. given: names that ranks define beside `GIVEN`.
 
     Returns bytes for `unpack`. Raises NameProblem for a name that is nowhere defined or whose value cannot travel.
     """
@@ -72,7 +72,7 @@ def pack(source, namespace):
     wanted = free_names(source)
     values, modules = {}, {}
     for name, line in sorted(wanted.items(), key=lambda item: item[1]):
-        if name in GIVEN:
+        if name in GIVEN or name in given:
             continue
         if name in namespace:
             value = namespace[name]

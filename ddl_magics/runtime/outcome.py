@@ -6,6 +6,7 @@ import traceback
 
 from . import collective
 from .rank import StopRun
+from .tf_cluster import is_of_a_peer
 
 MAX_MESSAGE_CHARACTERS = 2_000
 MAX_TRACEBACK_CHARACTERS = 20_000
@@ -49,10 +50,11 @@ def failed(error, context):
     """The END payload for an exception."""
     if context.error is not None:
         error = context.error  # TensorFlow wraps what a hook raises in words of its own
-    if context.stop_asked and isinstance(error, collective.PeerLost):
+    of_a_peer = isinstance(error, collective.PeerLost) or (context.cluster is not None and is_of_a_peer(error))
+    if context.stop_asked and of_a_peer:
         return {"outcome": "stopped", "failure": None}
     text = _traceback(error)
-    if isinstance(error, collective.PeerLost):
+    if of_a_peer:
         return _failure("peer", str(error), context, text)
     if isinstance(error, collective.Diverged):
         return _failure("diverged", str(error), context, text)

@@ -1,9 +1,9 @@
 """A rank's context: who it is, how it reaches its peers, what it has to report. One a process, shared by all hooks."""
 
-import _thread
 import hashlib
 import os
 import signal
+import threading
 import warnings
 
 from . import events, messages, strategies
@@ -51,11 +51,12 @@ class Rank:
         self.is_chief = self.rank == 0
         self.strategy, self.seed, self.scratch = config["strategy"], config["seed"], config["scratch"]
         self.in_ensemble = self.strategy == strategies.ENSEMBLE
-        self.size = 1 if self.in_ensemble else self.workers
+        self.size = 1 if self.in_ensemble or self.strategy in strategies.NATIVE else self.workers
         self.seed += self.rank if self.in_ensemble else 0
         self.own_steps = strategies.own_steps(self.strategy, config["rule"])
         self.config = config
         self.ring = self.server = None
+        self.cluster = None  # TensorFlow's own, a `tf_cluster.TfCluster`
         self.stop_asked = self.in_cell = self.fitting = False
         self._sending = self._interrupted = False
         self.error = None  # what a hook raised inside TensorFlow, which would wrap it
@@ -83,6 +84,10 @@ class Rank:
 
             secret, run, attempt = bytes.fromhex(self.config["secret"]), self.config["run"], self.config["attempt"]
             self.server = parameter_shards.connect(peers["servers"], secret, run, self.rank, attempt, 30.0)
+        if self.strategy in strategies.NATIVE:
+            from . import tf_cluster
+
+            self.cluster = tf_cluster.TfCluster(self)
 
     def prepare(self):
         """Import TensorFlow, seed all ranks of a model alike, install the hooks. Returns the device's name."""
@@ -98,9 +103,15 @@ class Rank:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         keras.utils.set_random_seed(self.seed % 2**32)
-        keras_fit.install(self)
+        if self.cluster is not None:
+            from . import tf_fit
+
+            self.cluster.enter()
+            tf_fit.install(self)
+        else:
+            keras_fit.install(self)
         if not gpus:
-            if self.config.get("gpus"):
+            if self.config.get("gpus") and self.strategy != strategies.TF_PS:  # whose worker is another process
                 message = "Spark gave this worker GPU %s, and TensorFlow sees none: it needs a build for GPUs, and CUDA"
                 self.emit("notice", level="warning", message=message % ", ".join(self.config["gpus"]))
             return None
@@ -189,8 +200,11 @@ class Rank:
 
     def leave(self, outcome):
         """Tell the peers that this rank takes part no more."""
+        goodbye = {"finished": "its cell has ended", "stopped": "it was stopped"}.get(outcome, "it failed")
+        if self.cluster is not None:
+            self.cluster.leave(goodbye)
         if self.ring is not None:
-            self.ring.close({"finished": "its cell has ended", "stopped": "it was stopped"}.get(outcome, "it failed"))
+            self.ring.close(goodbye)
         if self.server is not None:
             self.server.leave()
 
@@ -198,7 +212,22 @@ class Rank:
         """Called by the thread that hears the driver: a fit ends after its step, other code of the cell at once."""
         self.stop_asked = True
         if self.in_cell:
-            _thread.interrupt_main()
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # also wakes what waits for a lock
+        if self.cluster is not None:
+            timer = threading.Timer(self.cluster.STOP_SECONDS, self._abort_cluster)
+            timer.daemon = True
+            timer.start()
+
+    def _abort_cluster(self):
+        if self.in_cell and not self.fitting:
+            self.cluster.abort()
+
+    def give_up(self, error):
+        """End this process with `error` as what its rank has failed of. From any thread."""
+        from . import outcome
+
+        self._channel.send_json(messages.END, outcome.failed(error, self))
+        os._exit(1)
 
     def interruptible(self):
         """A context manager around the cell's code: within it, and not within a fit, a stop is a KeyboardInterrupt."""

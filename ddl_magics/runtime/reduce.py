@@ -126,11 +126,11 @@ def allreduce(context, value, op, kind=USER):
             "ddl.allreduce and ddl.barrier need --strategy allreduce; workers of --strategy %s do not meet"
             % context.strategy
         )
-    if context.size == 1:
+    if context.workers == 1:
         return array
     if op == "mean" and array.dtype.kind in "biu":
         array = array.astype(np.float64)
     flat = np.array(array, copy=True).reshape(-1)
     context.ring.allreduce(flat, part(context, kind))
     context.calls += 1
-    return (flat / context.size if op == "mean" else flat).reshape(array.shape)
+    return (flat / context.workers if op == "mean" else flat).reshape(array.shape)

@@ -61,6 +61,9 @@ class _Worker:
 
         def train():
             context.connect(self._peers, place)
+            if context.cluster is not None and not context.cluster.runs_cell:
+                self._tell_state("serving", threads)
+                return context.cluster.serve()
             self._tell_state("running", threads, device=context.prepare())
             cell.run(self._config, context)
 
