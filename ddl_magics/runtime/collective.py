@@ -37,8 +37,10 @@ class Collective(abc.ABC, Generic[Link]):
     Collectives raise `Diverged` where a rank is in another one, `PeerLost` where a rank is gone (its `rank` is this
     one's own after `close`), and the same again ever after. They have no timeout: a rank that is slow is waited for,
     and `close`, from any thread, ends a wait. `waited` is the time the last collective took, in seconds, and `spent`
-    where it went.
+    where it went. `crosses_network`: not all ranks are on one machine.
     """
+
+    crosses_network = False
 
     def __init__(self, rank: int, size: int, link: Optional[Link] = None) -> None:
         self.rank, self.size = rank, size

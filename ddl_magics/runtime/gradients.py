@@ -6,13 +6,14 @@ after the other in the order of the ranks, which is what one process has of the 
 """
 
 import struct
+from typing import NamedTuple
 
 import numpy as np
 
 from . import collective
 from .buffers import ALIGNMENT_BYTES, Buffers
 from .outcome import NAN_ADVICE, NotANumber
-from .parts import STEP
+from .parts import STEP, Part
 from .rank import NOT_FINITE, UNCHECKED
 from .reduce import note_stop, part
 from .share import same_batch
@@ -39,25 +40,20 @@ class GradientExchange:
         """
         import tensorflow as tf
 
-        dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not _is_sparse(gradient)]
-        sparse = [i for i, gradient in enumerate(gradients) if _is_sparse(gradient)]
+        dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not is_sparse(gradient)]
+        sparse = [i for i, gradient in enumerate(gradients) if is_sparse(gradient)]
         given = [gradients[i] for i in dense]
         for i in sparse:
             given += [gradients[i].indices, gradients[i].values]
-        if share is None:
-            told = [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)] + [tf.constant(0.0, tf.float64)] * 2
-        else:
-            told = [share.rows, share.total, share.check, share.scale]
 
         def exchange(rows, total, check, scale, *arrays):
-            try:
-                said = _Said(int(rows), int(total), float(check), float(scale))
-                return self._exchange(said, arrays[: len(dense)], arrays[len(dense) :], sums)
-            except BaseException as error:
-                self._context.error = self._context.error or error
-                raise
+            dense_arrays, sparse_arrays = arrays[: len(dense)], arrays[len(dense) :]
+            batch = self.batch(rows, total, check, scale, sums, sparse_arrays)
+            return self._exchange(batch, dense_arrays, sparse_arrays)
 
-        reduced = tf.numpy_function(exchange, told + given, [tensor.dtype for tensor in given])
+        reduced = tf.numpy_function(
+            self.guarded(exchange), self.told(share) + given, [tensor.dtype for tensor in given]
+        )
         result = list(gradients)
         for i, after in zip(dense, reduced):
             after.set_shape(gradients[i].shape)
@@ -70,35 +66,72 @@ class GradientExchange:
             result[i] = tf.IndexedSlices(values, indices, gradients[i].dense_shape)
         return result
 
-    def _exchange(self, said, dense, sparse, sums):
-        context = self._context
-        context.exchanges += 1
+    # What every way of exchanging them needs.
+
+    def told(self, share):
+        """What `batch` wants to know of a share, as tensors."""
+        import tensorflow as tf
+
+        if share is None:
+            return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)] + [tf.constant(0.0, tf.float64)] * 2
+        return [share.rows, share.total, share.check, share.scale]
+
+    def guarded(self, function):
+        """A function for TensorFlow to call: what it raises is kept, as TensorFlow wraps it."""
+
+        def call(*arrays):
+            try:
+                return function(*arrays)
+            except BaseException as error:
+                self._context.error = self._context.error or error
+                raise
+
+        return call
+
+    def batch(self, rows, total, check, scale, sums, sparse=()):
+        """What this rank knows of its batch, and says of it, as `told` gives it; sparse: indices and values."""
+        rows = float(rows)
         # Where only this rank knows its rows, those of the step before are a guess at everybody's.
-        total = said.total if said.total >= 0 else self._total
-        weight = (1.0 if said.rows else 0.0) if sums else said.rows / total
-        flags = UNCHECKED if said.total < 0 else 0
+        known = float(total) if total >= 0 else self._total
+        flags = UNCHECKED if total < 0 else 0
         if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
             flags |= NOT_FINITE
-        mine = part(context, STEP, float(said.rows), flags, said.check, said.scale)
+        mine = part(self._context, STEP, rows, flags, float(check), float(scale))
+        return _Batch(mine, rows, known, (1.0 if rows else 0.0) if sums else rows / known, sums)
+
+    def sum(self, number, flat, mine):
+        """Sums buffer `number` of a step over the ranks; their parts."""
+        return self._context.ring.allreduce(flat, mine)
+
+    def settle(self, flat, parts, batch, dense):
+        """Checks what the ranks said with a sum, and brings that to the mean over all rows."""
+        context = self._context
+        note_stop(context, parts)
+        _check(context, parts)
+        if self._check_finite and not np.isfinite(flat).all():
+            self._blame(dense, batch.weight)
+        rows = sum(each.weight for each in parts)
+        if not batch.sums and rows not in (0, batch.total):
+            flat *= flat.dtype.type(batch.total / rows)
+        self._total = rows or 1.0
+
+    # One buffer after all gradients are there.
+
+    def _exchange(self, batch, dense, sparse):
+        context = self._context
+        context.exchanges += 1
         result = [None] * len(dense)
         if self._layouts is None:
             self._layouts = _layouts(dense)
-        for layout in self._layouts:
+        for number, layout in enumerate(self._layouts):
             flat = self._buffers.take(layout.dtype, layout.size)
-            layout.fill(flat, dense, weight)
-            parts = context.ring.allreduce(flat, mine)
+            layout.fill(flat, dense, batch.weight)
+            parts = self.sum(number, flat, batch.part)
             context.note_collective()
-            note_stop(context, parts)
-            _check(context, parts)
-            if self._check_finite and not np.isfinite(flat).all():
-                self._blame(dense, weight)
-            rows = sum(each.weight for each in parts)
-            if not sums and rows not in (0, total):
-                flat *= layout.dtype.type(total / rows)
-            self._total = rows or 1.0
+            self.settle(flat, parts, batch, dense)
             layout.scatter(flat, dense, result)
         for indices, values in zip(sparse[::2], sparse[1::2]):
-            result += self._gather(indices, values, said.rows, sums)
+            result += self._gather(indices, values, batch.rows, batch.sums)
         return result
 
     def _blame(self, dense, weight):
@@ -130,18 +163,25 @@ class GradientExchange:
         return [np.concatenate(all_indices), np.concatenate(all_values)]
 
 
-class _Said:
-    """What a rank knows of its batch, as numbers."""
+class _Batch(NamedTuple):
+    """What a rank says of its batch; its rows and everybody's; what its gradients weigh in the sum.
 
-    def __init__(self, rows, total, check, scale):
-        self.rows, self.total, self.check, self.scale = rows, total, check, scale
+    sums: the loss is a sum over rows.
+    """
+
+    part: Part
+    rows: float
+    total: float
+    weight: float
+    sums: bool
 
 
-def _is_sparse(gradient):
+def is_sparse(gradient):
+    """Whether a gradient is IndexedSlices."""
     return hasattr(gradient, "indices") and hasattr(gradient, "values") and hasattr(gradient, "dense_shape")
 
 
-class _Layout:
+class Layout:
     """Where the arrays of one dtype have their place in a flat buffer of `size` elements.
 
     Each begins where TensorFlow takes it over without a copy.
@@ -180,8 +220,8 @@ class _Layout:
 
 def _layouts(arrays):
     """One for each dtype. With sparse gradients alone there still is what the ranks tell each other."""
-    return [_Layout(dtype, arrays) for dtype in sorted({array.dtype for array in arrays}, key=str)] or [
-        _Layout(np.dtype(np.float32), ())
+    return [Layout(dtype, arrays) for dtype in sorted({array.dtype for array in arrays}, key=str)] or [
+        Layout(np.dtype(np.float32), ())
     ]
 
 

@@ -210,6 +210,7 @@ class Job:
             "executor_cores": slots.executor_cores(self.sc),
             "manifest": manifest,
             "checkpoint_every": self.spec.get("checkpoint_every"),
+            "compression": self.spec.get("compression"),
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):
             job[field] = self.spec[field]

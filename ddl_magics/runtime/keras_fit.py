@@ -12,9 +12,8 @@ import warnings
 
 import tensorflow as tf
 
-from . import files, parts, reduce, share
+from . import files, overlap, parts, reduce, share
 from .checkpointing import Checkpoints
-from .gradients import GradientExchange
 from .monitor import Monitor
 from .rank import StopRun
 
@@ -301,7 +300,7 @@ class KerasHooks:
             return apply(gradients)
         context.in_apply = True
         try:
-            exchange = GradientExchange(context, context.checks_finite and not scaled)
+            exchange = overlap.exchange(context, context.checks_finite and not scaled)
             return apply(exchange(gradients, context.share, context.loss_sums))
         finally:
             context.in_apply = False

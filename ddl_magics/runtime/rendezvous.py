@@ -49,7 +49,8 @@ def connect(
         try:
             groups, memories, machines = _share(ring, memory_file.host_id() if host is None else host)
             if len(groups) == place.size:
-                if len(machines) == 1:
+                ring.crosses_network = len(machines) > 1
+                if not ring.crosses_network:
                     ring.chunk_bytes, ring.blocks = LOOPBACK_CHUNK_BYTES, LOOPBACK_BLOCKS
                 return ring
             together = meeting.shared_memory(next(group for group in groups if place.rank in group), memories)
@@ -57,6 +58,7 @@ def connect(
                 leads = any(place.rank == group[0] for group in groups)
                 leaders = meeting.ring(groups, LEADERS) if leads else None
                 together = Hierarchy(together, leaders, groups)
+                together.crosses_network = len(machines) > 1
         except BaseException as error:
             ring.close("it failed to connect: %s" % error)
             raise

@@ -124,7 +124,10 @@ class _Worker:
         cores = min(os.cpu_count() or 1, max(1, self._config["executor_cores"]))
         here = self._peers["ranks_on_host"]
         threads = max(1, min(cores, (os.cpu_count() or 1) // here))
-        for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        # Between hosts gradients leave while others are being computed (overlap.py), which takes a second thread.
+        beside = 1 if here == self._config["size"] else 2
+        os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(max(threads, beside)))
+        for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
             os.environ.setdefault(name, str(threads))
         return threads
 
