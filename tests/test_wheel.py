@@ -1,18 +1,27 @@
 """What is published: the wheel and the sdist hold what they must, and the base install stays small."""
 
+import json
 import os
+import socket
 import subprocess
 import sys
 import tarfile
+import urllib.error
+import urllib.request
 import venv
 import zipfile
 from pathlib import Path
 
 import pytest
+from until import until
+
+import ddl_magics
 
 ROOT = Path(__file__).resolve().parent.parent
 WIDGET = "ddl_magics/dashboard/static/widget.js"
+PANEL = "ddl_magics/labextension"
 SERVER_CONFIG = "etc/jupyter/jupyter_server_config.d/ddl_magics.json"
+LABEXTENSION = "share/jupyter/labextensions/ddl-magics"
 
 pytestmark = pytest.mark.timeout(600)  # pip reaches its index
 
@@ -32,12 +41,19 @@ def _sources(*folders):
     return set(listed.stdout.split())
 
 
-def test_the_wheel_is_the_package_and_the_built_widget(dist):
+def _panel():
+    """Files of the built panel, below its folder."""
+    folder = ROOT / PANEL
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_the_wheel_is_the_package_the_widget_and_the_panel(dist):
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = {name for name in archive.namelist() if ".dist-info/" not in name}
     shared = {name for name in names if ".data/" in name}
-    assert {name.partition(".data/data/")[2] for name in shared} == {SERVER_CONFIG}
+    panel = {f"{LABEXTENSION}/{name}" for name in {*_panel(), "install.json"}}
+    assert {name.partition(".data/data/")[2] for name in shared} == {SERVER_CONFIG, *panel}
     names -= shared
     assert names == _sources("ddl_magics") | {name for name in names if name.startswith(os.path.dirname(WIDGET))}
     assert WIDGET in names
@@ -48,16 +64,23 @@ def test_the_sdist_needs_no_node(dist):
     with tarfile.open(sdist) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}
     assert {WIDGET, "package.json", "LICENSE", "README.md", "CHANGELOG.md"} <= names
+    assert {f"{PANEL}/{name}" for name in _panel()} <= names
     assert _sources("ddl_magics", "labextension", "tests") <= names
     assert not any(name.startswith(("node_modules", ".venv")) for name in names)
 
 
-def test_the_base_install_brings_no_engine(dist, tmp_path):
+@pytest.fixture(scope="module")
+def installed(dist, tmp_path_factory):
+    """The Python of an environment with the wheel, as `pip install` leaves it."""
     (wheel,) = dist.glob("*.whl")
-    venv.create(tmp_path / "venv", with_pip=True)
-    python = tmp_path / "venv" / "bin" / "python"
+    folder = tmp_path_factory.mktemp("venv")
+    venv.create(folder, with_pip=True)
+    python = folder / "bin" / "python"
     subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
-    assert (tmp_path / "venv" / SERVER_CONFIG).exists(), "Jupyter Server loads our extension without a further step"
+    return python
+
+
+def test_the_base_install_brings_no_engine(installed, tmp_path):
     program = (
         "from importlib import metadata, util\n"
         "engines = ('tensorflow', 'keras', 'pyspark', 'sparkmagic', 'jupyter_server')\n"
@@ -69,4 +92,49 @@ def test_the_base_install_brings_no_engine(dist, tmp_path):
         "assert 'distributed' in shell.magics_manager.magics['cell']\n"
         "assert metadata.version('ddl_magics') == ddl_magics.__version__\n"
     )
-    subprocess.run([python, "-c", program], check=True, cwd=tmp_path)
+    subprocess.run([installed, "-c", program], check=True, cwd=tmp_path)
+
+
+def test_a_jupyterlab_finds_the_panel_where_it_was_installed(installed):
+    """And knows where it came from."""
+    environment = {**os.environ, "JUPYTER_PATH": str(installed.parent.parent / "share" / "jupyter")}
+    listing = [sys.executable, "-m", "jupyter", "labextension", "list"]
+    found = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True)
+    (line,) = [line for line in (found.stdout + found.stderr).splitlines() if "ddl-magics v" in line]
+    assert "enabled" in line and "OK" in line and "(python, ddl_magics)" in line
+
+
+def test_a_jupyter_server_has_our_routes_without_a_further_step(installed, tmp_path):
+    """The last test of this environment: it gets a Jupyter Server."""
+    subprocess.run([installed, "-m", "pip", "install", "--quiet", "jupyter_server"], check=True)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "PYTHON"))},
+        "HOME": str(tmp_path),
+        "JUPYTER_TOKEN": "secret",
+    }
+    listing = [installed, "-m", "jupyter", "server", "extension", "list"]
+    listed = subprocess.run(listing, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
+    words = " ".join((listed.stdout + listed.stderr).split())
+    assert "ddl_magics.server enabled" in words and f"ddl_magics.server {ddl_magics.__version__} OK" in words
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
+    server = subprocess.Popen([installed, "-m", "jupyter", "server", *options], env=environment, cwd=tmp_path)
+    try:
+        request = urllib.request.Request(f"http://localhost:{port}/ddl_magics/runs")
+        request.add_header("Authorization", "token secret")
+        until(lambda: _answers(request), 60)
+    finally:
+        server.terminate()
+        server.wait(30)
+
+
+def _answers(request):
+    try:
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            return json.load(answer)["runs"] == []
+    except urllib.error.HTTPError:
+        raise  # the server is there, and our routes are not
+    except OSError:
+        return False
