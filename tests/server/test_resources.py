@@ -1,0 +1,140 @@
+"""What the extension costs a server where nobody asks for runs, and what is left of it: nothing."""
+
+import asyncio
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+
+import pytest
+from fake_cluster import training
+from server.stored import finished, kill_owner, stored
+
+from ddl_magics.server import eventfile, listing, watching
+
+ROUTES = ("", "/events", "/view", "/logs/all", "/export?format=csv", "/export?format=html")
+
+
+@pytest.fixture
+def reads(monkeypatch):
+    """A list that grows with each look at the store."""
+    seen = []
+
+    def watch(owner, name):
+        real = getattr(owner, name)
+
+        def called(*arguments, **more):
+            seen.append(name)
+            return real(*arguments, **more)
+
+        monkeypatch.setattr(owner, name, called)
+
+    for owner, name in ((listing, "_stamp"), (listing, "_folders"), (eventfile, "read"), (listing, "glance")):
+        watch(owner, name)
+    watch(watching, "_size")
+    return seen
+
+
+def open_files(folder):
+    """Those of this process below the folder."""
+    found = []
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            path = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+        if path.startswith(str(folder)):
+            found.append(path)
+    return found
+
+
+async def ask_for_everything(ask, folder):
+    for route in ROUTES:
+        path, _, query = route.partition("?")
+        code, _, _ = await ask(f"runs/{folder.path.name}{path}", **dict([query.split("=")] if query else []))
+        assert code == 200
+    await ask("runs")
+
+
+async def test_nothing_is_read_and_no_file_open_while_nobody_asks(ask, reads, runs_folder):
+    await ask_for_everything(ask, stored(events=list(training())[:9]))
+    before = len(reads)
+    assert before > 10
+    await asyncio.sleep(1.5)
+    assert len(reads) == before and open_files(runs_folder) == []
+
+
+async def test_who_has_left_is_waited_for_no_longer(ask, reads, jp_base_url, http_server_client, jp_auth_header):
+    folder = stored(events=list(training())[:9])
+    view = (await ask(f"runs/{folder.path.name}/view"))[1]
+    port = http_server_client.get_http_port()
+    path = f"{jp_base_url}ddl_magics/runs/{folder.path.name}/view?page={view['page']}&n={view['message']['n']}&wait=30"
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode())
+    writer.write(f"Authorization: {jp_auth_header['Authorization']}\r\n\r\n".encode())
+    await asyncio.sleep(1.2)
+    before = len(reads)
+    await asyncio.sleep(1.2)
+    assert len(reads) > before, "it is looked for news"
+    writer.close()
+    await asyncio.sleep(1.2)
+    before = len(reads)
+    await asyncio.sleep(1.2)
+    assert len(reads) == before
+
+
+async def test_it_has_no_threads_of_its_own(ask):
+    """Work is done by the pool of the event loop, which ends with it."""
+    before = set(threading.enumerate())
+    await ask_for_everything(ask, finished())
+    assert {thread.name.rpartition("_")[0] for thread in set(threading.enumerate()) - before} <= {"asyncio"}
+
+
+@pytest.mark.parametrize("state", ["live", "lost"])
+def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path, state):
+    folder = stored(events=list(training())[:9], place={"livy": "http://127.0.0.1:1", "session": 1})
+    if state == "lost":
+        kill_owner(folder)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
+    enabled = "--ServerApp.jpserver_extensions={'ddl_magics.server': True}"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "jupyter", "server", *options, enabled],
+        cwd=tmp_path,
+        env={**os.environ, "JUPYTER_TOKEN": "secret"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+
+    def fetch(path, method="GET"):
+        request = urllib.request.Request(f"http://127.0.0.1:{port}/ddl_magics/{path}", method=method)
+        request.add_header("Authorization", "token secret")
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return answer.status
+        except OSError:
+            return None
+
+    try:
+        deadline = time.monotonic() + 60
+        while fetch("runs") != 200:
+            assert time.monotonic() < deadline and server.poll() is None
+            time.sleep(0.2)
+        path = f"runs/{folder.path.name}"
+        wish = (f"{path}/events?after=99&wait=30",) if state == "live" else (f"{path}/stop", "POST")
+        waiting = threading.Thread(target=fetch, args=wish)
+        waiting.start()
+        time.sleep(0.5)
+        server.send_signal(signal.SIGTERM)
+        server.wait(25)
+        waiting.join(10)
+        assert not waiting.is_alive()
+    finally:
+        server.kill()
+        server.wait()
