@@ -74,10 +74,16 @@ class Keras2Hooks(KerasHooks):
             wrap(self.trainer, method, self._with_steps)
 
     def _with_steps(self, original, model, *args, **kwargs):
+        compiled = model._jit_compile if self.context.reduces else False
         with contextlib.ExitStack() as put_back:
+            if compiled:  # the steps are, not what is around them
+                model._jit_compile = False
+                put_back.callback(setattr, model, "_jit_compile", compiled)
             for name in ("train_step", "test_step"):
                 if name not in model.__dict__:
-                    object.__setattr__(model, name, StepHook(self, model, getattr(model, name)))
+                    step = getattr(model, name)
+                    hook = StepHook(self, model, step, compiled and self.keeps_xla(model, step))
+                    object.__setattr__(model, name, hook)
                     put_back.callback(object.__delattr__, model, name)
             return original(model, *args, **kwargs)
 

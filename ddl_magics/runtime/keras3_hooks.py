@@ -9,7 +9,7 @@ from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 
-from . import share
+from . import compiled_update, share
 from .keras_fit import KerasHooks, float_variables, wrap
 from .step import StepHook
 
@@ -59,7 +59,14 @@ class Keras3Hooks(KerasHooks):
         wrap(self.trainer, "_make_function", self._make_function)
 
     def _make_function(self, original, model, step):
-        return original(model, StepHook(self, model, step))
+        compiled = model.jit_compile
+        if not compiled or not self.context.reduces:
+            return original(model, StepHook(self, model, step))
+        model.jit_compile = False  # for what is around the step
+        try:
+            return original(model, StepHook(self, model, step, self.keeps_xla(model, step)))
+        finally:
+            model.jit_compile = compiled
 
     def hook_epoch_logs(self):
         wrap(self.base_trainer, "_get_metrics_result_or_logs", self.epoch_logs)
@@ -72,7 +79,13 @@ class Keras3Hooks(KerasHooks):
         def apply(gradients):
             return original(optimizer, gradients, trainable_variables)
 
+        def apply_compiled(gradients):
+            variables = trainable_variables if trainable_variables is not None else optimizer._trainable_variables
+            return compiled_update.apply(apply, optimizer, gradients, variables)
+
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
+        if not scaled and not self.context.in_apply:
+            return self.apply_reduced(apply_compiled, list(grads), scaled)
         return self.apply_reduced(apply, list(grads), scaled)
 
     def hook_losses(self):

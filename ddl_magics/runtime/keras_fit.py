@@ -2,7 +2,7 @@
 
 Keras is changed inside this process only: where the data of a fit becomes an iterator, where a step is made, where the
 optimizer takes gradients, where an epoch's metrics become logs, where `stop_training` is read, where a loss is reduced
-over its batch, and around fit, evaluate, predict and compile. Where these places are in Keras 3 is in keras3_hooks.py,
+over its batch, and around fit, evaluate and predict. Where these places are in Keras 3 is in keras3_hooks.py,
 in Keras 2 in keras2_hooks.py; what happens there is here. With one rank or `--strategy single` the hooks report only.
 """
 
@@ -58,7 +58,7 @@ class KerasHooks:
     context: the `rank.Rank`; keras: the package.
     """
 
-    #: The class that has fit, evaluate and predict, and the one that has compile and stop_training.
+    #: The class that has fit, evaluate and predict, and the one that has stop_training.
     trainer = base_trainer = None
 
     #: Whether a fit can go on within an epoch (`forward`).
@@ -68,13 +68,13 @@ class KerasHooks:
         self.context, self.keras = context, keras
         self._checkpoints = Checkpoints(context)
         self._calls = []
+        self.put_aside = None  # while a step is traced for XLA: [(apply, gradients, scaled)] for what follows it
 
     def install(self):
         context = self.context
         wrap(self.trainer, "fit", self._fit)
         wrap(self.trainer, "evaluate", self._evaluate)
         wrap(self.trainer, "predict", self._predict)
-        wrap(self.base_trainer, "compile", self._compile)
         self.base_trainer.stop_training = property(self._get_stop, self._set_stop)
         files.install(context, self.keras)
         self.hook_data()
@@ -159,7 +159,7 @@ class KerasHooks:
         finally:
             self.context.in_compiled_loss = False
 
-    # -- fit, evaluate, predict, compile
+    # -- fit, evaluate, predict
 
     def _fit(self, original, model, *args, **kwargs):
         context = self.context
@@ -241,16 +241,6 @@ class KerasHooks:
         """Whether the innermost call in progress is a fit, and not its validation."""
         return self._current is not None and self._current.kind == "fit"
 
-    def _compile(self, original, model, *args, **kwargs):
-        arguments = _by_name(original, model, args, kwargs)
-        if self.context.reduces:
-            if arguments.get("jit_compile", "auto") is True:
-                warnings.warn(
-                    "jit_compile=True is not used on several workers yet: gradients leave the step", stacklevel=3
-                )
-            arguments["jit_compile"] = False
-        return original(model, **arguments)
-
     # -- data
 
     def shared(self, dataset, batch):
@@ -293,9 +283,26 @@ class KerasHooks:
 
     # -- the step
 
+    def keeps_xla(self, model, step):
+        """Whether `step`, of a model that is compiled by XLA, can be: a training step must be Keras' own.
+
+        XLA knows no exchange of gradients. Keras' own step uses them last of all, so that they can leave it first;
+        what another one does after it has applied them is not known.
+        """
+        training = step == model.train_step
+        if not training or getattr(step, "__func__", None) is self.trainer.train_step:
+            return True
+        warnings.warn(
+            "a train_step of your own is not compiled by XLA on several workers: gradients leave it", stacklevel=2
+        )
+        return False
+
     def apply_reduced(self, apply, gradients, scaled):
         """`apply` the job's gradients in place of a rank's own. scaled: by an optimizer that skips overflown steps."""
         context = self.context
+        if self.put_aside is not None:
+            self.put_aside.append((apply, gradients, scaled))
+            return None
         if context.in_apply or tf.distribute.in_cross_replica_context():
             return apply(gradients)
         context.in_apply = True

@@ -12,13 +12,16 @@ class StepHook:
     its metrics and BatchNorm statistics are put back afterwards.
     """
 
-    def __init__(self, hooks, model, step):
-        self._hooks, self._context, self._model, self._step = hooks, hooks.context, model, step
+    def __init__(self, hooks, model, step, compiled=False):
+        """compiled: by XLA, all but the exchange of gradients and the update that follows it."""
+        self._hooks, self._context, self._model = hooks, hooks.context, model
+        self._step = step
+        self._run = self._run_compiled if compiled else step
 
     def __call__(self, data):
         context = self._context
         if not isinstance(data, Share):
-            return self._step(data)
+            return self._run(data)
         if self._hooks.training:
             context.row_counter.assign_add(data.rows)
         context.last_rows.assign(data.rows)
@@ -30,7 +33,7 @@ class StepHook:
         context.begin_step(data)
         put_back = self._weigh_losses(data)
         try:
-            logs = self._step(data.batch)
+            logs = self._run(data.batch)
             if context.loss_sums and self._model.losses:
                 raise ValueError(
                     "a loss with reduction='sum' beside regularisation cannot be put together from the workers' "
@@ -41,6 +44,24 @@ class StepHook:
                 undo()
             context.end_step()
         tf.cond(data.rows > 0, lambda: tf.constant(0), lambda: _restore(variables, before))
+        return logs
+
+    def _run_compiled(self, batch):
+        """The step compiled by XLA up to its gradients; they are exchanged, and applied, behind it."""
+        aside = []
+
+        def step():
+            self._hooks.put_aside = []
+            try:
+                logs = self._step(batch)
+                aside[:] = self._hooks.put_aside
+            finally:
+                self._hooks.put_aside = None
+            return logs, [gradients for _, gradients, _ in aside]
+
+        logs, exchanged = tf.function(step, jit_compile=True, autograph=False)()
+        for (apply, _, scaled), gradients in zip(aside, exchanged):
+            self._hooks.apply_reduced(apply, gradients, scaled)
         return logs
 
     def _state(self):
