@@ -7,6 +7,9 @@ Parameter server: of the sequence of batches, worker k of n takes every n-th, be
 
 from typing import Any, NamedTuple
 
+#: Of an epoch's batches those whose fingerprint is taken: the first ones, then one in so many. A shuffle that differs
+#: shows in the first, and to take a fingerprint costs some 5 % of a step of 15 ms.
+_FIRST_FINGERPRINTS, _FINGERPRINT_EVERY = 16, 16
 #: Rows at either end of a batch, and values of each row end, that its fingerprint looks at.
 _FINGERPRINT_ROWS = 4
 _FINGERPRINT_VALUES = 256
@@ -59,8 +62,7 @@ def cut(dataset, rank, size):
     """A dataset of `Share`s: rank's slice of every batch of `dataset`."""
     import tensorflow as tf
 
-    def slice_batch(*parts):
-        batch = _element(dataset, parts)
+    def slice_batch(index, batch):
         total = _rows(batch)
         low, high = total * rank // size, total * (rank + 1) // size
         rows = high - low
@@ -70,11 +72,16 @@ def cut(dataset, rank, size):
         else:
             low = tf.where(rows > 0, low, 0)
             high = tf.where(rows > 0, high, 1)
-        check, scale = _fingerprint(batch, total)
+        size_alone = tf.cast(total, tf.float64)
+        check, scale = tf.cond(
+            (index < _FIRST_FINGERPRINTS) | (index % _FINGERPRINT_EVERY == 0),
+            lambda: _fingerprint(batch, total),
+            lambda: (size_alone, size_alone),
+        )
         mine = tf.nest.map_structure(lambda part: _slice(part, low, high), batch)
         return Share(mine, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), check, scale)
 
-    return dataset.map(slice_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    return dataset.enumerate().map(slice_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
 
 
 def whole(dataset):
