@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
 
-from ddl_magics.runtime import rule, rules
+from ddl_magics.runtime import compression, rule, rules
 from ddl_magics.runtime.strategies import TF_PS
 from ddl_magics.spec import RunSpec
 
@@ -86,6 +86,11 @@ def _count(text: str) -> int:
     if not re.fullmatch(r"[0-9]+", text) or int(text) < 1:
         raise ValueError("a whole number above 0")
     return int(text)
+
+
+def _compression(text: str) -> str:
+    compression.read(text)
+    return text
 
 
 def _seed(text: str) -> int:
@@ -263,13 +268,20 @@ OPTIONS: tuple[Option, ...] = (
         config=False,
     ),
     Option(
+        "--compression",
+        "send gradients between hosts in fewer bytes: rounded to bfloat16, or the largest only, here a hundredth; what "
+        "is left out is added to those of the next step. Left out where all workers are on one machine",
+        _compression,
+        metavar="bf16|topk:0.01",
+        only="allreduce",
+    ),
+    Option(
         "--gpus",
         "GPUs for each worker, of those that Spark manages (spark.executor.resource.gpu.amount); without it a worker "
         "uses what Spark gives its tasks, else the GPUs that it finds",
         _count,
         metavar="N",
     ),
-    Option("--compression", "send gradients in fewer bytes", metavar="NAME", coming=_ENGINES),
     Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
     Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
     Option("--checkpoint-every", "steps between two checkpoints", metavar="N", coming=_ENGINES),
@@ -397,6 +409,8 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     values["rule"] = _rule_for(strategy, said.get("rule"), values.get("rule"))
     if "window" in said and values["rule"] is None:
         raise UsageError(f"--window belongs to an update rule, and --strategy {strategy} is given none: see --rule.")
+    if "compression" in said and values["rule"] is not None:
+        raise UsageError(f"--compression is for gradients, and --rule {values['rule']} exchanges weights: leave one out.")
     values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if values["rule"] else None
     if strategy == TF_PS and "data" in said:
         raise UsageError(

@@ -33,6 +33,7 @@ class RunSpec:
     timeout: float | None = None
     out: str | None = None
     gpus: int | None = None
+    compression: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
     send: tuple[str, ...] | None = None
