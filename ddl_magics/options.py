@@ -410,7 +410,7 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
     if "window" in said and values["rule"] is None:
         raise UsageError(f"--window belongs to an update rule, and --strategy {strategy} is given none: see --rule.")
     if "compression" in said and values["rule"] is not None:
-        raise UsageError(f"--compression is for gradients, and --rule {values['rule']} exchanges weights: leave one out.")
+        raise UsageError(f"--compression is for gradients, and --rule {values['rule']} exchanges weights.")
     values["window"] = values.get("window", values.get("workers", DEFAULT_WORKERS)) if values["rule"] else None
     if strategy == TF_PS and "data" in said:
         raise UsageError(
