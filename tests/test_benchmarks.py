@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import report, training  # noqa: E402  (the folder is no part of the package)
+from benchmarks import b4, report, training  # noqa: E402  (the folder is no part of the package)
 from benchmarks.relay import Relay  # noqa: E402
 
 
@@ -100,7 +100,17 @@ def test_the_relay_counts_what_goes_through():
     assert 150 < sum(block.up for block in seen) < 1_500
 
 
-@pytest.mark.parametrize("name", ["live", "b1"])
+def test_the_bound_of_a_step_between_hosts():
+    """50 ms of computing; a line carries 118.75 MB/s; 2.8 MB are sent in five buckets, the last of 0.56 MB."""
+    assert b4.bound_seconds(2_800_000, 2, False) == pytest.approx(0.050 + 0.56 / 118.75)
+    assert b4.bound_seconds(2_800_000, 8, False) == pytest.approx(0.017 + 1.75 * (2.8 + 0.56) / 118.75)
+    assert b4.bound_seconds(2_800_000, 8, True) == pytest.approx(0.050 + 1.75 * 0.28 / 118.75)
+    assert b4.efficiencies({"2 hosts, 2.8 MB, after": [0.1]}) == {
+        "2 hosts, 2.8 MB, after": [pytest.approx(b4.bound_seconds(2_800_000, 2, False) / 0.1)]
+    }
+
+
+@pytest.mark.parametrize("name", ["live", "b1", "b4"])
 def test_help(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)

@@ -71,8 +71,8 @@ def test_the_other_name_of_the_magic(shell, capsys):
     [
         ("%%distributed --worker 2\nx", "UsageError: no option --worker. Did you mean --workers?"),
         (
-            "%%distributed --compression bf16\nx",
-            "UsageError: --compression is not built yet: it comes with a later release of the engines.",
+            "%%distributed --target loss<1\nx",
+            "UsageError: --target is not built yet: it comes with a later release.",
         ),
         ("%%distributed\n", "UsageError: %%distributed is a cell magic, but the cell body is empty."),
         ("%%distributed\n\n \n", "UsageError: the cell is empty: write the training below %%distributed."),

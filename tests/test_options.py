@@ -117,6 +117,18 @@ def test_settings_of_a_rule_stay_with_it():
     assert options.parse("--strategy ps --rule=downpour").rule == "downpour"
 
 
+def test_compression_is_for_gradients_between_workers():
+    assert options.parse("--compression bf16").compression == "bf16"
+    assert options.parse("--compression topk:0.05").to_record()["compression"] == "topk:0.05"
+    assert options.parse("").compression is None
+    wanted = "--compression wants bf16, or topk with the share of the gradients to send, as in topk:0.01, not 'topk:2'."
+    assert refusal("--compression topk:2") == wanted
+    assert refusal("--strategy ps --compression bf16").startswith("--compression belongs to --strategy allreduce")
+    assert refusal("--rule easgd --compression bf16") == (
+        "--compression is for gradients, and --rule easgd exchanges weights."
+    )
+
+
 def test_a_rule_of_all_reduce():
     spec = options.parse("--rule easgd:alpha=0.2 --workers 3")
     assert (spec.strategy, spec.rule, spec.window, spec.ps) == ("allreduce", "easgd:alpha=0.2", 3, None)
