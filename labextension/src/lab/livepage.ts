@@ -1,0 +1,79 @@
+/** A run's tab: the live view that the notebook draws too, fed by the server instead of a kernel. */
+
+import type { RunActions } from "../actions";
+import { type Api, ApiError, type View } from "../api";
+import type { Translation } from "../translation";
+import { h, show, text } from "../view/dom";
+import type { Message } from "../view/messages";
+import { type Delta, RunModel, unpack } from "../view/model";
+import { RunView } from "../view/view";
+import "uplot/dist/uPlot.min.css";
+import "../view/view.css";
+
+/** How long the server may wait for news, and we after it could not be asked. */
+const WAIT_SECONDS = 20;
+const AGAIN_MS = 5000;
+
+export interface LivePageOptions {
+  api: Api;
+  run: string;
+  actions: RunActions;
+  trans: Translation;
+}
+
+/** Draws the run into `host` until it has ended, or `dispose` is called. A hidden tab asks nothing. */
+export function createLivePage(host: HTMLElement, { api, run, actions, trans }: LivePageOptions): { dispose(): void } {
+  const over = new AbortController();
+  const model = new RunModel();
+  const notice = h("p", { class: "ddl-banner", role: "status" });
+  show(notice, false);
+  host.append(notice);
+  const view = new RunView(host, { model, onStop: () => void actions.stop(run) });
+
+  async function follow(): Promise<void> {
+    let page: string | undefined;
+    let n = 0;
+    while (!over.signal.aborted) {
+      if (document.hidden || !host.offsetParent) {
+        await pause(1000);
+        continue;
+      }
+      try {
+        const query = page === undefined ? {} : { page, n, wait: WAIT_SECONDS };
+        const answer: View | null = await api.view(run, query, over.signal);
+        show(notice, false);
+        if (answer) {
+          const delta = received(answer);
+          page = model.apply(delta) ? answer.page : undefined;
+          n = delta.message.n;
+          view.draw();
+        }
+        if (model.over && !answer?.more) return;
+      } catch (error) {
+        if (over.signal.aborted) return;
+        text(notice, error instanceof Error ? error.message : String(error));
+        show(notice, true);
+        if (error instanceof ApiError && (error.status === 404 || error.status === 409)) return;
+        text(notice, trans.__("This is how it was: %1", notice.textContent));
+        await pause(AGAIN_MS);
+      }
+    }
+  }
+
+  void follow();
+  return {
+    dispose() {
+      over.abort();
+      view.dispose();
+    },
+  };
+}
+
+function received(answer: View): Delta {
+  const buffers = answer.buffers.map((packed) => Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)));
+  return unpack(answer.message as unknown as Message, buffers);
+}
+
+function pause(milliseconds: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, milliseconds));
+}
