@@ -20,6 +20,7 @@ from IPython.core.error import UsageError
 
 from ddl_magics.runtime import compression, rule, rules
 from ddl_magics.runtime.strategies import TF_PS
+from ddl_magics.runtime.verdict import ATTEMPTS
 from ddl_magics.spec import RunSpec
 
 DEFAULT_WORKERS = RunSpec.workers
@@ -282,10 +283,30 @@ OPTIONS: tuple[Option, ...] = (
         _count,
         metavar="N",
     ),
+    Option(
+        "--attempts",
+        "how often workers are started in all, when some are killed: each time from the last checkpoint",
+        _count,
+        metavar="N",
+        default=ATTEMPTS,
+    ),
+    Option(
+        "--checkpoint-every",
+        "steps between two checkpoints, from which the driver starts killed workers again",
+        _count,
+        metavar="N",
+        default="an epoch",
+        only="allreduce",
+    ),
+    Option(
+        "--resume",
+        "run that failed or was stopped, by its name or id: this one goes on from its last checkpoint, with the cell "
+        "as it is now",
+        metavar="RUN",
+        config=False,
+    ),
     Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
     Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
-    Option("--checkpoint-every", "steps between two checkpoints", metavar="N", coming=_ENGINES),
-    Option("--resume", "go on from a run's checkpoint", metavar="RUN", coming=_ENGINES),
     Option("--target", "stop when a metric is reached", metavar="CONDITION", coming=_LATER),
 )
 
@@ -392,7 +413,9 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
             continue
         owners = option.only.split()
         if owners and strategy not in owners:
-            raise UsageError(f"{option.flag} belongs to --strategy {' or '.join(owners)}; this is --strategy {strategy}.")
+            raise UsageError(
+                f"{option.flag} belongs to --strategy {' or '.join(owners)}; this is --strategy {strategy}."
+            )
         if option.needs and BY_FLAG[option.needs].name not in values:
             raise UsageError(f"{option.flag} belongs to {option.needs}, which is not given.")
     if strategy == "ensemble" and "resume" in said:

@@ -79,6 +79,9 @@ class Session:
             name=self._name(spec.name, namespace),
             seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
         )
+        if spec.resume is not None:
+            resumed = self._ended(spec.resume)
+            spec = dataclasses.replace(spec, resume=resumed.id, checkpoints=str(resumed.folder / "files"))
         cluster = self._current(start=True)
         refused = cluster.check(spec, namespace)
         if refused is not None:
@@ -96,6 +99,13 @@ class Session:
         run = Run(spec, folder, follower.timeline, cluster.name, follower)
         self.runs[spec.run] = run
         return run
+
+    def _ended(self, word: str) -> store.RunRecord:
+        """The run that another one goes on from."""
+        record = store.find_run(self.find(word).id)
+        if record is None or not record.over:
+            raise UsageError(f"--resume {word}: this run has not ended; stop it first.")
+        return record
 
     def attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
         """Go on with a run whose kernel is gone, or that was lost, and whose driver still has it.

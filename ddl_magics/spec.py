@@ -12,8 +12,9 @@ class RunSpec:
     """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
 
     `rule` and `window` are None where the strategy has no update rule, `ps` unless it is "ps", `batch_size` without
-    `data`. `wait` and `send` are the notebook's own: `wait` None means "where nobody can click", `send` are names of
-    its variables.
+    `data`. `resume` names a run, for the driver by its id, and `checkpoints` is the folder where the notebook has that
+    one's files. `wait` and `send` are the notebook's own: `wait` None means "where nobody can click", `send` are names
+    of its variables.
     """
 
     run: str = ""
@@ -34,6 +35,10 @@ class RunSpec:
     out: str | None = None
     gpus: int | None = None
     compression: str | None = None
+    attempts: int | None = None
+    checkpoint_every: int | None = None
+    resume: str | None = None
+    checkpoints: str | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
     send: tuple[str, ...] | None = None

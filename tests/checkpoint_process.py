@@ -27,7 +27,7 @@ def main(source, folder, positions, every):
     checkpointing.LEAST_SECONDS, checkpointing.MOST_OF_THE_TIME = 0, float("inf")
 
     def keep(path, position):
-        name = "%d-%d-%d-%d.npz" % position
+        name = f"{position.fit}-{position.epoch}-{position.step}-{position.complete:d}.npz"
         shutil.copy(path, os.path.join(folder, "taken", name))
 
     rank.send_checkpoint = keep

@@ -37,3 +37,10 @@ def wait_until_gone(seconds=10):
     while (left := our_processes()) and time.monotonic() < deadline:
         time.sleep(0.1)
     return left
+
+
+def executor_of(pid):
+    """The process of the Spark executor that a rank's process descends from."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return pid

@@ -1,5 +1,6 @@
 """A worker that is killed costs the time since the last checkpoint: the run ends as if nothing had happened."""
 
+import functools
 import os
 import signal
 
@@ -29,7 +30,7 @@ fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks
 DENSE = "keras.layers.Dense(8, activation='relu'), keras.layers.Dense(2)"
 
 
-def cell(layers="keras.Input((8,)), " + DENSE, optimizer="SGD(0.1, momentum=0.9)", sleep=0.25):
+def cell(layers="keras.Input((8,)), " + DENSE, optimizer="SGD(0.1, momentum=0.9)", sleep=0.15):
     return CELL.replace("LAYERS", layers).replace("OPTIMIZER", optimizer).replace("SLEEP", str(sleep))
 
 
@@ -55,11 +56,18 @@ def kill_in_epoch(run, number, rank):
     os.kill(pid(run, rank), signal.SIGKILL)
 
 
-def assert_as_undisturbed(ended, undisturbed):
+@functools.cache
+def undisturbed(spark):
+    """(result, history, weights) of the cell when nobody is killed."""
+    ended = launch.run_cell(spark, cell())
+    return ended.result, ended.history, launch.weights(ended.run)
+
+
+def assert_as_undisturbed(ended, spark):
     assert ended.state == "FINISHED", ended.message
-    assert ended.result == undisturbed.result
-    assert ended.history == undisturbed.history
-    for mine, theirs in zip(launch.weights(ended.run), launch.weights(undisturbed.run), strict=True):
+    result, history, weights = undisturbed(spark)
+    assert (ended.result, ended.history) == (result, history)
+    for mine, theirs in zip(launch.weights(ended.run), weights, strict=True):
         np.testing.assert_array_equal(mine, theirs)
 
 
@@ -68,14 +76,13 @@ def beginnings(ended):
 
 
 def test_killed_twice_a_run_ends_as_if_nothing_had_happened(spark_cluster):
-    spark, source = spark_cluster(2), cell()
-    undisturbed = launch.run_cell(spark, source)
-    run = launch.start(spark, source)
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell())
     kill_in_epoch(run, 2, rank=1)
     run.until(lambda r: any(e["kind"] == "state" and "attempt 2 of 3" in e["message"] for e in r.events), 30)
     kill_in_epoch(run, 3, rank=0)
     ended = run.wait(BOUND_SECONDS)
-    assert_as_undisturbed(ended, undisturbed)
+    assert_as_undisturbed(ended, spark)
     _, second, third = beginnings(ended)
     assert second.startswith("attempt 2 of 3: rank 1 on ") and "was killed by SIGKILL); from epoch " in second
     assert third.startswith("attempt 3 of 3: rank 0 on ") and " of fit 2" in third
@@ -96,3 +103,53 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark
     assert [words.split(" on ")[0] for words in said] == ["rank 1", "rank 0"]
     assert all("(attempt 2 of 3), the others go on" in words for words in said)
     assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}
+
+
+def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
+    spark, source = spark_cluster(2), cell()
+    run = launch.start(spark, source, attempts=2)
+    kill_in_epoch(run, 2, rank=1)
+    run.until(lambda r: any(e["attempt"] == 2 and e["kind"] == "steps" for e in r.events), 60)
+    os.kill(pid(run, 0), signal.SIGKILL)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (0, "signal")
+    assert (
+        "was killed by SIGKILL" in ended.message
+        and "; it was attempt 2 of 2; --resume test goes on from epoch " in (ended.message)
+    )
+    assert {e["name"] for e in ended.of_kind("artifact")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
+    assert_as_undisturbed(launch.run_cell(spark, source, resume=ended.run), spark)
+
+
+def test_an_executor_that_is_killed(spark_cluster):
+    spark, source = spark_cluster(2), cell()
+    run = launch.start(spark, source)
+    run.until(lambda r: any(e["kind"] == "steps" and e["fit"] == 1 for e in r.events), 90)
+    os.kill(processes.executor_of(pid(run, 1)), signal.SIGKILL)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    assert len(ended.history["loss"]) == 5
+    assert "its supervisor process on the executor died" in beginnings(ended)[1]
+
+
+def test_stop_between_two_attempts(spark_cluster):
+    run = launch.start(spark_cluster(2), cell())
+    kill_in_epoch(run, 2, rank=1)
+    run.until(lambda r: any(e["attempt"] == 2 for e in r.events), 30)
+    run.stop()
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "STOPPED" and "--resume test goes on from epoch " in ended.message
+
+
+def test_a_parameter_server_that_is_killed(spark_cluster):
+    spark, source = spark_cluster(2), cell()
+    run = launch.start(spark, source, strategy="ps")
+    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
+    servers = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
+    os.kill(servers[0], signal.SIGKILL)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (-1, "lost")
+    assert "the parameter server (process" in ended.message and "--resume test goes on from epoch " in ended.message
+    resumed = launch.run_cell(spark, source, strategy="ps", resume=ended.run)
+    assert resumed.state == "FINISHED" and len(resumed.history["loss"]) == 5
+    assert resumed.history["loss"][:1] == ended.history["loss"][:1]

@@ -1,12 +1,29 @@
 """The checkpoints that the driver holds of a run: the newest of each fit, for the next attempt or for another run."""
 
+import hashlib
 import os
+import shutil
 import threading
+import zipfile
+from typing import NamedTuple
 
 from . import checkpoint, messages, wire
 
 #: Checkpoints of all fits together may take so much of the driver's disk.
 KEPT_BYTES = 4 << 30
+
+
+class NoCheckpoint(ValueError):
+    """There is none to go on from: one line."""
+
+
+class File(NamedTuple):
+    """What an `incoming.Incoming` says of a file that is there already."""
+
+    path: str
+    header: dict
+    size: int
+    sha256: str
 
 
 class CheckpointFiles:
@@ -36,10 +53,45 @@ class CheckpointFiles:
             message = "checkpoints take more than %d GB of the driver's disk: the later ones are not kept"
             self._warn(message % (KEPT_BYTES >> 30))
 
+    def adopt(self, path, own):
+        """Keep a copy, at the path `own`, of another run's checkpoint. NoCheckpoint where the file is none."""
+        try:
+            shutil.copyfile(path, own)
+            about, _ = checkpoint.read(own)
+            position = checkpoint.Position.read(about)
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise NoCheckpoint("%s cannot be read as a checkpoint: %s" % (path, error)) from None
+        digest = hashlib.sha256()
+        with open(own, "rb") as file:
+            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
+                digest.update(block)
+        size, sha256 = os.path.getsize(own), digest.hexdigest()
+        header = dict(position._asdict(), name=position.file, size=size, sha256=sha256)
+        self.keep(File(own, header, size, sha256))
+
     def files(self):
         """One `Incoming` a fit, in the order of the fits."""
         with self._lock:
             return [self._files[fit] for fit in sorted(self._files)]
+
+
+def of_run(spec, job):
+    """Paths of the checkpoints that the spec wants to go on from. NoCheckpoint where there are none.
+
+    job: the `job.Job` of that run if the driver still has it; else they are in the notebook's folder, if that is here.
+    """
+    folder = spec.get("checkpoints") or ""
+    found = [file.path for file in job.checkpoints.files()] if job is not None else []
+    if not found and os.path.isdir(folder):
+        names = [name for name in os.listdir(folder) if name.startswith("checkpoint-") and name.endswith(".npz")]
+        found = [os.path.join(folder, name) for name in sorted(names)]
+    if not found:
+        raise NoCheckpoint(
+            "--resume %s: there is no checkpoint of it here; a run has one from its first epoch on until it has "
+            "finished, with the notebook where Spark is on its machine, else with the session that it ran in"
+            % spec["resume"]
+        )
+    return found
 
 
 def where(files):

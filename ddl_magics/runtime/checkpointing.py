@@ -16,6 +16,7 @@ import numpy as np
 
 from . import checkpoint, parts, reduce, wire
 from .checkpoint import Position
+from .monitor import plain
 from .training_state import CallbackStates, of_model, put_in_model
 
 #: The least time from one checkpoint to the next, where --checkpoint-every does not say when; and the share of the
@@ -93,6 +94,24 @@ class Fit:
         self._steps = about.get("steps")  # of an epoch, once one is over
         self._due_at = time.monotonic()
         self.before, self.after = _Before(self), _After(self)
+
+    @property
+    def reports(self):
+        """Whether its events are the run's: not where an attempt before has sent them."""
+        return not self.skipped or self._of_another_run
+
+    @property
+    def _of_another_run(self):
+        return bool(self._about) and self.context.config.get("resumed") and self.context.config["attempt"] == 1
+
+    def report_history(self):
+        """The epochs of another run, which are this one's too."""
+        if not self._of_another_run or not self.context.is_chief:
+            return
+        history = self._about["history"]
+        for i in range(max(map(len, history.values()), default=0)):
+            metrics = plain({name: values[i] for name, values in history.items() if i < len(values)})
+            self.context.emit("epoch", fit=self.context.fit, epoch=self._first_epoch + i, metrics=metrics, seconds=0.0)
 
     @property
     def skipped(self):
@@ -201,7 +220,15 @@ class _After(keras.callbacks.Callback):
         self._fit, self._epoch = fit, 0
         context = fit.context
         together = context.reduces or context.size == 1
-        self._every = context.config.get("checkpoint_every") if together and context.hooks.begins_in_epochs else None
+        self._every = context.config.get("checkpoint_every")
+        if self._every and not (together and context.hooks.begins_in_epochs):
+            self._every = None
+            if context.is_chief:
+                message = "--checkpoint-every is for steps that all workers take together, and for Keras 3: "
+                context.emit("notice", level="warning", message=message + "checkpoints are taken after epochs")
+
+    def on_train_begin(self, logs=None):
+        self._fit.report_history()
 
     def on_epoch_begin(self, epoch, logs=None):
         self._epoch = epoch

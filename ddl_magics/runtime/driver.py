@@ -9,7 +9,7 @@ import base64
 import json
 import platform
 
-from . import feed, gpus, names, out, own_context, slots, strategies
+from . import checkpoint_files, feed, gpus, names, out, own_context, slots, strategies
 from .held import Held
 from .job import Job
 
@@ -46,11 +46,12 @@ def launch(spec, namespace):
     try:
         packed = names.pack(spec["cell"], namespace, strategies.given(spec["strategy"]))
         prepare = _check_data(spec, namespace)
+        resumed = checkpoint_files.of_run(spec, held.get(spec["resume"])) if spec.get("resume") else ()
         if spec.get("out"):
             out.check(sc, spec["out"], spec["run"])
-    except (names.NameProblem, feed.FeedError, out.OutError) as error:
+        job = Job(own_context.of(sc), spec, packed, prepare, resumed)
+    except (names.NameProblem, feed.FeedError, out.OutError, checkpoint_files.NoCheckpoint) as error:
         return _error("usage", str(error))
-    job = Job(own_context.of(sc), spec, packed, prepare)
     held.add(spec["run"], job)
     job.start()
     return json.dumps({"ok": True})

@@ -21,8 +21,6 @@ from .wording import count
 
 #: Executors that a session's settings promise may take this long to come, and to come again when they died.
 EXECUTORS_SECONDS = 120.0
-#: How often the workers of a run are started in all, where its spec does not say.
-ATTEMPTS = 3
 
 
 class Job:
@@ -31,14 +29,17 @@ class Job:
     The other public names are its attempts'.
     """
 
-    def __init__(self, sc, spec, packed, prepare):
-        """packed: `names.pack`'s bytes; prepare: (sc, job group) -> the run's `feed.Feed`, or None without --data."""
+    def __init__(self, sc, spec, packed, prepare, resumed=()):
+        """packed: `names.pack`'s bytes; prepare: (sc, job group) -> the run's `feed.Feed`, or None without --data.
+
+        resumed: paths of checkpoints of another run. ValueError where one cannot be read.
+        """
         self.workers = 1 if spec["strategy"] == "single" else spec["workers"]
         self.state = events.PREFLIGHT
         self.log = EventLog(spec["run"])
         self.artifacts = {}
         self.sc, self.spec = sc, spec
-        self.attempts = spec.get("attempts") or ATTEMPTS
+        self.attempts = spec.get("attempts") or verdict.ATTEMPTS
         self.group = "ddl_magics " + spec["run"]
         self.servers = None
         self._packed, self._prepare, self._data = packed, prepare, None
@@ -51,6 +52,8 @@ class Job:
         self._folder = scratch.make("run")
         self._files = 0
         self.checkpoints = checkpoint_files.CheckpointFiles(lambda message: self._hint("warning", message))
+        for path in resumed:
+            self.checkpoints.adopt(path, self.new_file())
 
     def start(self):
         threading.Thread(target=self._live, name=self.group, daemon=True).start()
@@ -81,7 +84,7 @@ class Job:
             end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error))
         try:
             if end.state != events.FINISHED:
-                self._offer_checkpoints()
+                end = self._offer_checkpoints(end)
             if self.spec.get("out"):
                 self._write_out()
         finally:
@@ -209,6 +212,7 @@ class Job:
             "size": self.workers,
             "executor_cores": slots.executor_cores(self.sc),
             "manifest": manifest,
+            "resumed": bool(self.spec.get("resume")),
             "checkpoint_every": self.spec.get("checkpoint_every"),
             "compression": self.spec.get("compression"),
         }
@@ -255,14 +259,15 @@ class Job:
         about = {field: self.artifacts[name][field] for field in ("size", "sha256")}
         self.log.append(events.make("artifact", 0, name=name, **about, **where), self._number)
 
-    def _offer_checkpoints(self):
-        """Let the notebook have what a later run can go on from."""
+    def _offer_checkpoints(self, end):
+        """Let the notebook have what a later run can go on from. Returns the `end` that tells of it."""
         files = self.checkpoints.files()
         for file in files:
             self.keep(file)
-        if files:
-            message = "--resume %s goes on %s, where the last checkpoint is"
-            self._hint("info", message % (self.spec["name"], checkpoint_files.where(files)))
+        if not files:
+            return end
+        message = "--resume %s goes on %s, where the last checkpoint is"
+        return end.after("; " + message % (self.spec["name"], checkpoint_files.where(files)))
 
     def _write_out(self):
         """What --out's folder does not take goes to the notebook, as without --out."""

@@ -40,7 +40,7 @@ class Monitor(keras.callbacks.Callback):
     @property
     def _reports(self):
         """Whether the begin and the end of this fit are the run's: members of an ensemble go at a pace of their own."""
-        return not self._context.taken_up.skipped and (self._context.is_chief or not self._context.in_ensemble)
+        return self._context.taken_up.reports and (self._context.is_chief or not self._context.in_ensemble)
 
     def _align(self):
         """Equal weights and different noise on all ranks, as soon as the model has weights."""

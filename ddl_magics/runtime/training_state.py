@@ -5,7 +5,7 @@ import inspect
 import numpy as np
 
 
-class Mismatch(Exception):
+class CheckpointMismatch(Exception):
     """A state that does not fit the model: one line."""
 
 
@@ -16,18 +16,20 @@ def of_model(model, hooks):
 
 
 def put_in_model(model, hooks, arrays, whose):
-    """Put `of_model`'s arrays back. whose: words for a `Mismatch`, which leaves the model as it was."""
+    """Put `of_model`'s arrays back. whose: words for a `CheckpointMismatch`, which leaves the model as it was."""
     groups = _groups(model, hooks)
     assignments = []
     for group, variables in groups.items():
         count = sum(key.startswith(group + "/") for key in arrays)
         if count != len(variables):
-            raise Mismatch("%s has %d %s, this model has %d" % (whose, count, _WORDS[group], len(variables)))
+            raise CheckpointMismatch(
+                "%s has %d %s, this model has %d%s" % (whose, count, group, len(variables), _REMEDY)
+            )
         for i, variable in enumerate(variables):
             array = arrays[_key(group, i)]
             if array.shape != tuple(variable.shape):
-                words = (whose, i, _WORDS[group], array.shape, tuple(variable.shape))
-                raise Mismatch("%s: number %d of its %s has the shape %s, this model's has %s" % words)
+                words = (whose, i, group, array.shape, tuple(variable.shape), _REMEDY)
+                raise CheckpointMismatch("%s: number %d of its %s has the shape %s, this model's has %s%s" % words)
             assignments.append((variable, array))
     for variable, array in assignments:
         dtype = np.array(variable).dtype
@@ -35,11 +37,15 @@ def put_in_model(model, hooks, arrays, whose):
     hooks.noise_restored(model)
 
 
-_WORDS = {"weights": "weights", "optimizer": "variables of the optimizer", "seeds": "seeds of layers"}
+_REMEDY = "; give the cell that model and optimizer, or leave --resume out"
 
 
 def _groups(model, hooks):
-    return {"weights": hooks.weights(model), "optimizer": hooks.optimizer_variables(model), "seeds": hooks.seeds(model)}
+    return {
+        "weights": hooks.weights(model),
+        "optimizer variables": hooks.optimizer_variables(model),
+        "seeds": hooks.seeds(model),
+    }
 
 
 def _key(group, number):

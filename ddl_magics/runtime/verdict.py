@@ -33,6 +33,8 @@ class Heard:
         self.server_died = None
 
 
+#: How often the workers of a run are started in all, where its spec does not say.
+ATTEMPTS = 3
 #: Kinds of failures that are the death of a process, for which the cell cannot be blamed.
 DEATHS = frozenset(("signal", "lost"))
 
