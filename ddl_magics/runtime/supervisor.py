@@ -14,6 +14,7 @@ import sys
 import threading
 
 from . import events, feed_share, gpus, messages, scratch, telemetry, wire
+from .strategies import TF_PS
 
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
@@ -207,7 +208,7 @@ class _Rank:
         self._tell(messages.EVENTS, [events.make("log", self._rank, stream=stream, text=text)])
 
     def _sample(self, pid):
-        process = telemetry.ProcessSampler(pid)
+        process = telemetry.ProcessSampler(pid, family=self._job["strategy"] == TF_PS)
         own = dict(os.environ, **gpus.environment(self._job.get("gpus")))
         devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
         while not self._over.wait(SAMPLE_SECONDS):

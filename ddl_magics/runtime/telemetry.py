@@ -19,23 +19,33 @@ def _stat(pid):
     return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND, int(fields[21]) * _PAGE_BYTES
 
 
-class ProcessSampler:
-    """CPU and memory of one process between two calls of `sample`."""
+def _children(pid):
+    """The processes that the main thread of a process has started, where Linux keeps a list of them."""
+    try:
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []
 
-    def __init__(self, pid):
-        self._pid = pid
+
+class ProcessSampler:
+    """CPU and memory of one process between two calls of `sample`; with `family`, its children's among them."""
+
+    def __init__(self, pid, family=False):
+        self._pid, self._family = pid, family
         self._time = self._used = None
 
     def sample(self):
         """(CPU in percent of one core since the last call, resident bytes); None at first and after its end."""
         try:
-            used, memory = _stat(self._pid)
+            uses = [_stat(pid) for pid in [self._pid] + (_children(self._pid) if self._family else [])]
         except (OSError, ValueError, IndexError):
             return None
+        used, memory = (sum(each) for each in zip(*uses))
         now = time.monotonic()
         before, used_before = self._time, self._used
         self._time, self._used = now, used
-        if before is None or now <= before:
+        if before is None or now <= before or used < used_before:
             return None
         return 100.0 * (used - used_before) / (now - before), memory
 

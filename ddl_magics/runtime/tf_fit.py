@@ -34,7 +34,7 @@ def install(context):
 
 
 class _Rows:
-    """Counts rows where Keras' steps say nothing of them."""
+    """Counts rows where Keras' steps say nothing of them: each batch for a full one."""
 
     def __init__(self):
         self.count = 0
@@ -46,7 +46,7 @@ class _Rows:
 class _Reported:
     """The fit in progress is the run's to report: there are no checkpoints of an earlier attempt."""
 
-    reports = True
+    reports, skipped = True, False
 
 
 class _Monitor(Monitor):
@@ -60,7 +60,7 @@ class _Monitor(Monitor):
     def on_train_batch_end(self, batch, logs=None):
         context = self._context
         context.row_counter.count += self.rows
-        super().on_train_batch_end(batch, logs)
+        super().on_train_batch_end(batch, logs if isinstance(logs, dict) else {})  # else it is not known yet
         if context.ring is not None:  # all leave after the same step
             reduce.agree_on_stop(context)
         if context.stop_asked if context.ring is None else context.stop_agreed:
@@ -78,7 +78,9 @@ def _hook(package, context):
         if context.stop_asked:
             raise StopRun
         monitor = base(context)
-        monitor.rows = _rows(args[0] if args else kwargs.get("x"), kwargs.get("batch_size")) // _sharers(context)
+        rows = _rows(args[0] if args else kwargs.get("x"), kwargs.get("batch_size"))
+        rows = rows or context.config["batch_size"] or 0  # what is not known is `dataset`, of --data
+        monitor.rows = rows // (context.workers if context.strategy == TF_ALLREDUCE else 1)
         given = kwargs.get("callbacks") or []
         kwargs["callbacks"] = (list(given) if isinstance(given, (list, tuple)) else [given]) + [monitor]
         kwargs["verbose"] = 0 if not context.is_chief else 2 if kwargs.get("verbose") in (None, "auto", 1) else 0
@@ -94,13 +96,8 @@ def _hook(package, context):
     package.Model.fit = fit
 
 
-def _sharers(context):
-    """How many ranks take a part of each batch that the cell makes."""
-    return context.workers if context.strategy == TF_ALLREDUCE else 1
-
-
 def _rows(data, batch_size):
-    """Rows of a batch of what `fit` is given: arrays, or a tf.data.Dataset; 0 where that is not known."""
+    """Rows of a full batch of what `fit` is given: arrays, or a tf.data.Dataset; 0 where that is not known."""
     if hasattr(data, "shape"):
         return batch_size or 32
     waiting = [data]
