@@ -96,6 +96,8 @@ class Reading:
 class _Page:
     reading: Reading
     packer: Packer
+    #: What did not fit into the newest message waits for the next one.
+    rest: bool = False
 
 
 class Watching:
@@ -122,6 +124,7 @@ class Watching:
                 packed = known.packer.full(time.time(), reading.heard)
             else:
                 packed = known.packer.update(time.time(), reading.heard)
+            known.rest = packed.rest
             return {
                 "page": page,
                 "message": packed.message,
@@ -135,7 +138,7 @@ class Watching:
         """Whether `look` would tell the page anything that it does not know."""
         reading = self._reading(record)
         known = self._page(page, reading)
-        if known is None or known.packer.number != number or reading.grown() or reading.behind:
+        if known is None or known.packer.number != number or known.rest or reading.grown() or reading.behind:
             return True
         return record.over and not reading.history.over
 

@@ -155,4 +155,13 @@ async def test_a_long_run_of_many_workers_comes_in_bounded_parts_and_whole(ask, 
     assert_same(page, page_of(list(folder.events()), workers=256))
     assert page.series["metric:loss"][-1][0] == 10**6
     assert np.isfinite([point for points in page.series.values() for point in points]).all()
+    append(folder, [steps(rank, 0, step=10**6, seconds=1 + rank, loss=0.5) for rank in range(256)])
+    view = await look(folder, view)
+    assert view["more"], "so many rows do not fit into an update"
+    while view["more"]:
+        page.take(packed(view))
+        view = await look(folder, view)
+    page.take(packed(view))
+    assert_same(page, page_of(list(folder.events()), workers=256))
+    assert await look(folder, view) is None
     assert (await look(folder))["message"]["full"], "to another page, all of it within the bound"
