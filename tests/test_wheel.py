@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -114,7 +115,7 @@ def test_a_jupyter_server_has_our_routes_without_a_further_step(installed, tmp_p
     }
     listing = [installed, "-m", "jupyter", "server", "extension", "list"]
     listed = subprocess.run(listing, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    words = " ".join((listed.stdout + listed.stderr).split())
+    words = " ".join(re.sub(r"\x1b\[\d+m", "", listed.stdout + listed.stderr).split())
     assert "ddl_magics.server enabled" in words and f"ddl_magics.server {ddl_magics.__version__} OK" in words
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
