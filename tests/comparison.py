@@ -17,7 +17,9 @@ CASES = "\n".join(
 )
 
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
-NOT_SGD = frozenset({"adam", "adamw_clipnorm", "lstm", "adversaries", "legacy_adam_clipped"})
+NOT_SGD = frozenset(
+    {"adam", "four_steps_and_a_remainder", "adamw_clipnorm", "lstm", "adversaries", "legacy_adam_clipped"}
+)
 
 FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 
@@ -46,9 +48,9 @@ class Reference:
         return self._known[names, dtype]
 
 
-def distributed(spark, names, dtype, workers, prologue="", seconds=400):
+def distributed(spark, names, dtype, workers, prologue="", seconds=400, **spec):
     cell = f"{prologue}{CASES}\nrun_cases({list(names)!r}, {dtype!r}, ddl)"
-    ended = launch.run_cell(spark, cell, workers=workers, seconds=seconds)
+    ended = launch.run_cell(spark, cell, workers=workers, seconds=seconds, **spec)
     assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     return ended
 

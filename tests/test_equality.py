@@ -19,6 +19,9 @@ ALWAYS = (
     "summed_loss",
     "adversaries",
     "masked_sequences",
+    "compiled",
+    "compiled_many_steps",
+    "four_steps_and_a_remainder",
 )
 MORE = (
     "adam",

@@ -30,6 +30,8 @@ ALWAYS = (
     "adversaries",
     "regularised",
     "multi_step_execution",
+    "compiled",
+    "four_steps_and_a_remainder",
     "legacy_momentum",
     "legacy_adam_clipped",
     "compiled_step",

@@ -97,6 +97,28 @@ def test_steps_that_the_loss_scale_skips_are_no_fault(spark_cluster):
     assert np.isfinite(ended.history["loss"][-1])
 
 
+FOREIGN_TO_XLA = (
+    HEAD
+    + """
+class Foreign(keras.layers.Layer):
+    def call(self, x):
+        same = tf.numpy_function(lambda values: values, [x], x.dtype)
+        same.set_shape(x.shape)
+        return same
+model = keras.Sequential([keras.Input((8,)), Foreign(), keras.layers.Dense(2)])
+model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), jit_compile=COMPILED)
+model.fit(x, y, batch_size=26, verbose=0)
+"""
+)
+
+
+def test_a_step_with_jit_compile_is_xlas(spark_cluster):
+    """What XLA does not know ends such a fit, and no other."""
+    finished(spark_cluster(2), FOREIGN_TO_XLA.replace("COMPILED", "False"))
+    ended = launch.run_cell(spark_cluster(2), FOREIGN_TO_XLA.replace("COMPILED", "True"))
+    assert ended.state == "FAILED" and "PyFunc" in ended.failure["message"], ended.failure
+
+
 REFUSED = {
     "a metric that does not add up": (
         HEAD

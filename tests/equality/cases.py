@@ -228,6 +228,33 @@ def multi_step_execution(dtype):
     return model, model.fit(x, y, batch_size=20, epochs=2, verbose=0).history
 
 
+def compiled(dtype):
+    model = network()
+    x, y = table(dtype)
+    model.compile(
+        keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=0.5),
+        "sparse_categorical_crossentropy",
+        metrics=["accuracy"],
+        jit_compile=True,
+    )
+    history = model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0)
+    return model, history.history
+
+
+def compiled_many_steps(dtype):
+    x, y = table(dtype)
+    model = network()
+    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", jit_compile=True, steps_per_execution=4)
+    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+
+
+def four_steps_and_a_remainder(dtype):
+    x, y = table(dtype)
+    model = network()
+    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], steps_per_execution=4)
+    return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.1, verbose=0).history
+
+
 def run_cases(names, dtype, ddl=None):
     """{case: {"history", "weights" (flat list)}}; with `ddl`, every rank also logs a digest of its weights."""
     keras.backend.set_floatx(dtype)
