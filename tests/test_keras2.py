@@ -95,16 +95,8 @@ def test_evaluation_callbacks_files_and_collectives(keras2, tmp_path):
 
 
 STOPS_NOISE_AND_SCALES = (
-    test_training.HEAD
+    test_training.STOPPING
     + """
-class StopHere(keras.callbacks.Callback):
-    def on_train_batch_end(self, batch, logs=None):
-        if ddl.rank == 1 and batch == 2:
-            self.model.stop_training = True
-model = build()
-history = model.fit(x, y, batch_size=13, epochs=50, verbose=0, callbacks=[StopHere()])
-ddl.log(epochs=len(history.history["loss"]))
-
 noisy = keras.Sequential([keras.Input((64,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
 noisy.compile("sgd", "mse")
 ones = np.ones((64, 64), "float32")
