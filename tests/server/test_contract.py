@@ -20,6 +20,7 @@ CONFIGURATION = """
 missing_required_header.enabled = false
 unsupported_method.enabled = false
 positive_data_acceptance.expected-statuses = ["2xx", 404, 409, 410]
+negative_data_rejection.expected-statuses = ["4xx"]
 
 [[operations]]
 include-operation-id = "renameRun"
