@@ -1,5 +1,6 @@
 """A real JupyterLab on a free port, and a page of headless Chromium in it."""
 
+import contextlib
 import json
 import os
 import re
@@ -9,7 +10,6 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, Locator, Page, WebSocket, sync_playwrig
 ROOT = Path(__file__).parent.parent.parent
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 60
+STOP_SECONDS = 15
 PAGE_MS = 60_000
 
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
@@ -87,12 +88,14 @@ class Lab:
         """Shuts the kernels down with the server."""
         request = urllib.request.Request(f"{getattr(self, 'url', '')}api/shutdown", method="POST")
         request.add_header("Authorization", f"token {self.token}")
-        try:
+        with contextlib.suppress(OSError, ValueError):
             urllib.request.urlopen(request, timeout=10).close()
-            self.process.wait(20)
-        except (OSError, ValueError, subprocess.TimeoutExpired):
-            self.process.terminate()
-            self.process.wait(20)
+        for end in (lambda: None, self.process.terminate, self.process.kill):
+            end()
+            # Now and then an idle thread of anyio, which Jupyter Server reads files with, outlives its event loop.
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self.process.wait(STOP_SECONDS)
+                return
 
 
 class Frames:
@@ -181,7 +184,7 @@ class NotebookPage:
         return self.page.locator(".ddl-run")
 
 
-@contextmanager
+@contextlib.contextmanager
 def chromium() -> Iterator[Browser]:
     """A headless Chromium."""
     with sync_playwright() as playwright:
