@@ -1,0 +1,229 @@
+"""The panel: how soon 1,000 runs, and a run of 10^6 steps by 256 workers, are on the screen, and what is fetched.
+
+A real JupyterLab in headless Chromium. A time begins with the command that a click gives, or with the page's first
+request, and ends when the frame that shows it has been rendered. "Cold" is a server that has just been started and a
+browser with an empty cache. Sizes are what came over the wire, compressed and with headers, of our routes and scripts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import tempfile
+import time
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from browser.lab import CHROMIUM, Lab, chromium
+from browser.panel_page import PanelPage
+from playwright.sync_api import Browser, Page
+
+from . import report
+from .panel_store import STEPS, WORKERS, LongRun, short_runs
+
+LIST_SECONDS, RUN_SECONDS, OPEN_BYTES, TICK_BYTES = 0.3, 1.0, 500_000, 20_000
+RUNS = 1000
+#: How often the panel asks for its list.
+TICK_SECONDS = 2.0
+WHOLE_SECONDS = 600.0
+WORKSPACE = "lab/workspaces/benchmark"
+
+#: Posted in a frame, a message arrives when the frame has been rendered.
+_SCRIPT = """
+performance.setResourceTimingBufferSize(100000);
+const painted = (ready) => new Promise((resolve) => {
+  const { port1, port2 } = new MessageChannel();
+  port1.onmessage = () => resolve(performance.now());
+  const look = () => ready() ? port2.postMessage(null) : requestAnimationFrame(look);
+  requestAnimationFrame(look);
+});
+const rows = () => [...document.querySelectorAll(".ddl-panel .ddl-row")].filter((row) => row.offsetHeight);
+const loss = () => document.querySelector(".ddl-run")?.model.line("metric:loss")?.x;
+const charts = () => [...document.querySelectorAll(".ddl-run canvas")].some((canvas) => canvas.offsetHeight);
+const blocked = [];
+new PerformanceObserver((list) => blocked.push(...list.getEntries())).observe({ type: "longtask" });
+window.bench = {
+  rows,
+  listed: painted(() => rows().length),
+  listing: (runs) => painted(() => rows()[0]?.ariaSetSize >= runs),
+  async after(act, ready) {
+    const began = performance.now();
+    act();
+    return (await painted(ready) - began) / 1000;
+  },
+  run: (command, args) => void window.jupyterapp.commands.execute(`ddl-magics:${command}`, args),
+  drawn: () => charts() && loss()?.length > 0,
+  whole: (step) => painted(() => loss()?.at(-1) >= step),
+  asked: () => performance.getEntriesByType("resource").filter(({ name }) => /ddl[-_]magics/.test(name)),
+  bytes: (since) => bench.asked().filter((entry) => entry.responseEnd >= since)
+    .reduce((sum, entry) => sum + entry.transferSize, 0),
+  blocked: (since) => Math.max(0, ...blocked.filter(({ startTime }) => startTime >= since)
+    .map(({ duration }) => duration)) / 1000,
+};
+"""
+
+Samples = dict[str, list[float]]
+
+
+class Screen:
+    """A page of its own; notes what it measures by name."""
+
+    def __init__(self, lab: Lab, browser: Browser, samples: Samples) -> None:
+        self.page: Page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
+        self.page.add_init_script(_SCRIPT)
+        self._panel, self._samples = PanelPage(lab, self.page), samples
+
+    def arrange(self) -> None:
+        """Leaves a workspace in which the panel is open, for the pages that come."""
+        self._panel.open(WORKSPACE)
+        put = "**/api/workspaces/**"
+        with self.page.expect_response(put):
+            self._panel.command("application:toggle-side-tabbar", side="right")
+
+    def load(self, how: str) -> None:
+        """Loads the page with its panel open, until all runs are in the list."""
+        # The workspace stays as it was arranged: no tab comes back.
+        self.page.route(
+            "**/api/workspaces/**", lambda route: route.continue_() if _reads(route) else route.fulfill(status=204)
+        )
+        self.page.goto(f"{self._panel.lab.url}{WORKSPACE}?token={self._panel.lab.token}")
+        first = "bench.asked().find(({ name }) => /runs[?]/.test(name)).startTime"
+        self._note(f"list, page loaded, {how}", self._measure(f"(await bench.listed - {first}) / 1000"))
+        self._note(f"list, all rows, {how}", self._measure(f"(await bench.listing({RUNS}) - {first}) / 1000"))
+        self._panel.ready()
+        self._idle()
+
+    def use_list(self) -> None:
+        """Shows the panel, scrolls to its end, looks for a run."""
+        self._measure("window.jupyterapp.shell.collapseLeft()")
+        self._idle()
+        self._act("list, panel shown", "bench.run('show-panel')", "bench.rows().length")
+        bottom = "document.querySelector('.ddl-list').parentElement"
+        self._act("list, scrolled", f"{bottom}.scrollTop = 1e6", f"bench.rows().at(-1)?.ariaPosInSet > {RUNS - 10}")
+        field = "document.querySelector('.ddl-panel input[type=search]')"
+        event = "dispatchEvent(new Event('input', { bubbles: true }))"
+        self._act("list, searched", f"{{ {field}.value = 'run7'; {field}.{event} }}", _only("run7"))
+        self._act("list, search cleared", f"{{ {field}.value = ''; {field}.{event} }}", f"!({_only('run7')})")
+
+    def open(self, run: LongRun, how: str) -> None:
+        """Opens the run's tab, waits until all of it is there, and closes it."""
+        since = self._measure("performance.now()")
+        self._act(f"run, {how}", f"bench.run('open-run', {{ run: '{run.name}' }})", "bench.drawn()")
+        self.page.set_default_timeout(WHOLE_SECONDS * 1000)
+        self._note(f"run, whole, {how}", (self._measure(f"await bench.whole({run.step})") - since) / 1000)
+        self._idle()
+        self._note(f"run, fetched, {how}, kB", self._measure(f"bench.bytes({since})") / 1000)
+        self._note(f"run, longest task, {how}", self._measure(f"bench.blocked({since})"))
+
+    def close_run(self) -> None:
+        """Closes the tab that is in front."""
+        self._measure("window.jupyterapp.shell.currentWidget.close()")
+        self._idle()
+
+    def watch(self, run: LongRun, ticks: int) -> None:
+        """Looks at the run that goes on, beside its list."""
+        for _ in range(ticks):
+            since = self._measure("performance.now()")
+            run.grow(TICK_SECONDS)
+            time.sleep(TICK_SECONDS)
+            self._note("tick, fetched, kB", self._measure(f"bench.bytes({since})") / 1000)
+            self._note("tick, longest task", self._measure(f"bench.blocked({since})"))
+            if self._measure(f"(document.querySelector('.ddl-run').model.line('metric:loss').x.at(-1) < {STEPS})"):
+                raise RuntimeError("the page does not follow the run")
+
+    def end(self) -> None:
+        """Closes the page; an error of ours in it is raised."""
+        self.page.context.close()
+        if self._panel.errors:
+            raise RuntimeError(f"the page failed: {self._panel.errors}")
+
+    def _act(self, name: str, act: str, ready: str) -> None:
+        self._note(name, self._measure(f"await bench.after(() => {act}, () => {ready})"))
+
+    def _measure(self, expression: str) -> Any:
+        return self.page.evaluate(f"async () => {expression}")
+
+    def _note(self, name: str, value: float) -> None:
+        self._samples[name].append(value)
+
+    def _idle(self) -> None:
+        """Lets what was begun come to its end, so that it is not measured with what follows."""
+        time.sleep(1)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.panel", description=__doc__.partition("\n")[0])
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller, to see that it works")
+    quick = parser.parse_args(arguments).quick
+    if not Path(CHROMIUM).exists():
+        raise SystemExit(f"panel: {CHROMIUM} is missing: apt-get install chromium, or set CHROMIUM")
+    before, samples = report.machine(), defaultdict(list)
+    bucket, starts, times, ticks = (10_000, 2, 2, 3) if quick else (100, 5, 5, 15)
+    with tempfile.TemporaryDirectory(prefix="panel-") as name, chromium() as browser:
+        os.environ["JUPYTER_DATA_DIR"] = str(Path(name) / "data")
+        (Path(name) / "lab").mkdir()
+        short_runs(RUNS)
+        long = LongRun(bucket)
+        lab = Lab(Path(name) / "lab")
+        try:
+            first = Screen(lab, browser, samples)
+            first.arrange()
+            first.end()
+            for start in range(starts):
+                lab.stop()
+                lab.start()
+                _look(Screen(lab, browser, samples), long, times, 0 if start < starts - 1 else ticks)
+        finally:
+            lab.stop()
+    _tell(samples, long, before)
+
+
+def _look(screen: Screen, run: LongRun, times: int, ticks: int) -> None:
+    """All with a server that has just been started, then `times` again."""
+    screen.load("cold")
+    screen.open(run, "cold")
+    for _ in range(times):
+        screen.load("again")
+        screen.use_list()
+        screen.open(run, "again")
+        screen.close_run()
+    screen.open(run, "again")
+    screen.watch(run, ticks)
+    screen.end()
+
+
+def _tell(samples: Samples, run: LongRun, before: str) -> None:
+    print(f"machine: {before}")
+    print(f"{RUNS} runs of 10 epochs; one of {STEPS} steps by {WORKERS} workers, {run.bytes / 1e6:.0f} MB of events\n")
+    sizes = {name: values for name, values in samples.items() if name.endswith("kB")}
+    times = {name: [1000 * value for value in values] for name, values in samples.items() if name not in sizes}
+    print(report.spread(times, "ms"), "\n")
+    print(report.spread({name.removesuffix(", kB"): values for name, values in sizes.items()}, "kB"), "\n")
+    goals = [
+        *(
+            report.at_most(f"{name}, median, s", report.quantile(samples[name], 0.5), LIST_SECONDS)
+            for name in ("list, page loaded, cold", "list, page loaded, again", "list, panel shown")
+        ),
+        *(
+            report.at_most(f"run, {how}, median, s", report.quantile(samples[f"run, {how}"], 0.5), RUN_SECONDS)
+            for how in ("cold", "again")
+        ),
+        report.at_most("largest opening, kB", max(samples["run, fetched, cold, kB"]), OPEN_BYTES / 1000),
+        report.at_most("largest tick, kB", max(samples["tick, fetched, kB"]), TICK_BYTES / 1000),
+    ]
+    report.finish(samples, goals, machine_before=before, events_bytes=run.bytes)
+
+
+def _only(word: str) -> str:
+    """Of the rows that are there, all have the word in their name."""
+    return f"bench.rows().every((row) => row.querySelector('.ddl-row-name').textContent.includes('{word}'))"
+
+
+def _reads(route: Any) -> bool:
+    return route.request.method == "GET"
+
+
+if __name__ == "__main__":
+    main()
