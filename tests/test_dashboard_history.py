@@ -112,8 +112,17 @@ def test_values_of_a_loop_without_fit_get_a_line():
     run = Synthetic(1)
     history = History(1)
     history.feed(run.make("values", 0, metrics={"reward": float(i)}, step=10 * i) for i in range(3))
-    assert history.series["metric:reward"].x == [0, 10, 20]
+    assert history.series["metric:reward"].x == history.series["seconds"].x == [0, 10, 20]
     assert history.metrics() == ["reward"]
+
+
+def test_steps_are_known_by_their_time():
+    run = Synthetic(2, epochs=3, steps=2000)
+    history = played(run, run.begin(), run.train())
+    steps, seconds = history.series["seconds"].x, history.series["seconds"].y
+    assert steps[-1] == 6000 and seconds[-1] == pytest.approx(history.seconds(run.time))
+    half = next(k for k, step in enumerate(steps) if step >= 3000)
+    assert seconds[half] == pytest.approx(steps[half] * run.step_seconds, rel=0.03)
 
 
 def test_unknown_kinds_change_nothing():

@@ -30,8 +30,9 @@ class History:
     """All that a view shows of a run of `ranks` workers.
 
     `series` has over the chief's steps "metric:NAME" (the chief's running values; validation's are of the job),
-    "epochs:NAME" (the job's exact value of each epoch) and "epoch" (steps to epochs), and over seconds since `created`
-    "rate" (samples/s of the job) and "gpu:", "cpu:", "memory:" followed by the rank, or by low, median and high.
+    "epochs:NAME" (the job's exact value of each epoch), "epoch" (steps to epochs) and "seconds" (steps to seconds since
+    `created`), and over seconds since `created` "rate" (samples/s of the job) and "gpu:", "cpu:", "memory:" followed by
+    the rank, or by low, median and high.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -89,7 +90,7 @@ class History:
 
     def _line(self, key: str) -> Series:
         if key not in self.series:
-            self.series[key] = Series(keep="last" if key == "epoch" else "mean")
+            self.series[key] = Series(keep="last" if key in ("epoch", "seconds") else "mean")
         return self.series[key]
 
     def _metric(self, name: str, x: float, value: float | None, count: int) -> None:
@@ -139,6 +140,7 @@ class History:
         self._epoch_lengths.clear()
         self.progress = Progress(event["fit"], event["epochs"], 0, event["steps"], 0, event["time"])
         self.pace.restart()
+        self._line("seconds").add(self._position, self.seconds(event["time"]))
         self._begin_epoch(0)
 
     def _begin_epoch(self, epoch: int) -> None:
@@ -165,6 +167,7 @@ class History:
         done = event["step"] + event["count"]
         self.progress.step = done
         self._position = max(self._position, self._epoch_start + done)
+        self._line("seconds").add(self._position, self.seconds(event["time"]))
         for name, value in event["metrics"].items():
             self._metric(name, self._position, value, event["count"])
         self.pace.add(event["time"], self.progress.fraction())
@@ -193,10 +196,12 @@ class History:
         self.progress.fits_done = event["fit"] + 1
 
     def _on_values(self, event: Event) -> None:
-        step = event.get("step")
+        step, x = event.get("step"), self._position
         for name, value in event["metrics"].items():
             count = len(self.series.get("metric:" + name, ()))
-            self._metric(name, self._position or (count if step is None else step), value, 1)
+            x = self._position or (count if step is None else step)
+            self._metric(name, x, value, 1)
+        self._line("seconds").add(x, self.seconds(event["time"]))
 
     def _tick(self, time: float) -> None:
         if self._ticked is None:
