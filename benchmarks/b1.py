@@ -58,7 +58,7 @@ class Team:
             environment.update(dict.fromkeys(_THREADS, "1"))
         if name == OURS:
             cell = (HERE / "cnn_keras.py").read_text()
-            self._processes = ranks.start(cell, WORKERS, folder / name, environment)
+            self._processes = ranks.Ranks(cell, WORKERS, folder / name, environment).processes
             return
         ports = _ports()
         commands = {

@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import b4, report, training  # noqa: E402  (the folder is no part of the package)
+from benchmarks import b4, b7, report, training  # noqa: E402  (the folder is no part of the package)
 from benchmarks.relay import Relay  # noqa: E402
 
 
@@ -110,7 +110,13 @@ def test_the_bound_of_a_step_between_hosts():
     }
 
 
-@pytest.mark.parametrize("name", ["live", "b1", "b4"])
+def test_costs_are_those_of_neighbouring_blocks():
+    on, off = [b7.Block(11.0, 20.0), b7.Block(10.0, 22.0)], [b7.Block(10.0, 20.0), b7.Block(20.0, 20.0)]
+    assert b7.costs(on, off, "time") == pytest.approx([10.0, -50.0])
+    assert b7.costs(on, off, "cpu") == pytest.approx([0.0, 10.0])
+
+
+@pytest.mark.parametrize("name", ["live", "b1", "b4", "b7"])
 def test_help(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
