@@ -8,9 +8,16 @@ import type { ExportFormat, Row, Run, RunDetails, Stop } from "../api";
 import { readable } from "../panel/runlist";
 import { title } from "../panel/words";
 import { cellSource, contentsPaths } from "./cell";
-import { askLabels, askTitle, confirmRemove, confirmStop } from "./dialogs";
+import { askLabels, askTitle, confirmRemove, confirmStop, tell } from "./dialogs";
 import { showCell } from "./notebook";
 import type { IRuns } from "./runs";
+
+/** A notification of JupyterLab cuts off what is longer. */
+const NOTIFICATION_CHARACTERS = 140;
+
+/** How long the server may look for a run without a kernel, and how often it is asked. */
+const STOP_MS = 180_000;
+const STOP_POLL_MS = 2000;
 
 /** Shows what the tabs show. */
 export interface Tabs {
@@ -76,10 +83,29 @@ export class LabActions implements RunActions {
     const outcomes = await Promise.all(runs.map((run) => this.tried(() => api.stop(run))));
     feed.refresh();
     const told = outcomes.filter((outcome) => outcome !== null);
-    for (const { outcome, message, how } of told) {
-      this.notify([message, how].filter(Boolean).join(" "), outcome === "runs" ? "error" : "info");
+    for (const [i, run] of runs.entries()) {
+      const outcome = outcomes[i];
+      if (outcome) this.tellStop(outcome);
+      if (outcome?.outcome === "stopping") void this.tried(() => this.awaitStop(run));
     }
     return told;
+  }
+
+  /** Tells what became of a stop that takes longer than a request. */
+  private async awaitStop(run: string): Promise<void> {
+    for (const until = Date.now() + STOP_MS; Date.now() < until; ) {
+      await new Promise((resolve) => setTimeout(resolve, STOP_POLL_MS));
+      const { stop } = await this.details(run);
+      if (stop?.outcome === "stopping") continue;
+      if (stop) this.tellStop(stop);
+      this.runs.feed.refresh();
+      return;
+    }
+  }
+
+  private tellStop({ message, how }: Stop): void {
+    if (how) void tell([message, how], this.runs.trans);
+    else this.notify(message);
   }
 
   async remove(run: string): Promise<boolean> {
@@ -125,7 +151,8 @@ export class LabActions implements RunActions {
   }
 
   notify(message: string, kind: "info" | "error" | "success" = "info"): void {
-    Notification.emit(message, kind, { autoClose: kind === "error" ? false : 5000 });
+    if (message.length > NOTIFICATION_CHARACTERS) void tell([message], this.runs.trans);
+    else Notification.emit(message, kind, { autoClose: kind === "error" ? false : 5000 });
   }
 
   private name(run: string): string {

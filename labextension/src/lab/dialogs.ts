@@ -1,10 +1,12 @@
 /** Questions to the reader. */
 
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
+import { Widget } from "@lumino/widgets";
 import type { Row } from "../api";
 import { readable } from "../panel/runlist";
 import { title } from "../panel/words";
 import type { Translation } from "../translation";
+import { h } from "../view/dom";
 
 /** Whether to stop these runs. */
 export function confirmStop(names: string[], trans: Translation): Promise<boolean> {
@@ -31,6 +33,13 @@ export function confirmRemove(rows: Row[], trans: Translation): Promise<boolean>
   const warning = trans.__("It may still train on its cluster, where it could not be found any more: stop it first.");
   const names = rows.length > 3 ? trans._n("%1 run", "%1 runs", rows.length) : rows.map(title).join(", ");
   return confirm(trans.__("Delete %1?", names), lost ? `${words} ${warning}` : words, trans.__("Delete"), trans);
+}
+
+/** Says what a reader has to know, a paragraph each, until the reader has read it. */
+export async function tell(paragraphs: string[], trans: Translation): Promise<void> {
+  const node = h("div", { class: "ddl-told" }, ...paragraphs.map((words) => h("p", {}, words)));
+  const buttons = [Dialog.okButton({ label: trans.__("Close") })];
+  await keepFocus(() => showDialog({ title: trans.__("Distributed Runs"), body: new Widget({ node }), buttons }));
 }
 
 /** Another title; null: leave it. */
