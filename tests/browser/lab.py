@@ -160,6 +160,11 @@ class NotebookPage:
         self.page.reload()
         self.ready()
 
+    def restart(self) -> None:
+        """Restarts the kernel, and waits for it."""
+        self.page.evaluate("window.jupyterapp.shell.currentWidget.sessionContext.restartKernel()")
+        self.ready()
+
     def prompt(self, index: int) -> Locator:
         """What stands left of a cell: [*]: while it runs."""
         return self.page.locator(".jp-Notebook .jp-Cell").nth(index).locator(".jp-InputPrompt")

@@ -63,7 +63,7 @@ def notebook(panel_lab, context):
 
 def lost(name):
     """A run whose kernel is gone, and whose driver may live on."""
-    folder = stored(ev.RUNNING, list(training(2))[:8], name=name, place={"kind": "livy"})
+    folder = stored(ev.RUNNING, list(training(2))[:8], name=name, place={"livy": "http://127.0.0.1:1", "session": 1})
     kill_owner(folder)
     return folder
 
@@ -142,6 +142,49 @@ def test_a_run_whose_kernel_is_killed_is_lost(panel_lab, panel, notebook):
     expect(panel.state("doomed")).to_have_text("RUNNING")
     notebook.run_cell(1)
     expect(panel.state("doomed")).to_have_text("LOST")
+
+
+def test_a_run_of_a_busy_kernel_is_there_after_a_reload_moves_and_is_stopped(panel_lab, panel, notebook):
+    notebook.open(panel_lab.write("busy.ipynb", BEGIN.format(name="busy") + "\nbusy.wait()"))
+    notebook.run_cell(0)
+    panel.open()
+    expect(panel.state("busy")).to_have_text("RUNNING")
+    panel.page.reload()
+    panel.ready()
+    panel.command("ddl-magics:show-panel")
+    far = panel.row("busy").locator(".ddl-row-far")
+    expect(far).to_contain_text("left")
+    before = far.text_content()
+    expect(far).not_to_have_text(before)
+    expect(notebook.prompt(0)).to_have_text("[*]:")
+    panel.menu("busy", "Stop Run…")
+    panel.answer("Stop")
+    expect(panel.state("busy")).to_have_text("STOPPED")
+    expect(notebook.prompt(0)).to_have_text("[1]:")
+
+
+def test_a_kernel_restart_loses_its_run_and_the_next_one_is_beside_it(panel_lab, panel, notebook):
+    notebook.open(panel_lab.write("again.ipynb", BEGIN.format(name="again")))
+    notebook.run_cell(0)
+    panel.open()
+    expect(panel.state("again")).to_have_text("RUNNING")
+    notebook.restart()
+    expect(panel.state("again")).to_have_text("LOST")
+    notebook.run_cell(0)
+    expect(panel.state("again")).to_have_text(["RUNNING", "LOST"])
+
+
+def test_what_became_of_a_run_without_a_kernel_is_said(panel):
+    lost("gone")
+    panel.open()
+    expect(panel.state("gone")).to_have_text("LOST")
+    panel.menu("gone", "Stop Run…")
+    panel.answer("Stop")
+    told = panel.page.locator(".jp-Dialog")
+    expect(told).to_contain_text("gone is LOST: its kernel is gone, and it may still train")
+    expect(told).to_contain_text("end the whole session: DELETE http://127.0.0.1:1/sessions/1")
+    assert panel.serious(".jp-Dialog") == []
+    panel.answer("Close")
 
 
 def test_a_run_is_named_tagged_copied_exported_and_deleted(panel):
