@@ -12,14 +12,21 @@ type Spec = Record<string, unknown>;
 export function cellSource(spec: Spec): string {
   const words = ["%%distributed"];
   if (spec.name) words.push("--name", quoted(spec.name));
-  for (const [field, value] of Object.entries(spec)) {
-    if (NO_OPTIONS.has(field) || value === null || value === undefined) continue;
-    words.push(`--${field.replaceAll("_", "-")}`, quoted(Array.isArray(value) ? value.join(",") : value));
-  }
+  for (const [option, value] of optionsOf(spec)) words.push(option, quoted(value));
   for (const [key, value] of Object.entries((spec.conf ?? {}) as Spec)) {
     if (value !== MASKED) words.push("--conf", quoted(`${key}=${value}`));
   }
   return `${words.join(" ")}\n${String(spec.cell ?? "")}`;
+}
+
+/** The options that are set, as they are written in the cell, without name and settings of Spark. */
+export function optionsOf(spec: Spec): [string, string][] {
+  return Object.entries(spec)
+    .filter(([field, value]) => !NO_OPTIONS.has(field) && value !== null && value !== undefined)
+    .map(([field, value]) => [
+      `--${field.replaceAll("_", "-")}`,
+      Array.isArray(value) ? value.join(",") : String(value),
+    ]);
 }
 
 /** Where in a notebook the cell of a run is: the index of the likeliest of its cells' sources, or -1. */

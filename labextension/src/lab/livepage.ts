@@ -1,11 +1,10 @@
 /** A run's tab: the live view that the notebook draws too, fed by the server instead of a kernel. */
 
 import type { RunActions } from "../actions";
-import { type Api, ApiError, type View } from "../api";
+import { type Api, ApiError } from "../api";
+import { Follower } from "../follow";
 import type { Translation } from "../translation";
 import { h, show, text } from "../view/dom";
-import type { Message } from "../view/messages";
-import { type Delta, RunModel, unpack } from "../view/model";
 import { RunView } from "../view/view";
 import "uplot/dist/uPlot.min.css";
 import "../view/view.css";
@@ -24,31 +23,23 @@ export interface LivePageOptions {
 /** Draws the run into `host` until it has ended, or `dispose` is called. A hidden tab asks nothing. */
 export function createLivePage(host: HTMLElement, { api, run, actions, trans }: LivePageOptions): { dispose(): void } {
   const over = new AbortController();
-  const model = new RunModel();
+  const follower = new Follower(api, run);
   const notice = h("p", { class: "ddl-banner", role: "status" });
   show(notice, false);
   host.append(notice);
-  const view = new RunView(host, { model, onStop: () => void actions.stop(run) });
+  const view = new RunView(host, { model: follower.model, onStop: () => void actions.stop(run) });
 
   async function follow(): Promise<void> {
-    let page: string | undefined;
-    let n = 0;
     while (!over.signal.aborted) {
       if (document.hidden || !host.offsetParent) {
         await pause(1000);
         continue;
       }
       try {
-        const query = page === undefined ? {} : { page, n, wait: WAIT_SECONDS };
-        const answer: View | null = await api.view(run, query, over.signal);
+        await follower.ask(WAIT_SECONDS, over.signal);
         show(notice, false);
-        if (answer) {
-          const delta = received(answer);
-          page = model.apply(delta) ? answer.page : undefined;
-          n = delta.message.n;
-          view.draw();
-        }
-        if (model.over && !answer?.more) return;
+        view.draw();
+        if (follower.done) return;
       } catch (error) {
         if (over.signal.aborted) return;
         text(notice, error instanceof Error ? error.message : String(error));
@@ -67,11 +58,6 @@ export function createLivePage(host: HTMLElement, { api, run, actions, trans }: 
       view.dispose();
     },
   };
-}
-
-function received(answer: View): Delta {
-  const buffers = answer.buffers.map((packed) => Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)));
-  return unpack(answer.message as unknown as Message, buffers);
 }
 
 function pause(milliseconds: number): Promise<void> {

@@ -40,31 +40,38 @@ export function epochTicks(
   to: number,
   most: number,
 ): Tick[] {
-  const knots = knotsOf(starts, steps);
-  const [first, last] = knots ? [at(knots, from), at(knots, to)] : [0, 0];
+  const knots = epochKnots(starts, steps);
+  const [first, last] = knots ? [between(knots, from), between(knots, to)] : [0, 0];
   if (!knots || !(last > first)) {
-    const step = Math.max(1, nice(Math.max(to - from, 1) / most));
-    return multiples(step, from, to).map((x, i) => ({ at: x, label: i ? number(x) : `step ${number(x)}` }));
+    return countTicks("step", from, to, most);
   }
   const inverse = { x: knots.y, y: knots.x };
   return multiples(nice((last - first) / most), first, last).map((epoch, i) => {
     const words = String(Number(epoch.toPrecision(4)));
-    return { at: at(inverse, epoch), label: i ? words : `epoch ${words}` };
+    return { at: between(inverse, epoch), label: i ? words : `epoch ${words}` };
   });
+}
+
+/** Whole numbers of a thing, which the first tick names. */
+export function countTicks(thing: string, from: number, to: number, most: number): Tick[] {
+  const step = Math.max(1, nice(Math.max(to - from, 1) / most));
+  return multiples(step, from, to).map((at, i) => ({ at, label: i ? number(at) : `${thing} ${number(at)}` }));
 }
 
 /** The epoch at a step, in epochs done, or null where that is not known. */
 export function epochAt(starts: Line | undefined, steps: number | null, x: number): number | null {
-  const knots = knotsOf(starts, steps);
-  return knots ? at(knots, x) : null;
+  const knots = epochKnots(starts, steps);
+  return knots ? between(knots, x) : null;
 }
 
-interface Knots {
+/** Points of a piecewise linear curve, by rising x. */
+export interface Knots {
   x: number[];
   y: number[];
 }
 
-function knotsOf(starts: Line | undefined, steps: number | null): Knots | null {
+/** Where epochs are known, steps (x) and the epochs done at them (y); null where they are not. */
+export function epochKnots(starts: Line | undefined, steps: number | null): Knots | null {
   if (!starts?.x.length) return null;
   const knots = { x: [...starts.x], y: starts.y.map((epoch) => epoch ?? 0) };
   const length = steps ?? lastLength(knots);
@@ -81,11 +88,15 @@ function lastLength({ x, y }: Knots): number {
   return epochs > 0 ? ((x[n - 1] as number) - (x[n - 2] as number)) / epochs : 0;
 }
 
-/** Piecewise linear, going on straight after the last knot. */
-function at({ x, y }: Knots, value: number): number {
-  let i = 1;
-  while (i < x.length - 1 && (x[i] as number) < value) i++;
-  const [x0, x1, y0, y1] = [x[i - 1], x[i], y[i - 1], y[i]] as [number, number, number, number];
+/** Piecewise linear, going on straight beyond both ends; a single knot holds everywhere. */
+export function between({ x, y }: Knots, value: number): number {
+  let [low, high] = [0, x.length - 1];
+  while (high - low > 1) {
+    const middle = (low + high) >> 1;
+    if ((x[middle] as number) <= value) low = middle;
+    else high = middle;
+  }
+  const [x0, x1, y0, y1] = [x[low], x[high], y[low], y[high]] as [number, number, number, number];
   return x1 === x0 ? y1 : y0 + ((value - x0) / (x1 - x0)) * (y1 - y0);
 }
 

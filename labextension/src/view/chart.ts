@@ -8,6 +8,7 @@ import type { Line } from "./model";
 import type { Palette } from "./theme";
 
 const HEIGHT = 124;
+const DASH = [5, 3];
 const MIN_WIDTH = 120;
 const AXIS_FONT = "10px system-ui, sans-serif";
 
@@ -21,7 +22,8 @@ export interface Trace {
   when?: "always" | "pointed" | "resting";
   /** What the heading says as long as the pointer is elsewhere, in place of the line's last value. */
   newest?: number | undefined;
-  dash?: boolean;
+  /** True for the usual pattern; else lengths of strokes and gaps. */
+  dash?: boolean | readonly number[];
   thin?: boolean;
   faint?: boolean;
 }
@@ -55,6 +57,7 @@ export class Chart {
     heading: HTMLElement,
     private readonly sync: string,
     private readonly colours: () => Palette,
+    private readonly height = HEIGHT,
   ) {
     this.element = h(
       "section",
@@ -89,7 +92,7 @@ export class Chart {
     const width = Math.max(MIN_WIDTH, Math.floor(this.canvas.clientWidth));
     if (width === this.width || !this.canvas.clientWidth) return;
     this.width = width;
-    if (this.plot) this.plot.setSize({ width, height: HEIGHT });
+    if (this.plot) this.plot.setSize({ width, height: this.height });
     else if (this.content) this.draw(this.content);
   }
 
@@ -110,7 +113,7 @@ export class Chart {
     const grid = { stroke: () => this.colours().grid, width: 1 };
     const options: uPlot.Options = {
       width: this.width,
-      height: HEIGHT,
+      height: this.height,
       padding: [8, 10, 0, 0],
       legend: { show: false },
       cursor: {
@@ -131,7 +134,7 @@ export class Chart {
           alpha: trace.faint ? 0.4 : 1,
           spanGaps: true,
           points: { show: (_plot: uPlot, i: number) => (this.content?.traces[i - 1]?.line.x.length ?? 0) < 2, size: 5 },
-          ...(trace.dash ? { dash: [5, 3] } : {}),
+          ...(trace.dash ? { dash: trace.dash === true ? DASH : [...trace.dash] } : {}),
         })),
       ],
       axes: [
