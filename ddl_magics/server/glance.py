@@ -16,8 +16,8 @@ SPARK_POINTS = 32
 #: Read in each of the places, and at the end, where the newest report of the chief must be among those of all ranks.
 PLACE_BYTES = 32 * 2**10
 END_BYTES = 256 * 2**10
-#: A file up to this size is read as a whole.
-WHOLE_BYTES = 256 * 2**10
+#: A file up to this size is read as a whole: its places would be as many bytes.
+WHOLE_BYTES = SPARK_POINTS * PLACE_BYTES
 
 _CHIEF = 0
 
@@ -41,11 +41,10 @@ def glance(path: Path) -> Glance:
             if size <= WHOLE_BYTES:
                 reports = _thinned(_reports(file, 0, size))
             else:
-                begin = size - END_BYTES
-                places = [begin * k // (SPARK_POINTS - 1) for k in range(SPARK_POINTS - 1)]
+                places = [size * k // (SPARK_POINTS - 1) for k in range(SPARK_POINTS - 1)]
                 firsts = (next(iter(_reports(file, place, PLACE_BYTES)), None) for place in places)
                 reports = [report for report in firsts if report is not None]
-                reports += list(_reports(file, begin, END_BYTES))[-1:]
+                reports += list(_reports(file, size - END_BYTES, END_BYTES))[-1:]
     except OSError:
         return Glance()
     if not reports:
