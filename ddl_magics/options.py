@@ -305,6 +305,12 @@ OPTIONS: tuple[Option, ...] = (
         metavar="RUN",
         config=False,
     ),
+    Option(
+        "--no-spare",
+        "leave no process with TensorFlow imported on the executors after the run, and use none: it makes the next "
+        "run start sooner, has 0.6 GB, and ends with Spark's worker, a minute after it was last used",
+        value=("spare", False),
+    ),
     Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
     Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
     Option("--target", "stop when a metric is reached", metavar="CONDITION", coming=_LATER),

@@ -13,8 +13,8 @@ class RunSpec:
 
     `rule` and `window` are None where the strategy has no update rule, `ps` unless it is "ps", `batch_size` without
     `data`. `resume` names a run, for the driver by its id, and `checkpoints` is the folder where the notebook has that
-    one's files. `wait` and `send` are the notebook's own: `wait` None means "where nobody can click", `send` are names
-    of its variables.
+    one's files. `spare` False means that no process is kept for the next run. `wait` and `send` are the notebook's own:
+    `wait` None means "where nobody can click", `send` are names of its variables.
     """
 
     run: str = ""
@@ -39,6 +39,7 @@ class RunSpec:
     checkpoint_every: int | None = None
     resume: str | None = None
     checkpoints: str | None = None
+    spare: bool | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None
     send: tuple[str, ...] | None = None

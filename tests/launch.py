@@ -29,6 +29,7 @@ DEFAULT_SPEC = {
     "seed": 11,
     "timeout": None,
     "conf": {},
+    "spare": False,
 }
 
 

@@ -18,7 +18,26 @@ def start_session():
 
 
 def our_processes():
-    """Command lines of this session's runtime processes, by pid. Zombies are counted out: they run nothing."""
+    """Command lines of this session's runtime processes, by pid, without spares: those are meant to stay.
+
+    Zombies are counted out: they run nothing.
+    """
+    return {pid: command for pid, command in _all().items() if not _is_spare(pid)}
+
+
+def spares():
+    """Process numbers of the spares of this session that wait for a run."""
+    return {pid for pid in _all() if _is_spare(pid)}
+
+
+def _is_spare(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "ddl-spare\n"
+    except OSError:  # it ended meanwhile
+        return False
+
+
+def _all():
     session = f"{SESSION_VARIABLE}={os.environ[SESSION_VARIABLE]}".encode()
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):

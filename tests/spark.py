@@ -23,6 +23,7 @@ class Clusters:
     def __init__(self):
         self._workers = 0
         self._session = None
+        self._application = ""
 
     def get(self, workers, python=sys.executable):
         """The SparkSession of a cluster with `workers` executors of one core each, whose tasks run in `python`.
@@ -33,7 +34,7 @@ class Clusters:
             self.stop()
         if self._session is None:
             self._session = self._start(workers)
-            self._workers = workers
+            self._workers, self._application = workers, self._session.sparkContext.applicationId
         self._session.sparkContext.pythonExec = str(python)  # what PYSPARK_PYTHON was when the context began
         return self._session
 
@@ -41,12 +42,11 @@ class Clusters:
         """Stop the cluster and remove its executors' folders, which Spark leaves in its own."""
         if self._session is None:
             return
-        application = self._session.sparkContext.applicationId
         self._session.stop()
         self._session = None
         import pyspark
 
-        shutil.rmtree(Path(pyspark.__file__).parent / "work" / application, ignore_errors=True)
+        shutil.rmtree(Path(pyspark.__file__).parent / "work" / self._application, ignore_errors=True)
 
     @staticmethod
     def _start(workers):

@@ -215,6 +215,7 @@ class Job:
             "resumed": bool(self.spec.get("resume")),
             "checkpoint_every": self.spec.get("checkpoint_every"),
             "compression": self.spec.get("compression"),
+            "spare": self.spec.get("spare") is not False,
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):
             job[field] = self.spec[field]

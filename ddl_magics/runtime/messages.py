@@ -25,6 +25,9 @@ PIECE = 10  # bytes
 # supervisor -> its rank, first of all
 CONFIG = 8  # the job's dict with "rank", "host" (own address) and "scratch" (folder)
 
+# supervisor -> spare, before CONFIG, and back as {}
+CLAIM = 11  # {"folder", "variables": {name: value | null}}: become a rank that works there
+
 CHUNK_BYTES = 1 << 20
 
 

@@ -9,17 +9,13 @@ import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 
-from . import events, feed_share, gpus, messages, scratch, telemetry, wire
-from .strategies import TF_PS
+from . import events, feed_share, gpus, messages, rank_process, scratch, spare, telemetry, wire, worker
+from .strategies import NATIVE, TF_PS
 
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
-#: How long a rank that has said how it ended may take to leave.
-EXIT_SECONDS = 10.0
 LOG_FLUSH_SECONDS = 0.2
 #: A rank that prints more than this is cut short, with a line that says so.
 MAX_LOG_BYTES = 2 << 20
@@ -69,11 +65,21 @@ class _Rank:
         self._ended = None  # payload of the END frame
         self._over = threading.Event()
         self._printed = 0
+        self._spares = job["spare"] and job["strategy"] not in NATIVE  # which set more before they import TensorFlow
+        self._threads = None  # of the rank, once its peers are known
 
     def run(self):
-        ours, theirs = socket.socketpair()
-        process = self._start(theirs)
-        theirs.close()
+        taken = self._take_spare()
+        if taken is not None:
+            self._home = taken.home
+        try:
+            return self._run(taken)
+        finally:
+            if taken is not None:
+                scratch.remove(taken.home)
+
+    def _run(self, taken):
+        process, ours = (taken.process, taken.socket) if taken else rank_process.start(self._variables(), self._folder)
         child = wire.Channel(ours, wire.Identity("rank", self._rank, self._job["attempt"]))
         child.send_json(messages.CONFIG, self._config())
         readers = [
@@ -85,39 +91,27 @@ class _Rank:
         self._thread(self._sample, process.pid)
         try:
             readers[0].join()  # the rank has closed its end: it is over, or about to be
-            self._wait(process)
+            rank_process.wait(process)
             for reader in readers[1:]:
                 reader.join(1.0)
         finally:
             self._over.set()
-            self._kill(process)
+            rank_process.kill(process)
             child.close()
-        if self._ended is None:
-            self._ended = {"outcome": "failed", "failure": self._death(process)}
-        self._tell(messages.END, self._ended)
-        return {"rank": self._rank, "outcome": self._ended["outcome"]}
+        end = self._ended or {"outcome": "failed", "failure": self._death(process)}
+        self._tell(messages.END, end)
+        if self._spares and self._ended and self._threads:
+            spare.leave(self._job, self._home, self._threads)
+        return {"rank": self._rank, "outcome": end["outcome"]}
 
-    def _start(self, theirs):
-        environment = dict(os.environ)
-        environment.update(gpus.environment(self._job.get("gpus")))
-        environment["PYTHONPATH"] = os.pathsep.join([self._home] + [p for p in sys.path if p])
-        environment["PYTHONHASHSEED"] = str(self._job["seed"] % 2**32)
-        environment["PYTHONUNBUFFERED"] = "1"
-        environment["KERAS_BACKEND"] = "tensorflow"
-        environment["TMPDIR"] = self._folder  # what a rank leaves in temporary folders goes with it
-        environment.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-        environment.pop("PYTHONSTARTUP", None)
-        module = __package__ + ".worker"
-        return subprocess.Popen(
-            [sys.executable, "-m", module, str(theirs.fileno()), str(os.getpid())],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
-            cwd=self._folder,
-            env=environment,
-            start_new_session=True,
-        )
+    def _variables(self):
+        return rank_process.environment(self._job, self._home, self._folder)
+
+    def _take_spare(self):
+        if self._spares:
+            return spare.take(self._job, self._variables(), self._folder)
+        spare.drop()
+        return None
 
     def _config(self):
         return dict(self._job, rank=self._rank, host=self._driver.local_host, scratch=self._folder)
@@ -143,27 +137,12 @@ class _Rank:
         try:
             while True:
                 kind, payload = self._driver.recv()
+                if kind == messages.PEERS:
+                    self._threads = worker.thread_settings(self._job, messages.parse(payload))
                 child.send(kind, payload)
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
             if not self._over.is_set():  # without its driver a rank works for nobody
-                self._kill(process)
-
-    def _wait(self, process):
-        try:
-            process.wait(EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            self._kill(process)
-
-    @staticmethod
-    def _kill(process):
-        try:
-            os.killpg(process.pid, signal.SIGKILL)  # the group: what the cell started goes too
-        except (ProcessLookupError, PermissionError):
-            pass
-        try:
-            process.wait(EXIT_SECONDS)
-        except subprocess.TimeoutExpired:
-            pass  # in an uninterruptible call; it dies when that returns
+                rank_process.kill(process)
 
     def _death(self, process):
         """The failure of a rank that never said how it ended."""

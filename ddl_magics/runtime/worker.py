@@ -1,7 +1,8 @@
 """A rank's process: finds its peers, runs the cell, and says how it ended.
 
-Started by the supervisor with the number of a socket and its own process number. Nothing heavy is imported before the
-peers are known: the number of threads that TensorFlow may use depends on how many ranks share the host.
+Started by the supervisor with the number of a socket and its own process number; with two further arguments it waits
+first, as a spare (spare.py). Else nothing heavy is imported before the peers are known: the number of threads that
+TensorFlow may use depends on how many ranks share the host.
 """
 
 import ctypes
@@ -19,8 +20,12 @@ _PR_SET_PDEATHSIG = 1
 
 def main():
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
-    _die_with(parent)
     channel = wire.Channel(socket.socket(fileno=descriptor), wire.Identity("supervisor", -1, 0))
+    if sys.argv[3:]:
+        from . import spare
+
+        spare.wait(channel, parent, float(sys.argv[3]), int(sys.argv[4]))
+    _die_with(parent)
     config = messages.parse(channel.recv()[1])
     end = _Worker(config, channel).run()
     sys.stdout.flush()
@@ -38,6 +43,20 @@ def _die_with(parent):
         pass  # not Linux: the closed socket ends this process instead
     if os.getppid() != parent:
         os._exit(1)
+
+
+def thread_settings(config, peers):
+    """The variables that bound the threads of a rank to its share of the host's cores. peers: what PEERS says."""
+    cores = min(os.cpu_count() or 1, max(1, config["executor_cores"]))
+    here = peers["ranks_on_host"]
+    threads = max(1, min(cores, (os.cpu_count() or 1) // here))
+    # Between hosts gradients leave while others are being computed (overlap.py), which takes a second thread.
+    beside = 1 if here == config["size"] else 2
+    return {
+        "OMP_NUM_THREADS": str(threads),
+        "TF_NUM_INTRAOP_THREADS": str(threads),
+        "TF_NUM_INTEROP_THREADS": str(max(threads, beside)),
+    }
 
 
 class _Worker:
@@ -121,15 +140,10 @@ class _Worker:
         return Incoming(os.path.join(folder, header["name"]), header)
 
     def _limit_threads(self):
-        cores = min(os.cpu_count() or 1, max(1, self._config["executor_cores"]))
-        here = self._peers["ranks_on_host"]
-        threads = max(1, min(cores, (os.cpu_count() or 1) // here))
-        # Between hosts gradients leave while others are being computed (overlap.py), which takes a second thread.
-        beside = 1 if here == self._config["size"] else 2
-        os.environ.setdefault("TF_NUM_INTEROP_THREADS", str(max(threads, beside)))
-        for name in ("OMP_NUM_THREADS", "TF_NUM_INTRAOP_THREADS"):
-            os.environ.setdefault(name, str(threads))
-        return threads
+        settings = thread_settings(self._config, self._peers)
+        for name, value in settings.items():
+            os.environ.setdefault(name, value)
+        return int(settings["OMP_NUM_THREADS"])
 
     def _tell_state(self, state, threads, device=None):
         from . import telemetry
