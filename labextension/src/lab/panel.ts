@@ -62,8 +62,8 @@ function activate(
     return createLivePage(host, { ...runs, actions, run: run as string });
   });
   const comparisons = new PageTabs(app, runs, "compare", async (host, chosen) => {
-    host.textContent = chosen.join();
-    return { dispose() {} };
+    const { createComparePage } = await import("../compare/page");
+    return createComparePage(host, { ...runs, actions, runs: chosen });
   });
   const menu = new Menu({ commands });
   const sidebar = new Sidebar({

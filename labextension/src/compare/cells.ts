@@ -1,0 +1,67 @@
+/** The cells of two runs, line by line. */
+
+import { diffElement, diffWords, lineDiff } from "../panel/diff";
+import type { Translation } from "../translation";
+import { choice, h, show, text } from "../view/dom";
+import type { Compared } from "./feed";
+
+export class CellDifference {
+  readonly element: HTMLElement;
+  private readonly before: HTMLSelectElement;
+  private readonly after: HTMLSelectElement;
+  private readonly picks: HTMLElement;
+  private readonly words = h("p", { class: "ddl-dim" });
+  private readonly lines = h("div");
+  private runs: readonly Compared[] = [];
+  private name: (run: Compared) => string = ({ id }) => id;
+  private drawn = "";
+
+  constructor(private readonly trans: Translation) {
+    const [before, beforePick] = choice(trans.__("Run whose cell comes first"));
+    const [after, afterPick] = choice(trans.__("Run that it is compared with"));
+    for (const select of [before, after]) select.addEventListener("change", () => this.redraw());
+    [this.before, this.after] = [before, after];
+    this.picks = h("div", { class: "ddl-compare-picks" }, beforePick, " → ", afterPick);
+    this.element = h("section", { class: "ddl-compare-part" }, h("h2", {}, trans.__("Cells")), this.picks, this.words, this.lines); // biome-ignore format: a list
+  }
+
+  /** `name` is what a reader calls a run. */
+  draw(runs: readonly Compared[], name: (run: Compared) => string): void {
+    this.runs = runs.filter(({ details }) => details !== null);
+    this.name = name;
+    show(this.element, this.runs.length > 1);
+    fill(this.before, this.entries(), 0);
+    fill(this.after, this.entries(), 1);
+    this.redraw();
+  }
+
+  private redraw(): void {
+    const [before, after] = [this.before, this.after].map(({ value }) => this.runs.find(({ id }) => id === value));
+    if (!before || !after) return;
+    const [from, to] = [cellOf(before), cellOf(after)];
+    const now = JSON.stringify([before.id, after.id, from, to]);
+    if (now === this.drawn) return;
+    this.drawn = now;
+    const lines = lineDiff(from, to);
+    text(this.words, diffWords(lines, this.trans));
+    const label = this.trans.__("Cells of %1 and %2, line by line", this.name(before), this.name(after));
+    this.lines.replaceChildren(diffElement(lines, label));
+  }
+
+  private entries(): [string, string][] {
+    return this.runs.map((run) => [run.id, `${run.look.letter} ${this.name(run)}`]);
+  }
+}
+
+function cellOf({ details }: Compared): string {
+  return String(details?.spec.cell ?? "");
+}
+
+/** Fills a select; what was chosen stays chosen, at first it is the entry at `place`. */
+function fill(select: HTMLSelectElement, entries: readonly [string, string][], place: number): void {
+  const titles = entries.map(([, title]) => title);
+  if ([...select.options].map(({ text }) => text).join("\n") === titles.join("\n")) return;
+  const chosen = entries.find(([id]) => id === select.value) ?? entries[place];
+  select.replaceChildren(...entries.map(([value, title]) => h("option", { value }, title)));
+  if (chosen) select.value = chosen[0];
+}
