@@ -313,10 +313,13 @@ def test_axe_finds_nothing_serious(panel, theme):
     assert panel.serious(".ddl-status") == []
 
 
-def test_notebook_7_has_the_panel_too(panel):
+@pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
+def test_notebook_7_has_the_panel_too(panel_lab, panel, path):
+    panel_lab.write("beside.ipynb", "1")
     run = finished(name="digits")
-    panel.open("tree")
+    panel.open(path)
     expect(panel.row("digits")).to_be_visible()
     panel.row("digits").dblclick()
-    expect(panel.page.locator(f"#ddl-magics-run-{run.path.name}")).to_be_visible()
+    tab = panel.page.locator(f"#ddl-magics-run-{run.path.name}")
+    expect(tab.locator("canvas").first).to_be_in_viewport()
     assert panel.serious() == []

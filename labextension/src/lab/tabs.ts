@@ -2,7 +2,7 @@
 
 import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
-import { Widget } from "@lumino/widgets";
+import { SplitPanel, Widget } from "@lumino/widgets";
 import { title } from "../panel/words";
 import { COMMANDS } from "./commands";
 import { runsIcon } from "./icon";
@@ -73,9 +73,14 @@ export class PageTabs {
       this.name(tab);
       void this.tracker.add(tab);
     }
-    // Notebook 7 has one document in its main area, and room below it.
-    if (!tab.isAttached) this.app.shell.add(tab, hasTabs(this.app) ? "main" : "down");
-    this.app.shell.activateById(tab.id);
+    const { shell } = this.app;
+    if (!tab.isAttached && hasTabs(this.app)) shell.add(tab, "main");
+    else if (!tab.isAttached) {
+      // Notebook 7 has one document in its main area, and room below it.
+      shell.add(tab, "down");
+      requestAnimationFrame(() => heighten(tab));
+    }
+    shell.activateById(tab.id);
     return tab;
   }
 
@@ -92,4 +97,13 @@ export class PageTabs {
 /** Whether documents are tabs of one page, as in JupyterLab. */
 function hasTabs(app: JupyterFrontEnd): boolean {
   return "layoutModified" in app.shell;
+}
+
+/** Makes the part of the page that the tab is in half as high as the page: Notebook 7 leaves it a line. */
+function heighten(tab: Tab): void {
+  let parent = tab.parent;
+  while (parent && !(parent instanceof SplitPanel && parent.orientation === "vertical")) parent = parent.parent;
+  if (parent instanceof SplitPanel && tab.node.offsetHeight < parent.node.offsetHeight / 4) {
+    parent.setRelativeSizes([1, 1]);
+  }
 }
