@@ -15,7 +15,7 @@ SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextensi
 # Where JupyterLab looks for the panel: the link serves what was built last.
 PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 
-.PHONY: install env widget panel browser demo test test-quick test-slow lab lint docs clean bench-env
+.PHONY: install env widget panel browser demo test test-quick test-slow lab lint docs panel-pictures clean bench-env
 
 install: env widget panel browser
 
@@ -68,6 +68,10 @@ test-slow: install
 
 docs: env
 	$(PYTHON) scripts/options_page.py
+
+# The screenshots of docs/panel.md.
+panel-pictures: install
+	$(PYTHON) scripts/panel_screenshots.py
 
 # What benchmarks compare with and nothing else needs: PyTorch and tf_keras, some gigabytes.
 bench-env: .venv-bench/.ready
