@@ -28,10 +28,19 @@ export function aligned(model: RunModel, name: string, axis: Axis): Line | null 
     const rate = model.line("rate");
     return rate && placed(rate, timePlaces(model, axis));
   }
-  const epochs = model.line(`epochs:${name}`);
-  // Keras' running values begin anew in each epoch: once there are epochs to compare, their exact values are the line.
-  const line = (epochs?.x.length ?? 0) > 1 ? epochs : model.line(`metric:${name}`);
+  const line = whole(model, name) ? model.line(`epochs:${name}`) : model.line(`metric:${name}`);
   return line && placed(line, stepPlaces(model, axis));
+}
+
+/** The running values behind a line of exact ones; null where there are none. */
+export function running(model: RunModel, name: string, axis: Axis): Line | null {
+  const line = whole(model, name) ? model.line(`metric:${name}`) : undefined;
+  return line ? placed(line, stepPlaces(model, axis)) : null;
+}
+
+/** Keras' running values begin anew in each epoch: once there are epochs to compare, their exact values are the line. */
+function whole(model: RunModel, name: string): boolean {
+  return (model.line(`epochs:${name}`)?.x.length ?? 0) > 1;
 }
 
 /** What becomes of an x; null where it is not known. */

@@ -7,11 +7,14 @@ import { h } from "../view/dom";
 import { duration, number } from "../view/format";
 import type { Line } from "../view/model";
 import type { Palette } from "../view/theme";
-import { type Axis, aligned, chartNames, RATE } from "./align";
+import { type Axis, aligned, chartNames, RATE, running } from "./align";
 import type { Compared } from "./feed";
 
 /** A model with more metrics shows the first. */
 const MOST_CHARTS = 24;
+
+/** With more lines, the running values behind them hide what there is to see. */
+const MOST_WITH_RUNNING = 3;
 
 const HEIGHT = 200;
 
@@ -92,9 +95,16 @@ export class OverlaidCharts {
 
   private content({ name, lines }: Plan, axis: Axis, most: number): ChartContent {
     const { trans } = this;
-    const traces = lines.map(([{ look }, line]): Trace => {
+    const behind = lines.length > MOST_WITH_RUNNING ? () => null : running;
+    const traces = lines.flatMap(([{ look, follower }, line]): Trace[] => {
       const says = (value: number | null) => `${look.letter} ${number(value)}`;
-      return { line, colour: look.colour, dash: look.dash, says };
+      const trace: Trace = { line, colour: look.colour, dash: look.dash, says };
+      const faint = behind(follower.model, name, axis);
+      if (!faint) return [trace];
+      return [
+        { line: faint, colour: look.colour, faint: true, says, when: "pointed" },
+        { ...trace, when: "resting" },
+      ];
     });
     const words: Record<Axis, (x: number) => string> = {
       step: (x) => trans.__("step %1", number(Math.round(x))),
@@ -102,7 +112,8 @@ export class OverlaidCharts {
       epoch: (x) => trans.__("epoch %1", x.toFixed(1)),
     };
     const over = { step: trans.__("steps"), time: trans.__("time"), epoch: trans.__("epochs") }[axis];
-    const newest = traces.map((trace) => trace.says(trace.line.y.findLast((y) => y !== null) ?? null));
+    const resting = traces.filter(({ when }) => when !== "pointed");
+    const newest = resting.map((trace) => trace.says(trace.line.y.findLast((y) => y !== null) ?? null));
     return {
       traces,
       summary: trans.__("%1 over %2; last values: %3", name, over, newest.join(", ")),

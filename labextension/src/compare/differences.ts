@@ -26,21 +26,24 @@ export interface Difference {
 
 /** All rows: those that differ first, each part in the order of results, options, surroundings. */
 export function differences(runs: readonly Known[], trans: Translation, now: number): Difference[] {
-  const tables = runs.map(
-    (run) => new Map([...results(run, trans, now), ...options(run), ...surroundings(run, trans)]),
-  );
-  const cells = runs.map(({ details }) => details?.cell);
-  tables.forEach((table, i) => {
-    // Who has the same cell as an earlier run says which one.
-    const first = cells[i] === undefined ? -1 : cells.indexOf(cells[i]);
-    if (first >= 0) table.set(trans.__("cell as in"), runs[first]?.letter ?? UNKNOWN);
-  });
+  const parts: Entry[][][] = [
+    runs.map((run) => results(run, trans, now)),
+    runs.map(options),
+    runs.map((run) => sameCell(run, runs, trans)),
+    runs.map((run) => surroundings(run, trans)),
+  ];
+  const rows = parts.flatMap(rowsOf);
+  return [...rows.filter(({ differs }) => differs), ...rows.filter(({ differs }) => !differs)];
+}
+
+/** Rows of what each run has, in the order in which names first appear. */
+function rowsOf(entries: readonly Entry[][]): Difference[] {
+  const tables = entries.map((each) => new Map(each));
   const names = [...new Set(tables.flatMap((table) => [...table.keys()]))];
-  const rows = names.map((name): Difference => {
+  return names.map((name) => {
     const values = tables.map((table) => table.get(name) || UNKNOWN);
     return { name, values, differs: values.some((value) => value !== values[0]) };
   });
-  return [...rows.filter(({ differs }) => differs), ...rows.filter(({ differs }) => !differs)];
 }
 
 type Entry = [name: string, value: string];
@@ -68,6 +71,13 @@ function options({ details }: Known): Entry[] {
   if (!details) return [];
   const settings = Object.entries((details.spec.conf ?? {}) as Record<string, unknown>);
   return [...optionsOf(details.spec), ...settings.map(([key, value]): Entry => [`--conf ${key}`, String(value)])];
+}
+
+/** Who has the same cell as an earlier run says which one. */
+function sameCell({ details }: Known, runs: readonly Known[], trans: Translation): Entry[] {
+  if (!details) return [];
+  const first = runs.find((run) => run.details?.cell === details.cell);
+  return [[trans.__("cell as in"), first?.letter ?? ""]];
 }
 
 function surroundings({ details }: Known, trans: Translation): Entry[] {

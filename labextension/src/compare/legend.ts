@@ -28,7 +28,7 @@ class Entry {
   private readonly box = h("input", { type: "checkbox", checked: true });
   private readonly name = h("span", { class: "ddl-legend-name" });
   private readonly state = h("span", { class: "ddl-chip" });
-  private readonly open = h("button", { type: "button", class: "ddl-stop" });
+  private readonly open = h("button", { type: "button", class: "ddl-button" });
   private readonly problem = h("p", { class: "ddl-legend-problem", role: "status" });
 
   constructor(

@@ -16,7 +16,7 @@ export class DifferenceTable {
   private readonly head = h("tr");
   private readonly differing = h("tbody");
   private readonly equal = h("tbody", { hidden: true });
-  private readonly fold = h("button", { type: "button", class: "ddl-stop ddl-fold", "aria-expanded": "false" });
+  private readonly fold = h("button", { type: "button", class: "ddl-button ddl-fold", "aria-expanded": "false" });
   private readonly none = h("p", { class: "ddl-empty ddl-dim" });
   private drawn = "";
 
