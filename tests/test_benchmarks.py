@@ -15,7 +15,7 @@ import pytest
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import b4, b7, report, training  # noqa: E402  (the folder is no part of the package)
+from benchmarks import b4, b5, b7, report, training  # noqa: E402  (the folder is no part of the package)
 from benchmarks.relay import Relay  # noqa: E402
 
 
@@ -116,7 +116,17 @@ def test_costs_are_those_of_neighbouring_blocks():
     assert b7.costs(on, off, "cpu") == pytest.approx([0.0, 10.0])
 
 
-@pytest.mark.parametrize("name", ["live", "b1", "b4", "b7"])
+def test_accuracy_is_compared_with_one_process():
+    """After the last epoch, as a mean over the seeds; a variant that gets there too late does not get there."""
+    alone = [b5.Fit("table", [1.0, 2.0], [70.0, 80.0]), b5.Fit("table", [1.0, 2.0], [70.0, 82.0])]
+    near, far = b5.Fit("table", [3.0, 6.0], [80.5, 80.6]), b5.Fit("table", [3.0, 6.0], [20.0, 80.0])
+    fits = {"table, one process, 1 worker": alone, "table, adag, 8 workers": [near], "table, dynsgd, 8 workers": [far]}
+    assert [(goal.measured, goal.met) for goal in b5.goals(fits)] == [(pytest.approx(-0.4), True), (-1.0, False)]
+    assert b5.epochs_until(near, 80.5) == 1 and b5.epochs_until(far, 80.5) is None
+    assert [line.split()[-3:] for line in b5.table(fits).splitlines()[3:]] == [["2", "3", "6"], ["-", "-", "6"]]
+
+
+@pytest.mark.parametrize("name", ["live", "b1", "b4", "b5", "b7"])
 def test_help(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
     shown = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
