@@ -1,0 +1,147 @@
+"""Runs over each other in a real JupyterLab: chosen in the panel, drawn over an axis, followed, deleted."""
+
+import re
+import time
+
+import pytest
+from playwright.sync_api import expect
+from server.stored import append, stored
+
+from ddl_magics import store
+from ddl_magics.runtime import events as ev
+
+from .lab import Lab
+from .panel_page import PanelPage
+from .synthetic import Synthetic
+
+CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
+
+
+@pytest.fixture(scope="module")
+def compare_lab(tmp_path_factory):
+    """A JupyterLab with a store of its own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("compare-data")))
+        server = Lab(tmp_path_factory.mktemp("compare-lab"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def panel(compare_lab, browser):
+    """A page with the panel; an uncaught error in it fails the test."""
+    context = browser.new_context(viewport={"width": 1280, "height": 900})
+    page = PanelPage(compare_lab, context.new_page())
+    yield page
+    context.close()
+    for record in store.list_runs():
+        store.RunFolder(record.folder).remove()
+    assert page.errors == []
+
+
+def invented(name, share=1.0, workers=2, optimizer="adam", steps=100, ago=600):
+    """A run in the store, and what goes on with it."""
+    run = Synthetic(workers, epochs=4, steps=steps, gpus=0, step_seconds=0.1, start=time.time() - ago, seed=len(name))
+    told = [*run.begin(), *run.train(share)]
+    state = ev.RUNNING
+    if share == 1.0:
+        told += run.end()
+        state = ev.FINISHED
+    folder = stored(state, told, name=name, created=told[0]["time"], workers=workers, cell=CELL.format(optimizer))
+    if share == 1.0:
+        folder.update({"ended": told[-1]["time"]})
+    return folder, run
+
+
+def compare(panel, *names):
+    """Chooses rows of the panel, and compares them; returns the page."""
+    for name in names:
+        panel.row(name).click(modifiers=["Control"])
+    panel.button("Compare").click()
+    page = panel.page.locator(".ddl-compare")
+    expect(page.locator("canvas").first).to_be_visible()
+    return page
+
+
+def test_two_runs_are_chosen_and_compared_by_keyboard(panel):
+    invented("one")
+    invented("two", workers=4, optimizer="sgd", steps=50, ago=1200)
+    panel.open()
+    expect(panel.root.locator(".ddl-row")).to_have_count(2)
+    page = compare(panel, "one", "two")
+    expect(page.locator(".ddl-legend-name")).to_have_count(2)
+    expect(page.locator(".ddl-chart h3")).to_have_text(["loss", "accuracy", "val_loss", "val_accuracy", "samples/s"])
+    charts = page.locator(".ddl-chart .ddl-canvas")
+    expect(charts.first).to_have_attribute("aria-label", "loss over steps; last values: A 0.134, B 0.134")
+
+    page.get_by_role("radio", name="Steps").focus()
+    panel.page.keyboard.press("ArrowRight")
+    expect(page.get_by_role("radio", name="Time since training began")).to_be_checked()
+    expect(charts.first).to_have_attribute("aria-label", "loss over time; last values: A 0.134, B 0.134")
+    panel.page.keyboard.press("ArrowRight")
+    expect(charts.last).to_have_attribute(
+        "aria-label", re.compile(r"samples/s over epochs; last values: A 2,5\d\d, B 2,5")
+    )
+
+    first = page.get_by_role("checkbox").first
+    first.focus()
+    panel.page.keyboard.press("Space")
+    expect(charts.first).to_have_attribute("aria-label", "loss over epochs; last values: B 0.134")
+    panel.page.keyboard.press("Space")
+    expect(charts.first).to_have_attribute("aria-label", "loss over epochs; last values: A 0.134, B 0.134")
+
+    row = page.locator("tr", has=panel.page.get_by_role("rowheader", name="--workers"))
+    expect(row.locator("td")).to_have_text(["2", "4"])
+    assert sorted(
+        page.locator(".ddl-diff [data-change=added], .ddl-diff [data-change=removed]").all_text_contents()
+    ) == [
+        "+model.compile('sgd')",
+        "−model.compile('adam')",
+    ]
+    equal = page.get_by_role("rowheader", name="cluster")
+    expect(equal).to_be_hidden()
+    page.get_by_role("button", name="equal rows").press("Enter")
+    expect(equal).to_be_visible()
+
+
+def test_a_live_run_is_followed_and_a_deleted_one_stays_as_it_was(panel):
+    one, _ = invented("one")
+    folder, run = invented("two", 0.5)
+    panel.open()
+    page = compare(panel, "one", "two")
+    state = page.locator(".ddl-legend li", has_text="two").locator(".ddl-chip")
+    expect(state).to_have_text("RUNNING")
+    append(folder, [*run.train(1.0), *run.end()])
+    folder.update({"state": ev.FINISHED, "ended": run.time})
+    expect(state).to_have_text("FINISHED")
+    expect(page.locator("tr", has=panel.page.get_by_role("rowheader", name="epochs done"))).to_be_hidden()
+
+    one.remove()
+    gone = page.locator(".ddl-legend li", has_text="one")
+    expect(gone).to_contain_text("It was deleted: this is how it was.")
+    expect(page.locator(".ddl-chart")).to_have_count(5)
+    expect(page.locator("thead th")).to_have_count(2)
+
+
+def test_a_finished_comparison_asks_for_nothing_twice(panel):
+    for name in ("one", "two"):
+        invented(name)
+    asked = []
+    panel.page.on("request", lambda request: asked.append(request.url.partition("?")[0].rpartition("/runs/")[2]))
+    panel.open()
+    page = compare(panel, "one", "two")
+    expect(page.locator(".ddl-diff")).to_be_visible()
+    panel.page.wait_for_timeout(3000)
+    views = [url for url in asked if url.endswith("/view")]
+    assert len(views) == len(set(views)) == 2
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_axe_finds_nothing_serious_in_a_comparison(panel, theme):
+    invented("one")
+    invented("two", 0.5)
+    panel.open()
+    panel.theme(theme)
+    page = compare(panel, "one", "two")
+    page.get_by_role("button", name="equal rows").click()
+    assert panel.serious(".ddl-compare") == []
