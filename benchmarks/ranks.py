@@ -121,5 +121,5 @@ class Ranks:
         addresses = [self._addresses[each] for each in range(self._size)]
         servers = self._servers.addresses if self._servers else None
         for channel in self._channels:
-            peers = {"addresses": addresses, "ranks_on_host": self._size, "servers": servers}
+            peers = {"addresses": addresses, "ranks_on_host": self._size, "servers": servers, "gpus": None}
             channel.send_json(messages.PEERS, peers)
