@@ -62,6 +62,18 @@ def read(path: Path, place: int, limit: int, holding: tuple[bytes, ...] = ()) ->
     return Batch(events, place + end, bool(rest), skipped)
 
 
+def next_line(path: Path, place: int) -> int:
+    """Where the first line begins that begins at the byte `place` or after it."""
+    if place <= 0:
+        return 0
+    try:
+        with open(path, "rb") as file:
+            file.seek(place - 1)
+            return place - 1 + len(file.readline(LINE_BYTES))
+    except OSError:
+        return place
+
+
 def after(path: Path, seq: int, limit: int) -> Batch:
     """The events with a number above `seq`, from at most `limit` bytes, but one at least."""
     try:

@@ -159,9 +159,10 @@ class Logs(RunHandler):
         if not _RANK.fullmatch(rank):
             raise web.HTTPError(404, "there is no such rank")
         offset, tail = self.whole("offset", 0, 0, MOST_SEQ), self.flag("tail")
+        before = self.whole("before", MOST_SEQ, 0, MOST_SEQ)
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
-        await self.reply(await asyncio.to_thread(logs.lines, path, which, offset, tail))
+        await self.reply(await asyncio.to_thread(logs.lines, path, which, offset, tail, before))
 
 
 class Stop(RunHandler):

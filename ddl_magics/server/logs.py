@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -23,22 +24,25 @@ LINE_CHARACTERS = 10_000
 _KINDS = (b'"log"', b'"notice"', b'"state"')
 
 
-def lines(path: Path, rank: int | None, offset: int, tail: bool = False) -> dict[str, Any]:
+def lines(path: Path, rank: int | None, offset: int, tail: bool = False, before: int = sys.maxsize) -> dict[str, Any]:
     """Lines of one rank (-1: of the job), or of all, from the byte `offset` on: `Logs` in `openapi.yaml`."""
     try:
         size = path.stat().st_size
     except OSError:
         size = 0
-    begin = max(0, size - TAIL_BYTES) if tail else min(offset, size)
+    end = min(before, size)
+    bounded = before < size
+    begin = eventfile.next_line(path, max(0, end - TAIL_BYTES)) if tail else min(offset, end)
     found: list[list[Any]] = []
-    place, more, text, deadline = begin, True, 0, time.monotonic() + READ_SECONDS
+    place, more, text, deadline = begin, begin < end or not bounded, 0, time.monotonic() + READ_SECONDS
     while more and text < TEXT_BYTES and time.monotonic() < deadline:
-        batch = eventfile.read(path, place, BATCH_BYTES, _KINDS)
+        limit = min(BATCH_BYTES, end - place) if bounded else BATCH_BYTES
+        batch = eventfile.read(path, place, limit, _KINDS)
         for event in batch.events:
             fresh = _lines(event, rank)
             text += sum(len(line[3]) for line in fresh)
             found += fresh
-        place, more = batch.place, batch.more
+        place, more = batch.place, batch.more and not (bounded and batch.place >= end)
     return {"lines": found, "offset": place, "begin": begin, "more": more}
 
 

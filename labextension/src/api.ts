@@ -51,6 +51,7 @@ export interface ListQuery {
 export interface LogQuery {
   offset?: number;
   tail?: boolean;
+  before?: number;
 }
 
 type Query = Record<string, string | number | boolean | undefined>;

@@ -258,6 +258,22 @@ async def test_logs_are_bounded_and_their_end_comes_first_where_it_is_asked_for(
     assert end["lines"][-1][3].endswith("2999") and end["begin"] > begin["offset"] and not end["more"]
 
 
+async def test_parts_of_a_log_from_its_end_on_are_all_of_it_once(ask, monkeypatch):
+    folder = stored(events=(ev.make("log", n % 2, stream="stdout", text=f"{n} {'x' * n}\n") for n in range(200)))
+    monkeypatch.setattr("ddl_magics.server.logs.TAIL_BYTES", 10_000)
+    monkeypatch.setattr("ddl_magics.server.logs.TEXT_BYTES", 1000)
+    monkeypatch.setattr("ddl_magics.server.logs.BATCH_BYTES", 2000)
+    found, before = [], {}
+    while before.get("before") != 0:
+        _, answer, _ = await ask(f"runs/{folder.path.name}/logs/1", tail="true", **before)
+        begin, part = answer["begin"], answer["lines"]
+        while answer["more"]:
+            _, answer, _ = await ask(f"runs/{folder.path.name}/logs/1", offset=answer["offset"], **before)
+            part += answer["lines"]
+        found, before = part + found, {"before": begin}
+    assert [int(line[3].split()[0]) for line in found] == list(range(1, 200, 2))
+
+
 async def test_names_are_given_and_taken_away(ask):
     folder = finished()
     path = f"runs/{folder.path.name}"
