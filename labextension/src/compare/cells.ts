@@ -15,11 +15,18 @@ export class CellDifference {
   private runs: readonly Compared[] = [];
   private name: (run: Compared) => string = ({ id }) => id;
   private drawn = "";
+  /** Runs come one by one: until the reader has chosen, the first two of them are meant. */
+  private chosen = false;
 
   constructor(private readonly trans: Translation) {
     const [before, beforePick] = choice(trans.__("Run whose cell comes first"));
     const [after, afterPick] = choice(trans.__("Run that it is compared with"));
-    for (const select of [before, after]) select.addEventListener("change", () => this.redraw());
+    for (const select of [before, after]) {
+      select.addEventListener("change", () => {
+        this.chosen = true;
+        this.redraw();
+      });
+    }
     [this.before, this.after] = [before, after];
     this.picks = h("div", { class: "ddl-compare-picks" }, beforePick, " → ", afterPick);
     this.element = h("section", { class: "ddl-compare-part" }, h("h2", {}, trans.__("Cells")), this.picks, this.words, this.lines); // biome-ignore format: a list
@@ -30,8 +37,8 @@ export class CellDifference {
     this.runs = runs.filter(({ details }) => details !== null);
     this.name = name;
     show(this.element, this.runs.length > 1);
-    fill(this.before, this.entries(), 0);
-    fill(this.after, this.entries(), 1);
+    this.fill(this.before, 0);
+    this.fill(this.after, 1);
     this.redraw();
   }
 
@@ -48,20 +55,15 @@ export class CellDifference {
     this.lines.replaceChildren(diffElement(lines, label));
   }
 
-  private entries(): [string, string][] {
-    return this.runs.map((run) => [run.id, `${run.look.letter} ${this.name(run)}`]);
+  private fill(select: HTMLSelectElement, place: number): void {
+    const titles = this.runs.map((run) => `${run.look.letter} ${this.name(run)}`);
+    if ([...select.options].map(({ text }) => text).join("\n") === titles.join("\n")) return;
+    const id = this.chosen ? select.value : this.runs[place]?.id;
+    select.replaceChildren(...this.runs.map((run, i) => h("option", { value: run.id }, titles[i] as string)));
+    if (id !== undefined) select.value = id;
   }
 }
 
 function cellOf({ details }: Compared): string {
   return String(details?.spec.cell ?? "");
-}
-
-/** Fills a select; what was chosen stays chosen, at first it is the entry at `place`. */
-function fill(select: HTMLSelectElement, entries: readonly [string, string][], place: number): void {
-  const titles = entries.map(([, title]) => title);
-  if ([...select.options].map(({ text }) => text).join("\n") === titles.join("\n")) return;
-  const chosen = entries.find(([id]) => id === select.value) ?? entries[place];
-  select.replaceChildren(...entries.map(([value, title]) => h("option", { value }, title)));
-  if (chosen) select.value = chosen[0];
 }

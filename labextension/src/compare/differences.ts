@@ -37,7 +37,7 @@ export function differences(runs: readonly Known[], trans: Translation, now: num
 }
 
 /** Rows of what each run has, in the order in which names first appear. */
-function rowsOf(entries: readonly Entry[][]): Difference[] {
+export function rowsOf(entries: readonly Entry[][]): Difference[] {
   const tables = entries.map((each) => new Map(each));
   const names = [...new Set(tables.flatMap((table) => [...table.keys()]))];
   return names.map((name) => {
@@ -46,7 +46,7 @@ function rowsOf(entries: readonly Entry[][]): Difference[] {
   });
 }
 
-type Entry = [name: string, value: string];
+export type Entry = [name: string, value: string];
 
 function results({ details, model }: Known, trans: Translation, now: number): Entry[] {
   const state = model.state?.state ?? details?.state ?? "";
@@ -67,7 +67,8 @@ function lasted(details: RunDetails, model: RunModel, now: number): number {
   return elapsed({ ...details, ended: details.ended ?? model.state?.ended ?? null }, now);
 }
 
-function options({ details }: Known): Entry[] {
+/** What the cell asked for. */
+export function options({ details }: Pick<Known, "details">): Entry[] {
   if (!details) return [];
   const settings = Object.entries((details.spec.conf ?? {}) as Record<string, unknown>);
   return [...optionsOf(details.spec), ...settings.map(([key, value]): Entry => [`--conf ${key}`, String(value)])];
@@ -80,7 +81,8 @@ function sameCell({ details }: Known, runs: readonly Known[], trans: Translation
   return [[trans.__("cell as in"), first?.letter ?? ""]];
 }
 
-function surroundings({ details }: Known, trans: Translation): Entry[] {
+/** Where it ran, and what with. */
+export function surroundings({ details }: Pick<Known, "details">, trans: Translation): Entry[] {
   if (!details) return [];
   const environment = Object.entries(details.environment).filter(([, value]) => typeof value === "string");
   return [

@@ -192,6 +192,21 @@ test("the end of a run is taken from the server, with what is known only then", 
   expect(asked).toEqual([]);
 });
 
+test("the cells of the first two runs are compared, until the reader chooses others", async () => {
+  runs = { c: { state: "FINISHED" }, ...runs };
+  runs.a = null;
+  open("a", "b", "c");
+  await pass(10);
+  expect(words(".ddl-diff [data-change]")).toEqual(["−fit(b)", "+fit(c)"]);
+  runs.a = { state: "FINISHED" };
+  await pass(4 * POLL_MS);
+  expect(words(".ddl-diff [data-change]")).toEqual(["−fit(a)", "+fit(b)"]);
+  const after = find<HTMLSelectElement>("[aria-label='Run that it is compared with']");
+  after.value = "c";
+  after.dispatchEvent(new Event("change"));
+  expect(words(".ddl-diff [data-change]")).toEqual(["−fit(a)", "+fit(c)"]);
+});
+
 test("a run is switched off and on, and opened", async () => {
   open("a", "b");
   await pass(10);
