@@ -12,6 +12,8 @@ import processes
 import pytest
 from until import until
 
+pytestmark = pytest.mark.timeout(300)  # a cluster, and several runs in it
+
 #: Leaves traces in its process that a second cell must not find, and says of those that it found.
 CELL = """
 import builtins, os, sys, tempfile, keras, numpy as np
@@ -60,7 +62,6 @@ def test_the_second_run_is_in_the_spares_and_finds_nothing_of_the_first(no_spare
     assert waiting(2).isdisjoint(spares)
 
 
-@pytest.mark.timeout(300)
 def test_five_runs_leave_one_spare_a_slot(no_spares):
     seen = [pids(run(no_spares)) for _ in range(5)]
     assert len(set.union(*seen)) == 10, "no process is two ranks"

@@ -15,6 +15,7 @@ import shutil
 import socket
 import sys
 import tempfile
+import threading
 import time
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ IDLE_SECONDS = 600.0
 MAX_BYTES = 1 << 30
 #: For one that is still importing, and then to answer.
 CLAIM_SECONDS = 60.0
-TICK_SECONDS = 1.0
+TICK_SECONDS = 0.5
 #: What `ps` and `top` call it while it waits.
 TITLE = "ddl-spare"
 
@@ -124,26 +125,28 @@ def _end(spare):
 
 def wait(channel, parent, seconds, most_bytes):
     """Import TensorFlow and return when this process is claimed. Ends it where nobody does, or where it is large."""
-    deadline = time.monotonic() + seconds
+    claimed = threading.Event()
+    threading.Thread(target=_watch, args=(claimed, parent, time.monotonic() + seconds), daemon=True).start()
     name = _title()
     _set_title(TITLE)
     _load()
     if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > most_bytes:
         _give_up()
-    channel.settimeout(TICK_SECONDS)
-    while True:
-        try:
-            claim = messages.parse(channel.recv()[1])
-            break
-        except socket.timeout:
-            if time.monotonic() > deadline or os.getppid() != parent:
-                _give_up()
-        except (wire.ConnectionLost, wire.ProtocolError):
-            _give_up()
-    channel.settimeout(None)
+    try:
+        claim = messages.parse(channel.recv()[1])
+    except (wire.ConnectionLost, wire.ProtocolError):
+        _give_up()
+    claimed.set()
     _become(claim)
     _set_title(name)
     channel.send_json(messages.CLAIM, {})
+
+
+def _watch(claimed, parent, deadline):
+    """End a spare whose worker has died, also while it imports, or whose time is over."""
+    while not claimed.wait(TICK_SECONDS):
+        if os.getppid() != parent or time.monotonic() > deadline:
+            _give_up()
 
 
 def _load():
