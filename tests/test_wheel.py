@@ -70,6 +70,18 @@ def test_the_sdist_needs_no_node(dist):
     assert not any(name.startswith(("node_modules", ".venv")) for name in names)
 
 
+def test_the_sdist_builds_the_wheel_that_the_tree_builds(dist, tmp_path):
+    subprocess.run([sys.executable, "-m", "build", "--wheel", "--outdir", tmp_path, ROOT], check=True)
+    (from_sdist,), (from_tree,) = dist.glob("*.whl"), tmp_path.glob("*.whl")
+    assert from_sdist.name == from_tree.name
+    assert _contents(from_sdist) == _contents(from_tree)
+
+
+def _contents(wheel):
+    with zipfile.ZipFile(wheel) as archive:
+        return {entry.filename: entry.CRC for entry in archive.infolist()}
+
+
 @pytest.fixture(scope="module")
 def installed(dist, tmp_path_factory):
     """The Python of an environment with the wheel, as `pip install` leaves it."""
@@ -96,39 +108,60 @@ def test_the_base_install_brings_no_engine(installed, tmp_path):
     subprocess.run([installed, "-c", program], check=True, cwd=tmp_path)
 
 
-def test_a_jupyterlab_finds_the_panel_where_it_was_installed(installed):
+@pytest.fixture(scope="module")
+def lab(installed, tmp_path_factory):
+    """Starts `jupyter` in that environment, which gets JupyterLab: tests that want none come before."""
+    subprocess.run([installed, "-m", "pip", "install", "--quiet", "jupyterlab"], check=True)
+    home = tmp_path_factory.mktemp("home")
+    foreign = ("JUPYTER", "PYTHON")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
+    environment |= {"HOME": str(home), "JUPYTER_TOKEN": "secret"}
+    # `jupyter` looks for its commands in the path too.
+    environment["PATH"] = os.pathsep.join([str(installed.parent), os.environ["PATH"]])
+
+    def run(*words):
+        return subprocess.Popen(
+            [installed, "-m", "jupyter", *words],
+            env=environment,
+            cwd=home,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+
+    return run
+
+
+def _listed(process):
+    """What a command lists, without colours, in one line of words."""
+    listed, _ = process.communicate(timeout=120)
+    assert process.returncode == 0, listed
+    return " ".join(re.sub(r"\x1b\[\d+m", "", listed).split())
+
+
+def test_a_jupyterlab_finds_the_panel_without_a_further_step(lab):
     """And knows where it came from."""
-    environment = {**os.environ, "JUPYTER_PATH": str(installed.parent.parent / "share" / "jupyter")}
-    listing = [sys.executable, "-m", "jupyter", "labextension", "list"]
-    found = subprocess.run(listing, env=environment, capture_output=True, text=True, check=True)
-    (line,) = [line for line in (found.stdout + found.stderr).splitlines() if "ddl-magics v" in line]
-    assert "enabled" in line and "OK" in line and "(python, ddl_magics)" in line
+    version = re.escape(ddl_magics.__version__)
+    assert re.search(
+        rf"ddl-magics v{version} enabled \S*OK\S* \(python, ddl_magics\)", _listed(lab("labextension", "list"))
+    )
 
 
-def test_a_jupyter_server_has_our_routes_without_a_further_step(installed, tmp_path):
-    """The last test of this environment: it gets a Jupyter Server."""
-    subprocess.run([installed, "-m", "pip", "install", "--quiet", "jupyter_server"], check=True)
-    environment = {
-        **{name: value for name, value in os.environ.items() if not name.startswith(("JUPYTER", "PYTHON"))},
-        "HOME": str(tmp_path),
-        "JUPYTER_TOKEN": "secret",
-    }
-    listing = [installed, "-m", "jupyter", "server", "extension", "list"]
-    listed = subprocess.run(listing, env=environment, cwd=tmp_path, capture_output=True, text=True, check=True)
-    words = " ".join(re.sub(r"\x1b\[\d+m", "", listed.stdout + listed.stderr).split())
-    assert "ddl_magics.server enabled" in words and f"ddl_magics.server {ddl_magics.__version__} OK" in words
+def test_a_jupyter_server_has_our_routes_without_a_further_step(lab):
+    listed = _listed(lab("server", "extension", "list"))
+    assert "ddl_magics.server enabled" in listed and f"ddl_magics.server {ddl_magics.__version__} OK" in listed
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
-    server = subprocess.Popen([installed, "-m", "jupyter", "server", *options], env=environment, cwd=tmp_path)
+    server = lab("server", *options)
     try:
         request = urllib.request.Request(f"http://localhost:{port}/ddl_magics/runs")
         request.add_header("Authorization", "token secret")
         until(lambda: _answers(request), 60)
     finally:
         server.terminate()
-        server.wait(30)
+        server.communicate(timeout=30)
 
 
 def _answers(request):

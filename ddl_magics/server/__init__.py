@@ -7,6 +7,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddl_magics._version import __version__
+
+#: The version is what `jupyter server extension list` shows.
+__all__ = ["__version__"]
+
 
 def _jupyter_server_extension_points() -> list[dict[str, Any]]:
     return [{"module": "ddl_magics.server"}]
