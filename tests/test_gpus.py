@@ -91,6 +91,22 @@ def test_slots_are_counted_by_cores_and_gpus(task, wanted, each):
     assert slots.ready(sc, wanted) == 2 * each and slots.total(sc, wanted) == 2 * each
 
 
+@pytest.mark.parametrize(
+    ("found", "given", "places", "shares"),
+    [
+        ([0, 1], None, 2, [["0"], ["1"]]),
+        ([2, 5], None, 3, [["2"], ["5"], ["2"]]),
+        ([0, 1], ["1"], 2, [None, None]),  # Spark's word
+        ([0], None, 2, [None, None]),
+        ([0, 1], None, 1, [None]),
+        ([], None, 2, [None, None]),
+    ],
+)
+def test_ranks_of_a_host_take_its_gpus_in_turn(found, given, places, shares):
+    peers = [{"ranks_on_host": places, "place_on_host": place} for place in range(places)]
+    assert [gpus.share(found, given, each) for each in peers] == shares
+
+
 def test_what_is_sampled_are_the_ranks_own_gpus():
     assert telemetry.visible_gpus(gpus.environment(["1", "3"])) == [1, 3]
     assert gpus.environment(None) == {} and gpus.environment([])["CUDA_VISIBLE_DEVICES"] == ""

@@ -225,14 +225,16 @@ class Attempt:
             self._run.note_start()
             addresses = [self._ready[r] for r in range(workers)]
             channels = dict(self._channels)
-        hosts = [channel.address[0] for channel in channels.values()]
+        hosts = {r: channel.address[0] for r, channel in sorted(channels.items())}
         waiting = {rank: channels[rank]} if again else channels
         if 0 in waiting:
             checkpoint_files.send(waiting[0], self._checkpoints)
-        for channel in waiting.values():
+        for r, channel in waiting.items():
+            here = [other for other, host in hosts.items() if host == hosts[r]]
             peers = {
                 "addresses": addresses,
-                "ranks_on_host": hosts.count(channel.address[0]),
+                "ranks_on_host": len(here),
+                "place_on_host": here.index(r),
                 "servers": self._run.servers.addresses if self._run.servers else None,
             }
             _send(channel, messages.PEERS, peers)

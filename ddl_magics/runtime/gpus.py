@@ -74,6 +74,17 @@ def assigned(context):
     return list(resources["gpu"].addresses) if "gpu" in resources else None
 
 
+def share(found, given, peers):
+    """The one GPU, as a list, of a rank that has others on its host, where Spark does not say whose is which; or None.
+
+    found: indices of those that the rank could use; given: what `assigned` says; peers: what PEERS says. Ranks take
+    them in turn: where there are more ranks than GPUs, some share one.
+    """
+    if given is not None or peers["ranks_on_host"] == 1 or len(found) < 2:
+        return None
+    return [str(found[peers["place_on_host"] % len(found)])]
+
+
 def environment(addresses):
     """Variables that keep a process to these GPUs, numbered as nvidia-smi and NVML number them."""
     if addresses is None:

@@ -15,7 +15,9 @@ CHUNK = 4  # bytes
 END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
 
 # driver -> rank
-PEERS = 6  # {"addresses": [[host, port], ...], "ranks_on_host": n, "servers": [[host, port], ...] | null}
+# {"addresses": [[host, port], ...], "ranks_on_host": n, "place_on_host": 0 to n - 1, "servers": [[host, port], ...] |
+# null}; the supervisor adds "gpus", as `gpus.share` says
+PEERS = 6
 STOP = 7  # {}: finish the step, keep the model
 
 # both ways, to and from rank 0

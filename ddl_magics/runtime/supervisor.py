@@ -67,6 +67,8 @@ class _Rank:
         self._printed = 0
         self._spares = job["spare"] and job["strategy"] not in NATIVE  # which set more before they import TensorFlow
         self._threads = None  # of the rank, once its peers are known
+        own = dict(os.environ, **gpus.environment(job.get("gpus")))
+        self._devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
 
     def run(self):
         taken = self._take_spare()
@@ -138,11 +140,19 @@ class _Rank:
             while True:
                 kind, payload = self._driver.recv()
                 if kind == messages.PEERS:
-                    self._threads = worker.thread_settings(self._job, messages.parse(payload))
-                child.send(kind, payload)
+                    child.send_json(kind, self._share_out(messages.parse(payload)))
+                else:
+                    child.send(kind, payload)
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
             if not self._over.is_set():  # without its driver a rank works for nobody
                 rank_process.kill(process)
+
+    def _share_out(self, peers):
+        """What is left for the rank of the host's cores and GPUs."""
+        self._threads = worker.thread_settings(self._job, peers)
+        own = gpus.share(self._devices.indices, self._job.get("gpus"), peers)
+        self._devices.keep_to(own)
+        return dict(peers, gpus=own)
 
     def _death(self, process):
         """The failure of a rank that never said how it ended."""
@@ -188,12 +198,12 @@ class _Rank:
 
     def _sample(self, pid):
         process = telemetry.ProcessSampler(pid, family=self._job["strategy"] == TF_PS)
-        own = dict(os.environ, **gpus.environment(self._job.get("gpus")))
-        devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
         while not self._over.wait(SAMPLE_SECONDS):
             use = process.sample()
             if use is not None:
-                sample = events.make("sample", self._rank, cpu=round(use[0], 1), memory=use[1], gpus=devices.sample())
+                cpu, memory = use
+                found = self._devices.sample()
+                sample = events.make("sample", self._rank, cpu=round(cpu, 1), memory=memory, gpus=found)
                 self._tell(messages.EVENTS, [sample])
 
     def _tell(self, kind, value):

@@ -59,6 +59,16 @@ class GpuSampler:
         handles = nvml.devices(self._nvml) if self._nvml else []
         self._devices = [(i, handle) for i, handle in enumerate(handles) if visible is None or i in visible]
 
+    @property
+    def indices(self):
+        """As NVML numbers them."""
+        return [index for index, _ in self._devices]
+
+    def keep_to(self, addresses):
+        """Sample those of `gpus.share` alone; all where it says None."""
+        if addresses is not None:
+            self._devices = [each for each in self._devices if str(each[0]) in addresses]
+
     def sample(self):
         """A list of {"index", "name", "percent", "memory", "memory_total"} (bytes), or None where there is no GPU."""
         return [self._read(index, handle) for index, handle in self._devices] or None

@@ -1,6 +1,6 @@
 """A rank's process: finds its peers, runs the cell, and says how it ended.
 
-Started by the supervisor with the number of a socket and its own process number; with two further arguments it waits
+Started by the supervisor with the number of a socket and its own process number; with further arguments it waits
 first, as a spare (spare.py). Else nothing heavy is imported before the peers are known: the number of threads that
 TensorFlow may use depends on how many ranks share the host.
 """
@@ -12,7 +12,7 @@ import socket
 import sys
 import threading
 
-from . import events, messages, strategies, wire
+from . import events, gpus, messages, strategies, wire
 from .incoming import Incoming
 
 _PR_SET_PDEATHSIG = 1
@@ -24,7 +24,7 @@ def main():
     if sys.argv[3:]:
         from . import spare
 
-        spare.wait(channel, parent, float(sys.argv[3]), int(sys.argv[4]))
+        spare.wait(channel, parent, *sys.argv[3:])
     _die_with(parent)
     config = messages.parse(channel.recv()[1])
     end = _Worker(config, channel).run()
@@ -71,6 +71,7 @@ class _Worker:
         """Returns the payload of the END frame."""
         place = self._meet()
         threads = self._limit_threads()
+        os.environ.update(gpus.environment(self._peers["gpus"]))  # CUDA reads it when it is first used
         self._tell_state("loading TensorFlow", threads)
         from . import cell, outcome, rank
 
