@@ -64,7 +64,7 @@ def leave(job, home, threads, seconds=IDLE_SECONDS, most_bytes=MAX_BYTES):
         key = _key(job, variables)
         for name, value in threads.items():  # of which NumPy's are read when it is imported
             variables.setdefault(name, value)
-        process, ours = rank_process.start(variables, folder, str(seconds), str(most_bytes))
+        process, ours = rank_process.start(variables, folder, folder, str(seconds), str(most_bytes))
     except OSError:  # the next rank starts without one
         scratch.remove(folder)
         return
@@ -123,30 +123,35 @@ def _end(spare):
 # -- in the spare
 
 
-def wait(channel, parent, seconds, most_bytes):
-    """Import TensorFlow and return when this process is claimed. Ends it where nobody does, or where it is large."""
+def wait(channel, parent, home, seconds, most_bytes):
+    """Import TensorFlow and return when this process is claimed. Ends it where nobody does, or where it is large.
+
+    home: the folder of this spare alone, which it removes when it ends unclaimed; the other arguments as `leave` has
+    them, in text.
+    """
     claimed = threading.Event()
-    threading.Thread(target=_watch, args=(claimed, parent, time.monotonic() + seconds), daemon=True).start()
+    deadline = time.monotonic() + float(seconds)
+    threading.Thread(target=_watch, args=(claimed, parent, deadline, home), daemon=True).start()
     name = _title()
     _set_title(TITLE)
     _load()
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > most_bytes:
-        _give_up()
+    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > int(most_bytes):
+        _give_up(home)
     try:
         claim = messages.parse(channel.recv()[1])
     except (wire.ConnectionLost, wire.ProtocolError):
-        _give_up()
+        _give_up(home)
     claimed.set()
-    _become(claim)
+    _become(claim, home)
     _set_title(name)
     channel.send_json(messages.CLAIM, {})
 
 
-def _watch(claimed, parent, deadline):
+def _watch(claimed, parent, deadline, home):
     """End a spare whose worker has died, also while it imports, or whose time is over."""
     while not claimed.wait(TICK_SECONDS):
         if os.getppid() != parent or time.monotonic() > deadline:
-            _give_up()
+            _give_up(home)
 
 
 def _load():
@@ -161,11 +166,10 @@ def _load():
         pass
 
 
-def _become(claim):
+def _become(claim, home):
     """Take on what a rank's process is started with."""
-    waited_in = os.path.realpath(os.getcwd())
     os.chdir(claim["folder"])
-    if sys.path and os.path.realpath(sys.path[0]) == waited_in:  # python -m puts the folder it was started in there
+    if os.path.realpath(sys.path[0]) == os.path.realpath(home):  # python -m puts the folder it was started in there
         sys.path[0] = claim["folder"]
     for name, value in claim["variables"].items():
         if value is None:
@@ -176,8 +180,8 @@ def _become(claim):
     importlib.invalidate_caches()  # Spark may have brought files meanwhile
 
 
-def _give_up():
-    shutil.rmtree(os.getcwd(), ignore_errors=True)
+def _give_up(home):
+    shutil.rmtree(home, ignore_errors=True)
     os._exit(0)
 
 
