@@ -8,22 +8,17 @@ from __future__ import annotations
 import csv
 import io
 import json
-import time
 from collections.abc import Iterator, Mapping
-from html import escape
 from typing import Any
 
 from ddl_magics import tables
-from ddl_magics.dashboard.static import report
-from ddl_magics.server import eventfile
+from ddl_magics.server import eventfile, report
 from ddl_magics.server.watching import READ_SECONDS, Reading
 from ddl_magics.store import RunRecord
 
 #: A longer file of events is not exported through the server.
 MOST_BYTES = 512 * 2**20
 PIECE_CHARACTERS = 64 * 2**10
-
-_NO_FAILURE = {"rank": -1, "host": "", "kind": "", "message": "", "traceback": ""}
 
 TYPES = {"csv": "text/csv", "json": "application/json", "html": "text/html"}
 
@@ -76,29 +71,4 @@ def _html(record: RunRecord) -> Iterator[str]:
     while reading.behind:
         yield ""  # whoever writes the pieces may have left
         reading.read_on(READ_SECONDS)
-    title = escape(record.title or record.name)
-    spec = {name: value for name, value in record.spec.items() if name not in ("cell", "run") and value is not None}
-    facts = {
-        "id": record.id,
-        "begun": time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(record.created)),
-        "notebook": record.notebook,
-        "labels": ", ".join(record.labels),
-        **{name: value if isinstance(value, str) else json.dumps(value) for name, value in spec.items()},
-        **record.environment,
-    }
-    rows = "".join(f"<tr><th>{escape(k)}</th><td>{escape(str(v))}</td></tr>" for k, v in facts.items() if v)
-    about = {
-        "id": record.id,
-        "name": record.title or record.name,
-        "strategy": record.spec.get("strategy"),
-        "workers": record.spec.get("workers"),
-        "cluster": record.cluster,
-        "state": record.state,
-        "created": record.created,
-        "ended": record.ended,
-        "failure": record.failure and {**_NO_FAILURE, **record.failure},
-    }
-    yield f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title></head>\n<body>'
-    yield report(about, reading.history)
-    yield f'<table style="font:12px sans-serif;text-align:left">{rows}</table>'
-    yield f"<pre>{escape(str(record.spec.get('cell', '')))}</pre></body></html>\n"
+    yield report.page(record, reading.history)

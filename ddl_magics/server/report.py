@@ -1,0 +1,116 @@
+"""The report of a run: one HTML page to keep or to send, which needs no script, no network and no Jupyter.
+
+What the notebook keeps of a run, with its charts as pictures, and below it the options, the cell and what was printed.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from html import escape
+from typing import Any
+
+from ddl_magics._version import __version__
+from ddl_magics.dashboard.history import History
+from ddl_magics.dashboard.static import report
+from ddl_magics.store import RunRecord
+
+#: The newest of what was printed; the export as JSON has all of it.
+LOG_LINES = 500
+
+_NO_FAILURE = {"rank": -1, "host": "", "kind": "", "message": "", "traceback": ""}
+_NO_OPTIONS = ("run", "name", "cell", "conf", "checkpoints")
+
+# Nothing may be loaded or executed, whatever a run has called itself. Printed pages begin with what matters.
+_HEAD = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>{title}</title><style>
+body{{max-width:1000px;margin:24px auto;padding:0 16px;background:#fff;color:#1b1f24}}
+body{{font:13px/1.5 system-ui,sans-serif}}
+h1{{font-size:20px}}h2{{font-size:15px;margin:24px 0 6px}}
+.ddl-static .charts{{display:grid;grid-template-columns:repeat(auto-fit,minmax(280px,1fr))}}
+.ddl-static svg{{width:100%;max-width:520px;height:auto}}.ddl-static table{{font-size:13px}}
+.ddl-static,.facts{{overflow-x:auto}}
+.facts table{{border-collapse:collapse}}.facts th{{color:#4b5560;font-weight:500;text-align:left;white-space:nowrap}}
+.facts th,.facts td{{padding:2px 18px 2px 0;vertical-align:top;overflow-wrap:anywhere}}
+pre{{padding:10px;border:1px solid #d0d7de;border-radius:4px;background:#f6f8fa;font-size:12px;white-space:pre-wrap;
+overflow-wrap:anywhere}}
+summary{{cursor:pointer}}footer{{margin-top:24px;color:#4b5560}}
+@media print{{body{{max-width:none;margin:0}}figure,tr{{break-inside:avoid}}}}
+</style></head>
+<body>
+"""
+
+
+def page(record: RunRecord, history: History) -> str:
+    """The whole page; what the run brings along is text in it, never markup."""
+    title = record.title or record.name
+    parts = [
+        _HEAD.format(title=escape(title)),
+        f"<h1>{escape(title)}</h1>\n",
+        report(_about(record), history),
+        _facts("Run", _run(record)),
+        _facts("Options", _options(record.spec)),
+        _facts("Notebook's machine", record.environment.items()),
+        f"<h2>Cell</h2>\n<pre>{escape(str(record.spec.get('cell', '')))}</pre>\n",
+        _log(history),
+        f"<footer>Made by ddl_magics {escape(__version__)}, {_when(time.time())}</footer>\n</body></html>\n",
+    ]
+    return "".join(parts)
+
+
+def _about(record: RunRecord) -> dict[str, Any]:
+    """What the block that notebooks keep wants to know."""
+    return {
+        "id": record.id,
+        "name": record.name,
+        "strategy": record.spec.get("strategy"),
+        "workers": record.spec.get("workers"),
+        "cluster": record.cluster,
+        "state": record.state,
+        "created": record.created,
+        "ended": record.ended,
+        "failure": record.failure and {**_NO_FAILURE, **record.failure},
+    }
+
+
+def _run(record: RunRecord) -> Iterator[tuple[str, Any]]:
+    yield "id", record.id
+    yield "begun", _when(record.created)
+    yield "ended", record.ended and _when(record.ended)
+    yield "notebook", record.notebook
+    yield "tags", ", ".join(record.labels)
+
+
+def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """As they are written in the cell; those that are not set are left out."""
+    for name, value in spec.items():
+        if name not in _NO_OPTIONS and value is not None:
+            words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
+            yield "--" + name.replace("_", "-"), words
+    for key, value in (spec.get("conf") or {}).items():
+        yield f"--conf {key}", value
+
+
+def _facts(title: str, facts: Iterable[tuple[str, Any]]) -> str:
+    rows = "".join(
+        f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>\n'
+        for name, value in facts
+        if value not in (None, "")
+    )
+    return f'<h2>{escape(title)}</h2>\n<div class="facts"><table>\n{rows}</table></div>\n' if rows else ""
+
+
+def _log(history: History) -> str:
+    lines = history.logs.newest(LOG_LINES)
+    if not lines:
+        return ""
+    text = "\n".join(f"{'job' if line.rank < 0 else line.rank:>4} {line.text}" for line in lines)
+    more = history.logs.added - len(lines)
+    words = f"the newest {len(lines):,} of {history.logs.added:,} lines" if more else f"{len(lines):,} lines"
+    return f"<h2>Printed</h2>\n<details><summary>{words}, by rank</summary><pre>{escape(text)}</pre></details>\n"
+
+
+def _when(seconds: float) -> str:
+    return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))
