@@ -29,8 +29,8 @@ _HEAD = """<!doctype html>
 body{{max-width:1000px;margin:24px auto;padding:0 16px;background:#fff;color:#1b1f24}}
 body{{font:13px/1.5 system-ui,sans-serif}}
 h1{{font-size:20px}}h2{{font-size:15px;margin:24px 0 6px}}
-.ddl-static .charts{{display:grid;grid-template-columns:repeat(auto-fit,minmax(280px,1fr))}}
-.ddl-static svg{{width:100%;max-width:520px;height:auto}}.ddl-static table{{font-size:13px}}
+body .ddl-static .charts{{display:grid;grid-template-columns:repeat(auto-fit,minmax(min(280px,100%),1fr))}}
+.ddl-static svg{{width:100%;max-width:420px;height:auto}}body .ddl-static table{{font-size:13px}}
 .ddl-static,.facts{{overflow-x:auto}}
 .facts table{{border-collapse:collapse}}.facts th{{color:#4b5560;font-weight:500;text-align:left;white-space:nowrap}}
 .facts th,.facts td{{padding:2px 18px 2px 0;vertical-align:top;overflow-wrap:anywhere}}
