@@ -9,7 +9,6 @@ export class CellDifference {
   readonly element: HTMLElement;
   private readonly before: HTMLSelectElement;
   private readonly after: HTMLSelectElement;
-  private readonly picks: HTMLElement;
   private readonly words = h("p", { class: "ddl-dim" });
   private readonly lines = h("div");
   private runs: readonly Compared[] = [];
@@ -28,8 +27,9 @@ export class CellDifference {
       });
     }
     [this.before, this.after] = [before, after];
-    this.picks = h("div", { class: "ddl-compare-picks" }, beforePick, " → ", afterPick);
-    this.element = h("section", { class: "ddl-compare-part" }, h("h2", {}, trans.__("Cells")), this.picks, this.words, this.lines); // biome-ignore format: a list
+    const picks = h("div", { class: "ddl-compare-picks" }, beforePick, " → ", afterPick);
+    const title = h("h2", {}, trans.__("Cells"));
+    this.element = h("section", { class: "ddl-compare-part" }, title, picks, this.words, this.lines);
   }
 
   /** `name` is what a reader calls a run. */

@@ -10,8 +10,8 @@ import type { Palette } from "../view/theme";
 import { type Axis, aligned, chartNames, RATE, running } from "./align";
 import type { Compared } from "./feed";
 
-/** A model with more metrics shows the first. */
-const MOST_CHARTS = 24;
+/** So many metrics get a chart. */
+const MOST_METRICS = 24;
 
 /** With more lines, the running values behind them hide what there is to see. */
 const MOST_WITH_RUNNING = 3;
@@ -19,6 +19,12 @@ const MOST_WITH_RUNNING = 3;
 const HEIGHT = 200;
 
 let pages = 0;
+
+/** What is not drawn: runs whose place on the axis is not known, and how many metrics are too many. */
+export interface Left {
+  unplaced: Compared[];
+  metrics: number;
+}
 
 /** A chart before it is drawn. */
 interface Plan {
@@ -40,13 +46,14 @@ export class OverlaidCharts {
     this.observer.observe(this.element);
   }
 
-  /** Draws; returns the runs that have values whose place on this axis is not known. */
-  draw(runs: readonly Compared[], axis: Axis): Compared[] {
+  /** Draws the runs that are switched on; returns what is left out. */
+  draw(runs: readonly Compared[], axis: Axis): Left {
     // Who has zoomed in looked at a part of another axis.
     if (axis !== this.axis) this.clear();
     this.axis = axis;
     const shown = runs.filter((run) => run.shown);
-    const names = chartNames(shown.map(({ follower }) => follower.model)).slice(0, MOST_CHARTS);
+    const all = chartNames(shown.map(({ follower }) => follower.model));
+    const names = all.filter((name, i) => i < MOST_METRICS || name === RATE);
     const unplaced = new Set<Compared>();
     const plans = names.map((name): Plan => {
       const lines = shown.map((run) => ({ run, line: aligned(run.follower.model, name, axis) }));
@@ -61,7 +68,7 @@ export class OverlaidCharts {
     const most = Math.max(0, ...drawn.flatMap(({ lines }) => lines.map(([, { x }]) => x.at(-1) ?? 0)));
     for (const plan of drawn) this.charts.get(plan.name)?.draw(this.content(plan, axis, most || 1));
     this.resize();
-    return [...unplaced];
+    return { unplaced: [...unplaced], metrics: all.length - names.length };
   }
 
   recolour(): void {

@@ -8,7 +8,7 @@ import type { Translation } from "../translation";
 import { type Look, look, MOST_RUNS } from "./look";
 
 /** How soon it is looked again whether the page is seen. */
-const SEEN_MS = 500;
+const SEEN_MS = 250;
 
 /** The longest that a server that does not answer is left alone, in seconds. */
 const BACKOFF_SECONDS = 60;
@@ -74,11 +74,15 @@ export class Comparison {
 
   private async follow(): Promise<void> {
     const { signal } = this.over;
+    let unseen = false;
     while (!signal.aborted) {
       if (!this.options.seen()) {
+        unseen = true;
         await pause(SEEN_MS);
         continue;
       }
+      if (unseen) this.options.changed();
+      unseen = false;
       // Several pages may be open, and browsers have few connections to a server: none of these questions waits.
       const outcomes = await Promise.all(this.runs.map((run) => this.ask(run)));
       if (signal.aborted) return;
@@ -102,7 +106,8 @@ export class Comparison {
         run.details = details as RunDetails;
         this.options.changed();
       }
-      if (run.follower.done) return "enough";
+      // A run that was lost may go on: somebody has attached a kernel to it.
+      if (run.follower.done && !this.options.list.rows.get(run.id)?.live) return "enough";
       const { told } = run.follower.model;
       const more = await run.follower.ask(0, signal);
       if (run.follower.model.told !== told) this.options.changed();

@@ -65,7 +65,7 @@ class Entry {
 export function stroke({ colour, dash }: Look): SVGElement {
   const drawing = document.createElementNS(SVG, "svg");
   const line = document.createElementNS(SVG, "line");
-  const fields = { x1: 0, y1: 4, x2: 30, y2: 4, stroke: `var(--ddl-c${colour})`, "stroke-width": 2 };
+  const fields = { x1: 0, y1: 4, x2: 30, y2: 4, stroke: `var(--ddl-run-${colour})`, "stroke-width": 2 };
   for (const [name, value] of Object.entries(fields)) line.setAttribute(name, String(value));
   if (dash.length) line.setAttribute("stroke-dasharray", dash.join(" "));
   for (const [name, value] of Object.entries({ width: 30, height: 8, "aria-hidden": true })) {

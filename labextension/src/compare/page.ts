@@ -10,7 +10,7 @@ import { isDark, onThemeChange, type Palette, palette } from "../view/theme";
 import { AXES, type Axis } from "./align";
 import { axisChoice } from "./axischoice";
 import { CellDifference } from "./cells";
-import { OverlaidCharts } from "./charts";
+import { type Left, OverlaidCharts } from "./charts";
 import { differences } from "./differences";
 import { Comparison } from "./feed";
 import { Legend } from "./legend";
@@ -42,9 +42,9 @@ class ComparePage {
   private readonly cells: CellDifference;
   private readonly legend: Legend;
   private readonly banner = h("p", { class: "ddl-banner", role: "status" });
-  private readonly left = h("p", { class: "ddl-compare-note" });
-  private readonly empty = h("p", { class: "ddl-empty ddl-dim" });
-  private readonly unplaced = h("p", { class: "ddl-compare-note", role: "status" });
+  private readonly crowd = h("p", { class: "ddl-compare-note" });
+  private readonly empty = h("p", { class: "ddl-empty ddl-dim", role: "status" });
+  private readonly undrawn = h("p", { class: "ddl-compare-note", role: "status" });
   private readonly stopListening: () => void;
   private readonly redraw = () => this.draw();
   private axis: Axis = AXES[0];
@@ -52,7 +52,7 @@ class ComparePage {
   private frame = 0;
 
   constructor(
-    host: HTMLElement,
+    private readonly host: HTMLElement,
     private readonly options: ComparePageOptions,
   ) {
     const { api, feed, settings, trans, actions, runs } = options;
@@ -61,7 +61,7 @@ class ComparePage {
       list: feed.list,
       trans,
       seconds: () => settings.pollSeconds,
-      seen: () => !document.hidden && host.offsetParent !== null,
+      seen: () => this.seen(),
       changed: this.redraw,
     });
     this.charts = new OverlaidCharts(trans, () => this.palette());
@@ -76,12 +76,12 @@ class ComparePage {
       "section",
       { class: "ddl-run ddl-compare", "aria-label": trans.__("Comparison of runs") },
       this.banner,
-      this.left,
+      this.crowd,
       this.legend.element,
       axes,
       this.charts.element,
       this.empty,
-      this.unplaced,
+      this.undrawn,
       this.table.element,
       this.cells.element,
     );
@@ -90,7 +90,6 @@ class ComparePage {
     this.stopListening = onThemeChange(() => this.recolour());
     feed.changed.connect(this.redraw);
     this.recolour();
-    this.draw();
   }
 
   dispose(): void {
@@ -107,24 +106,29 @@ class ComparePage {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
   }
 
+  private seen(): boolean {
+    return !document.hidden && this.host.offsetParent !== null;
+  }
+
   private drawNow(): void {
     this.frame = 0;
+    if (!this.seen()) return;
+    this.palette();
     const { comparison } = this;
     const { trans } = this.options;
     const { runs, trouble, left } = comparison;
     const name = comparison.name.bind(comparison);
     say(this.banner, trouble && trans.__("This is how it was: %1", trouble));
     say(
-      this.left,
+      this.crowd,
       left
         ? trans.__("The first %1 of %2 runs are shown: more lines cannot be told apart.", MOST_RUNS, runs.length + left)
         : "",
     );
     this.legend.draw(name);
-    const unplaced = this.charts.draw(runs, this.axis);
+    const undrawn = this.charts.draw(runs, this.axis);
     say(this.empty, this.charts.element.childElementCount ? "" : this.why());
-    const letters = unplaced.map(({ look }) => look.letter).join(", ");
-    say(this.unplaced, letters && this.withoutPlace(letters));
+    say(this.undrawn, this.without(undrawn));
     const known = runs.filter(({ details }) => details !== null);
     show(this.table.element, known.length > 1);
     const columns = known.map((run) => ({ look: run.look, name: name(run) }));
@@ -148,15 +152,26 @@ class ComparePage {
       : trans.__("These runs reported no steps.");
   }
 
-  private withoutPlace(letters: string): string {
+  /** What the charts leave out, in a line. */
+  private without({ unplaced, metrics }: Left): string {
     const { trans } = this.options;
-    return this.axis === "epoch"
-      ? trans.__("Not drawn here, as their epochs are not known: %1", letters)
-      : trans.__("Not drawn here, as the times of their steps are not known: %1", letters);
+    const letters = unplaced.map(({ look }) => look.letter).join(", ");
+    const parts: string[] = [];
+    if (letters && this.axis === "epoch")
+      parts.push(trans.__("Not drawn, as their epochs are not known: %1.", letters));
+    else if (letters) parts.push(trans.__("Not drawn, as the times of their steps are not known: %1.", letters));
+    if (metrics) parts.push(trans._n("%1 more metric has no chart.", "%1 more metrics have no chart.", metrics));
+    return parts.join(" ");
   }
 
   private palette(): Palette {
-    this.colours ??= palette(this.root);
+    if (!this.colours) {
+      this.colours = palette(this.root);
+      // Pieces of lines beside names are as the lines in the charts, whichever colours the reader wants.
+      this.colours.lines.forEach((colour, i) => {
+        this.root.style.setProperty(`--ddl-run-${i}`, colour);
+      });
+    }
     return this.colours;
   }
 
@@ -164,6 +179,7 @@ class ComparePage {
     attribute(this.root, "data-dark", String(isDark()));
     this.colours = null;
     this.charts.recolour();
+    this.draw();
   }
 }
 

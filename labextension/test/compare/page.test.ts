@@ -9,7 +9,7 @@ import type { RunFeed } from "../../src/panel/feed";
 import { RunList } from "../../src/panel/runlist";
 import { english } from "../../src/translation";
 import { full, STATE } from "../messages";
-import { answer, finished, NOW } from "../panel/rows";
+import { answer, finished, NOW, run } from "../panel/rows";
 
 // The plotting library asks for it when it is imported; jsdom has none.
 vi.hoisted(() => {
@@ -28,6 +28,7 @@ let list: RunList;
 let opened: string[];
 let seen: boolean;
 let n: number;
+let metrics: string[];
 
 const find = <E extends HTMLElement>(selector: string) => document.querySelector<E>(selector) as E;
 const all = (selector: string) => [...document.querySelectorAll<HTMLElement>(selector)];
@@ -53,7 +54,9 @@ async function served(path: string): Promise<Response> {
     return Response.json({ ...finished(id, { name: id, live, state: known.state }), spec, environment: {} });
   }
   if (path.includes("n=") && live) return new Response(null, { status: 204 });
-  const points = { "metric:loss": { points: [[1, 2]] as [number, number][] } };
+  const points = Object.fromEntries(
+    metrics.map((name) => [`metric:${name}`, { points: [[1, 2]] as [number, number][] }]),
+  );
   n += 1;
   const { message, points: floats } = full(n, { lines: points, state: { ...STATE, state: known.state } });
   const packed = btoa(String.fromCharCode(...new Uint8Array(floats.buffer)));
@@ -81,6 +84,7 @@ beforeEach(() => {
   // jsdom lays nothing out: that a page can be seen is said here.
   Object.defineProperty(find("main"), "offsetParent", { get: () => (seen ? document.body : null) });
   runs = { a: { state: "FINISHED" }, b: { state: "RUNNING" } };
+  metrics = ["loss"];
   [asked, frames, opened, list, n, page] = [[], [], [], new RunList(), 0, null];
 });
 
@@ -121,6 +125,24 @@ test("a page that is not seen asks nothing", async () => {
   seen = true;
   await pass(1000);
   expect(words(".ddl-chip")).toEqual(["FINISHED", "RUNNING"]);
+});
+
+test("a run that was lost and goes on is followed again", async () => {
+  runs.b = { state: "FINISHED" };
+  open("a", "b");
+  await pass(10);
+  list.page(answer("v1", [finished("a"), run("b")]));
+  asked = [];
+  await pass(POLL_MS);
+  expect(asked).toEqual(["b/view"]);
+});
+
+test("metrics without a chart are counted", async () => {
+  metrics = Array.from({ length: 26 }, (_, i) => `m${i}`);
+  open("a", "b");
+  await pass(10);
+  expect(all(".ddl-chart")).toHaveLength(24);
+  expect(lines()).toEqual(["2 more metrics have no chart."]);
 });
 
 test("after it is closed it asks nothing", async () => {
@@ -226,7 +248,7 @@ test("an axis on which a run cannot be placed says whose lines are missing", asy
   await pass(10);
   find<HTMLInputElement>("input[value=epoch]").click();
   await pass(0);
-  expect(lines()).toContain("Not drawn here, as their epochs are not known: A, B");
+  expect(lines()).toContain("Not drawn, as their epochs are not known: A, B.");
 });
 
 test("more than eight runs are not drawn, and it is said", async () => {
