@@ -1,7 +1,7 @@
 /** The cell of a run, from what the store has of it: to be copied, and to be found in its notebook. Pure. */
 
 /** Fields of the spec that are no options of `%%distributed`. */
-const NO_OPTIONS = new Set(["run", "name", "cell", "conf", "checkpoints"]);
+const NO_OPTIONS = new Set(["run", "name", "cell", "conf", "checkpoints", "resume_uri"]);
 
 /** What the store writes in place of a secret. */
 const MASKED = "***";
