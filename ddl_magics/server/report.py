@@ -19,7 +19,7 @@ from ddl_magics.store import RunRecord
 LOG_LINES = 500
 
 _NO_FAILURE = {"rank": -1, "host": "", "kind": "", "message": "", "traceback": ""}
-_NO_OPTIONS = ("run", "name", "cell", "conf", "checkpoints")
+_NO_OPTIONS = ("run", "name", "cell", "conf", "checkpoints", "resume_uri")
 
 # Nothing may be loaded or executed, whatever a run has called itself. Printed pages begin with what matters.
 _HEAD = """<!doctype html>
@@ -88,7 +88,7 @@ def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in spec.items():
         if name not in _NO_OPTIONS and value is not None:
             words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-            yield "--" + name.replace("_", "-"), words
+            yield ("--no-" if value is False else "--") + name.replace("_", "-"), "✓" if value is False else words
     for key, value in (spec.get("conf") or {}).items():
         yield f"--conf {key}", value
 

@@ -65,7 +65,9 @@ def trained(state=ev.FINISHED, failing=False, **fields):
 
 
 def test_a_report_has_charts_options_cell_and_log():
-    folder = trained(name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"})
+    folder = trained(
+        name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"}, spare=False
+    )
     folder.label(["paper", "best"], "The one")
     page = Page(report(folder))
     assert page.tags.count("h1") == 1 and page.tags.count("svg") == 4
@@ -75,7 +77,7 @@ def test_a_report_has_charts_options_cell_and_log():
         "after 3 epochs",
         "tags best, paper",
         "--features a,b",
-        "--conf spark.cores 2",
+        "--no-spare ✓ --conf spark.cores 2",
     ):
         assert words in page.text
     assert "Cell model.fit(x, y)" in page.text and "0 epoch 3: loss" in page.text

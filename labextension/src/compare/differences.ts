@@ -10,6 +10,9 @@ import type { RunModel } from "../view/model";
 /** Digits of a metric: in a table people look for the small differences. */
 const DIGITS = 5;
 
+/** What stands for a flag, which has no value. */
+const SET = "✓";
+
 /** A run as far as it is known. */
 export interface Known {
   letter: string;
@@ -71,7 +74,8 @@ function lasted(details: RunDetails, model: RunModel, now: number): number {
 export function options({ details }: Pick<Known, "details">): Entry[] {
   if (!details) return [];
   const settings = Object.entries((details.spec.conf ?? {}) as Record<string, unknown>);
-  return [...optionsOf(details.spec), ...settings.map(([key, value]): Entry => [`--conf ${key}`, String(value)])];
+  const chosen = optionsOf(details.spec).map(([option, value]): Entry => [option, value || SET]);
+  return [...chosen, ...settings.map(([key, value]): Entry => [`--conf ${key}`, String(value)])];
 }
 
 /** Who has the same cell as an earlier run says which one. */

@@ -12,20 +12,20 @@ type Spec = Record<string, unknown>;
 export function cellSource(spec: Spec): string {
   const words = ["%%distributed"];
   if (spec.name) words.push("--name", quoted(spec.name));
-  for (const [option, value] of optionsOf(spec)) words.push(option, quoted(value));
+  for (const [option, value] of optionsOf(spec)) words.push(option, ...(value ? [quoted(value)] : []));
   for (const [key, value] of Object.entries((spec.conf ?? {}) as Spec)) {
     if (value !== MASKED) words.push("--conf", quoted(`${key}=${value}`));
   }
   return `${words.join(" ")}\n${String(spec.cell ?? "")}`;
 }
 
-/** The options that are set, as they are written in the cell, without name and settings of Spark. */
+/** The options that are set, as written in the cell, without name and settings of Spark; a flag has an empty value. */
 export function optionsOf(spec: Spec): [string, string][] {
   return Object.entries(spec)
     .filter(([field, value]) => !NO_OPTIONS.has(field) && value !== null && value !== undefined)
     .map(([field, value]) => [
-      `--${field.replaceAll("_", "-")}`,
-      Array.isArray(value) ? value.join(",") : String(value),
+      `--${value === false ? "no-" : ""}${field.replaceAll("_", "-")}`,
+      Array.isArray(value) ? value.join(",") : value === false ? "" : String(value),
     ]);
 }
 

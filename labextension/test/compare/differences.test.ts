@@ -82,6 +82,10 @@ test("cells are named by the first run that has them", () => {
   expect(table(...runs)["cell as in"]).toEqual(["A", "B", "A"]);
 });
 
+test("a flag that is given is set", () => {
+  expect(table(known("A", { spare: false }), known("B"))["--no-spare"]).toEqual(["✓", "–"]);
+});
+
 test("name, cell and id are no options", () => {
   const names = Object.keys(table(known("A"), known("B")));
   for (const name of ["--name", "--cell", "--run", "--rule"]) expect(names).not.toContain(name);

@@ -14,13 +14,15 @@ const SPEC = {
   batch_size: 64,
   validation: 0.2,
   checkpoints: "/somewhere",
+  resume_uri: "hdfs:///checkpoints",
+  spare: false,
   conf: { "spark.executor.memory": "2g", "my.password": "***" },
 };
 
 test("a cell is copied with its options, and without what is secret or no option", () => {
   expect(cellSource(SPEC)).toBe(
     "%%distributed --name digits --strategy ps --workers 2 --rule adag --features a,b --label 'the label' " +
-      "--batch-size 64 --validation 0.2 --conf spark.executor.memory=2g\nmodel.fit(x, y)",
+      "--batch-size 64 --validation 0.2 --no-spare --conf spark.executor.memory=2g\nmodel.fit(x, y)",
   );
 });
 
