@@ -1,6 +1,7 @@
 /** What a reader can do with a run, wherever it is shown. JupyterLab's services are behind it. */
 
 import type { ExportFormat, Stop } from "./api";
+import type { Preferences } from "./view/preferences";
 
 /** Runs are named by their id. What needs a confirmation asks for it; what fails is told to the reader. */
 export interface RunActions {
@@ -29,13 +30,9 @@ export interface RunActions {
 }
 
 /** What the reader has set; a page follows changes through `Settings.changed`. */
-export interface Settings {
+export interface Settings extends Preferences {
   /** Seconds between two looks at what goes on. */
   readonly pollSeconds: number;
-  /** The most points that a line of a chart is drawn with. */
-  readonly maxPoints: number;
-  /** Which colours the lines of charts have. */
-  readonly series: "default" | "colour-blind";
   /** Calls back after each change; returns how to stop. */
   changed(listener: () => void): () => void;
 }

@@ -9,6 +9,7 @@ import { Token } from "@lumino/coreutils";
 import { Api } from "../api";
 import { RunFeed } from "../panel/feed";
 import type { Translation } from "../translation";
+import { prefer } from "../view/preferences";
 import { RunSettings } from "./settings";
 
 export const ID = "ddl-magics";
@@ -36,7 +37,10 @@ export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
     );
     const feed = new RunFeed(api);
     const settings = new RunSettings();
-    settings.changed(() => feed.setInterval(settings.pollSeconds));
+    settings.changed(() => {
+      feed.setInterval(settings.pollSeconds);
+      prefer(settings);
+    });
     void registry
       ?.load(runsPlugin.id)
       .then((loaded) => settings.follow(loaded))

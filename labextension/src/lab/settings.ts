@@ -5,7 +5,7 @@ import type { Settings } from "../actions";
 
 export class RunSettings implements Settings {
   pollSeconds = 2;
-  maxPoints = 2000;
+  maxPoints = 300;
   series: Settings["series"] = "default";
   /** Whether the end of a run is told. */
   notifyAtEnd = true;

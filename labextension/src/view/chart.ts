@@ -5,6 +5,7 @@ import { type Range, type Tick, valueRange } from "./axes";
 import { h, show } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
+import { preferences } from "./preferences";
 import type { Palette } from "./theme";
 
 const HEIGHT = 124;
@@ -213,9 +214,21 @@ function colourOf(colours: Palette, index: number): string {
 
 /** The traces over one common x, as uPlot wants them; what a trace has no point for is skipped by its line. */
 export function joined(traces: readonly Trace[]): uPlot.AlignedData {
-  const tables = traces.map(({ line }) => [line.x, line.y] as uPlot.AlignedData);
+  const { maxPoints } = preferences();
+  const tables = traces.map(({ line: all }) => {
+    const line = thinned(all, maxPoints);
+    return [line.x, line.y] as uPlot.AlignedData;
+  });
   if (!tables.length) return [[]];
   return tables.length === 1 ? (tables[0] as uPlot.AlignedData) : uPlot.join(tables);
+}
+
+/** Every so many-th point, so that there are at most `most`; the last is among them. */
+export function thinned(line: Line, most: number): Line {
+  const every = Math.ceil(line.x.length / most);
+  if (every <= 1) return line;
+  const stays = (_: unknown, i: number) => (line.x.length - 1 - i) % every === 0;
+  return { x: line.x.filter(stays), y: line.y.filter(stays) };
 }
 
 function last(line: Line): number | null {

@@ -1,5 +1,7 @@
 /** The colours of the page around the view, as canvas needs them, and whether that page is dark. */
 
+import { onPreference, preferences } from "./preferences";
+
 export interface Palette {
   text: string;
   dim: string;
@@ -18,11 +20,12 @@ export function palette(root: HTMLElement): Palette {
     probe.style.color = `var(--ddl-${name})`;
     return getComputedStyle(probe).color;
   };
+  const series = preferences().series === "colour-blind" ? "b" : "c";
   const found = {
     text: colour("fg"),
     dim: colour("dim"),
     grid: colour("line"),
-    lines: Array.from({ length: LINES }, (_, i) => colour(`c${i}`)),
+    lines: Array.from({ length: LINES }, (_, i) => colour(`${series}${i}`)),
   };
   probe.remove();
   return found;
@@ -35,13 +38,15 @@ export function isDark(): boolean {
   return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ?? false;
 }
 
-/** Calls back when the page changes its theme; returns how to stop. */
+/** Calls back when the page changes its theme, or the reader the charts' colours; returns how to stop. */
 export function onThemeChange(changed: () => void): () => void {
   const observer = new MutationObserver(changed);
   observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
   const wish = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
   wish?.addEventListener("change", changed);
+  const stop = onPreference(changed);
   return () => {
+    stop();
     observer.disconnect();
     wish?.removeEventListener("change", changed);
   };
