@@ -28,7 +28,6 @@ DEFAULT_BATCH_SIZE = 32
 DEFAULT_RULE = "adag"
 SEED_LIMIT = 2**31
 
-_ENGINES = "comes with a later release of the engines"
 _LATER = "comes with a later release"
 
 
@@ -129,7 +128,7 @@ def _uri(text: str) -> str:
     parts = urlsplit(text)
     if parts.password:
         # Not as a ValueError, whose message would show it.
-        raise UsageError("--out has a password in it, which would be stored: set it in Hadoop's configuration.")
+        raise UsageError("a URI with a password in it would be stored with it: set it in Hadoop's configuration.")
     if not parts.netloc and not parts.path:
         raise ValueError("a folder, such as hdfs:///models/mnist")
     return text
@@ -299,6 +298,14 @@ OPTIONS: tuple[Option, ...] = (
         only="allreduce",
     ),
     Option(
+        "--checkpoint",
+        "folder to which the cluster copies the run's checkpoints, so that --resume finds them when session and driver "
+        "are gone: hdfs:///checkpoints, abfs://..., s3a://..., file:///...; each run has a folder of its own in it",
+        _uri,
+        metavar="URI",
+        only="allreduce ps average single",
+    ),
+    Option(
         "--resume",
         "run that failed or was stopped, by its name or id: this one goes on from its last checkpoint, with the cell "
         "as it is now",
@@ -311,8 +318,6 @@ OPTIONS: tuple[Option, ...] = (
         "run start sooner, has 0.6 GB, and ends with Spark's worker, a minute after it was last used",
         value=("spare", False),
     ),
-    Option("--sync-batchnorm", "batch statistics over all workers", coming=_ENGINES),
-    Option("--checkpoint", "where checkpoints are written", metavar="URI", coming=_ENGINES),
     Option("--target", "stop when a metric is reached", metavar="CONDITION", coming=_LATER),
 )
 

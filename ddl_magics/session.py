@@ -81,7 +81,12 @@ class Session:
         )
         if spec.resume is not None:
             resumed = self._ended(spec.resume)
-            spec = dataclasses.replace(spec, resume=resumed.id, checkpoints=str(resumed.folder / "files"))
+            spec = dataclasses.replace(
+                spec,
+                resume=resumed.id,
+                checkpoints=str(resumed.folder / "files"),
+                resume_uri=resumed.spec.get("checkpoint"),
+            )
         cluster = self._current(start=True)
         refused = cluster.check(spec, namespace)
         if refused is not None:

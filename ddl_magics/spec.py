@@ -12,9 +12,10 @@ class RunSpec:
     """What a cell asks for. `to_record` is the JSON object that `driver.launch` and the store get.
 
     `rule` and `window` are None where the strategy has no update rule, `ps` unless it is "ps", `batch_size` without
-    `data`. `resume` names a run, for the driver by its id, and `checkpoints` is the folder where the notebook has that
-    one's files. `spare` False means that no process is kept for the next run. `wait` and `send` are the notebook's own:
-    `wait` None means "where nobody can click", `send` are names of its variables.
+    `data`. `resume` names a run, for the driver by its id; `checkpoints` is the folder where the notebook has that
+    one's files, `resume_uri` what its --checkpoint was. `spare` False means that no process is kept for the next run.
+    `wait` and `send` are the notebook's own: `wait` None means "where nobody can click", `send` are names of its
+    variables.
     """
 
     run: str = ""
@@ -36,9 +37,11 @@ class RunSpec:
     gpus: int | None = None
     compression: str | None = None
     attempts: int | None = None
+    checkpoint: str | None = None
     checkpoint_every: int | None = None
     resume: str | None = None
     checkpoints: str | None = None
+    resume_uri: str | None = None
     spare: bool | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     wait: bool | None = None

@@ -154,6 +154,14 @@ def test_verbs(shell, capsys):
     assert "2 slots, 2 free" in run(shell, "%ddl check", capsys)[0]
 
 
+def test_a_run_that_goes_on_is_told_where_the_checkpoints_of_the_other_are(shell, capsys):
+    run(shell, "%%distributed --name digits --checkpoint hdfs:///of/all\nx = 1", capsys)
+    run(shell, "%%distributed --name more --resume digits\nx = 1", capsys)
+    first, second = shell.user_ns["digits"], shell.user_ns["more"].spec
+    assert (second.resume, second.resume_uri, second.checkpoint) == (first.id, "hdfs:///of/all", None)
+    assert second.checkpoints == str(store.runs_folder() / first.id / "files")
+
+
 def test_configuration_sets_defaults_and_tells_mistakes(shell, capsys, caplog):
     run(shell, "%config Distributed.workers = 1", capsys)
     run(shell, "%%distributed --name one\nx = 1", capsys)

@@ -76,9 +76,9 @@ def test_a_folder_that_is_none_is_refused_before_the_training_in_one_line(spark_
 
 def test_a_storage_that_does_not_answer_is_not_waited_for(spark_cluster, monkeypatch, tmp_path):
     spark = spark_cluster(2)
-    out = load_driver().out
-    monkeypatch.setattr(out, "PROBE_SECONDS", 0.0)
-    monkeypatch.setattr(out.Folder, "probe", lambda folder: __import__("time").sleep(1))
+    storage = load_driver().storage
+    monkeypatch.setattr(storage, "PROBE_SECONDS", 0.0)
+    monkeypatch.setattr(storage.Folder, "probe", lambda folder: __import__("time").sleep(1))
     with pytest.raises(Refused, match="no answer within 0 s: is the address right"):
         start(spark, CELL, out=f"file://{tmp_path}/x")
 

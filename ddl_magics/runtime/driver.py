@@ -9,7 +9,7 @@ import base64
 import json
 import platform
 
-from . import checkpoint_files, feed, gpus, names, out, own_context, slots, strategies
+from . import checkpoint_files, checkpoint_storage, feed, gpus, names, out, own_context, slots, storage, strategies
 from .held import Held
 from .job import Job
 
@@ -46,11 +46,15 @@ def launch(spec, namespace):
     try:
         packed = names.pack(spec["cell"], namespace, strategies.given(spec["strategy"]))
         prepare = _check_data(spec, namespace)
-        resumed = checkpoint_files.of_run(spec, held.get(spec["resume"])) if spec.get("resume") else ()
+        own = own_context.of(sc)
+        resumed = checkpoint_files.of_run(own, spec, held.get(spec["resume"])) if spec.get("resume") else ()
         if spec.get("out"):
-            out.check(sc, spec["out"], spec["run"])
-        job = Job(own_context.of(sc), spec, packed, prepare, resumed)
-    except (names.NameProblem, feed.FeedError, out.OutError, checkpoint_files.NoCheckpoint) as error:
+            storage.check(sc, out.OPTION, spec["out"], spec["run"])
+        if spec.get("checkpoint"):
+            folder = checkpoint_storage.folder_of(spec["checkpoint"], spec["run"])
+            storage.check(sc, checkpoint_storage.OPTION, folder, spec["run"])
+        job = Job(own, spec, packed, prepare, resumed)
+    except (names.NameProblem, feed.FeedError, storage.StorageError, checkpoint_files.NoCheckpoint) as error:
         return _error("usage", str(error))
     held.add(spec["run"], job)
     job.start()

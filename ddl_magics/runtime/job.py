@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from . import checkpoint_files, events, out, package, scratch, slots, spark_error, verdict, wire
+from . import checkpoint_files, checkpoint_storage, events, out, package, scratch, slots, spark_error, verdict, wire
 from .attempt import Attempt
 from .eventlog import EventLog, state
 from .histories import histories
@@ -32,7 +32,8 @@ class Job:
     def __init__(self, sc, spec, packed, prepare, resumed=()):
         """packed: `names.pack`'s bytes; prepare: (sc, job group) -> the run's `feed.Feed`, or None without --data.
 
-        resumed: paths of checkpoints of another run. ValueError where one cannot be read.
+        resumed: `checkpoint_files.Source`s of another run's. NoCheckpoint, which is a ValueError, where one cannot be
+        read.
         """
         self.workers = 1 if spec["strategy"] == "single" else spec["workers"]
         self.state = events.PREFLIGHT
@@ -51,9 +52,17 @@ class Job:
         self._time_is_up_at = None
         self._folder = scratch.make("run")
         self._files = 0
-        self.checkpoints = checkpoint_files.CheckpointFiles(lambda message: self._hint("warning", message))
-        for path in resumed:
-            self.checkpoints.adopt(path, self.new_file())
+        self._copies = None
+        if spec.get("checkpoint"):
+            uri = checkpoint_storage.folder_of(spec["checkpoint"], spec["run"])
+            self._copies = checkpoint_storage.Copies(sc, uri, spec["run"], self.new_file, self._hint)
+        self.checkpoints = checkpoint_files.CheckpointFiles(lambda text: self._hint("warning", text), self._copies)
+        try:
+            for source in resumed:
+                self.checkpoints.adopt(source, self.new_file())
+        except ValueError:
+            self.forget()
+            raise
 
     def start(self):
         threading.Thread(target=self._live, name=self.group, daemon=True).start()
@@ -83,8 +92,9 @@ class Job:
         except Exception as error:  # Spark refused: its first line is the reason
             end = verdict.Verdict(events.FAILED, spark_error.cause(error), _spark_failure(error))
         try:
+            stored = self._copies is not None and self._copies.close()
             if end.state != events.FINISHED:
-                end = self._offer_checkpoints(end)
+                end = self._offer_checkpoints(end, stored)
             if self.spec.get("out"):
                 self._write_out()
         finally:
@@ -260,10 +270,13 @@ class Job:
         about = {field: self.artifacts[name][field] for field in ("size", "sha256")}
         self.log.append(events.make("artifact", 0, name=name, **about, **where), self._number)
 
-    def _offer_checkpoints(self, end):
-        """Let the notebook have what a later run can go on from. Returns the `end` that tells of it."""
+    def _offer_checkpoints(self, end, stored):
+        """Let the notebook have what a later run can go on from. Returns the `end` that tells of it.
+
+        stored: they are in the cluster's storage, where --checkpoint has them.
+        """
         files = self.checkpoints.files()
-        for file in files:
+        for file in () if stored else files:
             self.keep(file)
         if not files:
             return end
