@@ -58,8 +58,8 @@ function activate(
     compare: (chosen) => comparisons.open(chosen),
   });
   const tabs = new PageTabs(app, runs, "run", async (host, [run]) => {
-    const { createLivePage } = await import("./livepage");
-    return createLivePage(host, { ...runs, actions, run: run as string });
+    const { createRunPage } = await import("../run/page");
+    return createRunPage(host, { ...runs, actions, run: run as string });
   });
   const comparisons = new PageTabs(app, runs, "compare", async (host, chosen) => {
     const { createComparePage } = await import("../compare/page");

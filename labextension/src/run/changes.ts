@@ -1,0 +1,83 @@
+/** What is not as it was in the run before: lines of the cell, options, surroundings. */
+
+import type { RunActions } from "../actions";
+import type { Row, Run, RunDetails } from "../api";
+import { type Difference, options, rowsOf, surroundings } from "../compare/differences";
+import { diffElement, diffWords, lineDiff } from "../panel/diff";
+import { readable } from "../panel/runlist";
+import { title, when } from "../panel/words";
+import type { Translation } from "../translation";
+import { h } from "../view/dom";
+
+/** The newest earlier run of this name in this notebook, or undefined. */
+export function previous(run: Run, rows: Iterable<Row>): Run | undefined {
+  const earlier = [...rows].filter(
+    (row): row is Run =>
+      readable(row) && row.name === run.name && row.notebook === run.notebook && row.created < run.created,
+  );
+  return earlier.sort((a, b) => b.created - a.created)[0];
+}
+
+/** Options and surroundings that are not the same. */
+export function changed(before: RunDetails, after: RunDetails, trans: Translation): Difference[] {
+  const both = [{ details: before }, { details: after }];
+  const rows = [...rowsOf(both.map(options)), ...rowsOf(both.map((one) => surroundings(one, trans)))];
+  return rows.filter(({ differs }) => differs);
+}
+
+export interface ChangeOptions {
+  rows(): Iterable<Row>;
+  details(run: string): Promise<RunDetails>;
+  actions: Pick<RunActions, "openRun" | "compare">;
+  trans: Translation;
+}
+
+export async function changeParts(after: RunDetails, options: ChangeOptions): Promise<Node[]> {
+  const { trans, actions } = options;
+  const row = previous(after, options.rows());
+  if (!row) return [h("p", { class: "ddl-runpage-dim" }, trans.__("There is no earlier run of this name in its notebook."))]; // biome-ignore format: a line
+  const before = await options.details(row.id);
+  const lines = lineDiff(String(before.spec.cell ?? ""), String(after.spec.cell ?? ""));
+  const rows = changed(before, after, trans);
+  const names = [named(before), named(after)] as const;
+  return [
+    head(before, after, actions, trans),
+    h("h2", {}, trans.__("Cell: %1", diffWords(lines, trans))),
+    diffElement(lines, trans.__("Cells of %1 and %2, line by line", ...names)),
+    h("h2", {}, trans.__("Options and surroundings")),
+    rows.length ? table(rows, names, trans) : h("p", { class: "ddl-runpage-dim" }, trans.__("Nothing differs.")),
+  ];
+}
+
+function head(before: Run, after: Run, actions: ChangeOptions["actions"], trans: Translation): HTMLElement {
+  const open = button(trans.__("Open It"), () => actions.openRun(before.id));
+  const compare = button(trans.__("Compare Both"), () => actions.compare([before.id, after.id]));
+  return h(
+    "div",
+    { class: "ddl-runpage-bar" },
+    h("p", {}, trans.__("The run before: %1", named(before))),
+    open,
+    compare,
+  );
+}
+
+function button(words: string, act: () => void): HTMLButtonElement {
+  const made = h("button", { type: "button", class: "ddl-runpage-button" }, words);
+  made.addEventListener("click", act);
+  return made;
+}
+
+/** "digits, 14:02". */
+function named(run: Run): string {
+  return `${title(run)}, ${when(run.created, new Date())}`;
+}
+
+function table(rows: readonly Difference[], names: readonly [string, string], trans: Translation): HTMLElement {
+  const heads = names.map((name) => h("th", { scope: "col" }, name));
+  const lines = rows.map(({ name, values }) =>
+    h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value))),
+  );
+  const made = h("table", {}, h("thead", {}, h("tr", {}, h("td"), ...heads)), h("tbody", {}, ...lines));
+  const label = trans.__("Options and surroundings that differ");
+  return h("div", { class: "ddl-runpage-table", tabindex: 0, role: "group", "aria-label": label }, made);
+}
