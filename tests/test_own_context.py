@@ -17,4 +17,6 @@ def test_a_statement_that_is_cancelled_takes_no_job_of_the_run_with_it_and_keeps
     said = json.loads(answer.stdout.splitlines()[-1])
     assert said["state"] == "FINISHED", said["message"]
     assert said["ours"] >= 3, "the shuffle before the rows, the pass over them, the ranks"
-    assert said["statement's"] == 0 and said["group now"] == "7"
+    assert said["statement's"] == 0
+    # Of several connections, which two threads at once need, the statement's own is the one that has its group.
+    assert "7" in said["groups now"] and set(said["groups now"]) <= {"7", None}

@@ -17,6 +17,16 @@ from launch import start
 CELL = "import time\ntime.sleep(2)\nsum(1 for _ in dataset)"
 
 
+def groups(sc):
+    """The job groups of the threads of the JVM that are behind the session's idle connections."""
+    idle = sc._gateway._gateway_client.deque
+    found = []
+    for _ in range(len(idle)):
+        found.append(sc.getLocalProperty("spark.jobGroup.id"))
+        idle.rotate()
+    return found
+
+
 def main():
     clusters = spark.Clusters()
     session = clusters.get(2)
@@ -52,7 +62,7 @@ def main():
                 "message": ended.message,
                 "ours": len(tracker.getJobIdsForGroup("ddl_magics " + ended.run)),
                 "statement's": len(tracker.getJobIdsForGroup("7")),
-                "group now": sc.getLocalProperty("spark.jobGroup.id"),
+                "groups now": groups(sc),
             }
         )
     )
