@@ -67,6 +67,7 @@ export class PageTabs {
     let tab = this.tracker.find((one) => one.id === id);
     if (!tab) {
       tab = new MainAreaWidget({ content: new PageWidget(runs, this.draw) });
+      tab.toolbar.hide(); // it is empty
       tab.id = id;
       tab.title.icon = runsIcon;
       tab.title.closable = true;
