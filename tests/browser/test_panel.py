@@ -250,6 +250,23 @@ def test_a_reload_brings_panel_filter_and_tabs_back(panel):
     expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
 
 
+def test_lines_have_the_colours_of_the_settings(panel):
+    finished(name="digits")
+    panel.open()
+    panel.row("digits").dblclick()
+    value = panel.page.locator(".ddl-run .ddl-values span").first
+    expect(value).to_have_css("color", "rgb(47, 111, 222)")
+    save = "raw => window.jupyterapp.serviceManager.settings.save('ddl-magics:runs', raw)"
+    panel.page.evaluate(save, '{"series": "colour-blind"}')
+    try:
+        panel.open()
+        panel.row("digits").dblclick()
+        expect(value).to_have_css("color", "rgb(0, 114, 178)")
+        assert panel.serious(".ddl-run") == []
+    finally:
+        panel.page.evaluate(save, "{}")
+
+
 def test_the_panel_outlives_the_server(panel_lab, panel):
     finished(name="digits")
     panel.open()
