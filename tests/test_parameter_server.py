@@ -1,8 +1,10 @@
 """The parameter server as it runs: a process of its own, clients over real sockets, in threads and in processes."""
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import textwrap
@@ -13,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from ddl_magics.runtime import parameter_checkpoint, parameter_shards, rules, wire
 from ddl_magics.runtime import parameter_protocol as protocol
+from ddl_magics.runtime import parameter_shards, rules, wire
 from ddl_magics.runtime.parameter_client import Client, NonFinite, RankLost, Refused
 
 SECRET = b"s" * 32
@@ -127,6 +129,72 @@ def test_a_commit_survives_a_broken_connection(start):
     wire.hang_up(client._channel.socket)
     assert values(client.commit(0, 0, np.ones(2), 0, 1)[0]) == [1, 1]
     assert values(client.commit(0, 1, np.ones(2), 1, 1)[0]) == [2, 2]
+
+
+class Cutting:
+    """A way to a server that breaks: each connection carries some bytes in either direction, and is cut."""
+
+    def __init__(self, port, lengths):
+        self._lengths, self.cuts = iter(lengths), 0
+        self._to = ("127.0.0.1", port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def close(self):
+        self._listener.close()
+
+    def _run(self):
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            far = socket.create_connection(self._to)
+            left = [next(self._lengths, 1 << 60)]
+            for source, sink in ((near, far), (far, near)):
+                threading.Thread(target=self._pass_on, args=(source, sink, left), daemon=True).start()
+
+    def _pass_on(self, source, sink, left):
+        with contextlib.suppress(OSError):
+            while data := source.recv(min(1 << 14, max(1, left[0]))):
+                left[0] -= len(data)
+                sink.sendall(data)
+                if left[0] <= 0:
+                    self.cuts += 1
+                    break
+        for each in (source, sink):
+            with contextlib.suppress(OSError):
+                each.shutdown(socket.SHUT_RDWR)
+
+
+def test_commits_over_connections_that_break_anywhere_are_neither_lost_nor_merged_twice(start, pool):
+    """What n commits of ones make is n, however often a connection ended: in a header, in a vector, in an answer."""
+    server, size, commits = start(2), 5000, 60
+    vector = size * 8
+    ways = [Cutting(server.port, np.random.default_rng(rank).integers(2000, 5 * vector, 60)) for rank in range(2)]
+
+    def work(rank):
+        client = Client(("127.0.0.1", ways[rank].port), SECRET, RUN, rank, 1, 20)
+        _, version = repeat(lambda: client.begin(0, np.zeros(size) if rank == 0 else None, np.float64, size))
+        for seq in range(commits):
+            _, version, _ = repeat(lambda: client.commit(0, seq, np.ones(size), version, 1))  # noqa: B023 - called now
+        client._channel.close(0)
+
+    def repeat(request):
+        """As often as it takes: a client itself repeats once."""
+        for _ in range(20):
+            with contextlib.suppress(wire.ConnectionLost):
+                return request()
+        raise AssertionError("no connection carries a commit")
+
+    for done in [pool.submit(work, rank) for rank in range(2)]:
+        done.result(60)
+    for way in ways:
+        way.close()
+    assert min(way.cuts for way in ways) > 20, "or the test shows nothing"
+    centre, version = server.client(0, attempt=2).pull(0)
+    assert (set(values(centre)), version) == ({2.0 * commits}, 2 * commits)
 
 
 def test_large_numbers_are_not_taken_for_infinite_ones(start):
@@ -382,45 +450,6 @@ def test_a_model_may_have_fewer_weights_than_there_are_servers(shards):
     (client,) = shards(4, 1)
     client.begin(0, np.zeros(2), np.float64, 2)
     assert values(client.commit(0, 1, np.ones(2), (0, 0, 0, 0), 1)[0]) == [1, 1]
-
-
-# -- copies on disk
-
-
-def test_the_centre_is_kept_on_disk(start, tmp_path):
-    server = start(1, options={"checkpoints": str(tmp_path)})
-    client = server.client(0)
-    client.begin(2, np.zeros(3, np.float32), np.float32, 3)
-    client.commit(2, 0, np.ones(3, np.float32), 0, 1)
-    client.epoch_end(2, 0, np.zeros(0), np.array([5.0, 6.0]), False)
-    client.commit(2, 1, np.ones(3, np.float32), 1, 1)
-    server.process.stdin.close()
-    assert server.process.wait(10) == 0
-    kept = parameter_checkpoint.read(tmp_path)
-    assert (kept.fit, kept.epoch, kept.version) == (2, 1, 2)
-    assert (values(kept.centre), kept.centre.dtype, values(kept.statistics)) == ([2, 2, 2], np.float32, [5, 6])
-
-
-def test_copies_are_written_at_a_bounded_rate_and_only_where_something_changed(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(parameter_checkpoint, "write", lambda folder, checkpoint: written.append(checkpoint.version))
-    states = iter([0, 0, 1, 1, 2])
-    seen = threading.Event()
-
-    def newest():
-        version = next(states, None)
-        if version is None:
-            seen.set()
-        return parameter_checkpoint.Checkpoint(0, 0, 3 if version is None else version, np.zeros(1), np.zeros(0))
-
-    writer = parameter_checkpoint.Writer(str(tmp_path), newest, every_seconds=0.01)
-    assert seen.wait(10)
-    writer.close()
-    assert written == [0, 1, 2, 3]
-
-
-def test_a_folder_without_a_copy(tmp_path):
-    assert parameter_checkpoint.read(tmp_path) is None
 
 
 def test_strangers_are_refused(start):

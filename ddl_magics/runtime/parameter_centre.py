@@ -39,8 +39,6 @@ class Fit:
         self.centre.setflags(write=False)
         self.version = 0
         self.epoch = 0
-        #: The means of the last epoch's end.
-        self.statistics = np.zeros(0)
         self.shared = {}
         self._applied = {}
         self._arrived = collections.defaultdict(dict)
@@ -120,6 +118,6 @@ class Fit:
                 version=self.version,
             )
             if epoch >= self.epoch:
-                self.epoch, self.statistics = epoch + 1, self._ended[epoch].means
+                self.epoch = epoch + 1
             del self._arrived[epoch]
         return self._ended[epoch]

@@ -3,7 +3,7 @@
 `python -m <package>.parameter_server` reads its configuration as one JSON line from stdin ({"run", "secret" (hex),
 "host", "size", "attempt", "rule", "options"}), answers {"port": ...} on stdout, and lives until stdin ends. It serves
 any number of fits one after the other. `rule` is as `rules.read` takes it; `options` may have "join_seconds",
-"rejoin_seconds", "alive_seconds", and "checkpoints", a folder for copies of the centre.
+"rejoin_seconds" and "alive_seconds".
 
 A thread per connection receives, checks and sends vectors. One lock stands around a fit's centre and version, so that a
 commit is a merge and a version in one; as no centre ever changes, sending one needs no lock. Ranks that are waited for
@@ -19,11 +19,10 @@ import threading
 
 import numpy as np
 
-from . import parameter_checkpoint, rules, wire
 from . import parameter_protocol as protocol
+from . import rules, wire
 from .buffers import Buffers
 from .parameter_centre import Fit, Refusal
-from .parameter_checkpoint import Checkpoint
 from .parameter_members import CHIEF, Members
 
 #: How often a rank that waits for others is told that the server lives.
@@ -65,22 +64,9 @@ class Server:
             config["host"], secret, config["run"], protocol.SERVER, self._admit, self._accept
         )
         self.port = self._listener.address[1]
-        folder = options.get("checkpoints")
-        self._checkpoints = folder and parameter_checkpoint.Writer(folder, self._newest)
 
     def close(self):
         self._listener.close()
-        if self._checkpoints:
-            self._checkpoints.close()
-
-    def _newest(self):
-        """The state of the latest fit, as a `Checkpoint`; None before there is one."""
-        with self._changed:
-            if not self._fits:
-                return None
-            number = max(self._fits)
-            fit = self._fits[number]
-            return Checkpoint(number, fit.epoch, fit.version, fit.centre, fit.statistics)
 
     def _admit(self, peer):
         if peer.role != "rank":

@@ -19,11 +19,10 @@ CLOSE_SECONDS = 5.0
 class Servers:
     """The servers of a run, as many as its `ps` says. `addresses`: [host, port] of each.
 
-    `on_death(message)` is called if one ends before `close`. `checkpoints`: a folder in which each keeps copies of its
-    part of the centre (parameter_checkpoint.py), in a folder by its number; or None.
+    `on_death(message)` is called if one ends before `close`.
     """
 
-    def __init__(self, spec, secret, host, advertised, on_death, checkpoints=None):
+    def __init__(self, spec, secret, host, advertised, on_death):
         config = {
             "run": spec["run"],
             "secret": secret.hex(),
@@ -34,12 +33,8 @@ class Servers:
         }
         self._processes = []
         try:
-            for shard in range(spec.get("ps") or 1):
-                options = {"rejoin_seconds": REJOIN_SECONDS}
-                if checkpoints:
-                    options["checkpoints"] = os.path.join(checkpoints, str(shard))
-                    os.makedirs(options["checkpoints"], exist_ok=True)
-                self._processes.append(_Process(dict(config, options=options)))
+            for _ in range(spec.get("ps") or 1):
+                self._processes.append(_Process(dict(config, options={"rejoin_seconds": REJOIN_SECONDS})))
             self.addresses = [[advertised, process.port()] for process in self._processes]
         except BaseException:
             self.close()
