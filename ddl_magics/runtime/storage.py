@@ -78,7 +78,7 @@ class Folder:
 
     def names(self):
         """Of what is in the folder, sorted; none where there is no folder."""
-        with self._explained("read"):
+        with self._explained("cannot be read"):
             return self._names() if self._fs.exists(self._path) else []
 
     def _names(self):
@@ -102,7 +102,7 @@ class Folder:
 
     def get(self, name, file):
         """Copy the file `name` of the folder to the driver's `file`."""
-        with self._explained("read"):
+        with self._explained("cannot be read"):
             self._fs.copyToLocalFile(False, self._inside(name), self._on_disk(file), True)
 
     def delete(self, name):
@@ -116,7 +116,7 @@ class Folder:
         return self._sc._jvm.org.apache.hadoop.fs.Path("file://" + os.path.abspath(file))
 
     @contextlib.contextmanager
-    def _explained(self, use="written to"):
+    def _explained(self, problem="cannot be written to"):
         try:
             yield
         except StorageError:
@@ -125,7 +125,7 @@ class Folder:
             java = getattr(error, "java_exception", None)
             kind = type(error).__name__ if java is None else java.getClass().getSimpleName()
             why = "%s: %s" % (kind, spark_error.cause(error))
-            raise StorageError("%s cannot be %s: %s" % (self._asked, use, why)) from None
+            raise StorageError("%s %s: %s" % (self._asked, problem, why)) from None
 
 
 def check(sc, option, uri, run):
