@@ -57,7 +57,7 @@ export class Head {
     this.state.dataset.state = state;
     show(this.state, state !== "");
     show(this.stop, live);
-    show(this.remove, !live);
+    show(this.remove, state !== "" && !live);
     show(this.buttons, !removed);
   }
 }

@@ -4,6 +4,7 @@ import type { RunActions, Settings } from "../actions";
 import { type Api, ApiError } from "../api";
 import { Follower } from "../follow";
 import type { RunFeed } from "../panel/feed";
+import { readable } from "../panel/runlist";
 import { title } from "../panel/words";
 import type { Translation } from "../translation";
 import { attribute, h, show, text } from "../view/dom";
@@ -169,8 +170,10 @@ class RunPage {
     const removed = model.over && !row && this.wasListed;
     if (row) this.wasListed = true;
     if (removed) this.say(trans.__("This run is deleted. What has been read of it is still shown."));
-    const state = model.state?.state ?? "";
-    this.head.draw({ name, state, live: state !== "" && !model.over, removed });
+    // A long run is read in parts, from its begin on: the list knows sooner that it has ended.
+    const ended = row && readable(row) && !row.live;
+    const state = ended ? row.state : (model.state?.state ?? "");
+    this.head.draw({ name, state, live: state !== "" && !ended && !model.over, removed });
     attribute(this.root, "aria-label", name);
   }
 

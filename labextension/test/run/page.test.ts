@@ -97,6 +97,12 @@ test("a run that has ended is asked for no more, and can be deleted", async () =
   expect(asked).toEqual(["view", "view"]);
 });
 
+test("a run that has ended is not said to go on while it is read in parts", async () => {
+  list.page(answer("v1", [finished("r1")]));
+  await open(view(full(1).message, true));
+  expect([find(".ddl-runpage-state").textContent, button("Stop…").hidden]).toEqual(["FINISHED", true]);
+});
+
 test("details are asked for when somebody looks, and once for all tabs", async () => {
   const state = { ...STATE, state: "FINISHED" as const, ended: NOW };
   await open(view(full(1, { state }).message));
