@@ -141,15 +141,17 @@ def test_stop_between_two_attempts(spark_cluster):
     assert ended.state == "STOPPED" and "--resume test goes on from epoch " in ended.message
 
 
-def test_a_parameter_server_that_is_killed(spark_cluster):
+@pytest.mark.parametrize("servers", [1, 2])
+def test_a_parameter_server_that_is_killed(spark_cluster, servers):
     spark, source = spark_cluster(2), cell()
-    run = launch.start(spark, source, strategy="ps")
+    run = launch.start(spark, source, strategy="ps", ps=servers)
     run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
-    servers = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
-    os.kill(servers[0], signal.SIGKILL)
+    shards = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
+    assert len(shards) == servers
+    os.kill(shards[-1], signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (-1, "lost")
     assert "the parameter server (process" in ended.message and "--resume test goes on from epoch " in ended.message
-    resumed = launch.run_cell(spark, source, strategy="ps", resume=ended.run)
+    resumed = launch.run_cell(spark, source, strategy="ps", ps=servers, resume=ended.run)
     assert resumed.state == "FINISHED" and len(resumed.history["loss"]) == 5
     assert resumed.history["loss"][:1] == ended.history["loss"][:1]
