@@ -21,8 +21,10 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.server import eventfile
 from ddl_magics.store import RunRecord
 
-#: How long one request reads on.
+#: How long one request reads on: the first, after which there is something to draw, and those that catch up, which are
+#: longer as each answer costs its bytes.
 READ_SECONDS = 0.3
+CATCH_UP_SECONDS = 1.0
 BATCH_BYTES = 2**20
 #: Runs and pages that are remembered; who was forgotten gets everything anew.
 HISTORIES = 16
@@ -116,10 +118,11 @@ class Watching:
         """
         reading = self._reading(record)
         with reading.lock:
-            reading.read_on(READ_SECONDS)
-            reading.note_state(record)
             known = self._page(page, reading)
-            if known is None or known.packer.number != number:
+            fresh = known is None or known.packer.number != number
+            reading.read_on(READ_SECONDS if fresh else CATCH_UP_SECONDS)
+            reading.note_state(record)
+            if known is None or fresh:
                 page, known = self._new_page(reading)
                 packed = known.packer.full(time.time(), reading.heard)
             else:
