@@ -86,6 +86,10 @@ async function keepFocus<T>(ask: () => Promise<T>): Promise<T> {
   try {
     return await ask();
   } finally {
-    if (before instanceof HTMLElement) before.focus();
+    if (before instanceof HTMLElement) {
+      before.focus();
+      // Once more after the dialog is gone, should it have taken the focus with it.
+      requestAnimationFrame(() => document.activeElement === document.body && before.focus());
+    }
   }
 }
