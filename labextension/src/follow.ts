@@ -44,3 +44,21 @@ function received(answer: View): Delta {
   const buffers = answer.buffers.map((packed) => Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)));
   return unpack(answer.message as unknown as Message, buffers);
 }
+
+/** Whether somebody can see what is drawn into `host`. */
+export function isSeen(host: HTMLElement): boolean {
+  return !document.hidden && host.offsetParent !== null;
+}
+
+/** Ends early when it is aborted. */
+export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const end = () => {
+      clearTimeout(timer);
+      signal.removeEventListener("abort", end);
+      resolve();
+    };
+    const timer = setTimeout(end, milliseconds);
+    signal.addEventListener("abort", end);
+  });
+}

@@ -59,10 +59,14 @@ function results({ details, model }: Known, trans: Translation, now: number): En
   const epochs = model.progress && model.progress.fit >= 0 ? model.progress.epoch : details?.epoch;
   if (epochs !== undefined) entries.push([trans.__("epochs done"), String(epochs)]);
   const metrics = Object.keys(model.latest).length ? model.latest : (details?.metrics ?? {});
-  for (const [name, value] of Object.entries(metrics)) {
-    if (value !== null) entries.push([name, String(Number(value.toPrecision(DIGITS)))]);
-  }
-  return entries;
+  return [...entries, ...measured(metrics)];
+}
+
+/** The metrics that have a value. */
+export function measured(metrics: Readonly<Record<string, number | null>>): Entry[] {
+  return Object.entries(metrics).flatMap(([name, value]): Entry[] =>
+    value === null ? [] : [[name, String(Number(value.toPrecision(DIGITS)))]],
+  );
 }
 
 /** The details are as old as their answer; the model hears when the run ends. */

@@ -1,7 +1,7 @@
 /** The runs that are compared: asks the server for them while they are seen, and knows what became of each. */
 
 import { type Api, ApiError, type RunDetails } from "../api";
-import { Follower } from "../follow";
+import { Follower, pause } from "../follow";
 import { type RunList, readable } from "../panel/runlist";
 import { title } from "../panel/words";
 import type { Translation } from "../translation";
@@ -78,7 +78,7 @@ export class Comparison {
     while (!signal.aborted) {
       if (!this.options.seen()) {
         unseen = true;
-        await pause(SEEN_MS);
+        await pause(SEEN_MS, signal);
         continue;
       }
       if (unseen) this.options.changed();
@@ -91,7 +91,7 @@ export class Comparison {
       this.setTrouble(troubles[0]?.message ?? "");
       if (outcomes.includes("more")) continue;
       const wait = Math.min(this.options.seconds() * 2 ** this.failures, BACKOFF_SECONDS);
-      await pause(1000 * wait);
+      await pause(1000 * wait, signal);
     }
   }
 
@@ -143,8 +143,4 @@ export class Comparison {
     this.trouble = message;
     this.options.changed();
   }
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }

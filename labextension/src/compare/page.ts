@@ -2,6 +2,7 @@
 
 import type { RunActions, Settings } from "../actions";
 import type { Api } from "../api";
+import { isSeen } from "../follow";
 import type { RunFeed } from "../panel/feed";
 import type { Translation } from "../translation";
 import { attribute, h, show, text } from "../view/dom";
@@ -61,7 +62,7 @@ class ComparePage {
       list: feed.list,
       trans,
       seconds: () => settings.pollSeconds,
-      seen: () => this.seen(),
+      seen: () => isSeen(host),
       changed: this.redraw,
     });
     this.charts = new OverlaidCharts(trans, () => this.palette());
@@ -106,13 +107,9 @@ class ComparePage {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
   }
 
-  private seen(): boolean {
-    return !document.hidden && this.host.offsetParent !== null;
-  }
-
   private drawNow(): void {
     this.frame = 0;
-    if (!this.seen()) return;
+    if (!isSeen(this.host)) return;
     this.palette();
     const { comparison } = this;
     const { trans } = this.options;

@@ -8,6 +8,7 @@ import { readable } from "../panel/runlist";
 import { title, when } from "../panel/words";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
+import { button } from "./button";
 
 /** The newest earlier run of this name in this notebook, or undefined. */
 export function previous(run: Run, rows: Iterable<Row>): Run | undefined {
@@ -59,12 +60,6 @@ function head(before: Run, after: Run, actions: ChangeOptions["actions"], trans:
     open,
     compare,
   );
-}
-
-function button(words: string, act: () => void): HTMLButtonElement {
-  const made = h("button", { type: "button", class: "ddl-runpage-button" }, words);
-  made.addEventListener("click", act);
-  return made;
 }
 
 /** "digits, 14:02". */

@@ -1,7 +1,7 @@
 /** What is known of a run, as sections of names and values; and why it failed. */
 
 import type { RunDetails } from "../api";
-import { options, surroundings } from "../compare/differences";
+import { measured, options, surroundings } from "../compare/differences";
 import { elapsed } from "../panel/words";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
@@ -40,11 +40,7 @@ function identity(details: RunDetails, trans: Translation): Fact[] {
   const facts: Fact[] = [[trans.__("name"), details.name]];
   if (details.title) facts.push([trans.__("title"), details.title]);
   if (details.labels.length) facts.push([trans.__("tags"), details.labels.join(", ")]);
-  facts.push([trans.__("id"), details.id], [trans.__("state"), details.state]);
-  for (const [name, value] of Object.entries(details.metrics)) {
-    if (value !== null) facts.push([name, String(Number(value.toPrecision(5)))]);
-  }
-  return facts;
+  return [...facts, [trans.__("id"), details.id], [trans.__("state"), details.state], ...measured(details.metrics)];
 }
 
 function times(details: RunDetails, trans: Translation, now: number): Fact[] {
@@ -81,7 +77,11 @@ function failure({ cause }: RunDetails, trans: Translation): Node[] {
   const who = culprit({ rank, host, kind, message, traceback });
   const words = h("p", {}, h("strong", {}, who), `: ${message}`);
   const label = trans.__("Traceback");
-  const lines = h("pre", { tabindex: 0, role: "group", "aria-label": label, class: "ddl-runpage-code" }, traceback);
+  const lines = h(
+    "pre",
+    { tabindex: 0, role: "group", "aria-label": label, class: "ddl-code ddl-runpage-code" },
+    traceback,
+  );
   const title = h("h2", {}, trans.__("Failure"));
   return [h("section", { class: "ddl-runpage-failure" }, title, words, ...(traceback ? [lines] : []))];
 }

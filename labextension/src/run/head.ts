@@ -4,6 +4,7 @@ import type { RunActions } from "../actions";
 import type { ExportFormat } from "../api";
 import type { Translation } from "../translation";
 import { h, show, text } from "../view/dom";
+import { button } from "./button";
 
 const FORMATS: ExportFormat[] = ["csv", "json", "html"];
 
@@ -25,11 +26,6 @@ export class Head {
   private readonly buttons: HTMLElement;
 
   constructor(run: string, actions: RunActions, trans: Translation) {
-    const button = (words: string, act: () => unknown, title = "") => {
-      const made = h("button", { type: "button", class: "ddl-runpage-button", title: title || undefined }, words);
-      made.addEventListener("click", () => void act());
-      return made;
-    };
     this.stop = button(trans.__("Stop…"), () => actions.stop(run));
     this.remove = button(trans.__("Delete…"), () => actions.remove(run));
     const exports = FORMATS.map((format) =>

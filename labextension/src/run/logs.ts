@@ -1,5 +1,6 @@
 /** The tab of what was printed: by one rank or by all, searched, the end first. */
 
+import { pause } from "../follow";
 import type { Translation } from "../translation";
 import { attribute, h, show, text } from "../view/dom";
 import type { LogLine, LogPages } from "./logpages";
@@ -189,15 +190,4 @@ function marked(said: string, words: string): (Node | string)[] {
     from = at + words.length;
   }
   return [...parts, said.slice(from)];
-}
-
-/** Ends early when it is aborted. */
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
-  return new Promise((resolve) => {
-    const timer = setTimeout(resolve, milliseconds);
-    signal.addEventListener("abort", () => {
-      clearTimeout(timer);
-      resolve();
-    });
-  });
 }

@@ -2,7 +2,7 @@
 
 import type { RunActions, Settings } from "../actions";
 import { type Api, ApiError } from "../api";
-import { Follower } from "../follow";
+import { Follower, isSeen, pause } from "../follow";
 import type { RunFeed } from "../panel/feed";
 import { readable } from "../panel/runlist";
 import { title } from "../panel/words";
@@ -75,7 +75,7 @@ class RunPage {
       pages: (rank) => new LogPages(api, run, rank),
       workers: () => model.run?.workers ?? 0,
       live: () => !model.over,
-      seen: () => this.seen,
+      seen: () => isSeen(host),
       seconds: () => settings.pollSeconds,
       trans,
     });
@@ -113,16 +113,11 @@ class RunPage {
     this.root.remove();
   }
 
-  /** Whether somebody can see the page. */
-  private get seen(): boolean {
-    return !document.hidden && this.host.offsetParent !== null;
-  }
-
   private async follow(): Promise<void> {
     const { signal } = this.over;
     while (!signal.aborted) {
-      if (!this.seen) {
-        await pause(SEEN_MS);
+      if (!isSeen(this.host)) {
+        await pause(SEEN_MS, signal);
         continue;
       }
       try {
@@ -135,7 +130,7 @@ class RunPage {
         const message = error instanceof Error ? error.message : String(error);
         if (error instanceof ApiError && (error.status === 404 || error.status === 409)) return this.say(message);
         this.say(this.options.trans.__("This is how it was: %1", message));
-        await pause(AGAIN_MS);
+        await pause(AGAIN_MS, signal);
       }
     }
   }
@@ -181,8 +176,4 @@ class RunPage {
     text(this.banner, words);
     show(this.banner, words !== "");
   }
-}
-
-function pause(milliseconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, milliseconds));
 }
