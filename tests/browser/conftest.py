@@ -5,7 +5,10 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
+from ddl_magics import store
+
 from .lab import CHROMIUM, Lab, NotebookPage, chromium
+from .panel_page import PanelPage
 
 #: For what a test waits; the machine may be busy.
 expect.set_options(timeout=30_000)
@@ -27,6 +30,34 @@ def lab(tmp_path_factory):
     server = Lab(tmp_path_factory.mktemp("lab"))
     yield server
     server.stop()
+
+
+@pytest.fixture(scope="module")
+def panel_lab(tmp_path_factory):
+    """A JupyterLab with a store of its own, for the tests of one file."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("panel-data")))
+        server = Lab(tmp_path_factory.mktemp("panel-lab"))
+        yield server
+        server.stop()
+
+
+@pytest.fixture
+def panel_context(panel_lab, browser):
+    """A browser's context with an empty store, which it leaves as it was: without runs."""
+    made = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
+    yield made
+    made.close()
+    for record in store.list_runs():
+        store.RunFolder(record.folder).remove()
+
+
+@pytest.fixture
+def panel(panel_lab, panel_context):
+    """A page with the panel; an uncaught error in it fails the test."""
+    page = PanelPage(panel_lab, panel_context.new_page())
+    yield page
+    assert page.errors == []
 
 
 @pytest.fixture(scope="module")

@@ -7,36 +7,11 @@ import pytest
 from playwright.sync_api import expect
 from server.stored import append, stored
 
-from ddl_magics import store
 from ddl_magics.runtime import events as ev
 
-from .lab import Lab
-from .panel_page import PanelPage
 from .synthetic import Synthetic
 
 CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
-
-
-@pytest.fixture(scope="module")
-def compare_lab(tmp_path_factory):
-    """A JupyterLab with a store of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("compare-data")))
-        server = Lab(tmp_path_factory.mktemp("compare-lab"))
-        yield server
-        server.stop()
-
-
-@pytest.fixture
-def panel(compare_lab, browser):
-    """A page with the panel; an uncaught error in it fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = PanelPage(compare_lab, context.new_page())
-    yield page
-    context.close()
-    for record in store.list_runs():
-        store.RunFolder(record.folder).remove()
-    assert page.errors == []
 
 
 def invented(name, share=1.0, workers=2, optimizer="adam", steps=100, ago=600):

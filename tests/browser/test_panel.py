@@ -13,50 +13,21 @@ from server.stored import finished, kill_owner, stored
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
 
-from .lab import Lab, NotebookPage
-from .panel_page import PanelPage
+from .lab import NotebookPage
 
 BEGIN = "from browser.slow_run import begin\n{name} = begin('{name}')"
 
 
-@pytest.fixture(scope="module")
-def panel_lab(tmp_path_factory):
-    """A JupyterLab with a store of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("panel-data")))
-        server = Lab(tmp_path_factory.mktemp("panel-lab"))
-        yield server
-        server.stop()
-
-
 @pytest.fixture(autouse=True)
-def empty_store(panel_lab):
-    """Each test begins without runs."""
-    yield
-    for record in store.list_runs():
-        store.RunFolder(record.folder).remove()
+def clipboard(panel_context):
+    """Pages may write and read it."""
+    panel_context.grant_permissions(["clipboard-read", "clipboard-write"])
 
 
 @pytest.fixture
-def context(browser):
-    made = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    made.grant_permissions(["clipboard-read", "clipboard-write"])
-    yield made
-    made.close()
-
-
-@pytest.fixture
-def panel(panel_lab, context):
-    """A page for the panel; an uncaught error in it fails the test."""
-    page = PanelPage(panel_lab, context.new_page())
-    yield page
-    assert page.errors == []
-
-
-@pytest.fixture
-def notebook(panel_lab, context):
+def notebook(panel_lab, panel_context):
     """A page for a notebook beside it."""
-    page = NotebookPage(panel_lab, context.new_page())
+    page = NotebookPage(panel_lab, panel_context.new_page())
     yield page
     page.shut_down()
 

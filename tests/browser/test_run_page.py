@@ -7,36 +7,11 @@ import pytest
 from playwright.sync_api import expect
 from server.stored import append, stored
 
-from ddl_magics import store
 from ddl_magics.runtime import events as ev
 
-from .lab import Lab
-from .panel_page import PanelPage
 from .synthetic import Synthetic
 
 CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
-
-
-@pytest.fixture(scope="module")
-def page_lab(tmp_path_factory):
-    """A JupyterLab with a store of its own."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("page-data")))
-        server = Lab(tmp_path_factory.mktemp("page-lab"))
-        yield server
-        server.stop()
-
-
-@pytest.fixture
-def panel(page_lab, browser):
-    """A page with the panel; an uncaught error in it fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 900})
-    page = PanelPage(page_lab, context.new_page())
-    yield page
-    context.close()
-    for record in store.list_runs():
-        store.RunFolder(record.folder).remove()
-    assert page.errors == []
 
 
 def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None):
