@@ -6,6 +6,8 @@ optimizer, schedule or constraint does might be nothing that XLA knows.
 
 import tensorflow as tf
 
+from .gradients import is_sparse
+
 _KERAS = ("keras.src.", "keras.optimizers.")
 
 
@@ -33,7 +35,7 @@ def can_compile(optimizer, gradients, variables):
         and not tf.distribute.has_strategy()
         and _is_of_keras(optimizer)
         and (not callable(rate) or _is_of_keras(rate))
-        and all(gradient is None or (tf.is_tensor(gradient) and not _is_sparse(gradient)) for gradient in gradients)
+        and all(gradient is None or (tf.is_tensor(gradient) and not is_sparse(gradient)) for gradient in gradients)
         and all(getattr(one, "constraint", None) is None or _is_of_keras(one.constraint) for one in variables)
     )
 
@@ -55,7 +57,3 @@ def install():
 
 def _is_of_keras(thing):
     return type(thing).__module__.startswith(_KERAS)
-
-
-def _is_sparse(gradient):
-    return hasattr(gradient, "dense_shape")
