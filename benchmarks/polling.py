@@ -15,7 +15,7 @@ from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.base import Polled, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.session import Session
 
 from . import training

@@ -8,8 +8,8 @@ import sys
 from collections.abc import Sequence
 
 from ddl_magics import ending, store, verbs
-from ddl_magics.options import nearest
 from ddl_magics.run import Run
+from ddl_magics.wording import nearest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

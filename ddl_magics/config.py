@@ -9,7 +9,8 @@ from IPython.core.error import UsageError
 from traitlets import TraitError, TraitType
 from traitlets.config import Configurable
 
-from ddl_magics.options import BUILT, Option, read_value
+from ddl_magics.options import BUILT, Option
+from ddl_magics.parsing import read_value
 
 
 class OptionTrait(TraitType[Any, Any]):

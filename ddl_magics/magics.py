@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
-from ddl_magics import check, display, options, store, verbs
+from ddl_magics import check, display, option_help, parsing, store, verbs
 from ddl_magics.cell import source_of
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
@@ -17,6 +17,7 @@ from ddl_magics.config import Distributed, configured
 from ddl_magics.run import Run
 from ddl_magics.session import Session
 from ddl_magics.waiting import wait_in_cell
+from ddl_magics.wording import nearest
 
 VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach")
 CLUSTERS = ("auto", "embedded", "livy")
@@ -61,12 +62,12 @@ class DistributedMagics(Magics):
         self._train(line, cell)
 
     def _train(self, line: str, cell: str | None = None) -> None:
-        if options.wants_help(line):
-            print(options.help_text())
+        if parsing.wants_help(line):
+            print(option_help.help_text())
             return
         if cell is None:
             raise UsageError("%%distributed stands in the first line of a cell, with two percent signs.")
-        spec = options.parse(line, configured(self.defaults))
+        spec = parsing.parse(line, configured(self.defaults))
         spec = dataclasses.replace(spec, cell=source_of(self.shell, line, cell))
         run = self.session.submit(spec, self.shell.user_ns)
         self.shell.user_ns[run.name] = run
@@ -85,7 +86,7 @@ class DistributedMagics(Magics):
     @line_magic
     def ddl(self, line: str) -> None:
         """What runs and ran: %ddl --help."""
-        words = options.words(line)
+        words = parsing.words(line)
         if not words or words[0] in ("--help", "-h", "help"):
             print(DDL_HELP)
             return
@@ -93,7 +94,7 @@ class DistributedMagics(Magics):
         if verb in LATER_VERBS:
             raise UsageError(f"%ddl {verb} is not built yet: it comes with a later release.")
         if verb not in VERBS:
-            raise UsageError(f"%ddl has no verb {verb}; it has {', '.join(VERBS)}.{options.nearest(verb, VERBS)}")
+            raise UsageError(f"%ddl has no verb {verb}; it has {', '.join(VERBS)}.{nearest(verb, VERBS)}")
         getattr(self, f"_{verb}")(arguments)
 
     def _use(self, arguments: list[str]) -> None:
@@ -102,7 +103,7 @@ class DistributedMagics(Magics):
         kind, rest = arguments[0], arguments[1:]
         if kind not in CLUSTERS:
             known = ", ".join(CLUSTERS)
-            raise UsageError(f"%ddl use has no cluster {kind}; it has {known}.{options.nearest(kind, CLUSTERS)}")
+            raise UsageError(f"%ddl use has no cluster {kind}; it has {known}.{nearest(kind, CLUSTERS)}")
         if kind == "livy":
             self._use_livy(rest)
         elif rest:

@@ -15,11 +15,12 @@ from ddl_magics import attaching, store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.follower import Follower
-from ddl_magics.options import SEED_LIMIT, nearest
+from ddl_magics.option_values import SEED_LIMIT
 from ddl_magics.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.spec import RunSpec
 from ddl_magics.turns import Turns
+from ddl_magics.wording import nearest
 
 #: How long the end of a kernel may be held up by its runs. Jupyter kills a kernel that takes longer than 2.5 s.
 EXIT_SECONDS = 1.0

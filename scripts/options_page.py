@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from ddl_magics.options import OPTIONS, markdown_meanings, markdown_table
+from ddl_magics.option_help import markdown_meanings, markdown_table
+from ddl_magics.options import OPTIONS
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "options.md"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ddl_magics import options
+from ddl_magics import options, parsing
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
@@ -46,7 +46,7 @@ def test_links_lead_somewhere(page):
 def test_cells_in_the_documents_are_valid(page):
     """Every `%%distributed` line that a reader may copy parses."""
     for line in re.findall(r"^ *%%distributed(.*)$", page.read_text(), flags=re.MULTILINE):
-        options.parse(line)
+        parsing.parse(line)
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)

@@ -15,7 +15,7 @@ import pytest
 from ddl_magics.clusters import local_spark, shipping
 from ddl_magics.clusters.base import NotStarted, Ready, Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 
 FRAME = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
 

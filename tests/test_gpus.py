@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.runtime import gpus, slots, telemetry
 
 HERE = Path(__file__).resolve().parent

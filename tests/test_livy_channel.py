@@ -20,7 +20,7 @@ from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
 from ddl_magics.clusters.livy_session import LivySession, NoSession
 from ddl_magics.clusters.livy_wish import LivyWish, lifetime
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 
 LATER = (503, b"")
 

@@ -6,29 +6,32 @@ from traitlets import TraitError
 
 from ddl_magics import options
 from ddl_magics.config import Distributed, configured
+from ddl_magics.option_help import help_text, markdown_table
+from ddl_magics.parsing import parse, wants_help
+from ddl_magics.spec import RunSpec
 
 
 def refusal(line, defaults=None):
     with pytest.raises(UsageError) as caught:
-        options.parse(line, defaults)
+        parse(line, defaults)
     message = str(caught.value)
     assert "\n" not in message
     return message
 
 
 def test_nothing_given_is_two_workers_in_all_reduce():
-    spec = options.parse("")
+    spec = parse("")
     assert (spec.strategy, spec.workers, spec.rule, spec.window) == ("allreduce", 2, None, None)
     assert (spec.data, spec.batch_size, spec.seed, spec.timeout, spec.wait) == (None, None, None, None, None)
 
 
 def test_a_full_line():
-    spec = options.parse(
+    spec = parse(
         "--strategy ps --rule adag --workers 4 --window 7 --data train_df --features 'my col,b' c --label=y "
         "--batch-size 64 --validation 0.25 --name digits --seed 3 --no-wait --timeout 10m "
         "--conf a.b=1 --conf c=x=y # end"
     )
-    assert spec == options.RunSpec(
+    assert spec == RunSpec(
         name="digits",
         strategy="ps",
         rule="adag",
@@ -48,18 +51,16 @@ def test_a_full_line():
 
 
 def test_a_record_holds_what_the_driver_wants_and_reads_back():
-    spec = options.parse("--data d --features a b --label y --wait")
+    spec = parse("--data d --features a b --label y --wait")
     record = spec.to_record()
     assert record["features"] == ["a", "b"] and "wait" not in record
-    assert options.RunSpec.from_record({**record, "of_a_later_version": 1}) == options.parse(
-        "--data d --features a b --label y"
-    )
+    assert RunSpec.from_record({**record, "of_a_later_version": 1}) == parse("--data d --features a b --label y")
 
 
 def test_defaults_of_ps_and_of_data():
-    assert options.parse("--strategy ps --workers 3").window == 3
-    assert options.parse("--data d").batch_size == options.DEFAULT_BATCH_SIZE
-    assert options.parse("--strategy single").workers == 1
+    assert parse("--strategy ps --workers 3").window == 3
+    assert parse("--data d").batch_size == options.DEFAULT_BATCH_SIZE
+    assert parse("--strategy single").workers == 1
 
 
 @pytest.mark.parametrize(
@@ -114,14 +115,14 @@ def test_an_option_that_is_not_built_is_refused_by_name(option):
 
 
 def test_settings_of_a_rule_stay_with_it():
-    assert options.parse("--strategy ps --rule aeasgd:alpha=0.1").rule == "aeasgd:alpha=0.1"
-    assert options.parse("--strategy ps --rule=downpour").rule == "downpour"
+    assert parse("--strategy ps --rule aeasgd:alpha=0.1").rule == "aeasgd:alpha=0.1"
+    assert parse("--strategy ps --rule=downpour").rule == "downpour"
 
 
 def test_compression_is_for_gradients_between_workers():
-    assert options.parse("--compression bf16").compression == "bf16"
-    assert options.parse("--compression topk:0.05").to_record()["compression"] == "topk:0.05"
-    assert options.parse("").compression is None
+    assert parse("--compression bf16").compression == "bf16"
+    assert parse("--compression topk:0.05").to_record()["compression"] == "topk:0.05"
+    assert parse("").compression is None
     wanted = "--compression wants bf16, or topk with the share of the gradients to send, as in topk:0.01, not 'topk:2'."
     assert refusal("--compression topk:2") == wanted
     assert refusal("--strategy ps --compression bf16").startswith("--compression belongs to --strategy allreduce")
@@ -131,30 +132,30 @@ def test_compression_is_for_gradients_between_workers():
 
 
 def test_a_rule_of_all_reduce():
-    spec = options.parse("--rule easgd:alpha=0.2 --workers 3")
+    spec = parse("--rule easgd:alpha=0.2 --workers 3")
     assert (spec.strategy, spec.rule, spec.window, spec.ps) == ("allreduce", "easgd:alpha=0.2", 3, None)
 
 
 def test_a_configured_rule_counts_where_it_fits():
     config = Distributed()
     config.rule = "dynsgd"
-    assert options.parse("--strategy ps", configured(config)).rule == "dynsgd"
-    assert options.parse("", configured(config)).rule is None
+    assert parse("--strategy ps", configured(config)).rule == "dynsgd"
+    assert parse("", configured(config)).rule is None
     config.rule = "easgd"
-    assert options.parse("--strategy ps", configured(config)).rule == options.DEFAULT_RULE
-    assert options.parse("", configured(config)).rule == "easgd"
+    assert parse("--strategy ps", configured(config)).rule == options.DEFAULT_RULE
+    assert parse("", configured(config)).rule == "easgd"
 
 
 def test_help_and_documentation_name_every_built_option():
     for option in options.BUILT:
-        assert f"  {option.flag}" in options.help_text()
-        assert f"| `{option.flag}" in options.markdown_table()
-    assert all(line.count(" | ") == 2 for line in options.markdown_table().splitlines() if line.startswith("| `"))
-    assert options.wants_help("--workers 2 --help") and not options.wants_help("--workers 2")
+        assert f"  {option.flag}" in help_text()
+        assert f"| `{option.flag}" in markdown_table()
+    assert all(line.count(" | ") == 2 for line in markdown_table().splitlines() if line.startswith("| `"))
+    assert wants_help("--workers 2 --help") and not wants_help("--workers 2")
 
 
 def test_every_built_option_sets_a_field_of_the_spec():
-    assert {option.name for option in options.BUILT} <= set(options.RunSpec.__dataclass_fields__)
+    assert {option.name for option in options.BUILT} <= set(RunSpec.__dataclass_fields__)
 
 
 def test_configuration_gives_defaults_and_the_line_wins():
@@ -163,11 +164,11 @@ def test_configuration_gives_defaults_and_the_line_wins():
     config.wait = True
     config.conf = {"spark.executor.memory": "2g"}
     config.window = 9
-    spec = options.parse("", configured(config))
+    spec = parse("", configured(config))
     assert (spec.workers, spec.wait, spec.conf) == (4, True, {"spark.executor.memory": "2g"})
     assert spec.window is None, "a default for ps says nothing about all-reduce"
-    assert options.parse("--strategy ps --workers 3", configured(config)).window == 9
-    assert options.parse("--strategy single", configured(config)).workers == 1
+    assert parse("--strategy ps --workers 3", configured(config)).window == 9
+    assert parse("--strategy single", configured(config)).workers == 1
 
 
 def test_configuration_refuses_what_the_line_refuses():

@@ -16,7 +16,7 @@ from ddl_magics import run as run_module
 from ddl_magics.clusters.base import Refused
 from ddl_magics.dashboard.charts import history_of
 from ddl_magics.errors import DistributedCellError, RunInterrupted
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.session import Session

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from ddl_magics import owner, store
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.runtime import events as ev
 
 

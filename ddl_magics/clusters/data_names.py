@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ddl_magics.options import nearest
 from ddl_magics.spec import RunSpec
+from ddl_magics.wording import nearest
 
 
 def is_frame(value: Any) -> bool:

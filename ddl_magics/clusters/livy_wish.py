@@ -8,7 +8,7 @@ from urllib.parse import urlsplit
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.livy_session import LivySession
-from ddl_magics.options import nearest
+from ddl_magics.wording import nearest
 
 USAGE = "%ddl use livy [URL] [--session ID|NAME] [--detached]"
 

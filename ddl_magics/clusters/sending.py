@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddl_magics.options import nearest
 from ddl_magics.spec import RunSpec
+from ddl_magics.wording import nearest
 
 #: A value's text must fit into one statement, which Livy and sparkmagic keep in their logs.
 MOST_CHARACTERS = 2**19

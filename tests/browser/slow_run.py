@@ -5,7 +5,7 @@ import time
 
 from fake_cluster import FakeCluster, training
 
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.run import Run
 from ddl_magics.session import Session
 

@@ -7,7 +7,7 @@ import trainings
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.session import Session
 
 

@@ -10,7 +10,7 @@ from fake_cluster import epoch, training
 from fake_cluster import state as event_state
 
 from ddl_magics import owner, store
-from ddl_magics.options import parse
+from ddl_magics.parsing import parse
 from ddl_magics.runtime import events as ev
 
 _numbers = itertools.count(1)
