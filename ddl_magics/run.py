@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,6 +13,7 @@ from ddl_magics import tables
 from ddl_magics.errors import DistributedCellError
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.strategies import ENSEMBLE
+from ddl_magics.saved_model import load_model
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord
 from ddl_magics.timeline import Event, Timeline
@@ -127,7 +127,7 @@ class Run:
 
             return np.load(self._file(event["artifact"]), allow_pickle=False)
         if event["encoding"] == "keras":
-            return _load_model(self._file(event["artifact"]), None)
+            return load_model(self._file(event["artifact"]))
         if "artifact" in event:
             return json.loads(self._file(event["artifact"]).read_text(encoding="utf-8"))
         return event.get("value")
@@ -213,7 +213,7 @@ class Run:
             ValueError: Keras cannot make it again, for want of a class or of its config.
             ImportError: Keras is not installed here.
         """
-        return _load_model(self._model_file(index, rank), custom_objects)
+        return load_model(self._model_file(index, rank), custom_objects)
 
     def models(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1) -> list[Any]:
         """The model of each rank, in their order, with `--strategy ensemble`; else a list of the one; as `model`."""
@@ -292,35 +292,3 @@ class Run:
 
 def _is_settled(timeline: Timeline) -> bool:
     return timeline.settled
-
-
-def _load_model(path: Path, custom_objects: Mapping[str, Any] | None) -> Any:
-    try:
-        import keras
-    except ImportError:
-        raise ImportError(
-            "Keras is not installed here: pip install tensorflow; or take the file with save_model(path), "
-            "or the arrays with weights()."
-        ) from None
-    try:
-        return keras.models.load_model(path, custom_objects=dict(custom_objects or {}))
-    except (TypeError, AttributeError) as error:  # TypeError is its word for a class that it cannot make again
-        reason = str(error).split(". ")[0].splitlines()[0]
-        saved_by = _saved_by(path)
-        if saved_by.split(".")[0] != keras.__version__.split(".")[0]:
-            raise ValueError(
-                f"Keras {saved_by} on the cluster saved the model, and Keras {keras.__version__} here cannot make it "
-                f"again: {reason}. Load the file of save_model(path) with Keras {saved_by}, or set weights() on a "
-                "model that you have made."
-            ) from error
-        raise ValueError(
-            f"Keras cannot make the model again here: {reason}. Pass the cell's own classes with "
-            "model(custom_objects={...}), where a subclass of Model needs a get_config of its own; or set weights() "
-            "on a model that you have made."
-        ) from error
-
-
-def _saved_by(path: Path) -> str:
-    """The version of Keras that wrote a `.keras` file."""
-    with zipfile.ZipFile(path) as archive:
-        return str(json.loads(archive.read("metadata.json"))["keras_version"])

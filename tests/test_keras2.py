@@ -11,7 +11,7 @@ import pytest
 import test_equality
 import test_training
 
-from ddl_magics import run
+from ddl_magics.saved_model import load_model
 
 PYTHON = Path(__file__).parent.parent / ".venv-keras2" / "bin" / "python"
 
@@ -91,7 +91,7 @@ def test_evaluation_callbacks_files_and_collectives(keras2, tmp_path):
     done = subprocess.run([PYTHON, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=100)
     assert json.loads(done.stdout) == [array.sum().item() for array in launch.weights(ended.run)]
     with pytest.raises(ValueError, match=r"Keras 2\.13.* saved the model, and Keras 3.* cannot make it again"):
-        run._load_model(tmp_path / "model.keras", None)
+        load_model(tmp_path / "model.keras")
 
 
 STOPS_NOISE_AND_SCALES = (

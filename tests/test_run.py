@@ -205,7 +205,7 @@ def test_an_ensemble_has_models_and_histories_of_every_rank(tmp_path, monkeypatc
     run = submit(FakeCluster(script, artifacts=files), "--name digits --strategy ensemble --workers 2")
     assert run.save_model(tmp_path / "m.keras", rank=1).read_bytes() == b"second"
     assert run.save_model(tmp_path / "m.keras").read_bytes() == b"first"
-    monkeypatch.setattr(run_module, "_load_model", lambda path, _: path.read_bytes())
+    monkeypatch.setattr(run_module, "load_model", lambda path, _=None: path.read_bytes())
     assert run.models() == [b"first", b"second"]
     assert run.member_histories == [{"loss": [3.0]}, {"loss": [2.0]}] and run.history == {"loss": [3.0]}
     assert set(zip(run.metrics["rank"], run.metrics["value"], strict=True)) == {(0, 3.0), (1, 2.0)}
