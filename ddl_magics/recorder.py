@@ -118,6 +118,8 @@ class Recorder:
                 changes.update(state=self.timeline.state, failure=self.timeline.failure)
                 if self.timeline.over:
                     changes["ended"] = event["time"]
+            elif event["kind"] == "worker" and event["rank"] == 0 and "versions" in event:
+                changes["versions"] = event["versions"]
             elif event["kind"] == "fit":
                 self._fit = _of_fit(event)
                 changes["progress"] = {"epoch": 0, **self._fit, "metrics": {}}

@@ -70,6 +70,8 @@ class RunRecord:
     title: str = ""
     #: Of the notebook's side: versions and host.
     environment: Mapping[str, Any] = field(default_factory=dict)
+    #: Of the cluster's side, as rank 0 told: of Python, TensorFlow, Keras and Spark.
+    versions: Mapping[str, Any] = field(default_factory=dict)
     #: Where its driver is found again (`Cluster.place`); empty where only its own kernel could.
     place: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = Path()
@@ -206,6 +208,7 @@ class RunFolder:
                 labels=tuple(str(label) for label in labels) if isinstance(labels, list) else (),
                 title=str(given.get("title") or ""),
                 environment=dict(stored.get("environment") or {}),
+                versions=dict(stored.get("versions") or {}),
                 place=dict(stored.get("place") or {}),
                 folder=self.path,
             )

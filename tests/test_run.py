@@ -56,6 +56,16 @@ def test_a_run_that_goes_well():
     assert cluster.released == [run.id]
 
 
+def test_the_versions_on_the_cluster_are_stored_as_the_chief_tells_them():
+    def loaded(rank, **versions):
+        facts = {"host": "h", "pid": 1, "device": "CPU", "state": "running"}
+        return ev.make("worker", rank, **facts, versions=versions)
+
+    before, *rest = training()
+    run = submit(FakeCluster([before, loaded(0, tensorflow="2.13.1"), loaded(1, tensorflow="2.15.0"), *rest])).wait(10)
+    assert store.find_run(run.id).versions == {"tensorflow": "2.13.1"}
+
+
 def test_what_the_cluster_has_written_is_not_fetched_and_its_place_is_said():
     def written(name):
         return ev.make("artifact", 0, name=name, size=5, sha256="", uri=f"hdfs://nn/m/{name}")

@@ -1,6 +1,7 @@
 """What a cell may do on the ranks beyond learning the right thing: data, names, stopping, files, results."""
 
 import io
+from importlib import metadata
 
 import launch
 import numpy as np
@@ -56,6 +57,9 @@ def test_evaluation_callbacks_files_and_collectives(spark_cluster, tmp_path):
     assert ended.result["own"]["loss"] > 0 and np.shape(ended.result["predicted"]) == (10, 2)
     steps = [e for rank in range(2) for e in ended.of_kind("steps", rank)]
     assert all(0 < e["copy"] <= e["wait"] and e["wire"] == 0 for e in steps)  # by shared memory, on one host
+    told = [e["versions"] for e in ended.of_kind("worker", 0) if "versions" in e]
+    assert [sorted(versions) for versions in told] == [["keras", "python", "spark", "tensorflow"]]
+    assert told[0]["spark"] == metadata.version("pyspark")
 
 
 STOPPING = (

@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from ..runtime.events import QUEUED, RUNNING, TERMINAL
+from .frames import Frames
 from .loglines import LogTail
 from .progress import Pace, Progress, epochs_seen, transferred
 from .series import Series
@@ -53,6 +54,7 @@ class History:
         self.rate: float | None = None
         self.peak: float | None = None
         self.logs = LogTail(ranks)
+        self.frames = Frames(ranks)
         self._position = 0
         self._epoch_start = 0
         self._epochs_before = 0
@@ -218,6 +220,7 @@ class History:
             self._line("rate").add(seconds, rate)
         for name in ("gpu", "cpu", "memory"):
             self._devices(name, seconds)
+        self.frames.add(seconds, self.workers.values())
 
     def _devices(self, name: str, seconds: float) -> None:
         values = {rank: getattr(worker, name) for rank, worker in sorted(self.workers.items())}

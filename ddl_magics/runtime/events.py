@@ -64,7 +64,15 @@ SCHEMA = {
     "worker": (
         "what a rank is and how it is: sent when it starts and whenever its state changes",
         {"host": _TEXT, "pid": _COUNT, "device": _TEXT, "state": _TEXT},
-        {"cores": _COUNT, "message": _TEXT},
+        {
+            "cores": _COUNT,
+            "message": _TEXT,
+            "versions": {
+                "type": "object",
+                "additionalProperties": _TEXT,
+                "description": "of the rank's Python, TensorFlow and Keras, and of Spark, once they are loaded",
+            },
+        },
     ),
     "fit": (
         "a call of model.fit begins; `steps` is per epoch and null where it is not known, `batch_size` is the "

@@ -220,11 +220,13 @@ class Job:
             "secret": self._secret.hex(),
             "driver": [self._host(), listener.address[1]],
             "size": self.workers,
+            "spark": self.sc.version,
             "executor_cores": slots.executor_cores(self.sc),
             "manifest": manifest,
             "resumed": bool(self.spec.get("resume")),
             "checkpoint_every": self.spec.get("checkpoint_every"),
             "compression": self.spec.get("compression"),
+            "sync_batchnorm": self.spec.get("sync_batchnorm"),
             "spare": self.spec.get("spare") is not False,
         }
         for field in ("cell", "strategy", "rule", "window", "batch_size", "seed"):

@@ -7,6 +7,7 @@ TensorFlow may use depends on how many ranks share the host.
 
 import ctypes
 import os
+import platform
 import signal
 import socket
 import sys
@@ -84,7 +85,7 @@ class _Worker:
             if context.cluster is not None and not context.cluster.runs_cell:
                 self._tell_state("serving", threads)
                 return context.cluster.serve()
-            self._tell_state("running", threads, device=context.prepare())
+            self._tell_state("running", threads, device=context.prepare(), versions=self._versions())
             cell.run(self._config, context)
 
         end = outcome.observe(train, context)
@@ -146,7 +147,14 @@ class _Worker:
             os.environ.setdefault(name, value)
         return int(settings["OMP_NUM_THREADS"])
 
-    def _tell_state(self, state, threads, device=None):
+    def _versions(self):
+        import keras
+        import tensorflow
+
+        packages = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, "spark": self._config["spark"]}
+        return dict(packages, python=platform.python_version())
+
+    def _tell_state(self, state, threads, device=None, **more):
         from . import telemetry
 
         event = events.make(
@@ -157,6 +165,7 @@ class _Worker:
             device=device or telemetry.device_name(None, threads),
             state=state,
             cores=threads,
+            **more,
         )
         self._channel.send_json(messages.EVENTS, [event])
 

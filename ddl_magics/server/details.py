@@ -28,6 +28,7 @@ def details(record: RunRecord) -> dict[str, Any]:
         "spec": dict(record.spec),
         "cause": None if record.failure is None else dict(record.failure),
         "environment": dict(record.environment),
+        "versions": dict(record.versions),
         "place": dict(record.place),
         "owner": {**{name: who.get(name) for name in ("host", "pid", "heartbeat")}, "alive": owner.alive(who)},
         "files": _files(record.folder / "files"),

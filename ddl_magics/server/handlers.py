@@ -150,6 +150,16 @@ class View(RunHandler):
         await self.reply(await asyncio.to_thread(watching.look, record, page, number))
 
 
+class Replay(RunHandler):
+    """The workers of a run over its time."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, run: str) -> None:
+        record = await self.record(run)
+        await self.reply(await asyncio.to_thread(self.service.watching.replay, record))
+
+
 class Logs(RunHandler):
     """What a rank printed."""
 
@@ -219,6 +229,7 @@ ROUTES: tuple[tuple[str, type[RunHandler]], ...] = (
     (r"runs/([^/]+)", Run),
     (r"runs/([^/]+)/events", Events),
     (r"runs/([^/]+)/view", View),
+    (r"runs/([^/]+)/replay", Replay),
     (r"runs/([^/]+)/logs/([^/]+)", Logs),
     (r"runs/([^/]+)/stop", Stop),
     (r"runs/([^/]+)/export", Export),

@@ -53,6 +53,7 @@ def page(record: RunRecord, history: History) -> str:
         _facts("Run", _run(record)),
         _facts("Options", _options(record.spec)),
         _facts("Notebook's machine", record.environment.items()),
+        _facts("Cluster's versions", record.versions.items()),
         f"<h2>Cell</h2>\n<pre>{escape(str(record.spec.get('cell', '')))}</pre>\n",
         _log(history),
         f"<footer>Made by ddl_magics {escape(__version__)}, {_when(time.time())}</footer>\n</body></html>\n",

@@ -1,7 +1,8 @@
 // Generated from ddl_magics/server/openapi.yaml by `npm run types`: change that, not this.
 // biome-ignore-all format: generated
 
-export type Answer = Error | State | Runs | UnreadableRun | Run | RunDetails | Names | View | Events | Logs | Stop;
+export type Answer =
+  Error | State | Runs | UnreadableRun | Run | RunDetails | Names | View | Replay | Events | Logs | Stop;
 /**
  * LOST where its kernel is gone
  */
@@ -33,6 +34,12 @@ export type RunDetails = Run & {
    * of the notebook: ddl_magics, python, platform, host
    */
   environment: {
+    [k: string]: unknown;
+  };
+  /**
+   * of the cluster: python, tensorflow, keras, spark; empty before they are loaded
+   */
+  versions: {
     [k: string]: unknown;
   };
   /**
@@ -239,6 +246,22 @@ export interface View {
    */
   damaged: number;
   more: boolean;
+}
+export interface Replay {
+  moments: {
+    /**
+     * since the run was created
+     */
+    seconds: number;
+    /**
+     * base64 of a row a worker, float32, `COLUMNS` of messages.ts
+     */
+    rows: string;
+  }[];
+  /**
+   * the share of the events that has not been read
+   */
+  behind: number;
 }
 export interface Events {
   events: {

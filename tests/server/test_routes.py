@@ -187,11 +187,12 @@ async def test_no_path_reaches_the_file_system(ask, runs_folder, run):
 async def test_the_page_of_a_run(ask):
     folder = stored(ev.FAILED, training())
     cause = {"rank": 1, "host": "h", "kind": "error", "message": "no such thing", "traceback": "Traceback ..."}
-    folder.update({"failure": cause, "ended": 5.0})
+    folder.update({"failure": cause, "ended": 5.0, "versions": {"keras": "3.15.0"}})
     folder.file("model-0.keras").write_bytes(b"12345")
     _, answer, _ = await ask(f"runs/{folder.path.name}")
     assert answer["cause"] == cause and answer["failure"] == "no such thing"
     assert answer["spec"]["cell"] == "model.fit(dataset)" and answer["environment"] == {"python": "3.11"}
+    assert answer["versions"] == {"keras": "3.15.0"}
     assert answer["files"] == [{"name": "model-0.keras", "size": 5}] and answer["owner"]["alive"]
     assert (answer["stop_requested"], answer["stop"]) == (False, None)
 

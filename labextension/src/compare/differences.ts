@@ -92,10 +92,12 @@ function sameCell({ details }: Known, runs: readonly Known[], trans: Translation
 /** Where it ran, and what with. */
 export function surroundings({ details }: Pick<Known, "details">, trans: Translation): Entry[] {
   if (!details) return [];
-  const environment = Object.entries(details.environment).filter(([, value]) => typeof value === "string");
+  const { cluster, notebook, versions, environment } = details;
+  const words = (values: object) => Object.entries(values).filter(([, value]) => typeof value === "string");
   return [
-    [trans.__("cluster"), details.cluster],
-    [trans.__("notebook"), details.notebook],
-    ...environment.map(([key, value]): Entry => [trans.__("notebook's %1", key), String(value)]),
+    [trans.__("cluster"), cluster],
+    [trans.__("notebook"), notebook],
+    ...words(versions).map(([key, value]): Entry => [trans.__("cluster's %1", key), value]),
+    ...words(environment).map(([key, value]): Entry => [trans.__("notebook's %1", key), value]),
   ];
 }

@@ -15,6 +15,7 @@ function known(letter: string, spec: object = {}, fields: Partial<RunDetails> = 
     ...finished("r1"),
     spec: { ...SPEC, ...spec },
     environment: { ddl_magics: "0.1.0", python: "3.11" },
+    versions: { python: "3.8.10" },
     ...fields,
   } as RunDetails;
   const model = new RunModel();
