@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import random
 import time
+from collections.abc import Iterable
 
 from fake_cluster import state
-from server.stored import append_after, finished, stored
+from server.stored import finished, stored
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.snapshots import Snapshots
 
 WORKERS = 256
 STEPS = 10**6
@@ -32,42 +34,56 @@ class LongRun:
     def __init__(self, bucket: int = 100) -> None:
         begun = time.time() - STEPS * STEP_SECONDS
         start = [state(ev.RUNNING), ev.make("fit", 0, fit=0, model="m", epochs=2, steps=STEPS)]
-        told = ({**event, "time": begun} for event in start)
-        self.folder = stored(ev.RUNNING, told, name="long", workers=WORKERS, created=begun)
+        self.folder = stored(ev.RUNNING, name="long", workers=WORKERS, created=begun)
+        self.name, self.bytes = self.folder.path.name, 0
+        self._snapshots = Snapshots(self.folder, WORKERS)
         self._random = random.Random(0)
-        self._number, self.step = len(start), 0
-        with open(self.folder.path / "events.jsonl", "a", encoding="utf-8") as file:
-            while self.step < STEPS:
-                at = begun + (self.step + bucket) * STEP_SECONDS
-                file.writelines(self._steps(rank, bucket, at) for rank in range(WORKERS))
-                self.step += bucket
-        self.name = self.folder.path.name
-        self.bytes = (self.folder.path / "events.jsonl").stat().st_size
+        self._number, self.step = 0, 0
+        self._record({**event, "time": begun} for event in start)
+        while self.step < STEPS:
+            self._record(self._steps(bucket, begun + (self.step + bucket) * STEP_SECONDS))
 
     def grow(self, seconds: float) -> None:
         """What its workers report in so many seconds: steps once a second, and a sample of each process."""
         bucket, now = round(1 / STEP_SECONDS), time.time()
         for second in range(round(seconds)):
-            lines = [self._steps(rank, bucket, now + second) for rank in range(WORKERS)]
-            self.step += bucket
-            with open(self.folder.path / "events.jsonl", "a", encoding="utf-8") as file:
-                file.writelines(lines)
-            append_after(self.folder, self._number, [self._sample(rank) for rank in range(WORKERS)])
-            self._number += WORKERS
+            self._record(self._steps(bucket, now + second))
+            self._record(self._sample(rank) for rank in range(WORKERS))
 
-    def _steps(self, rank: int, bucket: int, at: float) -> str:
-        """A line as JSON, made as text: there are millions of them."""
-        self._number += 1
-        seconds = bucket * STEP_SECONDS * self._random.uniform(0.9, 1.1)
+    def _record(self, events: Iterable[ev.Event]) -> None:
+        """As its kernel does: numbered, stored, and taken over into what is drawn."""
+        numbered = []
+        for event in events:
+            self._number += 1
+            numbered.append({**event, "run": self.name, "attempt": 1, "seq": self._number})
+        self.folder.append(numbered)
+        self._snapshots.feed(numbered)
+
+    def _steps(self, bucket: int, at: float) -> list[ev.Event]:
+        """So many steps of all workers."""
+        events = [self._bucket(rank, bucket, at) for rank in range(WORKERS)]
+        self.step += bucket
+        return events
+
+    def _bucket(self, rank: int, count: int, at: float) -> ev.Event:
+        seconds = count * STEP_SECONDS * self._random.uniform(0.9, 1.1)
         wait = seconds * self._random.uniform(0.05, 0.4)
         loss = 2.0 / (1 + self.step / 10_000) * self._random.uniform(0.9, 1.1)
-        metrics = f'{{"loss":{loss:.6f},"accuracy":{1 - loss / 2.5:.6f}}}' if rank == 0 else "{}"
-        return (
-            f'{{"v":1,"run":"{self.folder.path.name}","attempt":1,"seq":{self._number},"kind":"steps","rank":{rank},'
-            f'"time":{at:.3f},"fit":0,"epoch":{self.step // STEPS},"step":{self.step % STEPS},"count":{bucket},'
-            f'"rows":{64 * bucket},"seconds":{seconds:.6f},"compute":{seconds - wait:.6f},"wait":{wait:.6f},'
-            f'"metrics":{metrics}}}\n'
-        )
+        return {
+            "v": 1,
+            "kind": "steps",
+            "rank": rank,
+            "time": round(at, 3),
+            "fit": 0,
+            "epoch": self.step // STEPS,
+            "step": self.step % STEPS,
+            "count": count,
+            "rows": 64 * count,
+            "seconds": round(seconds, 6),
+            "compute": round(seconds - wait, 6),
+            "wait": round(wait, 6),
+            "metrics": {"loss": round(loss, 6), "accuracy": round(1 - loss / 2.5, 6)} if rank == 0 else {},
+        }
 
     def _sample(self, rank: int) -> ev.Event:
         cpu, memory = self._random.uniform(80.0, 100.0), round(self._random.uniform(1e9, 2e9))

@@ -14,6 +14,7 @@ from typing import Any
 from ddl_magics.clusters.base import Cluster, NotStarted, Polled, Ready, Refused, Unreachable
 from ddl_magics.recorder import Recorder
 from ddl_magics.runtime import events as ev
+from ddl_magics.snapshots import Snapshots
 from ddl_magics.spec import RunSpec
 from ddl_magics.store import RunFolder
 from ddl_magics.timeline import Event
@@ -60,6 +61,7 @@ class Follower:
         self.spec = spec
         self.cluster = cluster
         self.recorder = Recorder(spec.run, folder, events)
+        self.recorder.listen(Snapshots(folder, spec.workers, len(events)).feed)
         self.timeline = self.recorder.timeline
         self._folder = folder
         self._turns = turns

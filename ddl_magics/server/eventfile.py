@@ -74,14 +74,18 @@ def next_line(path: Path, place: int) -> int:
         return place
 
 
-def after(path: Path, seq: int, limit: int) -> Batch:
-    """The events with a number above `seq`, from at most `limit` bytes, but one at least."""
+def place_after(path: Path, seq: int) -> int:
+    """Where the first event with a number above `seq` begins, or the end of the last whole line."""
     try:
         with open(path, "rb") as file:
-            place = _place_after(file, seq) if seq > 0 else 0
+            return _place_after(file, seq) if seq > 0 else 0
     except OSError:
-        return Batch([], 0, False)
-    batch = read(path, place, limit)
+        return 0
+
+
+def after(path: Path, seq: int, limit: int) -> Batch:
+    """The events with a number above `seq`, from at most `limit` bytes, but one at least."""
+    batch = read(path, place_after(path, seq), limit)
     while batch.more and not batch.events:
         batch = read(path, batch.place, limit)
     return batch
@@ -108,7 +112,6 @@ def parse(line: bytes) -> Event | None:
 
 
 def _place_after(file: BinaryIO, seq: int) -> int:
-    """Where the first event with a number above `seq` begins, or the end of the last whole line."""
     low, high = 0, file.seek(0, 2)
     while high - low > SCAN_BYTES:
         middle = (low + high) // 2

@@ -1,7 +1,8 @@
 """Runs as pages draw them: the same messages as the live view's widget gets, made from what the store holds.
 
-A run's history is kept in memory for those who watch it, and grows with its file. A long run is not read at once: each
-request reads on for a bounded time, so that a page has something to draw at once and gets the rest as updates.
+A run's history is kept in memory for those who watch it, and grows with its file. A long run is read from its newest
+snapshot on. Where it has none, it is not read at once: each request reads on for a bounded time, so that a page has
+something to draw at once and gets the rest as updates.
 """
 
 from __future__ import annotations
@@ -15,8 +16,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddl_magics import snapshots
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packer
+from ddl_magics.dashboard.snapshot import Snapshot
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import eventfile
 from ddl_magics.store import RunRecord
@@ -24,7 +27,7 @@ from ddl_magics.store import RunRecord
 #: How long one request reads on: the first, after which there is something to draw, and those that catch up, which are
 #: longer as each answer costs its bytes.
 READ_SECONDS = 0.3
-CATCH_UP_SECONDS = 1.0
+CATCH_UP_SECONDS = 2.0
 BATCH_BYTES = 2**20
 #: Runs and pages that are remembered; who was forgotten gets everything anew.
 HISTORIES = 16
@@ -39,7 +42,8 @@ class Reading:
         self.path: Path = record.folder / "events.jsonl"
         workers = record.spec.get("workers")
         workers = workers if isinstance(workers, int) else 1
-        self.history = History(workers)
+        newest = snapshots.read(record.folder) or Snapshot(History(workers))
+        self.history = newest.history
         self.facts = {
             "id": record.id,
             "name": record.title or record.name,
@@ -48,9 +52,9 @@ class Reading:
             "cluster": record.cluster,
             "waiting": False,
         }
-        self.place = 0
+        self.heard = newest.heard
+        self.place = eventfile.place_after(self.path, newest.seq)
         self.damaged = 0
-        self.heard: float | None = None
         self._more = True
         self._size = -1
 
@@ -136,6 +140,14 @@ class Watching:
                 "damaged": reading.damaged,
                 "more": packed.rest or reading.behind > 0,
             }
+
+    def replay(self, record: RunRecord) -> dict[str, Any]:
+        """The table of the workers over the run's time: `Replay` in `openapi.yaml`."""
+        reading = self._reading(record)
+        with reading.lock:
+            reading.read_on(CATCH_UP_SECONDS)
+            behind = round(reading.behind, 3)
+            return {"moments": [] if behind else [f._asdict() for f in reading.history.frames.all()], "behind": behind}
 
     def news(self, record: RunRecord, page: str, number: int) -> bool:
         """Whether `look` would tell the page anything that it does not know."""

@@ -5,14 +5,17 @@ import base64
 
 import numpy as np
 import pytest
+from browser.synthetic import Synthetic
 from fake_cluster import epoch, state, steps, training
 from server.stored import append, finished, kill_owner, long, stored
 from test_dashboard_messages import FACTS, Page, assert_same
 
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packed, Packer
+from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import watching
+from ddl_magics.snapshots import Snapshots
 
 #: The widget's budgets; base64 makes a third more of the part that is binary.
 OPEN_BYTES = 500_000
@@ -141,6 +144,18 @@ async def test_a_run_that_is_attached_again_is_no_longer_lost(look):
     assert page.parts["state"]["state"] == ev.RUNNING and page.parts["latest"] == {"loss": 0.5}
 
 
+async def test_a_long_run_is_read_from_its_snapshot_on(look, monkeypatch):
+    monkeypatch.setattr(watching, "READ_SECONDS", 0.0)
+    folder, page = long(workers=16, steps=10**6, bucket=1000), Page()
+    assert (await look(folder))["more"], "without one it is read in parts"
+    again = long(workers=16, steps=10**6, bucket=1000)
+    Snapshots(again, 16).feed(list(again.events())[:-1000])
+    view = await look(again)
+    assert view["behind"] == 0 and not view["more"]
+    page.take(packed(view))
+    assert_same(page, page_of(list(again.events()), workers=16))
+
+
 async def test_a_long_run_of_many_workers_comes_in_bounded_parts_and_whole(ask, look):
     folder, page = long(workers=256, steps=10**6, bucket=5000), Page()
     _, listed, response = await ask("runs")
@@ -165,3 +180,21 @@ async def test_a_long_run_of_many_workers_comes_in_bounded_parts_and_whole(ask, 
     assert_same(page, page_of(list(folder.events()), workers=256))
     assert await look(folder, view) is None
     assert (await look(folder))["message"]["full"], "to another page, all of it within the bound"
+
+
+async def test_a_replay_has_the_workers_at_moments_once_all_is_read(ask, monkeypatch):
+    folder = stored(ev.FINISHED, training(4), created=0.0)
+    _, answer, _ = await ask(f"runs/{folder.path.name}/replay")
+    assert answer == {"moments": [], "behind": 0}, "all in one moment"
+    run = Synthetic(3, epochs=2, steps=100, step_seconds=0.1)
+    folder = stored(ev.FINISHED, [*run.begin(), *run.train(), *run.end()], workers=3)
+    monkeypatch.setattr(watching, "CATCH_UP_SECONDS", 0.0)
+    monkeypatch.setattr(watching, "BATCH_BYTES", 10_000)
+    behind = []
+    while not answer["moments"]:
+        _, answer, _ = await ask(f"runs/{folder.path.name}/replay")
+        behind.append(answer["behind"])
+    assert behind == sorted(behind, reverse=True) and behind[0] > 0.5 and behind[-1] == 0
+    seconds = [moment["seconds"] for moment in answer["moments"]]
+    assert seconds == sorted(seconds) and seconds[-1] > 15
+    assert len(base64.b64decode(answer["moments"][-1]["rows"])) == 3 * 4 * len(COLUMNS)
