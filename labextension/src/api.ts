@@ -1,8 +1,8 @@
 /** The server extension's routes, typed as its openapi.yaml says. It knows no JupyterLab: a host hands it `request`. */
 
-import type { Events, Logs, Names, Run, RunDetails, Runs, Stop, UnreadableRun, View } from "./rest";
+import type { Events, Logs, Names, Replay, Run, RunDetails, Runs, Stop, UnreadableRun, View } from "./rest";
 
-export type { Events, Logs, Names, Run, RunDetails, Runs, Stop, UnreadableRun, View };
+export type { Events, Logs, Names, Replay, Run, RunDetails, Runs, Stop, UnreadableRun, View };
 
 /** A row of the list; `problem` tells which. */
 export type Row = Run | UnreadableRun;
@@ -102,6 +102,11 @@ export class Api {
   /** Events after a sequence number, as they are stored. */
   async events(run: string, query: { after?: number; wait?: number } = {}, signal?: AbortSignal): Promise<Events> {
     return (await this.get<Events>(at(run, "events"), query, signal)) as Events;
+  }
+
+  /** The table of the workers over the run's time. While it is `behind`, ask again. */
+  async replay(run: string, signal?: AbortSignal): Promise<Replay> {
+    return (await this.get<Replay>(at(run, "replay"), {}, signal)) as Replay;
   }
 
   /** What a rank printed; -1 is the job. */

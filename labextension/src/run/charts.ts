@@ -1,42 +1,37 @@
 /** The tab of the charts: the live view that the notebook draws too, and a run that has ended once more, as it went on. */
 
 import type { Translation } from "../translation";
-import { epochAt } from "../view/axes";
-import { Charts } from "../view/charts";
-import { attribute, h, show, text } from "../view/dom";
-import { number } from "../view/format";
+import { h, show, text } from "../view/dom";
 import type { RunModel } from "../view/model";
-import { isDark, onThemeChange, type Palette, palette } from "../view/theme";
 import { RunView } from "../view/view";
 import { Player } from "./player";
-import { modelAt, span, stepAt } from "./replay";
+import type { Recording } from "./recording";
+import { modelAt, span } from "./replay";
 import type { Part } from "./tabs";
 
 export class ChartsPart implements Part {
   readonly element: HTMLElement;
+  private readonly over = new AbortController();
   private readonly player: Player;
-  private readonly whole = h("div");
+  private readonly trouble = h("p", { class: "ddl-banner", role: "status", hidden: true });
   private readonly view: RunView;
-  private readonly past: HTMLElement;
-  private readonly place = h("p", { class: "ddl-message" });
-  private readonly charts = new Charts(() => this.palette());
-  private readonly stopListening: () => void;
-  private colours: Palette | null = null;
   private shown = false;
+  /** The moment that is shown, in seconds since the run was created; null: as it is. */
+  private moment: number | null = null;
+  /** Below those of the model itself, and another one whenever lines are taken back. */
+  private generation = -2;
 
   constructor(
     private readonly model: RunModel,
+    private readonly recording: Recording,
     private readonly trans: Translation,
     onStop: () => void,
   ) {
+    const whole = h("div");
     this.player = new Player(trans, (seconds) => this.replay(seconds));
-    this.view = new RunView(this.whole, { model, onStop });
-    this.past = h("section", { class: "ddl-run", "aria-label": trans.__("Replay") }, this.place, this.charts.element);
-    this.element = h("div", {}, this.player.element, this.whole, this.past);
-    this.stopListening = onThemeChange(() => this.recolour());
-    this.recolour();
+    this.view = new RunView(whole, { model, onStop });
+    this.element = h("div", {}, this.player.element, this.trouble, whole);
     show(this.player.element, false);
-    show(this.past, false);
   }
 
   show(): void {
@@ -59,34 +54,40 @@ export class ChartsPart implements Part {
   }
 
   dispose(): void {
+    this.over.abort();
     this.player.pause();
-    this.stopListening();
     this.view.dispose();
-    this.charts.destroy();
   }
 
   /** Shows the run as it was at a moment; null: as it is. */
   private replay(seconds: number | null): void {
-    show(this.whole, seconds === null);
-    show(this.past, seconds !== null);
-    if (seconds === null) return;
-    const { model, trans } = this;
-    const past = modelAt(model, seconds);
-    const step = stepAt(model, seconds);
-    const epoch = epochAt(model.line("epoch"), model.progress?.steps ?? null, step);
-    const at = trans.__("step %1", number(Math.floor(step)));
-    text(this.place, epoch === null ? at : trans.__("epoch %1 · %2", epoch.toFixed(1), at));
-    this.charts.draw(past);
+    const first = this.moment === null;
+    if (seconds === null || first || seconds < (this.moment ?? 0)) this.generation -= 1;
+    this.moment = seconds;
+    this.drawMoment();
+    if (seconds !== null && first) void this.load();
   }
 
-  private palette(): Palette {
-    this.colours ??= palette(this.past);
-    return this.colours;
+  private drawMoment(): void {
+    const { frames, log } = this.recording;
+    const past = this.moment === null ? null : modelAt(this.model, this.moment, frames, log.lines);
+    if (past) past.generation = this.generation;
+    this.view.drawInstead(past);
   }
 
-  private recolour(): void {
-    attribute(this.past, "data-dark", String(isDark()));
-    this.colours = null;
-    this.charts.recolour();
+  /** Brings what the charts' lines do not say; until it is there, and without it, they move alone. */
+  private async load(): Promise<void> {
+    const { signal } = this.over;
+    try {
+      await this.recording.load(signal);
+      show(this.trouble, false);
+    } catch (error) {
+      if (signal.aborted) return;
+      const message = error instanceof Error ? error.message : String(error);
+      text(this.trouble, this.trans.__("The charts alone can be played: %1", message));
+      show(this.trouble, true);
+    }
+    this.generation -= 1;
+    this.drawMoment();
   }
 }

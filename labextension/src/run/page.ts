@@ -18,6 +18,7 @@ import { factParts } from "./facts";
 import { Head } from "./head";
 import { LogPages } from "./logpages";
 import { LogsPart } from "./logs";
+import { Recording } from "./recording";
 import { Tabs } from "./tabs";
 import "uplot/dist/uPlot.min.css";
 import "../view/view.css";
@@ -70,7 +71,7 @@ class RunPage {
     const { model } = this.follower;
     this.source = new DetailsSource(api, run);
     this.head = new Head(run, actions, trans);
-    this.charts = new ChartsPart(model, trans, () => void actions.stop(run));
+    this.charts = new ChartsPart(model, new Recording(api, run), trans, () => void actions.stop(run));
     this.logs = new LogsPart({
       pages: (rank) => new LogPages(api, run, rank),
       workers: () => model.run?.workers ?? 0,

@@ -31,9 +31,14 @@ export class Player {
     private readonly moved: (seconds: number | null) => void,
   ) {
     this.play = h("button", { type: "button", class: "ddl-runpage-button ddl-runpage-play" });
-    this.play.addEventListener("click", () => (this.timer ? this.pause() : this.start()));
+    this.play.addEventListener("click", () => this.toggle());
     attribute(this.slider, "aria-label", trans.__("Time in the run"));
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
+    this.slider.addEventListener("keydown", (event) => {
+      if (event.key !== " ") return;
+      event.preventDefault();
+      this.toggle();
+    });
     this.speed = h("select", { "aria-label": trans.__("Speed of the replay") });
     this.speed.append(...SPEEDS.map((value) => h("option", { value }, trans.__("%1×", value))));
     this.speed.value = "16";
@@ -57,6 +62,11 @@ export class Player {
     if (this.timer) clearInterval(this.timer);
     this.timer = null;
     this.draw();
+  }
+
+  private toggle(): void {
+    if (this.timer) this.pause();
+    else this.start();
   }
 
   private start(): void {

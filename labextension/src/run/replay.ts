@@ -1,7 +1,10 @@
-/** A run that has ended, as it was at a moment of it: made from what its view has, nothing is asked for. Pure. */
+/** A run that has ended, as it was at a moment of it: made from what its view has, and its recording. Pure. */
 
-import { between } from "../view/axes";
-import { type Line, RunModel } from "../view/model";
+import { between, epochAt } from "../view/axes";
+import { COLUMNS, type RunProgress } from "../view/messages";
+import { type Line, LOG_LINES, RunModel } from "../view/model";
+import type { LogLine } from "./logpages";
+import type { Frame } from "./recording";
 
 /** From its first steps to its end, in seconds since it was created; null where it is not known when a step was done. */
 export function span(model: RunModel): [number, number] | null {
@@ -17,26 +20,78 @@ export function span(model: RunModel): [number, number] | null {
   return end > from ? [from, end] : null;
 }
 
-/** What was known `seconds` after the run was created: lines, newest values, samples/s. */
-export function modelAt(whole: RunModel, seconds: number): RunModel {
-  const model = new RunModel();
+/** Its clock stands at the moment that it shows. */
+class PastModel extends RunModel {
+  constructor(private readonly moment: number) {
+    super();
+  }
+
+  override now(): number {
+    return this.moment;
+  }
+}
+
+/** What was known `seconds` after the run was created. The frames and lines are in the order of time. */
+export function modelAt(
+  whole: RunModel,
+  seconds: number,
+  frames: readonly Frame[] = [],
+  printed: readonly LogLine[] = [],
+): RunModel {
+  const created = whole.state?.created ?? 0;
+  const model = new PastModel(created + seconds);
   const step = stepAt(whole, seconds);
   model.run = whole.run;
-  model.state = whole.state;
+  if (whole.state) model.state = { ...whole.state, state: "RUNNING", message: "", failure: null, ended: null };
   for (const [key, line] of whole.lines) {
     const cut = until(line, isOverTime(key) ? seconds : step);
     if (cut.x.length) model.lines.set(key, cut);
   }
   for (const name of Object.keys(whole.latest)) {
-    const value = newest(model, name);
+    const value = newestOf(model, name);
     if (value !== null) model.latest[name] = value;
   }
-  if (whole.progress) model.progress = { ...whole.progress, rate: model.line("rate")?.y.at(-1) ?? null };
+  if (whole.progress) model.progress = progressAt(whole, whole.progress, model, step);
+  takeWorkers(model, whole, frames.findLast((frame) => frame.seconds <= seconds)?.rows);
+  const later = printed.findIndex(({ time }) => time - created > seconds);
+  model.logged = later < 0 ? printed.length : later;
+  const newest = printed.slice(Math.max(0, model.logged - LOG_LINES), model.logged);
+  model.logs = newest.map(({ rank, level, text }) => [rank, level, text]);
   return model;
 }
 
+/** Which epochs are of which of several calls of `fit` is not known any more: they count through, without an end. */
+function progressAt(whole: RunModel, progress: RunProgress, past: RunModel, step: number): RunProgress {
+  const { steps, peak } = progress;
+  const at = epochAt(whole.line("epoch"), steps, step) ?? 0;
+  const epochs = progress.fit > 0 ? 0 : progress.epochs;
+  // A step is a fraction of an epoch here, and back again: what is less than a thousandth is rounding.
+  const epoch = Math.floor(at + 1e-3);
+  return {
+    fit: 0,
+    epoch,
+    epochs,
+    step: Math.max(0, Math.round(steps ? (at - epoch) * steps : step)),
+    steps,
+    fraction: epochs ? Math.min(at / epochs, 1) : 0,
+    remaining: null,
+    heard: null,
+    rate: past.line("rate")?.y.at(-1) ?? null,
+    peak,
+  };
+}
+
+/** The ranks that had said something; what they are is as it was at the end, but for their state. */
+function takeWorkers(model: RunModel, whole: RunModel, rows: Float32Array = new Float32Array()): void {
+  model.takeRows(rows.length / COLUMNS.length, rows);
+  for (const worker of model.workers.values()) {
+    const known = whole.workers.get(worker.facts.rank);
+    if (known) worker.facts = { ...known.facts, state: "", message: "" };
+  }
+}
+
 /** As the charts have it: exact values of epochs once there are two of them, before that running ones. */
-function newest(model: RunModel, name: string): number | null {
+function newestOf(model: RunModel, name: string): number | null {
   const epochs = model.line(`epochs:${name}`);
   return (epochs && epochs.x.length > 1 ? epochs : model.line(`metric:${name}`))?.y.at(-1) ?? null;
 }

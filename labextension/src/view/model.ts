@@ -33,7 +33,7 @@ export interface Worker {
 }
 
 /** Lines that a page keeps of what the ranks printed. */
-const LOG_LINES = 2000;
+export const LOG_LINES = 2000;
 
 const TERMINAL = new Set(["STOPPED", "FINISHED", "FAILED", "LOST"]);
 
@@ -129,7 +129,8 @@ export class RunModel {
     }
   }
 
-  private takeRows(count: number, rows: Float32Array): void {
+  /** The newest numbers of so many ranks. */
+  takeRows(count: number, rows: Float32Array): void {
     for (let row = 0; row < count; row++) {
       const values = rows.subarray(row * COLUMNS.length, (row + 1) * COLUMNS.length);
       const { numbers } = this.worker(values[COLUMNS.indexOf("rank")] as number);
@@ -157,7 +158,7 @@ export function unpack(message: Message, buffers: readonly (ArrayBuffer | ArrayB
   return { message, points: points ?? new Float32Array(), rows: rows ?? new Float32Array() };
 }
 
-function floats(buffer: ArrayBuffer | ArrayBufferView): Float32Array {
+export function floats(buffer: ArrayBuffer | ArrayBufferView): Float32Array {
   const bytes = ArrayBuffer.isView(buffer)
     ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)
     : new Uint8Array(buffer);

@@ -40,6 +40,7 @@ export class RunView {
   private readonly clock: ReturnType<typeof setInterval>;
   private colours: Palette | null = null;
   private chosen: number | null = null;
+  private past: RunModel | null = null;
   private frame = 0;
 
   constructor(element: HTMLElement, options: RunViewOptions) {
@@ -73,6 +74,12 @@ export class RunView {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
   }
 
+  /** Draws another model, of the same run at another time, until it gets null. */
+  drawInstead(past: RunModel | null): void {
+    this.past = past;
+    this.draw();
+  }
+
   /** Ends the view; its element is empty afterwards. */
   dispose(): void {
     cancelAnimationFrame(this.frame);
@@ -84,7 +91,7 @@ export class RunView {
 
   private drawNow(): void {
     this.frame = 0;
-    const { model } = this;
+    const model = this.drawn;
     const known = model.run !== null && model.state !== null;
     for (const part of [this.header, this.logs]) show(part.element, known);
     if (!known) {
@@ -94,7 +101,7 @@ export class RunView {
     attribute(this.root, "aria-label", `run ${model.run?.name}`);
     attribute(this.root, "data-state", model.state?.state);
     attribute(this.root, "data-run", model.run?.id);
-    text(this.spoken, `${model.run?.name}: ${model.state?.state}`);
+    text(this.spoken, `${model.run?.name}: ${this.model.state?.state}`);
     this.header.draw(model);
     this.notice.draw(model);
     this.charts.draw(model);
@@ -106,7 +113,7 @@ export class RunView {
   }
 
   private drawWorkers(): void {
-    const { model } = this;
+    const model = this.drawn;
     const workers = model.ranks();
     const ratios = behind(workers, model.run?.strategy === "ps");
     const many = Math.max(workers.length, model.run?.workers ?? 0) > TABLE_ROWS;
@@ -117,9 +124,14 @@ export class RunView {
   }
 
   private tick(): void {
-    if (!this.model.run) return;
-    this.header.tick(this.model);
-    this.logs.drawStatus(status(this.model), isSilent(this.model));
+    const model = this.drawn;
+    if (!model.run) return;
+    this.header.tick(model);
+    this.logs.drawStatus(status(model), isSilent(model));
+  }
+
+  private get drawn(): RunModel {
+    return this.past ?? this.model;
   }
 
   private choose(rank: number | null): void {

@@ -51,7 +51,12 @@ async function served(path: string): Promise<Response> {
   const live = known.state === "RUNNING";
   if (!part) {
     const spec = { cell: `fit(${id})`, workers: 2 };
-    return Response.json({ ...finished(id, { name: id, live, state: known.state }), spec, environment: {}, versions: {} });
+    return Response.json({
+      ...finished(id, { name: id, live, state: known.state }),
+      spec,
+      environment: {},
+      versions: {},
+    });
   }
   if (path.includes("n=") && live) return new Response(null, { status: 204 });
   const points = Object.fromEntries(

@@ -6,7 +6,16 @@ import { english } from "../../src/translation";
 import { finished, unreadable } from "../panel/rows";
 
 function details(id: string, spec: object = {}, fields: Partial<RunDetails> = {}): RunDetails {
-  const more = { cause: null, versions: {}, place: {}, owner: {}, files: [], size: 10, stop_requested: false, stop: null };
+  const more = {
+    cause: null,
+    versions: {},
+    place: {},
+    owner: {},
+    files: [],
+    size: 10,
+    stop_requested: false,
+    stop: null,
+  };
   const usual = { cell: "a\nb\n", workers: 4, seed: 1, name: "digits" };
   return { ...finished(id), ...more, environment: { python: "3.11" }, spec: { ...usual, ...spec }, ...fields };
 }

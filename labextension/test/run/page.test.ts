@@ -46,7 +46,15 @@ async function open(...answers: typeof views): Promise<void> {
     },
     run: async (id: string) => {
       asked.push(`run ${id}`);
-      const more = { spec: { cell: "model.fit(x)" }, cause: null, environment: {}, versions: {}, place: {}, owner: {}, files: [] };
+      const more = {
+        spec: { cell: "model.fit(x)" },
+        cause: null,
+        environment: {},
+        versions: {},
+        place: {},
+        owner: {},
+        files: [],
+      };
       return { ...finished(id), ...more, size: 1, stop_requested: false, stop: null };
     },
     logs: async () => ({ lines: [], offset: 0, begin: 0, more: false }),

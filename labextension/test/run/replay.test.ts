@@ -1,10 +1,15 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
+import type { LogQuery, Replay } from "../../src/api";
 import { Player } from "../../src/run/player";
+import { Recording } from "../../src/run/recording";
 import { modelAt, span, stepAt } from "../../src/run/replay";
 import { english } from "../../src/translation";
+import { times } from "../../src/view/header";
+import { COLUMNS } from "../../src/view/messages";
 import { RunModel } from "../../src/view/model";
-import { full, NOW, STATE } from "../messages";
+import { status } from "../../src/view/status";
+import { delta, facts, full, NOW, PROGRESS, STATE } from "../messages";
 
 const ENDED = { ...STATE, state: "FINISHED" as const, created: NOW - 110, started: NOW - 100, ended: NOW };
 
@@ -42,6 +47,69 @@ test("at a moment there are the points up to it, over steps and over time", () =
   expect(past.line("cpu:0")?.x).toEqual([15]);
   expect(past.latest.val_loss).toBeCloseTo(0.6);
   expect(past.progress?.rate).toBe(400);
+});
+
+test("at a moment there are the workers and the lines of then, and it goes on", () => {
+  const run = whole();
+  run.apply(delta(2, { numbers: [{ rank: 1, compute: 99 }], workers: [facts(1, { state: "finished" })] }));
+  const row = (compute: number) => Float32Array.from(COLUMNS, (name) => (name === "compute" ? compute : 1));
+  const frames = [
+    { seconds: 20, rows: row(5) },
+    { seconds: 60, rows: row(7) },
+  ];
+  const printed = [15, 61, 62].map((second) => {
+    return { time: NOW - 110 + second, rank: 1, level: "out" as const, text: `at ${second}` };
+  });
+  const at = (seconds: number) => modelAt(run, seconds, frames, printed);
+  expect(at(12).ranks()).toEqual([]);
+  expect(
+    at(61)
+      .ranks()
+      .map(({ numbers }) => numbers.compute),
+  ).toEqual([7]);
+  expect(at(61).ranks()[0]?.facts).toMatchObject({ host: "wn4", state: "" });
+  expect([12, 61, 99].map((seconds) => at(seconds).logs.length)).toEqual([0, 2, 3]);
+  expect(at(61).logs.at(-1)).toEqual([1, "out", "at 61"]);
+  expect([at(61).over, times(at(61)), at(61).state?.failure]).toEqual([false, "1:01 elapsed", null]);
+});
+
+test("epoch and step are those of then; those of several fits count through", () => {
+  const run = whole();
+  run.lines.set("epoch", { x: [0, 25, 50, 75, 100], y: [0, 1, 2, 3, 4] });
+  const told = (fit: number) => {
+    run.progress = { ...PROGRESS, fit, epoch: 4, epochs: 4, step: 0, steps: 25 };
+    return status(modelAt(run, 45));
+  };
+  expect(told(0)).toBe("epoch 2 of 4 · step 10 of 25");
+  expect(told(1)).toBe("epoch 2 · step 10 of 25");
+});
+
+test("the recording is asked for once, until all of it has been read; again where it could not be had", async () => {
+  const asked: string[] = [];
+  const answers = [
+    new Error("gone"),
+    { moments: [], behind: 0.5 },
+    { moments: [{ seconds: 3, rows: "AACAPw==" }], behind: 0 },
+  ];
+  const api = {
+    replay: async () => {
+      asked.push("replay");
+      const next = answers.shift();
+      if (next instanceof Error) throw next;
+      return next as Replay;
+    },
+    logs: async (_: string, rank: number | "all", { tail }: LogQuery) => {
+      asked.push(`logs of ${rank}${tail ? ", the end" : ""}`);
+      return { lines: [[1, 0, "out", "hello"]], offset: 9, begin: 0, more: false };
+    },
+  };
+  const recording = new Recording(api, "r1");
+  const { signal } = new AbortController();
+  await expect(recording.load(signal)).rejects.toThrow("gone");
+  await Promise.all([recording.load(signal), recording.load(signal)]);
+  expect(recording.frames).toEqual([{ seconds: 3, rows: Float32Array.of(1) }]);
+  expect(recording.log.lines.at(-1)?.text).toBe("hello");
+  expect(asked.filter((what) => what === "replay")).toHaveLength(3);
 });
 
 test("at its begin there is no step, at its end all that the run has, which stays as it is", () => {
@@ -99,6 +167,14 @@ test("it pauses, goes on from there, and is moved by the slider", () => {
   find("button").click();
   vi.advanceTimersByTime(2000);
   expect(moments.at(-1)).toBeCloseTo(62);
+});
+
+test("the space bar on the slider plays and pauses", () => {
+  const press = () => find("input").dispatchEvent(new KeyboardEvent("keydown", { key: " ", cancelable: true }));
+  expect(press()).toBe(false);
+  expect(find("button").textContent).toBe("Pause");
+  press();
+  expect(find("button").textContent).toBe("Replay");
 });
 
 test("who wants less motion sees still pictures, seconds apart", () => {
