@@ -83,9 +83,9 @@ class Kernel:
         answer.traceback = _COLOURS.sub("", answer.traceback)
         return answer
 
-    def value(self, expression, magic=""):
+    def value(self, expression, magic="", **how):
         """The value of an expression, which must be of literals; `magic` is the line before it, where there is one."""
-        answer = self.run(f"{magic}print(repr(({expression})))")
+        answer = self.run(f"{magic}print(repr(({expression})))", **how)
         assert answer.error == "", answer.traceback
         return ast.literal_eval(answer.text)
 

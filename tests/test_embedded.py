@@ -7,7 +7,10 @@ import os
 import subprocess
 import sys
 import textwrap
+import time
 import zipfile
+from pathlib import Path
+from types import SimpleNamespace
 
 import pandas as pd
 import pytest
@@ -16,6 +19,7 @@ from ddl_magics.clusters import local_spark, shipping
 from ddl_magics.clusters.base import NotStarted, Ready, Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.parsing import parse
+from ddl_magics.runtime import scratch
 
 FRAME = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
 
@@ -63,12 +67,37 @@ def test_what_is_shipped_is_imported_and_the_path_stays(tmp_path):
     assert sys.path == path
 
 
+UNPACKS = """
+    from ddl_magics.clusters import shipping
+    print(shipping.load(shipping.pack()).__path__[0], flush=True)
+"""
+
+
 def test_the_unpacked_runtime_goes_with_the_process():
-    code = """
-        from ddl_magics.clusters import shipping
-        print(shipping.load(shipping.pack()).__path__[0])
-    """
-    assert not os.path.exists(python(code).stdout.strip())
+    assert not os.path.exists(python(UNPACKS).stdout.strip())
+
+
+def test_what_a_killed_process_unpacked_goes_with_the_next_one(tmp_path):
+    kills_itself = textwrap.dedent(UNPACKS) + "import os; os.kill(os.getpid(), 9)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", kills_itself], env=environment, stdout=subprocess.PIPE, text=True)
+    home = Path(killed.stdout.strip()).parent
+    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
+    os.utime(home / scratch.LOCK, (long_ago, long_ago))
+    python(UNPACKS, TMPDIR=str(tmp_path))
+    assert home.parent == tmp_path and list(tmp_path.iterdir()) == []
+
+
+def test_the_files_of_runs_go_before_the_kernel_does():
+    """A kernel whose Spark takes its time is killed before `atexit`."""
+    forgotten = []
+    held = SimpleNamespace(forget_all=lambda: forgotten.append("all"))
+    cluster = EmbeddedCluster(load_driver=lambda: SimpleNamespace(held=held, poll=lambda request: "{}"))
+    cluster.shutdown()
+    assert forgotten == [], "nothing ran"
+    cluster._call("poll", "{}")
+    cluster.shutdown()
+    assert forgotten == ["all"]
 
 
 @pytest.mark.parametrize(

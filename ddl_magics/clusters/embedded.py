@@ -103,7 +103,9 @@ class EmbeddedCluster(DriverCluster):
             return Refused("spark", f"Spark did not take the run ({type(error).__name__}: {error})")
 
     def shutdown(self) -> None:
-        """End the Spark if it is ours; a user's is the user's."""
+        """End the Spark if it is ours; a user's is the user's. The files of runs go now: `atexit` may never come."""
+        if self._driver is not None:
+            self._driver.held.forget_all()
         made, self._made = self._made, None
         if made is not None:
             # A daemon: the process may end before Spark does, which then ends with it.

@@ -11,16 +11,14 @@ import hashlib
 import importlib
 import importlib.util
 import io
-import shutil
 import sys
-import tempfile
 import zipfile
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
-from ddl_magics.runtime import package
+from ddl_magics.runtime import package, scratch
 
 SOURCE = Path(__file__).resolve().parent.parent / "runtime"
 PREFIX = "ddl_runtime_"
@@ -47,14 +45,14 @@ def pack(source: Path = SOURCE) -> Shipment:
 
 @cache
 def _unpacking_folder() -> Path:
-    return Path(tempfile.mkdtemp(prefix="ddl_magics-"))
+    return Path(scratch.make("driver"))
 
 
 @atexit.register
 def clear() -> None:
     """Remove what was unpacked: this process launches nothing any more."""
     if _unpacking_folder.cache_info().currsize:
-        shutil.rmtree(_unpacking_folder(), ignore_errors=True)
+        scratch.remove(str(_unpacking_folder()))
 
 
 def load(shipment: Shipment) -> ModuleType:
