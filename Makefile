@@ -58,7 +58,7 @@ lint: env node_modules/.ready
 
 test: install lint
 	npm test
-	$(PYTHON) -m pytest -m "not slow"
+	$(PYTHON) -m pytest -m "not slow" --durations=40
 
 test-quick: env
 	$(PYTHON) -m pytest -m "not slow and not browser and not spark and not livy" --ignore=tests/test_wheel.py
