@@ -35,13 +35,14 @@ class LongRun:
         begun = time.time() - STEPS * STEP_SECONDS
         start = [state(ev.RUNNING), ev.make("fit", 0, fit=0, model="m", epochs=2, steps=STEPS)]
         self.folder = stored(ev.RUNNING, name="long", workers=WORKERS, created=begun)
-        self.name, self.bytes = self.folder.path.name, 0
+        self.name = self.folder.path.name
         self._snapshots = Snapshots(self.folder, WORKERS)
         self._random = random.Random(0)
         self._number, self.step = 0, 0
         self._record({**event, "time": begun} for event in start)
         while self.step < STEPS:
             self._record(self._steps(bucket, begun + (self.step + bucket) * STEP_SECONDS))
+        self.bytes = (self.folder.path / "events.jsonl").stat().st_size
 
     def grow(self, seconds: float) -> None:
         """What its workers report in so many seconds: steps once a second, and a sample of each process."""
