@@ -52,7 +52,7 @@ class GradientExchange:
             return self._exchange(batch, dense_arrays, sparse_arrays)
 
         reduced = tf.numpy_function(
-            self.guarded(exchange), self.told(share) + given, [tensor.dtype for tensor in given]
+            self._context.guarded(exchange), self.told(share) + given, [tensor.dtype for tensor in given]
         )
         result = list(gradients)
         for i, after in zip(dense, reduced):
@@ -75,18 +75,6 @@ class GradientExchange:
         if share is None:
             return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)] + [tf.constant(0.0, tf.float64)] * 2
         return [share.rows, share.total, share.check, share.scale]
-
-    def guarded(self, function):
-        """A function for TensorFlow to call: what it raises is kept, as TensorFlow wraps it."""
-
-        def call(*arrays):
-            try:
-                return function(*arrays)
-            except BaseException as error:
-                self._context.error = self._context.error or error
-                raise
-
-        return call
 
     def batch(self, rows, total, check, scale, sums, sparse=()):
         """What this rank knows of its batch, and says of it, as `told` gives it; sparse: indices and values."""

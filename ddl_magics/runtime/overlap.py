@@ -48,10 +48,10 @@ class OverlappedExchange(GradientExchange):
         told = self.told(share)
         result, tokens, order = list(gradients), [], []
         for number, bucket in enumerate(_buckets(gradients, dense)):
-            submit = self.guarded(functools.partial(self._submit, number, sums))
+            submit = self._context.guarded(functools.partial(self._submit, number, sums))
             tokens.append(tf.numpy_function(submit, told + [gradients[i] for i in bucket], tf.float32))
             order += bucket
-        finish = self.guarded(self._finish)
+        finish = self._context.guarded(self._finish)
         reduced = tf.numpy_function(finish, tokens, [gradients[i].dtype for i in order])
         for i, after in zip(order, reduced):
             after.set_shape(gradients[i].shape)

@@ -169,6 +169,18 @@ class Rank:
         self.copied += spent.copy
         self.wired += spent.wire
 
+    def guarded(self, function):
+        """A function for TensorFlow to call: what it raises is kept, as TensorFlow wraps it."""
+
+        def call(*arrays):
+            try:
+                return function(*arrays)
+            except BaseException as error:
+                self.error = self.error or error
+                raise
+
+        return call
+
     def begin_step(self, share):
         """While a step is traced: the share in work, and how its loss turns out to be reduced."""
         self.share, self.loss_sums, self._loss_kinds = share, False, set()
