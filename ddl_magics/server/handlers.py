@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
@@ -245,6 +246,8 @@ def install(app: web.Application) -> Service:
         ".*$",
         [(url_path_join(base, "ddl_magics", path), handler, {"service": service}) for path, handler in ROUTES],
     )
+    # A store of many runs is read once: before the first panel asks for it, which comes with the first page.
+    threading.Thread(target=service.listing.page, name="ddl_magics list", daemon=True).start()
     return service
 
 

@@ -137,7 +137,7 @@ class Listing:
         if folder.is_symlink() or not folder.is_dir():
             return None
         with self._lock:
-            return self._look(run)
+            return self._look(str(folder))
 
     def row(self, entry: Entry) -> dict[str, Any]:
         """What the list says of a run."""
@@ -161,22 +161,23 @@ class Listing:
         return known
 
     def _refresh(self) -> None:
-        names = _folders()
-        for name in names:
-            self._look(name)
-        for name in self._entries.keys() - names:
+        folders = _folders()
+        for folder in folders.values():
+            self._look(folder)
+        for name in self._entries.keys() - folders:
             del self._entries[name]
             self._count += 1
             self._removed.append((self._count, name))
 
-    def _look(self, name: str) -> Entry | None:
-        folder = store.runs_folder() / name
+    def _look(self, folder: str) -> Entry | None:
+        name = os.path.basename(folder)
         known = self._entries.get(name)
-        stamps = [_stamp(folder / file) for file in _FILES]
+        # Text, as a `Path` takes several times as long as what is asked for it, thousands of times in each answer.
+        stamps = [_stamp(f"{folder}/{file}") for file in _FILES]
         # A run may be lost though none of its files has changed.
-        if known is not None and known.stamps == stamps and (not known.live or owner.alive(_owner(folder))):
+        if known is not None and known.stamps == stamps and (not known.live or owner.alive(_owner(Path(folder)))):
             return known
-        entry = _read(folder)
+        entry = _read(Path(folder))
         if entry is None:
             return None
         entry.stamps = stamps
@@ -195,15 +196,16 @@ class Listing:
         return rows.row(entry.record, entry.glanced[1])
 
 
-def _folders() -> set[str]:
+def _folders() -> dict[str, str]:
+    """The folders of runs by their names."""
     try:
         with os.scandir(store.runs_folder()) as found:
-            return {e.name for e in found if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)}
+            return {e.name: e.path for e in found if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)}
     except OSError:
-        return set()
+        return {}
 
 
-def _stamp(path: Path) -> tuple[int, int, int] | None:
+def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
         found = os.stat(path)
     except OSError:
