@@ -205,6 +205,14 @@ OPTIONS: tuple[Option, ...] = (
         only="allreduce",
     ),
     Option(
+        "--sync-batchnorm",
+        "statistics of every BatchNormalization are those of the whole global batch, as in one process, not of each "
+        "worker's part of it: two small exchanges more for each layer and step; without it, of those layers that say "
+        "synchronized=True",
+        only="allreduce",
+        value=("sync_batchnorm", True),
+    ),
+    Option(
         "--gpus",
         "GPUs for each worker, of those that Spark manages (spark.executor.resource.gpu.amount); without it a worker "
         "uses what Spark gives its tasks, else the GPUs that it finds",

@@ -126,7 +126,7 @@ def parse(line: str, defaults: Mapping[str, Any] | None = None) -> RunSpec:
 def _refuse_misplaced(strategy: str, said: Mapping[str, Any], values: Mapping[str, Any]) -> None:
     """An option that the table gives to another strategy, or to another option which is not there."""
     for option in BUILT:
-        if option.name not in said or option.value:
+        if option.name not in said:
             continue
         owners = option.only.split()
         if owners and strategy not in owners:
@@ -152,6 +152,8 @@ def _refuse_contradictions(strategy: str, said: Mapping[str, Any], values: Mappi
         raise UsageError(f"--window belongs to an update rule, and --strategy {strategy} is given none: see --rule.")
     if "compression" in said and values["rule"] is not None:
         raise UsageError(f"--compression is for gradients, and --rule {values['rule']} exchanges weights.")
+    if "sync_batchnorm" in said and values["rule"] is not None:
+        raise UsageError(f"--sync-batchnorm is for one batch of all workers, and --rule {values['rule']} has none.")
     label, features = values.get("label"), values.get("features")
     if label is not None and features is not None and label in features:
         raise UsageError(f"column {label!r} is both in --features and the --label.")

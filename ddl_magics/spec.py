@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any
 
+#: Fields of a spec that no option of the cell's line sets.
+NO_OPTIONS = ("run", "cell", "checkpoints", "resume_uri")
+
 
 @dataclass(frozen=True)
 class RunSpec:
@@ -36,6 +39,7 @@ class RunSpec:
     out: str | None = None
     gpus: int | None = None
     compression: str | None = None
+    sync_batchnorm: bool | None = None
     attempts: int | None = None
     checkpoint: str | None = None
     checkpoint_every: int | None = None

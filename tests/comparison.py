@@ -13,7 +13,7 @@ HERE = Path(__file__).parent / "equality"
 CASES = "\n".join(
     # Each imports from cases.py what is above it in the cell.
     (HERE / name).read_text().replace("from cases import", "pass  #")
-    for name in ("cases.py", "unusual.py", "keras2.py")
+    for name in ("cases.py", "unusual.py", "normalized.py", "keras2.py")
 )
 
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
@@ -87,9 +87,9 @@ def assert_ranks_equal(ended, names, workers):
         assert count == workers and len(digests) == 1, name
 
 
-def check(spark, reference, names, dtype, workers):
+def check(spark, reference, names, dtype, workers, **spec):
     """Assert that `workers` workers learn from the cases `names` what one process does, all ranks to the bit alike."""
-    ended = distributed(spark, names, dtype, workers)
+    ended = distributed(spark, names, dtype, workers, **spec)
     found = differences(ended.result, reference(names, dtype), names, dtype)
     assert not found, found
     assert_ranks_equal(ended, names, workers)

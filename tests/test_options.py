@@ -8,7 +8,7 @@ from ddl_magics import options
 from ddl_magics.config import Distributed, configured
 from ddl_magics.option_help import help_text, markdown_table
 from ddl_magics.parsing import parse, wants_help
-from ddl_magics.spec import RunSpec
+from ddl_magics.spec import NO_OPTIONS, RunSpec
 
 
 def refusal(line, defaults=None):
@@ -131,6 +131,15 @@ def test_compression_is_for_gradients_between_workers():
     )
 
 
+def test_sync_batchnorm_is_for_batches_of_all_workers():
+    assert parse("--sync-batchnorm").to_record()["sync_batchnorm"] is True
+    assert parse("").sync_batchnorm is None
+    assert refusal("--strategy ps --sync-batchnorm").startswith("--sync-batchnorm belongs to --strategy allreduce")
+    assert refusal("--rule easgd --sync-batchnorm") == (
+        "--sync-batchnorm is for one batch of all workers, and --rule easgd has none."
+    )
+
+
 def test_a_rule_of_all_reduce():
     spec = parse("--rule easgd:alpha=0.2 --workers 3")
     assert (spec.strategy, spec.rule, spec.window, spec.ps) == ("allreduce", "easgd:alpha=0.2", 3, None)
@@ -156,6 +165,12 @@ def test_help_and_documentation_name_every_built_option():
 
 def test_every_built_option_sets_a_field_of_the_spec():
     assert {option.name for option in options.BUILT} <= set(RunSpec.__dataclass_fields__)
+
+
+def test_a_field_is_set_by_an_option_or_said_to_be_none():
+    """In the order of the spec: the panel is told of those that are none, and takes all others for options."""
+    names = {option.name for option in options.OPTIONS}
+    assert tuple(name for name in RunSpec.__dataclass_fields__ if name not in names) == NO_OPTIONS
 
 
 def test_configuration_gives_defaults_and_the_line_wins():

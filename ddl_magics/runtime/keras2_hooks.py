@@ -6,6 +6,7 @@ import functools
 import tensorflow as tf
 from keras.src import backend
 from keras.src.engine import compile_utils, data_adapter, training
+from keras.src.layers.normalization.batch_normalization import BatchNormalizationBase
 from keras.src.mixed_precision import loss_scale_optimizer
 from keras.src.optimizers import optimizer
 from keras.src.optimizers.legacy import optimizer_v2
@@ -19,6 +20,7 @@ _LOSS_SCALING = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.L
 
 class Keras2Hooks(KerasHooks):
     trainer = base_trainer = training.Model
+    batchnorm_class = BatchNormalizationBase
 
     def install(self):
         super().install()
@@ -134,8 +136,24 @@ class Keras2Hooks(KerasHooks):
         states = {id(variable) for metric in model.metrics for variable in metric.variables}
         return [variable for variable in model.weights if id(variable) not in states]
 
+    def hook_batchnorm(self):
+        wrap(BatchNormalizationBase, "build", self._build_batchnorm)
+        wrap(BatchNormalizationBase, "_calculate_mean_and_var", self._moments)
+
+    def _build_batchnorm(self, original, layer, input_shape):
+        """Fused, a layer lets nobody see its moments."""
+        if self.batchnorm.synchronizes(layer):
+            layer.fused = False
+        return original(layer, input_shape)
+
+    def _moments(self, original, layer, inputs, axes, keep_dims, mask=None):
+        if keep_dims or self.scoring or not self.batchnorm.synchronizes(layer):  # keep_dims: of virtual batches
+            return original(layer, inputs, axes, keep_dims, mask=mask)
+        return self.batchnorm.moments(inputs, axes, mask)
+
     def statistics(self, model):
-        return float_variables(model._flatten_layers(), "_non_trainable_weights")
+        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        return float_variables(layers, "_non_trainable_weights")
 
     def loss_trackers(self, model):
         """All count rows."""

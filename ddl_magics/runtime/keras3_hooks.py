@@ -4,6 +4,7 @@ import functools
 
 import tensorflow as tf
 from keras.src.backend.tensorflow import trainer as tf_trainer
+from keras.src.layers.normalization.batch_normalization import BatchNormalization
 from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
@@ -16,6 +17,7 @@ from .step import StepHook
 
 class Keras3Hooks(KerasHooks):
     trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
+    batchnorm_class = BatchNormalization
     begins_in_epochs = True
     _train_data = None  # the iterator of the fit in progress
 
@@ -99,8 +101,18 @@ class Keras3Hooks(KerasHooks):
         loss_module.reduce_weighted_values = reduce_weighted_values
         wrap(compile_utils.CompileLoss, "call", self.compiled_loss)
 
+    def hook_batchnorm(self):
+        wrap(BatchNormalization, "_moments", self._moments)
+
+    def _moments(self, original, layer, inputs, mask):
+        if self.scoring or not self.batchnorm.synchronizes(layer):
+            return original(layer, inputs, mask)
+        slack = self.keras.backend.epsilon() if mask is not None else 0.0
+        return self.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
+
     def statistics(self, model):
-        return float_variables(model._flatten_layers(), "_non_trainable_variables")
+        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        return float_variables(layers, "_non_trainable_variables")
 
     def loss_trackers(self, model):
         """One for each output, which Keras averages over batches, and the total's."""

@@ -16,6 +16,7 @@ from . import files, overlap, parts, reduce, share
 from .checkpointing import Checkpoints
 from .monitor import Monitor
 from .rank import StopRun
+from .sync_batchnorm import SyncBatchNorm
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
@@ -61,12 +62,16 @@ class KerasHooks:
     #: The class that has fit, evaluate and predict, and the one that has stop_training.
     trainer = base_trainer = None
 
+    #: The class whose layers may take their statistics from all ranks.
+    batchnorm_class = None
+
     #: Whether a fit can go on within an epoch (`forward`).
     begins_in_epochs = False
 
     def __init__(self, context, keras):
         self.context, self.keras = context, keras
         self._checkpoints = Checkpoints(context)
+        self.batchnorm = SyncBatchNorm(self, self.batchnorm_class)
         self._calls = []
         self.put_aside = None  # while a step is traced for XLA: [(apply, gradients, scaled)] for what follows it
 
@@ -84,6 +89,7 @@ class KerasHooks:
         if context.reduces:
             self.hook_gradients()
             self.hook_losses()
+            self.hook_batchnorm()
 
     # -- of each generation: the hooks
 
@@ -105,6 +111,10 @@ class KerasHooks:
 
     def hook_losses(self):
         """Have each loss told to `context.note_loss` before it is reduced, and the compiled ones in `compiled_loss`."""
+        raise NotImplementedError
+
+    def hook_batchnorm(self):
+        """Have the layers that `batchnorm` synchronizes take their moments from there, but for what is only scored."""
         raise NotImplementedError
 
     # -- of each generation: a model's parts
@@ -168,6 +178,7 @@ class KerasHooks:
         arguments = self._arguments(original, model, args, kwargs)
         context.begin_fit(model, self)
         try:
+            self.batchnorm.begin_fit(model)
             context.taken_up = taken_up = self._checkpoints.take_up(arguments)
             arguments["callbacks"] = self._callbacks(arguments.get("callbacks"), model)
             history = self._call("fit", context.size > 1, original, model, arguments)
@@ -241,6 +252,11 @@ class KerasHooks:
         """Whether the innermost call in progress is a fit, and not its validation."""
         return self._current is not None and self._current.kind == "fit"
 
+    @property
+    def scoring(self):
+        """Whether the innermost call in progress is an evaluation, a fit's validation or a prediction."""
+        return self._current is not None and self._current.kind != "fit"
+
     # -- data
 
     def shared(self, dataset, batch):
@@ -289,8 +305,11 @@ class KerasHooks:
         XLA knows no exchange of gradients. Keras' own step uses them last of all, so that they can leave it first;
         what another one does after it has applied them is not known.
         """
-        training = step == model.train_step
-        if not training or getattr(step, "__func__", None) is self.trainer.train_step:
+        if step != model.train_step:
+            return True
+        if not self.batchnorm.keeps_xla(model):
+            return False
+        if getattr(step, "__func__", None) is self.trainer.train_step:
             return True
         warnings.warn(
             "a train_step of your own is not compiled by XLA on several workers: gradients leave it", stacklevel=2

@@ -1,0 +1,139 @@
+"""BatchNormalization over all ranks' rows: n workers learn what one process learns, or it is said why they do not."""
+
+import comparison
+import launch
+import numpy as np
+import pytest
+import tensorflow as tf
+from rings import ThreadRing
+
+from ddl_magics.runtime import sync_batchnorm
+from ddl_magics.runtime.share import Share
+
+#: Models that ask for it themselves, and those that --sync-batchnorm is for.
+SYNCHRONIZED = ("synchronized", "synchronized_by_its_data", "synchronized_compiled")
+NORMALIZED = (
+    "normalized",
+    "normalized_images",
+    "normalized_branches",
+    "normalized_masked",
+    "normalized_sum",
+    "normalized_eager",
+    "normalized_adversaries",
+)
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def reference(tmp_path_factory):
+    return comparison.Reference(tmp_path_factory.mktemp("reference"))
+
+
+@pytest.mark.parametrize("workers", [2, 4])
+def test_float64(spark_cluster, reference, workers):
+    comparison.check(spark_cluster(workers), reference, NORMALIZED, "float64", workers, sync_batchnorm=True)
+
+
+def test_layers_that_say_so_need_no_option(spark_cluster, reference):
+    comparison.check(spark_cluster(2), reference, SYNCHRONIZED, "float64", 2)
+
+
+def test_without_the_option_slices_are_another_model_and_the_run_says_so(spark_cluster, reference):
+    """Negative control, and what a reader is told."""
+    names = ("normalized", "normalized_images")
+    ended = comparison.distributed(spark_cluster(2), names, "float64", 2)
+    found = comparison.differences(ended.result, reference(NORMALIZED, "float64"), names, "float64")
+    assert {name for name in names for difference in found if f"{name}: weights" in difference} == set(names)
+    assert said(ended) == [("info", sync_batchnorm._SLICES)]
+
+
+TRAINS = """
+import keras
+import numpy as np
+model = keras.Sequential([keras.Input((3,)), keras.layers.BatchNormalization(synchronized=True), keras.layers.Dense(1)])
+model.compile("sgd", "mse", jit_compile=COMPILED)
+x = np.ones((32, 3), "float32")
+model.fit(x, x[:, :1], batch_size=16, verbose=0)
+ddl.log(jit=int(model.jit_compile))
+"""
+
+
+def test_what_cannot_be_is_said_in_a_line(spark_cluster):
+    spark = spark_cluster(2)
+    compiled = launch.run_cell(spark, TRAINS.replace("COMPILED", "True"))
+    assert said(compiled) == [("info", sync_batchnorm._NO_XLA)] and compiled.state == "FINISHED"
+    apart = launch.run_cell(spark, TRAINS.replace("COMPILED", "False"), strategy="average")
+    ((level, message),) = said(apart)
+    assert (
+        level == "warning" and "changes nothing here: workers of --strategy average take steps of their own" in message
+    )
+
+
+def said(ended):
+    """The notices about BatchNormalization: their level and text."""
+    return [(e["level"], e["message"]) for e in ended.of_kind("notice") if "BatchNormalization" in e["message"]]
+
+
+class Hooks:
+    """What `SyncBatchNorm` wants of a rank and of its hooks."""
+
+    put_aside, loss_sums, reduces, fit, epoch, step = None, False, True, 0, 0, 0
+    config, stop_requested, stop_asked = {}, False, False
+
+    def __init__(self, ring, share=None):
+        self.context, self.ring, self.share, self.place = self, ring, share, 0
+
+    def guarded(self, function):
+        return function
+
+    def note_collective(self):
+        pass
+
+
+def of_rows(rows):
+    return Share(None, tf.constant(rows, tf.int64), None, None, None)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_moments_and_gradients_are_those_of_all_rows(dtype):
+    """Also far from zero, where float32 has no digits for squares. One rank has no row, and computes on another's."""
+    x = (1000 + np.random.default_rng(1).normal(size=(7, 5, 3))).astype(dtype)
+    slices = [x[:4], x[4:], x[:1]]
+    rows = [4, 3, 0]
+    goal = np.array([1.0, -2.0, 0.5], dtype)
+
+    def loss(x, moments):
+        mean, variance = moments(x)
+        return (mean, variance), tf.reduce_mean(((x - mean) / tf.sqrt(variance)) ** 3 * goal)
+
+    def learn(x, moments):
+        x = tf.constant(x)
+        with tf.GradientTape() as tape:
+            tape.watch(x)
+            told, value = loss(x, moments)
+        return [each.numpy() for each in told], tape.gradient(value, x).numpy()
+
+    (mean, variance), gradient = learn(x, lambda x: tf.nn.moments(x, [0, 1]))
+    with ThreadRing(3) as ring:
+        layers = [sync_batchnorm.SyncBatchNorm(Hooks(rank, of_rows(rows[rank.rank])), object) for rank in ring.ranks]
+        learnt = ring.each(lambda rank: learn(slices[rank.rank], lambda x: layers[rank.rank].moments(x, [0, 1])))
+    bound = 1e-3 if dtype == "float32" else 1e-9
+    for (ours_mean, ours_variance), _ in learnt:
+        np.testing.assert_allclose(ours_mean, mean, rtol=bound)
+        np.testing.assert_allclose(ours_variance, variance, rtol=bound)
+    ours = [learnt[rank][1] * (rows[rank] / 7) for rank in range(3)]
+    np.testing.assert_allclose(np.concatenate(ours[:2]), gradient, atol=bound * np.abs(gradient).max())
+    assert not ours[2].any()
+
+
+def test_ranks_that_call_layers_in_another_order_are_told():
+    with ThreadRing(2) as ring:
+
+        def call(rank):
+            layers = sync_batchnorm.SyncBatchNorm(Hooks(rank, of_rows(2)), object)
+            layers._share, layers._count = layers._context.share, rank.rank
+            return layers.moments(tf.ones((2, 3)), [0])
+
+        problems = ring.each(call)
+    assert all("call the BatchNormalization layers of step 1 of epoch 1 in different order" in str(p) for p in problems)
