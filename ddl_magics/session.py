@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import os
 import secrets
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -11,7 +10,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics import attaching, store
+from ddl_magics import attaching, origin, store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.follower import Follower
@@ -175,7 +174,7 @@ class Session:
 
     def _folder(self, spec: RunSpec, cluster: Cluster) -> store.RunFolder:
         try:
-            return store.create_run(spec, cluster.name, cluster.place, os.environ.get("JPY_SESSION_NAME", ""))
+            return store.create_run(spec, cluster.name, cluster.place, origin.notebook(), origin.cell())
         except OSError as error:
             raise UsageError(f"runs cannot be stored ({error}): set JUPYTER_DATA_DIR to a folder of yours.") from None
 

@@ -68,6 +68,8 @@ class RunRecord:
     labels: tuple[str, ...] = ()
     #: What a reader calls the run; empty where nobody has given it another name.
     title: str = ""
+    #: The id of its cell in the notebook; empty where the frontend has not told it.
+    cell_id: str = ""
     #: Of the notebook's side: versions and host.
     environment: Mapping[str, Any] = field(default_factory=dict)
     #: Of the cluster's side, as rank 0 told: of Python, TensorFlow, Keras and Spark.
@@ -207,6 +209,7 @@ class RunFolder:
                 progress=dict(stored.get("progress") or {}),
                 labels=tuple(str(label) for label in labels) if isinstance(labels, list) else (),
                 title=str(given.get("title") or ""),
+                cell_id=str(stored.get("cell_id", "")),
                 environment=dict(stored.get("environment") or {}),
                 versions=dict(stored.get("versions") or {}),
                 place=dict(stored.get("place") or {}),
@@ -244,7 +247,9 @@ class RunFolder:
             yield
 
 
-def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: str = "") -> RunFolder:
+def create_run(
+    spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: str = "", cell_id: str = ""
+) -> RunFolder:
     """The folder of a run that begins now. `cluster`: where it is executed, in words; `place`: as JSON.
 
     Raises:
@@ -258,6 +263,7 @@ def create_run(spec: RunSpec, cluster: str, place: Mapping[str, Any], notebook: 
         "cluster": cluster,
         "place": dict(place),
         "notebook": notebook,
+        "cell_id": cell_id,
         "environment": {
             "ddl_magics": __version__,
             "python": platform.python_version(),

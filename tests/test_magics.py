@@ -1,6 +1,5 @@
 """The magics in an IPython shell of this process: what a user types, reads and is told."""
 
-import json
 import sys
 import types
 
@@ -188,9 +187,13 @@ def test_variables_expand_in_the_line(shell, capsys):
 
 def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/a.ipynb")
+    monkeypatch.setattr(shell, "get_parent", lambda: {"metadata": {"cellId": "1f-2"}}, raising=False)
     run(shell, "%%distributed --name digits\nx = 1", capsys)
-    stored = json.loads((store.find_run("digits").folder / "run.json").read_text())
-    assert stored["notebook"] == "/home/me/a.ipynb" and stored["cluster"] == "fake" and stored["format"] == 1
+    record = store.find_run("digits")
+    assert (record.notebook, record.cell_id, record.cluster) == ("/home/me/a.ipynb", "1f-2", "fake")
+    monkeypatch.setattr(shell, "get_parent", lambda: {"metadata": {}})
+    run(shell, "%%distributed --name other\nx = 1", capsys)
+    assert store.find_run("other").cell_id == "", "a frontend that does not tell it"
 
 
 @pytest.mark.parametrize(

@@ -27,6 +27,7 @@ def row(record: RunRecord, seen: Glance) -> dict[str, Any]:
         "created": record.created,
         "ended": record.ended,
         "notebook": record.notebook,
+        "cell_id": record.cell_id,
         "cluster": record.cluster,
         "attachable": bool(record.place),
         "strategy": spec.get("strategy"),

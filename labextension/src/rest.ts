@@ -134,6 +134,10 @@ export interface Run {
    */
   notebook: string;
   /**
+   * of its cell in the notebook; empty where it is not known
+   */
+  cell_id: string;
+  /**
    * in words
    */
   cluster: string;

@@ -10,13 +10,13 @@ import type { Translation } from "../translation";
 import { h } from "../view/dom";
 import { button } from "./button";
 
-/** The newest earlier run of this name in this notebook, or undefined. */
+/** The newest earlier run of this notebook that is of the same cell; where there is none, that has the same name. */
 export function previous(run: Run, rows: Iterable<Row>): Run | undefined {
-  const earlier = [...rows].filter(
-    (row): row is Run =>
-      readable(row) && row.name === run.name && row.notebook === run.notebook && row.created < run.created,
-  );
-  return earlier.sort((a, b) => b.created - a.created)[0];
+  const earlier = [...rows]
+    .filter((row): row is Run => readable(row) && row.notebook === run.notebook && row.created < run.created)
+    .sort((a, b) => b.created - a.created);
+  const ofCell = earlier.find((row) => row.cell_id !== "" && row.cell_id === run.cell_id);
+  return ofCell ?? earlier.find((row) => row.name === run.name);
 }
 
 /** Options and surroundings that are not the same. */
@@ -36,7 +36,7 @@ export interface ChangeOptions {
 export async function changeParts(after: RunDetails, options: ChangeOptions): Promise<Node[]> {
   const { trans, actions } = options;
   const row = previous(after, options.rows());
-  if (!row) return [h("p", { class: "ddl-runpage-dim" }, trans.__("There is no earlier run of this name in its notebook."))]; // biome-ignore format: a line
+  if (!row) return nothing(trans);
   const before = await options.details(row.id);
   const lines = lineDiff(String(before.spec.cell ?? ""), String(after.spec.cell ?? ""));
   const rows = changed(before, after, trans);
@@ -48,6 +48,14 @@ export async function changeParts(after: RunDetails, options: ChangeOptions): Pr
     h("h2", {}, trans.__("Options and surroundings")),
     rows.length ? table(rows, names, trans) : h("p", { class: "ddl-runpage-dim" }, trans.__("Nothing differs.")),
   ];
+}
+
+function nothing(trans: Translation): Node[] {
+  const words = [
+    trans.__("There is no earlier run of this cell in the list."),
+    trans.__("Run it again, and the new run says here what is not as it was in this one."),
+  ];
+  return words.map((line) => h("p", { class: "ddl-runpage-dim" }, line));
 }
 
 function head(before: Run, after: Run, actions: ChangeOptions["actions"], trans: Translation): HTMLElement {

@@ -17,6 +17,7 @@ export function run(id: string, fields: Partial<Run> = {}): Run {
     created: NOW - 60 * Number(id.slice(1) || 0),
     ended: null,
     notebook: "/home/me/work/a.ipynb",
+    cell_id: "",
     cluster: "this machine",
     attachable: false,
     strategy: "allreduce",

@@ -49,6 +49,15 @@ test("the run before is the newest earlier one of its name and notebook", () => 
   expect(previous(run, [run])).toBeUndefined();
 });
 
+test("a run of the same cell comes before one of the same name, if that is later", () => {
+  const cell = (id: string, cell_id: string, fields = {}) => finished(id, { cell_id, ...fields });
+  const run = cell("r1", "A");
+  const named = cell("r2", "B");
+  expect(previous(run, [named, cell("r3", "A", { name: "other" })])?.id).toBe("r3");
+  expect(previous(run, [named, cell("r3", "A", { notebook: "b.ipynb" })])?.id).toBe("r2");
+  expect(previous(cell("r1", ""), [cell("r2", "", { name: "other" }), cell("r3", "B")])?.id).toBe("r3");
+});
+
 test("options and surroundings that differ are told", () => {
   const after = details("r1", { workers: 8, conf: { "spark.cores.max": "2" } }, { cluster: "hdi" });
   expect(changed(details("r2"), after, english).map(({ name, values }) => [name, ...values])).toEqual([
