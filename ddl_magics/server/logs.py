@@ -54,7 +54,7 @@ def _lines(event: eventfile.Event, rank: int | None) -> list[list[Any]]:
     elif event["kind"] == "notice":
         level, text = ("warning" if event.get("level") == "warning" else "info"), str(event.get("message", ""))
     elif event["kind"] == "state" and event["rank"] == ev.JOB:
-        level, text = "info", f"{event.get('state')}: {event.get('message')}"
+        level, text = "info", ": ".join(filter(None, (str(event.get("state")), str(event.get("message") or ""))))
     else:
         return []
     return [[event["time"], event["rank"], level, clean(line, LINE_CHARACTERS)] for line in text.splitlines()]

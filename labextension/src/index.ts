@@ -5,5 +5,6 @@ import { runningPlugin } from "./lab/running";
 import { runsPlugin } from "./lab/runs";
 import { statusPlugin } from "./lab/status";
 import "./panel/panel.css";
+import "./panel/state.css";
 
 export default [runsPlugin, panelPlugin, runningPlugin, statusPlugin];

@@ -57,7 +57,7 @@ test("a running job", () => {
   expect(find("[role=progressbar]").getAttribute("aria-valuenow")).toBe("74");
   expect(find(".ddl-status").textContent).toBe("epoch 8 of 10 · step 412 of 938 · point 0.8 s old");
   const cells = all("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
-  expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "no GPU", "310 %", "–", "26", "–", "–"]);
+  expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "310 %", "–", "26", "–", "–"]);
   expect(cells[1]?.at(-1)).toBe("2.0× slower");
 });
 
@@ -65,9 +65,25 @@ test("a parameter-server run has its own columns", () => {
   const run = { ...RUN, strategy: "ps" };
   show(full(1, { run, workers: [facts(0)], numbers: [{ rank: 0, rate: 900, staleness: 2, staleness_max: 6, commits: 40 }] })); // biome-ignore format: one line
   expect(all("thead th").map((cell) => cell.textContent)).toEqual([
-    "rank", "host", "device", "GPU", "CPU", "memory", "samples/s", "staleness", "commits", "behind median",
+    "rank", "host", "device", "CPU", "memory", "samples/s", "staleness", "commits", "behind median",
   ]); // biome-ignore format: a row
-  expect(all("tbody td").slice(6, 9).map((cell) => cell.textContent)).toEqual(["900", "2, at most 6", "40"]); // biome-ignore format: a row
+  expect(all("tbody td").slice(5, 8).map((cell) => cell.textContent)).toEqual(["900", "2, at most 6", "40"]); // biome-ignore format: a row
+});
+
+test("where some ranks have a GPU, the others say that they have none", () => {
+  show(full(1, { workers: [facts(0), facts(1)], numbers: [{ rank: 0, gpu: 57 }, { rank: 1 }] })); // biome-ignore format: one line
+  const gpus = all("tbody tr").map((row) => row.children[3]?.textContent);
+  expect(gpus).toEqual(["57 %", "no GPU"]);
+});
+
+test("many lines are told by their range; up to six by their numbers", () => {
+  const gpus = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, rank) => [`gpu:${rank}`, { points: [[1, 50], [2, 60 + rank]] as [number, number][] }])); // biome-ignore format: one line
+  const heading = () => all(".ddl-values").at(-1)?.textContent;
+  show(full(1, { lines: { rate: { points: [[1, 5], [2, 6]] }, ...gpus(4) } })); // biome-ignore format: one line
+  expect(heading()).toBe("0123");
+  show(full(2, { lines: { rate: { points: [[1, 5], [2, 6]] }, ...gpus(12) } })); // biome-ignore format: one line
+  expect(heading()).toBe("60 – 71");
 });
 
 test("Stop is clicked once and told as stopping", () => {

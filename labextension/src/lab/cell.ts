@@ -1,7 +1,9 @@
 /** The cell of a run, from what the store has of it: to be copied, and to be found in its notebook. Pure. */
 
-/** Fields of the spec that are no options of `%%distributed`. */
-const NO_OPTIONS = new Set(["run", "name", "cell", "conf", "checkpoints", "resume_uri"]);
+import { NO_OPTIONS } from "../spec";
+
+/** Fields of the spec that the list of options leaves out: `--name` comes first, and each `--conf` by itself. */
+const APART = new Set<string>([...NO_OPTIONS, "name", "conf"]);
 
 /** What the store writes in place of a secret. */
 const MASKED = "***";
@@ -22,10 +24,10 @@ export function cellSource(spec: Spec): string {
 /** The options that are set, as written in the cell, without name and settings of Spark; a flag has an empty value. */
 export function optionsOf(spec: Spec): [string, string][] {
   return Object.entries(spec)
-    .filter(([field, value]) => !NO_OPTIONS.has(field) && value !== null && value !== undefined)
+    .filter(([field, value]) => !APART.has(field) && value !== null && value !== undefined)
     .map(([field, value]) => [
       `--${value === false ? "no-" : ""}${field.replaceAll("_", "-")}`,
-      Array.isArray(value) ? value.join(",") : value === false ? "" : String(value),
+      Array.isArray(value) ? value.join(",") : typeof value === "boolean" ? "" : String(value),
     ]);
 }
 

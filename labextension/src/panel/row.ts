@@ -68,7 +68,9 @@ export class RowView {
     text(this.size, run.workers === null ? "" : workers(run.workers, trans));
     text(this.place, place(run));
     attribute(this.place, "title", [run.cluster, run.notebook].filter(Boolean).join("\n"));
-    this.labels.replaceChildren(...run.labels.map((label) => h("span", { class: "ddl-row-label" }, label)));
+    this.labels.replaceChildren(
+      ...run.labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)),
+    );
   }
 
   private say(words: string): void {

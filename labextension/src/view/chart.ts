@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { type Range, type Tick, valueRange } from "./axes";
-import { h, show } from "./dom";
+import { attribute, h, show } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
 import { preferences } from "./preferences";
@@ -11,6 +11,8 @@ import type { Palette } from "./theme";
 const HEIGHT = 124;
 const DASH = [5, 3];
 const MIN_WIDTH = 120;
+/** Room for a label of the x axis: half of the last one stands beyond the lines. */
+const LABEL = 36;
 const AXIS_FONT = "10px system-ui, sans-serif";
 
 /** A line as a chart draws it; `colour` counts in the palette, -1 is the text's colour. */
@@ -20,7 +22,7 @@ export interface Trace {
   /** The number's words in the heading, `value` being the newest one or that under the pointer. */
   says(value: number | null): string;
   /** When it says them; always if not said. */
-  when?: "always" | "pointed" | "resting";
+  when?: "always" | "pointed" | "resting" | "never";
   /** What the heading says as long as the pointer is elsewhere, in place of the line's last value. */
   newest?: number | undefined;
   /** True for the usual pattern; else lengths of strokes and gaps. */
@@ -41,6 +43,8 @@ export interface ChartContent {
   span: readonly [number, number];
   /** After the numbers, e.g. "58 % of peak". */
   remark?: string | undefined;
+  /** What the numbers are, for who wonders. */
+  hint?: string | undefined;
 }
 
 export class Chart {
@@ -115,7 +119,7 @@ export class Chart {
     const options: uPlot.Options = {
       width: this.width,
       height: this.height,
-      padding: [8, 10, 0, 0],
+      padding: [8, LABEL / 2, 0, 0],
       legend: { show: false },
       cursor: {
         sync: { key: this.sync, scales: ["x", null] },
@@ -182,7 +186,7 @@ export class Chart {
   private ticks(plot: uPlot): Tick[] {
     const { min, max } = plot.scales.x ?? {};
     if (min == null || max == null || !this.content) return [];
-    return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / 38)));
+    return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / (LABEL + 2))));
   }
 
   /** The numbers beside the heading: under the pointer, else the newest. */
@@ -196,7 +200,7 @@ export class Chart {
     const silent = x === null ? "pointed" : "resting";
     for (const trace of content.traces) {
       const value = x === null ? (trace.newest ?? last(trace.line)) : valueAt(trace.line, x);
-      if (trace.when === silent || (x !== null && value === null)) continue;
+      if (trace.when === silent || trace.when === "never" || (x !== null && value === null)) continue;
       const words = trace.says(value);
       const part = h("span", {}, words);
       part.style.color = colourOf(colours, trace.colour);
@@ -205,6 +209,7 @@ export class Chart {
     const remark = x === null ? content.remark : content.where(x);
     if (remark) parts.push(h("span", { class: "ddl-dim" }, remark));
     this.values.replaceChildren(...parts);
+    attribute(this.values, "title", content.hint);
   }
 }
 
@@ -236,7 +241,7 @@ function last(line: Line): number | null {
 }
 
 /** The value at or before x. */
-function valueAt(line: Line, x: number): number | null {
+export function valueAt(line: Line, x: number): number | null {
   for (let i = line.x.length - 1; i >= 0; i--) {
     if ((line.x[i] as number) <= x && line.y[i] !== null) return line.y[i] as number;
   }

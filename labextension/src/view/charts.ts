@@ -1,7 +1,7 @@
 /** The four charts of a run: loss, another metric, samples/s of the job, and what the devices do. */
 
 import { epochAt, epochTicks, timeTicks } from "./axes";
-import { Chart, type ChartContent, type Trace } from "./chart";
+import { Chart, type ChartContent, type Trace, valueAt } from "./chart";
 import { choice, h } from "./dom";
 import { duration, gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
@@ -18,7 +18,9 @@ type Device = keyof typeof DEVICES;
 const DEVICES_ALONE_SECONDS = 30;
 
 const SPREAD = ["low", "median", "high"];
-const SPREAD_WORDS: Record<string, string> = { low: "min", median: "med", high: "max" };
+
+/** So many ranks have their number in a heading; of more it says between which values they are. */
+const NUMBERED = 6;
 
 let views = 0;
 
@@ -157,33 +159,36 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
   const { title, says, range, scale } = DEVICES[device];
   const keys = deviceKeys(model, device);
   const spread = keys.some((key) => SPREAD.includes(key));
+  // The title has the unit.
+  const plain = (value: number | null) => says(value ?? Number.NaN).replace(/ (%|GB)$/, "");
+  const lines = keys.map((key) => scaled(model.line(`${device}:${key}`) as Line, scale));
+  const many = !spread && keys.length > NUMBERED;
   const traces = keys.map((key, i): Trace => {
-    const line = scaled(model.line(`${device}:${key}`) as Line, scale);
-    // Few ranks are told apart by colour and number; many by their spread.
-    const words = (value: number | null) => {
-      // The title has the unit.
-      const plain = says(value ?? Number.NaN).replace(/ (%|GB)$/, "");
-      if (spread) return `${SPREAD_WORDS[key] ?? key} ${plain}`;
-      return keys.length > 2 ? key : `${key}: ${plain}`;
-    };
     return {
-      line,
+      line: lines[i] as Line,
       colour: spread ? ([2, -1, 1][i] ?? 0) : i,
       thin: !spread || key !== "median",
       dash: i >= 8,
-      says: words,
+      // Few ranks are told apart by colour and number.
+      says: (value) => (spread ? plain(value) : keys.length > 2 ? key : `${key}: ${plain(value)}`),
+      ...(many && { when: "never" }),
     };
   });
+  const between = (x: number) => {
+    const values = lines.map((line) => valueAt(line, x)).filter((value) => value !== null);
+    return `${plain(Math.min(...values))} – ${plain(Math.max(...values))}`;
+  };
   const without = device === "gpu" && !spread ? model.ranks().filter(({ numbers }) => Number.isNaN(numbers.gpu)) : [];
   const none = without.length ? `${without.map(({ facts }) => facts.rank).join(" ")} none` : undefined;
   return {
     traces,
     summary: `${title} of ${spread ? "the ranks: lowest, median, highest" : `ranks ${keys.join(", ")}`} over time`,
     ticks: timeTicks,
-    where: (x) => `at ${duration(x)}`,
+    where: (x) => (many ? `${between(x)} at ${duration(x)}` : `at ${duration(x)}`),
     range,
     span: timeSpan(model),
-    remark: none,
+    remark: many ? between(Number.POSITIVE_INFINITY) : none,
+    hint: spread ? "lowest, median, highest of the ranks" : many ? "lowest and highest of the ranks" : undefined,
   };
 }
 

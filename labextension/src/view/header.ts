@@ -8,6 +8,9 @@ import type { RunModel } from "./model";
 /** A stop that has not begun after so long may be asked for again. */
 const STOP_AGAIN_MS = 10_000;
 
+/** The share that must be done for a run to be nearly done. */
+const NEARLY = 0.9;
+
 const STRATEGIES: Record<string, string> = { allreduce: "all-reduce", ps: "parameter server", single: "one process" };
 
 export class Header {
@@ -98,5 +101,7 @@ export function times(model: RunModel): string {
   const { remaining = null, heard = null, fraction: done = 0 } = progress ?? {};
   if (remaining === null || heard === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
   const left = duration(remaining - (model.now() - heard));
-  return left === "0:00" ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed · about ${left} left`;
+  if (left !== "0:00") return `${elapsed} elapsed · about ${left} left`;
+  // The time is over that the newest steps promised: that is its end, or there was no word of it for long.
+  return done > NEARLY ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed`;
 }

@@ -20,7 +20,7 @@ interface Column {
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
 const reduces = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
 const hasNetwork = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.network > 0);
-const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu_memory));
+const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu));
 
 const COLUMNS: readonly Column[] = [
   { title: "rank", left: true, cell: ({ facts }) => String(facts.rank) },
@@ -28,6 +28,7 @@ const COLUMNS: readonly Column[] = [
   { title: "device", left: true, minor: true, cell: ({ facts }) => device(facts.device, facts.cores) },
   {
     title: "GPU",
+    when: hasGpu,
     cell: ({ numbers }) => (Number.isFinite(numbers.gpu) ? percent(numbers.gpu) : "no GPU"),
     meter: ({ gpu }) => gpu,
   },
