@@ -63,3 +63,12 @@ def executor_of(pid):
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
         pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
     return pid
+
+
+def mapped_memory(pid):
+    """The files (their numbers) of the runtime's shared memory that a process has in use."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:  # it is gone, or another user's
+        return set()
+    return {line.split()[4] for line in lines if "memfd:ddl_magics" in line}

@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 
 from ddl_magics.runtime.buffers import Buffers
+from ddl_magics.runtime.parameter_memory import Pool
+
+
+@pytest.fixture(params=[Buffers, Pool])
+def buffers(request):
+    return request.param()
 
 
 def address(array):
     return array.__array_interface__["data"][0]
 
 
-def test_memory_that_nobody_holds_is_used_again():
-    buffers = Buffers()
+def test_memory_that_nobody_holds_is_used_again(buffers):
     first = buffers.take(np.float32, 1000)
     first.setflags(write=False)
     where = address(first)
@@ -23,16 +28,14 @@ def test_memory_that_nobody_holds_is_used_again():
 @pytest.mark.parametrize(
     "hold", [lambda a: a, lambda a: a[10:], lambda a: memoryview(a).cast("B"), lambda a: [a[1:][1:]]]
 )
-def test_memory_that_somebody_holds_is_not(hold):
-    buffers = Buffers()
+def test_memory_that_somebody_holds_is_not(buffers, hold):
     held = hold(buffers.take(np.float32, 1000))
     other = buffers.take(np.float32, 1000)
     other.fill(1)
     assert not np.shares_memory(np.asarray(held[0] if isinstance(held, list) else held), other)
 
 
-def test_sizes_and_types_are_kept_apart():
-    buffers = Buffers()
+def test_sizes_and_types_are_kept_apart(buffers):
     for dtype, size in [(np.float32, 10), (np.float64, 10), (np.float32, 11), (np.float32, 10)]:
         array = buffers.take(dtype, size)
         assert (array.dtype, array.size) == (dtype, size)

@@ -15,8 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
+from ddl_magics.runtime import memory_file, parameter_shards, rules, wire
 from ddl_magics.runtime import parameter_protocol as protocol
-from ddl_magics.runtime import parameter_shards, rules, wire
 from ddl_magics.runtime.parameter_client import Client, NonFinite, RankLost, Refused
 
 SECRET = b"s" * 32
@@ -78,11 +78,19 @@ def pool():
         yield pool
 
 
+@pytest.fixture(params=["memory", "connection"])
+def way(request, monkeypatch):
+    """How vectors travel: through memory, as server and clients are on one host, or over the connection."""
+    if request.param == "connection":
+        monkeypatch.setattr(memory_file, "host_id", lambda: "another host")
+    return request.param
+
+
 def values(array):
     return array.tolist()
 
 
-def test_commits_are_merged_and_versioned(start):
+def test_commits_are_merged_and_versioned(way, start):
     server = start(2)
     zero, one = server.client(0), server.client(1)
     centre, version = zero.begin(0, np.array([1, 2, 3], np.float32), np.float32, 3)
@@ -99,7 +107,7 @@ def test_commits_are_merged_and_versioned(start):
     assert (values(centre), version) == ([2, 4, 3], 3)
 
 
-def test_what_has_not_changed_is_not_sent_again(start):
+def test_what_has_not_changed_is_not_sent_again(way, start):
     server = start(2)
     zero, one = server.client(0), server.client(1)
     _, version = zero.begin(0, np.zeros(2), np.float64, 2)
@@ -110,7 +118,7 @@ def test_what_has_not_changed_is_not_sent_again(start):
     assert one.commit(0, 1, np.ones(2), version, 1, late=2, want_centre=False) == (None, 2, 2)
 
 
-def test_a_repeated_commit_is_merged_once(start):
+def test_a_repeated_commit_is_merged_once(way, start):
     server = start(1)
     client = server.client(0)
     client.begin(0, np.zeros(2), np.float64, 2)
@@ -122,7 +130,7 @@ def test_a_repeated_commit_is_merged_once(start):
     assert values(again.commit(0, 0, np.ones(2), 1, 1)[0]) == [2, 2]
 
 
-def test_a_commit_survives_a_broken_connection(start):
+def test_a_commit_survives_a_broken_connection(way, start):
     client = start(1).client(0)
     client.begin(0, np.zeros(2), np.float64, 2)
     client.commit(0, 0, np.ones(2), 0, 1)
@@ -168,11 +176,11 @@ class Cutting:
                 each.shutdown(socket.SHUT_RDWR)
 
 
-def test_commits_over_connections_that_break_anywhere_are_neither_lost_nor_merged_twice(start, pool):
+def test_commits_over_connections_that_break_anywhere_are_neither_lost_nor_merged_twice(way, start, pool):
     """What n commits of ones make is n, however often a connection ended: in a header, in a vector, in an answer."""
-    server, size, commits = start(2), 5000, 60
-    vector = size * 8
-    ways = [Cutting(server.port, np.random.default_rng(rank).integers(2000, 5 * vector, 60)) for rank in range(2)]
+    server, commits = start(2), 60
+    size, least, most = {"connection": (5000, 2000, 200_000), "memory": (100, 500, 3500)}[way]
+    ways = [Cutting(server.port, np.random.default_rng(rank).integers(least, most, 60)) for rank in range(2)]
 
     def work(rank):
         client = Client(("127.0.0.1", ways[rank].port), SECRET, RUN, rank, 1, 20)
@@ -204,7 +212,7 @@ def test_large_numbers_are_not_taken_for_infinite_ones(start):
 
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_a_non_finite_update_is_refused_and_named(start, bad):
+def test_a_non_finite_update_is_refused_and_named(way, start, bad):
     server = start(2)
     zero, one = server.client(0), server.client(1)
     zero.begin(0, np.zeros(3), np.float64, 3)
@@ -222,7 +230,7 @@ def test_non_finite_initial_weights_are_refused(start):
         start(1).client(0).begin(0, np.array([np.nan]), np.float64, 1)
 
 
-def test_an_epoch_ends_when_all_ranks_have_passed_it(start, pool):
+def test_an_epoch_ends_when_all_ranks_have_passed_it(way, start, pool):
     server = start(3)
     clients = [server.client(rank) for rank in range(3)]
     clients[0].begin(0, np.zeros(2), np.float64, 2)
@@ -333,7 +341,7 @@ def test_waiting_outlasts_the_clients_timeout(start, pool):
     assert values(waiting.result(10)[0]) == [2]
 
 
-def test_two_fits_one_after_the_other(start, pool):
+def test_two_fits_one_after_the_other(way, start, pool):
     server = start(2)
     clients = [server.client(rank) for rank in range(2)]
 
@@ -420,7 +428,7 @@ def shards(start):
         client.leave()
 
 
-def test_a_model_cut_among_servers_is_as_on_one(shards, pool):
+def test_a_model_cut_among_servers_is_as_on_one(way, shards, pool):
     zero, one = shards(3, 2)
     initial = np.arange(7.0)
     centre, version = zero.begin(0, initial, np.float64, 7)

@@ -6,10 +6,10 @@ import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import mapped_memory
 from rings import ProcessRing, ThreadRing
 
 from ddl_magics.runtime import memory_file, parts, rendezvous
@@ -22,15 +22,6 @@ def memory():
     file = memory_file.MemoryFile(10_000)
     yield file
     file.close()
-
-
-def mapped(pid):
-    """The files (their numbers) of the runtime's shared memory that a process has in use."""
-    try:
-        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
-    except OSError:  # it is gone, or another user's
-        return set()
-    return {line.split()[4] for line in lines if "memfd:ddl_magics" in line}
 
 
 def test_both_sides_write_to_the_same_memory(memory):
@@ -179,7 +170,7 @@ def test_no_memory_outlives_ranks_that_are_killed(elements, delay):
             ring.say(rank, steps=None)
         for rank in range(3):
             assert ring.hear(rank) == {"steps": 2}
-        files = mapped(ring.processes[0].pid)
+        files = mapped_memory(ring.processes[0].pid)
         assert len(files) == 3  # the control: this is how it shows
         time.sleep(delay)
         ring.processes[0].send_signal(signal.SIGKILL)
@@ -189,7 +180,7 @@ def test_no_memory_outlives_ranks_that_are_killed(elements, delay):
             assert (news["lost"], news["reason"]) == (0, parts.CLOSED)
             assert news["at"] - killed < 1
     assert os.listdir("/dev/shm") == names
-    assert [pid for pid in os.listdir("/proc") if pid.isdigit() and mapped(pid) & files] == []
+    assert [pid for pid in os.listdir("/proc") if pid.isdigit() and mapped_memory(pid) & files] == []
 
 
 @pytest.mark.skipif(

@@ -35,5 +35,8 @@ class Buffers:
                     unfit.append(id(array))
             # A new size: what is free of the old one is of no more use.
             self._arrays = [array for array in self._arrays if id(array) not in unfit]
-            self._arrays.append(np.empty(size, np.uint8))
+            self._arrays.append(self._new(size))
             return self._arrays[-1]
+
+    def _new(self, size):
+        return np.empty(size, np.uint8)

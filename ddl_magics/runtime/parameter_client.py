@@ -9,6 +9,7 @@ import numpy as np
 from . import parameter_protocol as protocol
 from . import wire
 from .buffers import Buffers
+from .parameter_memory import Borrower
 
 #: How long a broken connection is tried again before the server counts as lost.
 RECONNECT_SECONDS = 5.0
@@ -40,6 +41,7 @@ class Client:
     `timeout` (seconds) bounds the connecting and any silence of the server; while others are waited for, the server
     says that it is alive. A broken connection is made anew once per call. Raises `wire.ConnectionLost` if that fails
     too, `wire.Refused` if the server does not want this rank, `Refused` if it does not carry out a request.
+    A centre that comes back is read-only where it lies in memory of the server's.
     """
 
     def __init__(self, address, secret, run, rank, attempt, timeout):
@@ -50,7 +52,7 @@ class Client:
         self._me = wire.Identity("rank", rank, attempt)
         self._timeout = timeout
         self._lock = threading.Lock()
-        self._buffers = Buffers()
+        self._buffers, self._memory = Buffers(), Borrower()
         self._channel = self._connect(timeout)
 
     def begin(self, fit, initial, dtype, size, rate=None):
@@ -120,13 +122,17 @@ class Client:
                 return self._exchange(kind, header, vectors)
             except wire.ConnectionLost:
                 self._channel.close()
+                self._memory.disconnected()
                 self._channel = self._connect(RECONNECT_SECONDS)
                 return self._exchange(kind, header, vectors)
 
     def _exchange(self, kind, header, vectors):
         channel = self._channel
-        channel.send_json(kind, header)
-        for vector in vectors:
+        if kind == protocol.BEGIN:
+            self._memory.tidy()
+        lent = kind == protocol.COMMIT and self._memory.put(*vectors)
+        channel.send_json(kind, dict(header, memory=self._memory.says(), lent=lent))
+        for vector in () if lent else vectors:
             protocol.send_vector(channel, vector)
         try:
             answer = protocol.ALIVE
@@ -137,11 +143,17 @@ class Client:
         reply = json.loads(bytes(body).decode("utf-8"))
         if answer == protocol.REFUSED:
             raise _refused(reply)
-        arrays = [
-            protocol.recv_vector(channel, protocol.new_vector(self._buffers, dtype, size))
-            for dtype, size in reply.get("vectors", ())
-        ]
+        arrays = [self._vector(*announced) for announced in reply.get("vectors", ())]
+        if any(array is None for array in arrays):  # the server must send it: each request may be put again
+            return self._exchange(kind, header, vectors)
+        if reply.get("room"):
+            self._memory.lent(reply["room"], header["dtype"], header["size"])
         return reply, arrays
+
+    def _vector(self, dtype, size, offer):
+        if offer:
+            return self._memory.read(offer, dtype, size)
+        return protocol.recv_vector(self._channel, protocol.new_vector(self._buffers, dtype, size))
 
 
 def _refused(reply):

@@ -2,7 +2,7 @@
 
 The rank asks, the server answers: any number of ALIVE, while it waits for others, then one REPLY or REFUSED. Nobody has
 anything in flight unasked, so that a connection that breaks can be replaced and the question put again: each
-request is idempotent.
+request is idempotent. On one host a vector may stay where it is and only be told of (parameter_memory.py).
 """
 
 import numpy as np
@@ -12,16 +12,16 @@ from .wire import Identity
 #: Who the server is, in every attempt of the run.
 SERVER = Identity("server", -1, 0)
 
-# rank -> server
+# rank -> server; each with "memory" (`Borrower.says`); a delta that is "lent" is in the room that an answer offered
 BEGIN = 1  # {"fit", "dtype", "size", "initial": bool, "rate"}, then the initial weights
 PULL = 2  # {"fit", "known"}: the reply has no centre if that version is still the newest
-COMMIT = 3  # {"fit", "seq", "version", "late", "batches", "dtype", "size", "want": bool}, then the delta
+COMMIT = 3  # {"fit", "seq", "version", "late", "batches", "dtype", "size", "want": bool, "lent": bool}, then the delta
 EPOCH_END = 4  # {"fit", "epoch", "sums", "means", "stop"}: sizes, then both vectors (float64)
 SHARE = 5  # {"fit", "tag", "value"}: the value counts from rank 0 alone
 LEAVE = 6  # {}
 
 # server -> rank
-REPLY = 16  # {...}, then vectors
+REPLY = 16  # {..., "vectors": a list of [dtype, size, offer], "room": offer}, then those vectors whose offer is null
 REFUSED = 17  # {"kind", "rank", "message"}
 ALIVE = 18  # {}: others are waited for
 

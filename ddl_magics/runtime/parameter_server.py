@@ -24,6 +24,7 @@ from . import rules, wire
 from .buffers import Buffers
 from .parameter_centre import Fit, Refusal
 from .parameter_members import CHIEF, Members
+from .parameter_memory import Lender, Pool
 
 #: How often a rank that waits for others is told that the server lives.
 ALIVE_SECONDS = 5.0
@@ -31,6 +32,9 @@ ALIVE_SECONDS = 5.0
 JOIN_SECONDS = 300.0
 #: Fits whose centre is kept: the current one, and the one that a slow rank may still ask about.
 FITS_KEPT = 2
+
+#: Elements that are checked at a time: what is noted of them stays in the processor's cache.
+_BLOCK = 1 << 17
 
 _PR_SET_PDEATHSIG = 1
 
@@ -51,7 +55,7 @@ class Server:
             options.get("rejoin_seconds", 0.0),
         )
         self._fits = {}
-        self._buffers = Buffers()
+        self._weights, self._small = Pool(), Buffers()  # what vectors are made of
         self._handlers = {
             protocol.BEGIN: self._begin,
             protocol.PULL: self._pull,
@@ -77,6 +81,7 @@ class Server:
     def _accept(self, channel):
         """Serve a connection to its end, in the thread that the listener gives to each."""
         peer, older, left = channel.peer, None, False
+        lender = Lender(channel, self._weights)
         try:
             with self._changed:
                 if self._members.why_not(peer.rank, peer.attempt):
@@ -84,7 +89,7 @@ class Server:
                 older = self._members.joined(peer.rank, peer.attempt, channel)
             if older is not None:
                 older.close(0)
-            while self._answer(channel):
+            while self._answer(lender):
                 pass
             left = True
         except wire.ConnectionLost:
@@ -95,25 +100,25 @@ class Server:
             with self._changed:
                 self._members.gone(peer.rank, channel, left)
                 self._changed.notify_all()
+            lender.end()
             channel.close()
 
-    def _answer(self, channel):
+    def _answer(self, lender):
         """One request; False when it was the last. What breaks the protocol raises, and ends the connection."""
+        channel = lender.channel
         kind, body = channel.recv(protocol.HEADER_LIMIT_BYTES)
         header = json.loads(bytes(body).decode("utf-8"))
         if kind == protocol.LEAVE:
             channel.send_json(protocol.REPLY, {})
             return False
+        lender.hear(header["memory"])
         try:
-            reply, vectors = self._handlers[kind](channel, header)
+            reply, vectors = self._handlers[kind](lender, header)
         except Refusal as refusal:
             refused = {"kind": refusal.kind, "rank": refusal.rank, "message": str(refusal)}
             channel.send_json(protocol.REFUSED, refused)
             return True
-        reply["vectors"] = [(vector.dtype.name, vector.size) for vector in vectors]
-        channel.send_json(protocol.REPLY, reply)
-        for vector in vectors:
-            protocol.send_vector(channel, vector)
+        lender.answer(reply, vectors)
         return True
 
     def _fit(self, rank, number):
@@ -121,27 +126,27 @@ class Server:
             raise Refusal("usage", rank, "rank %d asks about fit %d, which is not there" % (rank, number))
         return self._fits[number]
 
-    def _wait(self, channel, ready):
+    def _wait(self, lender, ready):
         """The first true value of `ready()`, which is called under the lock. Tells the rank meanwhile that we live."""
         while True:
             with self._changed:
                 value = self._changed.wait_for(ready, self._alive_seconds)
             if value:
                 return value
-            channel.send(protocol.ALIVE, b"{}")
+            lender.channel.send(protocol.ALIVE, b"{}")
 
-    def _begin(self, channel, header):
-        rank, number = channel.peer.rank, header["fit"]
-        initial = protocol.new_vector(self._buffers, header["dtype"], header["size"] if header["initial"] else 0)
-        protocol.recv_vector(channel, initial)
+    def _begin(self, lender, header):
+        rank, number = lender.rank, header["fit"]
         if header["initial"]:
+            initial = lender.vector(header)
             _check_finite(rank, initial, "initial weights")
             with self._changed:
                 self._start(rank, number, initial, header["rate"])
-        fit = self._wait(channel, lambda: self._fits.get(number) or self._need_chief("the weights of fit %d" % number))
+        fit = self._wait(lender, lambda: self._fits.get(number) or self._need_chief("the weights of fit %d" % number))
         with self._changed:
             fit.check(rank, header["dtype"], header["size"])
-            return {"version": fit.version, "epoch": fit.epoch}, [fit.centre]
+            room = lender.lend(header["dtype"], header["size"])
+            return {"version": fit.version, "epoch": fit.epoch, "room": room}, [fit.centre]
 
     def _start(self, rank, number, initial, rate):
         if rank != CHIEF:
@@ -160,37 +165,39 @@ class Server:
         if CHIEF not in self._members.awaited():
             raise Refusal("lost", CHIEF, "rank 0 has ended or died before it brought %s" % what)
 
-    def _pull(self, channel, header):
+    def _pull(self, lender, header):
         with self._changed:
-            fit = self._fit(channel.peer.rank, header["fit"])
+            fit = self._fit(lender.rank, header["fit"])
             return {"version": fit.version}, [] if header["known"] == fit.version else [fit.centre]
 
-    def _commit(self, channel, header):
-        rank, attempt = channel.peer.rank, channel.peer.attempt
-        delta = protocol.recv_vector(channel, protocol.new_vector(self._buffers, header["dtype"], header["size"]))
+    def _commit(self, lender, header):
+        rank, attempt = lender.rank, lender.attempt
+        delta = lender.vector(header)
         _check_finite(rank, delta, "update %d" % header["seq"])
         with self._changed:
             fit = self._fit(rank, header["fit"])
             staleness = fit.commit(rank, attempt, header["seq"], delta, header["version"], header["late"])
-            return {"version": fit.version, "staleness": staleness}, [fit.centre] if header["want"] else []
+            reply, vectors = {"version": fit.version, "staleness": staleness}, [fit.centre] if header["want"] else []
+        reply["room"] = lender.lend(header["dtype"], header["size"])
+        return reply, vectors
 
-    def _epoch_end(self, channel, header):
-        rank, epoch = channel.peer.rank, header["epoch"]
+    def _epoch_end(self, lender, header):
+        rank, epoch = lender.rank, header["epoch"]
         sums, means = (
-            protocol.recv_vector(channel, protocol.new_vector(self._buffers, "float64", header[name]))
+            protocol.recv_vector(lender.channel, protocol.new_vector(self._small, "float64", header[name]))
             for name in ("sums", "means")
         )
         with self._changed:
             fit = self._fit(rank, header["fit"])
             fit.arrive(epoch, rank, sums, means, header["stop"])
             self._changed.notify_all()
-        end = self._wait(channel, lambda: fit.ended(epoch, self._members.awaited()))
+        end = self._wait(lender, lambda: fit.ended(epoch, self._members.awaited()))
         with self._changed:
             centre = fit.centre if end.centre is None else end.centre
             return {"version": end.version, "stop": end.stop}, [end.sums, end.means, centre]
 
-    def _share(self, channel, header):
-        rank, tag, value = channel.peer.rank, header["tag"], header["value"]
+    def _share(self, lender, header):
+        rank, tag, value = lender.rank, header["tag"], header["value"]
         with self._changed:
             fit = self._fit(rank, header["fit"])
             if value is not None and rank != CHIEF:
@@ -198,12 +205,13 @@ class Server:
             if rank == CHIEF:  # null too is a value then: it must not wait for itself
                 fit.shared[tag] = value
                 self._changed.notify_all()
-        found = self._wait(channel, lambda: [fit.shared[tag]] if tag in fit.shared else self._need_chief("%r" % (tag,)))
+        found = self._wait(lender, lambda: [fit.shared[tag]] if tag in fit.shared else self._need_chief("%r" % (tag,)))
         return {"value": found[0]}, []
 
 
 def _check_finite(rank, vector, what):
-    if not np.isfinite(vector).all():
+    blocks = (vector[begin : begin + _BLOCK] for begin in range(0, vector.size, _BLOCK))
+    if not all(np.isfinite(block).all() for block in blocks):
         raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, what))
 
 

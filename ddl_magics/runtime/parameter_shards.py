@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 
+from .buffers import Buffers
 from .parameter_client import Client
 
 
@@ -24,6 +25,7 @@ class Shards:
     def __init__(self, addresses, secret, run, rank, attempt, timeout):
         self._clients = [Client(address, secret, run, rank, attempt, timeout) for address in addresses]
         self._threads = ThreadPoolExecutor(len(addresses), "shard")
+        self._buffers = Buffers()
 
     @property
     def epoch(self):
@@ -38,7 +40,7 @@ class Shards:
 
         bounds = self._bounds()
         replies = self._all(begin, parts, bounds[:-1], bounds[1:])
-        return _join(part for part, _ in replies), tuple(version for _, version in replies)
+        return self._join(part for part, _ in replies), tuple(version for _, version in replies)
 
     def pull(self, fit, known=None):
         replies = self._all(lambda client, known: client.pull(fit, known), known or [None] * len(self._clients))
@@ -46,14 +48,14 @@ class Shards:
             return None, known
         if any(part is None for part, _ in replies):
             return self.pull(fit)
-        return _join(part for part, _ in replies), tuple(version for _, version in replies)
+        return self._join(part for part, _ in replies), tuple(version for _, version in replies)
 
     def commit(self, fit, seq, delta, version, batches, late=0, want_centre=True):
         def commit(client, part, version):
             return client.commit(fit, seq, part, version, batches, late, want_centre)
 
         replies = self._all(commit, self._cut(delta), version)
-        centre = _join(part for part, _, _ in replies) if want_centre else None
+        centre = self._join(part for part, _, _ in replies) if want_centre else None
         return centre, tuple(version for _, version, _ in replies), max(staleness for _, _, staleness in replies)
 
     def epoch_end(self, fit, epoch, sums, means, stop):
@@ -65,7 +67,7 @@ class Shards:
 
         replies = self._all(end, [sums] + [nothing] * others, [means] + [nothing] * others)
         sums, means, _, _, stop = replies[0]
-        return sums, means, _join(reply[2] for reply in replies), tuple(reply[3] for reply in replies), stop
+        return sums, means, self._join(reply[2] for reply in replies), tuple(reply[3] for reply in replies), stop
 
     def share(self, fit, tag, value):
         return self._clients[0].share(fit, tag, value)
@@ -86,6 +88,6 @@ class Shards:
         bounds = self._bounds()
         return [flat[low:high] for low, high in zip(bounds, bounds[1:])]
 
-
-def _join(parts):
-    return np.concatenate(list(parts))
+    def _join(self, parts):
+        parts = list(parts)
+        return np.concatenate(parts, out=self._buffers.take(parts[0].dtype, self._size))
