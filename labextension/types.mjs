@@ -1,5 +1,5 @@
-// Makes the types of what is read from Python: src/view/messages.ts from the schema of the messages, src/rest.ts from
-// the server's openapi.yaml, so that both ends agree by construction.
+// Makes what is read from Python: src/view/messages.ts from the schema of the messages, src/rest.ts from the server's
+// openapi.yaml, src/spec.ts from the spec of a run, so that both ends agree by construction.
 // `npm run types -- --check` fails where a file is not what its schema says.
 import { execFileSync } from "node:child_process";
 import { readFileSync, writeFileSync } from "node:fs";
@@ -12,20 +12,27 @@ const here = dirname(fileURLToPath(import.meta.url));
 const root = dirname(here);
 const python = process.env.PYTHON ?? "python3";
 
+/** What a Python prints as JSON. */
+function asked(...words) {
+  return JSON.parse(execFileSync(python, words, { cwd: root, encoding: "utf-8" }));
+}
+
+/** The first line of a file that is made here. */
+function banner(source) {
+  return `// Generated from ${source} by \`npm run types\`: change that, not this.\n`;
+}
+
 /** TypeScript of all definitions of a JSON Schema. */
 function types(schema, name, source) {
   return compile(schema, name, {
-    bannerComment:
-      `// Generated from ${source} by \`npm run types\`: change that, not this.\n` +
-      "// biome-ignore-all format: generated",
+    bannerComment: `${banner(source)}// biome-ignore-all format: generated`,
     unreachableDefinitions: true,
     style: { printWidth: 120 },
   });
 }
 
 async function messages() {
-  const dumped = execFileSync(python, ["-m", "ddl_magics.dashboard.schema"], { cwd: root, encoding: "utf-8" });
-  const schema = JSON.parse(dumped);
+  const schema = asked("-m", "ddl_magics.dashboard.schema");
   return `${await types(schema, "Message", "ddl_magics/dashboard/schema.py")}
 /** The columns of a row, in order. */
 export const COLUMNS: readonly Column[] = ${JSON.stringify(schema.definitions.Column.enum)};
@@ -57,9 +64,18 @@ function rest() {
   return types({ definitions, anyOf: all }, "Answer", source);
 }
 
+function spec() {
+  const names = asked("-c", "import json, ddl_magics.spec as spec; print(json.dumps(spec.NO_OPTIONS))");
+  return `${banner("ddl_magics/spec.py")}
+/** Fields of a run's spec that no option of its cell sets. */
+export const NO_OPTIONS: readonly string[] = [${names.map((name) => `"${name}"`).join(", ")}];
+`;
+}
+
 for (const [file, make] of [
   ["src/view/messages.ts", messages],
   ["src/rest.ts", rest],
+  ["src/spec.ts", spec],
 ]) {
   const target = join(here, file);
   const made = await make();

@@ -13,13 +13,15 @@ from typing import Any
 from ddl_magics._version import __version__
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.static import report
+from ddl_magics.spec import NO_OPTIONS
 from ddl_magics.store import RunRecord
 
 #: The newest of what was printed; the export as JSON has all of it.
 LOG_LINES = 500
 
 _NO_FAILURE = {"rank": -1, "host": "", "kind": "", "message": "", "traceback": ""}
-_NO_OPTIONS = ("run", "name", "cell", "conf", "checkpoints", "resume_uri")
+#: Fields of the spec that the list of options leaves out: --name is the title, each --conf a row of its own.
+_APART = (*NO_OPTIONS, "name", "conf")
 
 # Nothing may be loaded or executed, whatever a run has called itself. Printed pages begin with what matters.
 _HEAD = """<!doctype html>
@@ -87,9 +89,9 @@ def _run(record: RunRecord) -> Iterator[tuple[str, Any]]:
 def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """As they are written in the cell; those that are not set are left out."""
     for name, value in spec.items():
-        if name not in _NO_OPTIONS and value is not None:
+        if name not in _APART and value is not None:
             words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-            yield ("--no-" if value is False else "--") + name.replace("_", "-"), "✓" if value is False else words
+            yield ("--no-" if value is False else "--") + name.replace("_", "-"), "✓" if isinstance(value, bool) else words
     for key, value in (spec.get("conf") or {}).items():
         yield f"--conf {key}", value
 

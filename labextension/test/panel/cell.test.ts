@@ -16,13 +16,14 @@ const SPEC = {
   checkpoints: "/somewhere",
   resume_uri: "hdfs:///checkpoints",
   spare: false,
+  sync_batchnorm: true,
   conf: { "spark.executor.memory": "2g", "my.password": "***" },
 };
 
 test("a cell is copied with its options, and without what is secret or no option", () => {
   expect(cellSource(SPEC)).toBe(
     "%%distributed --name digits --strategy ps --workers 2 --rule adag --features a,b --label 'the label' " +
-      "--batch-size 64 --validation 0.2 --no-spare --conf spark.executor.memory=2g\nmodel.fit(x, y)",
+      "--batch-size 64 --validation 0.2 --no-spare --sync-batchnorm --conf spark.executor.memory=2g\nmodel.fit(x, y)",
   );
 });
 
