@@ -1,8 +1,10 @@
 """The panel: how soon 1,000 runs, and a run of 10^6 steps by 256 workers, are on the screen, and what is fetched.
 
-A real JupyterLab in headless Chromium. A time begins with the command that a click gives, or with the page's first
-request, and ends when the frame that shows it has been rendered. "Cold" is a server that has just been started and a
-browser with an empty cache. Sizes are what came over the wire, compressed and with headers, of our routes and scripts.
+A real JupyterLab in headless Chromium. A time begins with the command that a click gives and ends when the frame that
+shows it has been rendered. A page that loads is given no command: there the list is timed twice, from its request,
+which the page makes before JupyterLab has laid out its panels, and from the first frame that has the panel in it, with
+rows or without. "Cold" is a server that has just been started and a browser with an empty cache. Sizes are what came
+over the wire, compressed and with headers, of our routes and scripts.
 """
 
 from __future__ import annotations
@@ -29,8 +31,12 @@ TICK_SECONDS = 2.0
 WORKSPACE = "lab/workspaces/benchmark"
 WORKSPACES = "**/api/workspaces/**"
 
-#: Posted in a frame, a message arrives when the frame has been rendered.
+#: Posted in a frame, a message arrives when the frame has been rendered. The workspace stays as it was arranged: no tab
+#: comes back. A route of the browser's would do that too, and end its caching.
 _SCRIPT = """
+const ask = window.fetch;
+window.fetch = (request, init) => request.method !== "GET" && /api[/]workspaces/.test(request.url)
+  ? Promise.resolve(new Response(null, { status: 204 })) : ask(request, init);
 performance.setResourceTimingBufferSize(100000);
 const painted = (ready) => new Promise((resolve, reject) => {
   setTimeout(() => reject(new Error(`not on the screen after 10 minutes: ${ready}`)), 600_000);
@@ -41,11 +47,13 @@ const painted = (ready) => new Promise((resolve, reject) => {
 });
 const rows = () => [...document.querySelectorAll(".ddl-panel .ddl-row")].filter((row) => row.offsetHeight);
 const loss = () => document.querySelector(".ddl-run")?.model.line("metric:loss")?.x;
+const panel = () => document.querySelector(".ddl-panel")?.offsetHeight;
 const charts = () => [...document.querySelectorAll(".ddl-run canvas")].some((canvas) => canvas.offsetHeight);
 const blocked = [];
 new PerformanceObserver((list) => blocked.push(...list.getEntries())).observe({ type: "longtask" });
 window.bench = {
   rows,
+  framed: painted(panel),
   listed: painted(() => rows().length),
   listing: (runs) => painted(() => rows()[0]?.ariaSetSize >= runs),
   async after(act, ready) {
@@ -73,15 +81,14 @@ class Screen:
     def __init__(self, lab: Lab, browser: Browser, samples: Samples) -> None:
         self.page: Page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
         self.page.add_init_script(_SCRIPT)
-        # The workspace stays as it was arranged: no tab comes back.
-        self.page.route(WORKSPACES, lambda route: route.continue_() if _reads(route) else route.fulfill(status=204))
         self._panel, self._samples = PanelPage(lab, self.page), samples
 
     def load(self, how: str) -> None:
         """Loads the page with its panel open, until all runs are in the list."""
         self.page.goto(f"{self._panel.lab.url}{WORKSPACE}?token={self._panel.lab.token}")
         first = "bench.asked().find(({ name }) => /runs[?]/.test(name)).startTime"
-        self._note(f"list, page loaded, {how}", self._measure(f"(await bench.listed - {first}) / 1000"))
+        self._note(f"list, from its request, {how}", self._measure(f"(await bench.listed - {first}) / 1000"))
+        self._note(f"list, from its frame, {how}", self._measure("(await bench.listed - await bench.framed) / 1000"))
         self._note(f"list, all rows, {how}", self._measure(f"(await bench.listing({RUNS}) - {first}) / 1000"))
         self._panel.ready()
         self._idle()
@@ -203,7 +210,13 @@ def _tell(samples: Samples, run: LongRun, before: str) -> None:
     goals = [
         *(
             report.at_most(f"{name}, median, s", report.quantile(samples[name], 0.5), LIST_SECONDS)
-            for name in ("list, page loaded, cold", "list, page loaded, again", "list, panel shown")
+            for name in (
+                "list, from its request, cold",
+                "list, from its request, again",
+                "list, from its frame, cold",
+                "list, from its frame, again",
+                "list, panel shown",
+            )
         ),
         *(
             report.at_most(f"run, {how}, median, s", report.quantile(samples[f"run, {how}"], 0.5), RUN_SECONDS)
@@ -218,10 +231,6 @@ def _tell(samples: Samples, run: LongRun, before: str) -> None:
 def _only(word: str) -> str:
     """Of the rows that are there, all have the word in their name."""
     return f"bench.rows().every((row) => row.querySelector('.ddl-row-name').textContent.includes('{word}'))"
-
-
-def _reads(route: Any) -> bool:
-    return route.request.method == "GET"
 
 
 if __name__ == "__main__":
