@@ -99,6 +99,7 @@ class Ranks:
             "manifest": None,
             "batch_size": None,
             "seed": 11,
+            "spark": "none",
         }
 
     def _hear(self, rank: int, channel: wire.Channel) -> None:
