@@ -1,11 +1,13 @@
 """What a cell may do on the ranks beyond learning the right thing: data, names, stopping, files, results."""
 
-import io
 from importlib import metadata
+from types import SimpleNamespace
 
 import launch
 import numpy as np
 import pytest
+
+from ddl_magics.runtime import cell
 
 HEAD = """
 import keras, numpy as np, tensorflow as tf
@@ -19,8 +21,8 @@ def build(activation="relu"):
 """
 
 
-def finished(spark, cell, namespace=None, **spec):
-    ended = launch.run_cell(spark, cell, namespace, **spec)
+def finished(spark, source, namespace=None, **spec):
+    ended = launch.run_cell(spark, source, namespace, **spec)
     assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     return ended
 
@@ -118,15 +120,16 @@ model.fit(x, y, batch_size=26, verbose=0)
 
 def test_a_step_with_jit_compile_is_xlas(spark_cluster):
     """What XLA does not know ends such a fit, and no other."""
-    finished(spark_cluster(2), FOREIGN_TO_XLA.replace("COMPILED", "False"))
-    ended = launch.run_cell(spark_cluster(2), FOREIGN_TO_XLA.replace("COMPILED", "True"))
+    both = FOREIGN_TO_XLA.replace("COMPILED", "False") + FOREIGN_TO_XLA.replace("COMPILED", "True")
+    ended = launch.run_cell(spark_cluster(2), both)
     assert ended.state == "FAILED" and "PyFunc" in ended.failure["message"], ended.failure
+    assert {event["fit"] for event in ended.of_kind("epoch")} == {0}, "the first has ended well"
 
 
+#: Fits that cannot be put together, and what is said of them.
 REFUSED = {
-    "a metric that does not add up": (
-        HEAD
-        + """
+    # A metric that does not add up.
+    """
 class Largest(keras.metrics.Metric):
     def __init__(self):
         super().__init__(name="largest")
@@ -139,34 +142,38 @@ class Largest(keras.metrics.Metric):
         return self.value
 model = build()
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True), metrics=[Largest()])
-model.fit(x, y, verbose=0)""",
-        "the metric 'largest' has a state that does not start at zero",
-    ),
-    "a masked loss": (
-        HEAD
-        + """
+model.fit(x, y, verbose=0)
+""": "the metric 'largest' has a state that does not start at zero",
+    # A masked loss.
+    """
 words = np.random.default_rng(0).integers(0, 5, (40, 6))
 model = keras.Sequential([keras.layers.Embedding(5, 4, mask_zero=True), keras.layers.Dense(5)])
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-model.fit(words, words, verbose=0)""",
-        "a masked loss is a mean over the unmasked entries",
-    ),
-    "a sum beside regularisation": (
-        HEAD
-        + """
+model.fit(words, words, verbose=0)
+""": "a masked loss is a mean over the unmasked entries",
+    # A sum beside regularisation.
+    """
 model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1, kernel_regularizer="l2")])
 model.compile("sgd", keras.losses.MeanSquaredError(reduction="sum"))
-model.fit(x, x[:, :1], verbose=0)""",
-        "reduction='sum' beside regularisation",
-    ),
+model.fit(x, x[:, :1], verbose=0)
+""": "reduction='sum' beside regularisation",
 }
+REFUSALS = (
+    HEAD
+    + f"""
+def refusal(fit):
+    try:
+        exec(fit, globals())
+    except Exception as error:
+        return str(error)
+[refusal(fit) for fit in {list(REFUSED)!r}]
+"""
+)
 
 
-@pytest.mark.parametrize("what", REFUSED)
-def test_what_cannot_be_put_together_is_refused_by_name(spark_cluster, what):
-    cell, message = REFUSED[what]
-    ended = launch.run_cell(spark_cluster(2), cell)
-    assert ended.state == "FAILED" and message in ended.failure["message"], ended.failure
+def test_what_cannot_be_put_together_is_refused_by_name(spark_cluster):
+    for said, wanted in zip(finished(spark_cluster(2), REFUSALS).result, REFUSED.values(), strict=True):
+        assert wanted in said
 
 
 DATA = """
@@ -201,24 +208,30 @@ def test_a_data_frame_becomes_the_ranks_datasets(spark_cluster, strategy):
     assert len(told["held"]) == 20 and len(ended.history["val_loss"]) == 2
 
 
-RESULTS = [
-    ("{'a': np.float32(0.5), 'b': [np.arange(2)]}", {"a": 0.5, "b": [[0, 1]]}),
-    ("'text'", "text"),
-    ("x = 1", None),
-    ("object", "<class 'object'>"),
-]
-
-
-def test_the_last_expression_is_the_result(spark_cluster):
-    spark = spark_cluster(2)
-    for expression, value in RESULTS:
-        assert finished(spark, expression, strategy="single").result == value
-    array = np.load(io.BytesIO(finished(spark, "np.eye(3)", strategy="single").result), allow_pickle=False)
-    assert array.tolist() == np.eye(3).tolist()
+@pytest.mark.parametrize(
+    ("source", "told"),
+    [
+        ("{'a': np.float32(0.5), 'b': [np.arange(2)]}", {"encoding": "json", "value": {"a": 0.5, "b": [[0, 1]]}}),
+        ("'text'", {"encoding": "json", "value": "text"}),
+        ("x = 1", {"encoding": "none"}),
+        ("object", {"encoding": "repr", "value": "<class 'object'>"}),
+        ("np.eye(3)", {"encoding": "npy", "artifact": "result.npy"}),
+    ],
+)
+def test_the_last_expression_is_the_result(tmp_path, source, told):
+    said = []
+    context = SimpleNamespace(
+        scratch=str(tmp_path),
+        emit=lambda kind, **fields: said.append((kind, fields)),
+        send_artifact=lambda name, path: said.append((name, np.load(path, allow_pickle=False).tolist())),
+    )
+    cell.report_result(cell.execute("import numpy as np\n" + source, {}), context)
+    assert said.pop() == ("result", told)
+    assert said == ([("result.npy", np.eye(3).tolist())] if told["encoding"] == "npy" else [])
 
 
 def test_dropout_differs_between_ranks_and_weights_do_not(spark_cluster):
-    cell = """
+    source = """
 import keras, numpy as np
 model = keras.Sequential([keras.Input((64,)), keras.layers.Dropout(0.5), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
@@ -227,7 +240,7 @@ model.fit(x, x[:, :1], batch_size=32, epochs=1, verbose=0)
 ddl.log(noise=float(np.sum(np.asarray(model.layers[0](x, training=True)) * np.arange(64))))
 ddl.log(weights=float(np.sum(model.get_weights()[0])))
 """
-    ended = finished(spark_cluster(2), cell)
+    ended = finished(spark_cluster(2), source)
     values = {k: [e["metrics"][k] for e in ended.of_kind("values") if k in e["metrics"]] for k in ("noise", "weights")}
     assert values["noise"][0] != values["noise"][1] and values["weights"][0] == values["weights"][1]
 
