@@ -97,6 +97,20 @@ def test_memory_that_nobody_looks_at_any_more_is_used_again(pair):
     assert len(soon) <= 7  # of each rank its room, the centre that it has and the one that it gets; and the newest
 
 
+def test_the_memory_of_a_connection_that_broke_is_let_go(pair):
+    server, (zero, one) = pair
+    for seq in range(12):
+        zero.commit(0, 2 * seq, np.ones(SIZE), 0, 1)
+        zero.commit(0, 2 * seq + 1, np.ones(SIZE), 0, 1)
+        one.pull(0)
+        for client in (zero, one):
+            wire.hang_up(client._channel.socket)
+    assert set(one.pull(0)[0].tolist()) == {24.0}
+    gc.collect()
+    time.sleep(0.5)
+    assert len(mapped_memory(server.process.pid)) <= 7
+
+
 def test_another_fit_lets_go_of_the_memory_of_the_one_before(start):
     server = start(1)
     client = server.client(0)
@@ -134,7 +148,7 @@ def test_a_server_that_gets_no_memory_to_share_has_ordinary_memory(monkeypatch):
     pool = parameter_memory.Pool()
     vector = pool.take("float32", 10)
     vector[:] = 1
-    assert pool.offer(vector) is None
+    assert parameter_memory._offer(vector) is None
 
 
 def test_what_a_rank_writes_after_its_connection_broke_is_in_nobodys_weights(pair):

@@ -27,40 +27,42 @@ _UNUSED = 2
 class Pool(Buffers):
     """The server's `Buffers`, in memory that other processes can open. Ordinary memory where the system gives none."""
 
-    def __init__(self):
-        super().__init__()
-        self._files = {}  # by the id of the array
-
-    def offer(self, vector):
-        """What a rank needs to open the memory of a vector from here, or None."""
-        file = self._files.get(id(vector.base))
-        return file.offer() if file else None
-
-    def discard(self, vector):
-        """Do not hand this memory out again."""
-        with self._lock:
-            self._arrays = [array for array in self._arrays if array is not vector.base]
-
     def _new(self, size):
         try:
             file = memory_file.MemoryFile(_TOKEN.stop + size)
         except OSError:
             return super()._new(size)
         array = np.frombuffer(memoryview(file.bytes)[_TOKEN.stop :], np.uint8)
-        self._files[id(array)] = file
-        weakref.finalize(array, self._close, id(array))
+        _SHARED[id(array)] = weakref.ref(self), file
+        weakref.finalize(array, lambda key: _SHARED.pop(key)[1].close(), id(array))
         return array
 
-    def _close(self, key):
-        self._files.pop(key).close()
+    def discard(self, array):
+        """Do not hand this array out again."""
+        with self._lock:
+            self._arrays = [other for other in self._arrays if other is not array]
+
+
+#: The pool and the file of each array that is shared, by the array's id.
+_SHARED = {}
+
+
+def _offer(vector):
+    """What a rank needs to open the memory of a vector, or None where it is not shared."""
+    _, file = _SHARED.get(id(vector.base), (None, None))
+    return file.offer() if file else None
 
 
 class Lender:
-    """The server's side of one connection: how its rank's vectors come and go."""
+    """The server's side of one connection: how its rank's vectors come and go. `pool` is for those that are received.
+
+    Rooms have a pool of their own: so a rank writes to, and as its commit's answer reads, always the same few, as the
+    first touch of memory costs more than a copy.
+    """
 
     def __init__(self, channel, pool):
         self.channel, self.rank, self.attempt = channel, channel.peer.rank, channel.peer.attempt
-        self._pool = pool
+        self._pool, self._rooms = pool, Pool()
         self._host = memory_file.host_id()
         self._near = False
         self._room = None
@@ -86,14 +88,14 @@ class Lender:
         """The offer of room for the next update, or None where the rank has it already, or cannot use it."""
         if not self._near or self._has_room(dtype, size):
             return None
-        room = self._pool.take(dtype, size)
-        offer = self._pool.offer(room)
+        room = self._rooms.take(dtype, size)
+        offer = _offer(room)
         self._room = room if offer else None
         return offer
 
     def answer(self, reply, vectors):
         """Send the reply (a dict) to a request, and the vectors that belong to it."""
-        offers = [self._pool.offer(vector) if self._near else None for vector in vectors]
+        offers = [_offer(vector) if self._near else None for vector in vectors]
         self._shown.update((offer["token"], vector) for offer, vector in zip(offers, vectors) if offer)
         announced = [(vector.dtype.name, vector.size, offer) for offer, vector in zip(offers, vectors)]
         self.channel.send_json(protocol.REPLY, dict(reply, vectors=announced))
@@ -102,11 +104,12 @@ class Lender:
                 protocol.send_vector(self.channel, vector)
 
     def end(self):
-        """The connection is over; its rank may still write and read."""
-        for vector in list(self._shown.values()) + [self._room]:
-            if vector is not None:
-                self._pool.discard(vector)
-        self._room, self._shown = None, {}
+        """The connection is over; its rank may still write to its rooms, which nobody else gets, and read."""
+        for vector in self._shown.values():
+            pool = _SHARED[id(vector.base)][0]()
+            if pool:
+                pool.discard(vector.base)
+        self._shown = {}
 
     def _has_room(self, dtype, size):
         return self._room is not None and (self._room.dtype.name, self._room.size) == (dtype, size)
@@ -149,9 +152,10 @@ class Borrower:
     def disconnected(self):
         """What was lent is lent no more."""
         self._room = None
+        self.tidy()
 
     def tidy(self):
-        """Let go of memory in which nothing is held: another fit begins, of other sizes maybe."""
+        """Let go of memory in which nothing is held: the server may not use it again."""
         holds = (self.says() or {"holds": ()})["holds"]
         self._open = {token: self._open[token] for token in holds}
 
