@@ -86,9 +86,10 @@ class Lab:
 
     def stop(self) -> None:
         """Shuts the kernels down with the server."""
-        request = urllib.request.Request(f"{getattr(self, 'url', '')}api/shutdown", method="POST")
-        request.add_header("Authorization", f"token {self.token}")
+        # One that did not come up has no address.
         with contextlib.suppress(OSError, ValueError):
+            request = urllib.request.Request(f"{getattr(self, 'url', '')}api/shutdown", method="POST")
+            request.add_header("Authorization", f"token {self.token}")
             urllib.request.urlopen(request, timeout=10).close()
         for end in (lambda: None, self.process.terminate, self.process.kill):
             end()
