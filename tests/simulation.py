@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ddl_magics.runtime import rules
+from ddl_magics.runtime import rules, stability
 from ddl_magics.runtime.parameter_centre import Fit
 from ddl_magics.runtime.parameter_exchange import late
 
@@ -106,7 +106,7 @@ class _Simulation:
         self._commit(now + self.delay, worker, local, batches, self.fit.centre, self.fit.version, 0)
 
     def _commit(self, now, worker, local, batches, base, version, staler):
-        delta = self.rule.delta(local, base, batches)
+        delta = self.rule.delta(local, base, max(batches, self.window))
         self._message(now, self._committed, worker, local, delta, version, staler)
 
     def _committed(self, now, worker, local, delta, version, staler):
@@ -125,10 +125,11 @@ class _Simulation:
             self._go_on(now, worker)
 
 
-def simulate(text, workers, window=None, batches=4000, rate=RATE, momentum=0.0, delay=DELAY, seed=0):
+def simulate(text, workers, window=None, batches=6000, rate=RATE, momentum=0.0, delay=DELAY, seed=0):
     """Train with the rule `text` until the workers together have seen `batches` batches."""
     random = np.random.default_rng(seed)
-    rule = rules.get(text, workers, rate)
+    window = window or workers
+    rule = stability.steady(rules.get(text, workers, rate), rate, momentum, window)
     x = random.normal(size=(ROWS, FEATURES))
     y = x @ random.normal(size=FEATURES)
     start = np.zeros(FEATURES)
@@ -137,7 +138,7 @@ def simulate(text, workers, window=None, batches=4000, rate=RATE, momentum=0.0, 
     paces = random.uniform(0.7, 1.4, workers)
     crew = [_Worker(k, (x[rows], y[rows]), paces[k], start, momentum) for k, rows in enumerate(shares)]
     fit = Fit(rule, start.copy())
-    simulation = _Simulation(rule, window or workers, batches, rate, delay, random)
+    simulation = _Simulation(rule, window, batches, rate * rule.rate, delay, random)
     with np.errstate(all="ignore"):
         simulation.run(fit, crew)
         loss = np.mean((x @ fit.centre - y) ** 2) / np.mean(y**2)

@@ -7,7 +7,7 @@ import pytest
 
 from ddl_magics.runtime import rules
 from ddl_magics.runtime.parameter_centre import Fit, Refusal
-from ddl_magics.runtime.parameter_exchange import Exchanger, late
+from ddl_magics.runtime.parameter_exchange import Exchanger, late, together
 from ddl_magics.runtime.parameter_report import CommitReport
 
 
@@ -41,7 +41,7 @@ def make():
 
     def make(text, centre):
         server = Server(text, centre)
-        exchangers.append(Exchanger(server.rule, server, 0))
+        exchangers.append(Exchanger(server.rule, server, 0, 2))
         exchangers[-1].start(server.fit.centre, 0)
         return server, exchangers[-1]
 
@@ -79,6 +79,38 @@ def test_the_next_window_counts_from_the_new_centre_and_its_first_batches_as_sta
     # One commit of another since that centre, and one of two batches is older by three: 1 + 3 / 2, rounded up.
     assert exchanger.collect(trained=0).staleness == 3
     assert server.commits[1] == (2, [3.0], 4, 2, 2)
+
+
+def test_a_batch_of_a_short_window_counts_as_much_as_any(make):
+    server, exchanger = make("adag", [0.0])
+    exchanger.send(np.array([4.0]), 1)
+    exchanger.collect(trained=0)
+    assert server.fit.centre.tolist() == [2.0], "4 / 2, not 4 / 1"
+    exchanger.send(np.array([2.0 + 4.0]), 4)
+    exchanger.collect(trained=0)
+    assert server.fit.centre.tolist() == [3.0], "4 / 4, as a window of several steps in one is longer"
+
+
+@pytest.mark.parametrize("workers", [2, 4, 8, 20, 64])
+def test_commits_that_all_make_at_once_count_together_as_one_window(workers):
+    rule = rules.get("dynsgd", workers)
+    fit = Fit(rule, np.zeros(1))
+    for rank in range(workers):
+        fit.commit(rank, 1, 0, np.ones(1), 0, together(rule.lag))
+    assert 0.8 < fit.centre[0] < 1.15
+
+
+def test_the_first_commit_and_an_epochs_last_count_as_made_together(make):
+    server, exchanger = make("dynsgd", [0.0])
+    exchanger.send(np.array([2.0]), 2)
+    exchanger.collect(trained=0)
+    assert server.fit.centre.tolist() == [1.0]
+    exchanger.send(np.array([1.0 + 3.0]), 2)
+    exchanger.collect(trained=0)
+    assert server.fit.centre.tolist() == [4.0]
+    exchanger.send(np.array([4.0 + 2.0]), 2, ends_epoch=True)
+    assert exchanger.collect(trained=0).staleness == 0, "it counts half, and nobody was before it"
+    assert server.fit.centre.tolist() == [5.0]
 
 
 def test_own_commits_are_no_staleness(make):

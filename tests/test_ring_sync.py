@@ -22,9 +22,9 @@ model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, use_bias=Fals
 model.compile(keras.optimizers.SGD(0.1), "mse")
 history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history
 
-def step(w, i):
+def step(w, i, rate=0.1):
     xb, yb = x[i : i + 16], y[i : i + 16]
-    return w - 0.1 * 2 * xb.T @ (xb @ w - yb) / 16
+    return w - rate * 2 * xb.T @ (xb @ w - yb) / 16
 
 def average(w):
     for epoch in range(2):
@@ -42,7 +42,7 @@ def easgd(c, alpha=0.45):
             for rank in range(2):
                 if left[rank]:
                     i = 16 * left[rank].pop(0)
-                    w[rank] = step(w[rank], i)
+                    w[rank] = step(w[rank], i, 0.1 * 2**0.5)
             pulls = [alpha * (each - c) for each in w]
             w, c = [each - pull for each, pull in zip(w, pulls)], c + sum(pulls)
             if over:

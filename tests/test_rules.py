@@ -123,7 +123,7 @@ def test_a_centre_that_was_handed_out_never_changes():
         ("adga", "no update rule is called 'adga'; did you mean adag"),
         ("zzz", "there are: adag, adag-distance, "),
         ("aeasgd:alhpa=0.1", "the rule aeasgd has no setting 'alhpa'; did you mean alpha"),
-        ("adag:alpha=0.1", "the rule adag has no setting 'alpha'; it has none"),
+        ("adag:alpha=0.1", "the rule adag has no setting 'alpha'; there are: rate"),
         ("aeasgd:alpha=-1", "alpha of the rule aeasgd must be a number above 0, not '-1'"),
         ("aeasgd:alpha=inf", "must be a number above 0"),
         ("aeasgd:alpha", "must be a number above 0"),
@@ -136,11 +136,17 @@ def test_what_is_not_there_is_named_with_the_nearest_right_one(wrong, hint):
 
 
 def test_settings_follow_from_the_job_unless_they_are_given():
-    assert rules.get("aeasgd", 9).settings == {"alpha": 0.1}
-    assert rules.get("aeasgd:alpha=0.2", 9).settings == {"alpha": 0.2}
-    assert rules.get("downpour", 4).settings == {"scale": 0.25}
-    assert rules.get("adag-distance", 4, 0.3).settings == {"eta": 0.3}
+    assert rules.get("aeasgd", 9).settings == {"alpha": 0.1, "rate": 3}
+    assert rules.get("aeasgd:alpha=0.2", 9).settings == {"alpha": 0.2, "rate": 3}
+    assert rules.get("downpour:rate=1", 4).settings == {"scale": 0.25, "rate": 1}
+    assert rules.get("adag-distance", 4, 0.3).settings == {"eta": 0.3, "rate": 2}
     assert rules.get("adag-distance", 4).settings["eta"] > 0
+
+
+@pytest.mark.parametrize("text", rules.names())
+def test_the_rate_of_workers_follows_from_their_number(text):
+    assert [rules.get(text, workers).rate for workers in (1, 4, 16)] == [1, 2, 4]
+    assert rules.get(text + ":rate=0.5", 16).rate == 0.5
 
 
 # -- what is known before training
@@ -174,6 +180,15 @@ def test_progress_of_a_window():
 def test_what_will_probably_diverge_is_said(text, workers, window, advice):
     said = stability.warning(rules.get(text, workers, 0.1), 0.1, 0.0, window, workers)
     assert "will probably diverge" in said and advice in said and "\n" not in said
+
+
+def test_a_rule_lowers_its_own_factor_of_the_rate_where_that_would_overshoot():
+    def factor(workers, window, rate):
+        return stability.steady(rules.get("adag", workers), rate, 0.0, window).rate
+
+    assert factor(16, 16, 0.1) == factor(16, 4, 0.001) == 4
+    assert 1 < factor(16, 12, 0.1) < 4
+    assert factor(16, 4, 0.1) == 1, "what is left diverges by the rate that was given, which gets a warning"
 
 
 @pytest.mark.parametrize("workers", [1, 2, 4, 10, 20, 64])

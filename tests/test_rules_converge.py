@@ -52,5 +52,6 @@ def test_an_elastic_force_that_does_not_fall_with_the_workers_diverges(workers):
 def test_whatever_diverges_was_warned_of(text, workers):
     for window in (1, 4, 10):
         diverged = not _run(text, workers, window=window).loss < 1
-        warned = stability.warning(rules.get(text, workers, RATE), RATE, 0.0, window, workers)
+        rule = stability.steady(rules.get(text, workers, RATE), RATE, 0.0, window)
+        warned = stability.warning(rule, RATE, 0.0, window, workers)
         assert warned or not diverged, (window, warned)

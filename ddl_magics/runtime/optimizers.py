@@ -3,14 +3,14 @@
 import numpy as np
 
 
-def _inner(optimizer):
+def inner(optimizer):
     """The optimizer inside a LossScaleOptimizer."""
     return getattr(optimizer, "inner_optimizer", optimizer)
 
 
 def learning_rate(optimizer):
     """The rate of the next step as a float, or None where it cannot be told."""
-    optimizer = _inner(optimizer)
+    optimizer = inner(optimizer)
     try:
         rate = optimizer.learning_rate
         if callable(rate) and not hasattr(rate, "numpy"):  # a schedule
@@ -22,7 +22,7 @@ def learning_rate(optimizer):
 
 def momentum(optimizer):
     """The momentum of SGD as a float; 0 for optimizers that have none."""
-    value = getattr(_inner(optimizer), "momentum", 0.0)
+    value = getattr(inner(optimizer), "momentum", 0.0)
     try:
         return float(np.asarray(value))
     except (TypeError, ValueError):
@@ -31,19 +31,19 @@ def momentum(optimizer):
 
 def require_look_ahead(optimizer, rule):
     """ValueError unless the optimizer is an SGD with Nesterov momentum."""
-    inner = _inner(optimizer)
-    if type(inner).__name__ == "SGD" and getattr(inner, "nesterov", False) and momentum(inner) > 0:
+    sgd = inner(optimizer)
+    if type(sgd).__name__ == "SGD" and getattr(sgd, "nesterov", False) and momentum(sgd) > 0:
         return
     raise ValueError(
         "--rule %s is made for keras.optimizers.SGD with momentum and nesterov=True, and this model has %s; change the "
-        "optimizer, or use --rule aeasgd" % (rule, type(inner).__name__)
+        "optimizer, or use --rule aeasgd" % (rule, type(sgd).__name__)
     )
 
 
 def look_ahead(optimizer, variables):
     """d v of an SGD with Nesterov momentum d, flat, in the order of `variables`; 0.0 before its first step."""
-    inner = _inner(optimizer)
-    velocities = list(getattr(inner, "momentums", None) or ())
+    sgd = inner(optimizer)
+    velocities = list(getattr(sgd, "momentums", None) or ())
     if len(velocities) != len(variables):
         return 0.0
-    return momentum(inner) * np.concatenate([np.asarray(velocity).reshape(-1) for velocity in velocities])
+    return momentum(sgd) * np.concatenate([np.asarray(velocity).reshape(-1) for velocity in velocities])

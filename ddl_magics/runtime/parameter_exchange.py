@@ -27,11 +27,24 @@ def late(batches, behind, passed):
     return -(-behind * passed // batches)
 
 
-class Exchanger:
-    """The exchanges of one fit by `rule` (a `rule.Rule`) through `client`. Not for several threads."""
+def together(others):
+    """What to add to the staleness of a commit that as many `others` make at about the same time.
 
-    def __init__(self, rule, client, fit):
-        self._rule, self._client, self._fit = rule, client, fit
+    So they do at the end of their first windows from one centre, and at the end of an epoch. Half of them come later on
+    average, and are in no count: rounded up. With it the 1 / (staleness + 1) of n such commits add up to about 1, as do
+    those of n workers who take turns, instead of to 1 + 1/2 + ... + 1/n.
+    """
+    return -(-others // 2)
+
+
+class Exchanger:
+    """The exchanges of one fit by `rule` (a `rule.Rule`) through `client`. Not for several threads.
+
+    window: batches between two of them, of which an epoch's last may have fewer.
+    """
+
+    def __init__(self, rule, client, fit, window):
+        self._rule, self._client, self._fit, self._window = rule, client, fit, window
         self._thread = ThreadPoolExecutor(1, "exchange")
         self._pending, self._seq = None, 0
 
@@ -39,6 +52,7 @@ class Exchanger:
         """Count from `centre` on: all workers do."""
         self._base, self._version = centre, version
         self._behind = self._passed = 0
+        self._first = True
 
     @property
     def in_flight(self):
@@ -48,13 +62,16 @@ class Exchanger:
     def answered(self):
         return self._pending is not None and self._pending.done()
 
-    def send(self, local, batches):
+    def send(self, local, batches, ends_epoch=False):
         """Hand over the weights `local` (flat, taken over) at the end of a window of `batches` batches."""
         assert self._pending is None, "one commit at a time"
         self._seq += 1
-        # A fresh base is as new as a commit can be, whatever the window began with.
-        self._late = 0 if self._rule.fresh else late(batches, self._behind, self._passed)
-        self._pending = self._thread.submit(self._exchange, local, batches, self._late)
+        self._late = self._uncounted = 0
+        if not self._rule.fresh:  # else the base is as new as a commit can be, whatever the window began with
+            self._late = late(batches, self._behind, self._passed)
+            self._uncounted = together(self._rule.lag) if self._first or ends_epoch else 0
+        self._first = False
+        self._pending = self._thread.submit(self._exchange, local, batches, self._late + self._uncounted)
 
     def collect(self, trained):
         """Wait for the answer: an `Exchanged`. `trained`: batches that were trained since `send`.
@@ -63,6 +80,7 @@ class Exchanger:
         """
         pending, self._pending = self._pending, None
         shift, self._base, self._version, staleness = pending.result()
+        staleness -= self._uncounted
         self._behind, self._passed = trained, staleness - self._late
         return Exchanged(shift, staleness)
 
@@ -73,7 +91,7 @@ class Exchanger:
         rule, base, version = self._rule, self._base, self._version
         if rule.fresh:
             base, version = self._pull()
-        delta = rule.delta(local, base, batches)
+        delta = rule.delta(local, base, max(batches, self._window))
         centre, new, staleness = self._client.commit(
             self._fit, self._seq, delta, version, batches, late=late, want_centre=rule.adopt
         )

@@ -8,11 +8,12 @@ import time
 import keras
 import numpy as np
 
-from . import optimizers, reduce, rules, stability
+from . import learning_rate, optimizers, reduce, rules, stability
 from .outcome import NotANumber
 from .parameter_client import NonFinite
 from .parameter_exchange import Exchanger
 from .parameter_report import CommitReport
+from .rule import RATE
 
 
 class ParameterSync(keras.callbacks.Callback):
@@ -26,6 +27,7 @@ class ParameterSync(keras.callbacks.Callback):
         self._synced_step = 0  # batches of this epoch that were handed over
 
     def on_train_begin(self, logs=None):
+        self._rule = self._make_rule()
         taken_up = self._context.taken_up
         if self.model.built and not taken_up.skipped:
             self._begin()
@@ -36,23 +38,26 @@ class ParameterSync(keras.callbacks.Callback):
         context = self._context
         self._weights = list(self.model.trainable_weights)
         rate = optimizers.learning_rate(self.model.optimizer)
-        rule = self._make_rule(rate)
         initial = reduce.flat(self._weights)
         centre, version = self._server.begin(
             context.fit, initial if context.is_chief else None, initial.dtype, initial.size, rate
         )
         self._begun = True
         self._report = CommitReport()
-        self._exchanger = Exchanger(rule, self._server, context.fit)
+        self._exchanger = Exchanger(self._rule, self._server, context.fit, self._window)
         self._adopt(centre, version)
 
-    def _make_rule(self, rate):
+    def _make_rule(self):
         """Take what the rule derives from the optimizer, and say before training what will probably diverge."""
         context, optimizer = self._context, self.model.optimizer
-        rule = rules.get(context.config["rule"], context.size, rate)
-        self._looks_ahead = rule.look_ahead
+        rate = optimizers.learning_rate(optimizer)
+        named = context.config["rule"]
+        rule = rules.get(named, context.size, rate)
+        if RATE.name not in rules.read(named)[1]:
+            rule = stability.steady(rule, rate, optimizers.momentum(optimizer), self._window)
         if rule.look_ahead:
             optimizers.require_look_ahead(optimizer, rule.name)
+        learning_rate.follow(context, rule, optimizer)
         warning = stability.warning(rule, rate, optimizers.momentum(optimizer), self._window, context.size)
         if warning and context.is_chief:
             context.emit("notice", level="warning", message=warning)
@@ -80,16 +85,17 @@ class ParameterSync(keras.callbacks.Callback):
             self._synced_step = batch + 1
 
     def on_train_end(self, logs=None):
+        learning_rate.scale(self.model.optimizer, 1.0)
         if self._begun:
             self._exchanger.close()
 
-    def _send(self, batches):
+    def _send(self, batches, ends_epoch=False):
         """Commit a window of `batches` batches, beside the training of the next."""
         began = time.monotonic()
         local = reduce.flat(self._weights)
-        if self._looks_ahead:
+        if self._rule.look_ahead:
             local -= optimizers.look_ahead(self.model.optimizer, self._weights)
-        self._exchanger.send(local, batches)
+        self._exchanger.send(local, batches, ends_epoch)
         self._context.waited += time.monotonic() - began
 
     def _collect(self, trained):
@@ -127,7 +133,7 @@ class ParameterSync(keras.callbacks.Callback):
         if self._exchanger.in_flight:
             self._collect(trained)
         if trained:
-            self._send(trained)
+            self._send(trained, ends_epoch=True)
             self._collect(0)
         self._send_report()
         states = [variable for metric in model.metrics for variable in metric.variables]

@@ -9,7 +9,7 @@ import time
 
 import keras
 
-from . import reduce, rules
+from . import learning_rate, reduce, rules
 from .parts import EPOCH
 
 #: A `Part`'s flag: this worker has trained all its batches of the epoch.
@@ -28,6 +28,8 @@ class RingSync(keras.callbacks.Callback):
         self._begun = False
 
     def on_train_begin(self, logs=None):
+        if self._rule is not None:
+            learning_rate.follow(self._context, self._rule, self.model.optimizer)
         if self.model.built:
             self._begin()
 
@@ -37,6 +39,9 @@ class RingSync(keras.callbacks.Callback):
         self._context.meetings = 0
         reduce.broadcast_weights(self._context, self._context.hooks.weights(self.model))
         self._centre = reduce.flat(self._weights)
+
+    def on_train_end(self, logs=None):
+        learning_rate.scale(self.model.optimizer, 1.0)
 
     def on_epoch_begin(self, epoch, logs=None):
         self._context.meetings = 0

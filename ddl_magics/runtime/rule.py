@@ -23,6 +23,14 @@ class Setting(NamedTuple):
     value: Callable
 
 
+#: Of every rule. n workers' windows may move the centre together about as far as one window (stability.py), so that n
+#: workers at the rate of one process get as far as it does in an n-th of the batches. But a mean over n windows has an
+#: n-th of the variance: with steps sqrt(n) times as long it is that of one process. Krizhevsky, "One weird trick for
+#: parallelizing convolutional neural networks" (arXiv:1404.5997), for SGD; Malladi et al., "On the SDEs and scaling
+#: rules for adaptive gradient algorithms", NeurIPS 2022 (arXiv:2205.10287), for Adam and RMSprop.
+RATE = Setting("rate", "factor of each worker's learning rate", "sqrt(n)", lambda workers, _: math.sqrt(workers))
+
+
 class Rule(NamedTuple):
     """What a worker commits, and what becomes of the centre: pure functions over flat arrays of one dtype and size.
 
@@ -31,8 +39,8 @@ class Rule(NamedTuple):
 
     name: str
     settings: Dict[str, float]
-    #: (local, base, batches) -> delta, a new array: what a worker whose weights are `local` commits after `batches`
-    #: batches since it had the centre `base`.
+    #: (local, base, window) -> delta, a new array: what a worker whose weights are `local` commits at the end of a
+    #: window of `window` batches since it had the centre `base`.
     delta: Callable
     #: (centre, delta, staleness, then) -> the new centre. `delta` may be overwritten and returned, `centre` and `then`
     #: never change. `staleness` is the number of commits since the centre that the delta was made against; `then` is
@@ -43,6 +51,8 @@ class Rule(NamedTuple):
     gain: Callable
     #: How many commits of others come between a centre and the delta made against it, on average.
     lag: int
+    #: Factor of each worker's learning rate.
+    rate: float = 1.0
     #: True: after its commit a worker goes on from the centre. False (elastic rules): from its weights less the delta.
     adopt: bool = True
     #: True: a worker fetches the centre anew right before `delta`, as `base`.
@@ -65,14 +75,15 @@ class Kind(NamedTuple):
     #: "ps", or "allreduce" for a rule whose ranks exchange at the same time, without a server.
     strategy: str
     settings: Tuple[Setting, ...]
-    #: (workers, **settings) -> the fields of `Rule` beside name and settings, as a dict.
+    #: (workers, **settings but `RATE`) -> the fields of `Rule` beside name, settings and rate, as a dict.
     make: Callable
 
     def rule(self, given, workers, rate):
         """The `Rule` with the settings `given` (a dict), for `workers` workers of learning rate `rate` or None."""
         settings = {setting.name: setting.value(workers, rate) for setting in self.settings}
         settings.update(given)
-        return Rule(self.name, settings, **self.make(workers, **settings))
+        own = {name: value for name, value in settings.items() if name != RATE.name}
+        return Rule(self.name, settings, rate=settings[RATE.name], **self.make(workers, **own))
 
 
 def read(text, kinds):

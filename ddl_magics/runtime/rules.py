@@ -1,14 +1,14 @@
 """The update rules: how what a worker has learned gets into the centre.
 
 Notation of the formulas: c is the centre, W a worker's weights, W0 the centre that it has last got, n the number of
-workers, tau the window in batches, eta the learning rate. A worker trains a window with the user's own optimizer,
-commits a delta, and goes on.
+workers, tau the window in batches, eta the learning rate. A worker trains a window with the user's own optimizer, at
+sqrt(n) times its learning rate (`rule.RATE`), commits a delta, and goes on.
 
 To add a rule, write its function under `_register`: options, help, documentation, server and workers read the table.
 """
 
 from . import rule as _rule
-from .rule import Setting
+from .rule import RATE, Setting
 
 #: How many old centres a rule that looks back keeps for each worker; commits come n - 1 versions late on average.
 _HISTORY_PER_WORKER = 2
@@ -21,7 +21,7 @@ KINDS = {}
 
 def _register(name, help, *settings, strategy="ps"):
     def register(make):
-        KINDS[name] = _rule.Kind(name, help, strategy, settings, make)
+        KINDS[name] = _rule.Kind(name, help, strategy, (*settings, RATE), make)
         return make
 
     return register
@@ -65,7 +65,7 @@ def _downpour(workers, scale):
     with n. 1/n makes n workers' windows together as long a step as one of them took.
     """
 
-    def delta(local, base, batches):
+    def delta(local, base, window):
         learned = local - base
         learned *= scale
         return learned
@@ -78,13 +78,14 @@ def _adag(workers):
     """Accumulated gradient normalization (AGN), called ADAG in dist-keras: delta = (W - W0) / tau; c += delta.
 
     Hermans, Spanakis and Moeckel, "Accumulated Gradient Normalization", ACML 2017 (arXiv:1710.02368). A
-    commit is the mean of the window's local steps, so that n workers together take n / tau steps a batch: a window near
-    n keeps the pace of one process. tau counts what was really trained: the last window of an epoch may be shorter.
+    commit is the mean of the window's local steps, so that n workers together take n / tau steps a batch: a window of n
+    makes the centre take the mean of their windows. An epoch's last window may be shorter, and is divided by tau all
+    the same: a batch counts as much there as in any other, and an epoch of a batch for each worker does not diverge.
     """
 
-    def delta(local, base, batches):
+    def delta(local, base, window):
         learned = local - base
-        learned /= batches
+        learned /= window
         return learned
 
     return {"delta": delta, "merge": _add, "gain": lambda progress, window: progress / window, "lag": workers - 1}
@@ -95,10 +96,11 @@ def _dynsgd(workers):
     """DynSGD: delta = W - W0; c += delta / (s + 1), s the staleness: commits since the centre W0.
 
     Jiang, Cui, Zhang and Yu, "Heterogeneity-aware Distributed Parameter Servers", SIGMOD 2017. s is about n - 1 where
-    the workers are alike fast.
+    the workers are alike fast. Where all commit at the same time it would be 0 to n - 1, and the centre would
+    take 1 + 1/2 + ... + 1/n of their windows: see `parameter_exchange.together`.
     """
 
-    def delta(local, base, batches):
+    def delta(local, base, window):
         return local - base
 
     def merge(centre, delta, staleness, then):
@@ -122,9 +124,9 @@ def _adag_distance(workers, eta):
     Descent", master's thesis, Maastricht 2017, on staleness as a distance instead of a number of commits.
     """
 
-    def delta(local, base, batches):
+    def delta(local, base, window):
         learned = local - base
-        learned /= batches
+        learned /= window
         return learned
 
     def merge(centre, delta, staleness, then):
@@ -149,7 +151,7 @@ _ALPHA = Setting("alpha", "share of its distance to the centre that a worker giv
 
 
 def _elastic(alpha, **fields):
-    def delta(local, base, batches):
+    def delta(local, base, window):
         force = local - base
         force *= alpha
         return force

@@ -2,6 +2,12 @@
 
 import math
 
+from .rule import RATE
+
+#: A rule's own factor of the learning rate keeps this distance from the limit, near which training swings for long.
+_MARGIN = 0.8
+_LOWER = 0.95
+
 
 def progress(rate, momentum, window):
     """The share of its distance to the optimum that a worker covers by itself in `window` batches.
@@ -21,9 +27,26 @@ def limit(lag):
     return 2 * math.sin(math.pi / (2 * (2 * lag + 1)))
 
 
+def steady(rule, rate, momentum, window):
+    """`rule` with its factor of the learning rate lowered, but not below 1, as far as its updates would overshoot.
+
+    That is for windows shorter than there are workers: with one of n batches or more all rules stay clear of the limit.
+    """
+    factor = rule.rate
+    while factor > 1 and not _is_steady(rule, (rate or 0.0) * factor, momentum, window):
+        factor = max(1.0, _LOWER * factor)
+    return rule._replace(rate=factor, settings=dict(rule.settings, **{RATE.name: factor}))
+
+
+def _is_steady(rule, rate, momentum, window):
+    gain, most = _gain_and_limit(rule, rate, momentum, window)
+    return gain <= _MARGIN * most
+
+
 def warning(rule, rate, momentum, window, workers):
     """One line that says what will probably diverge and what to change, or None. `rate` None: it is not known."""
-    gain, most = _gain_and_limit(rule, rate or 0.0, momentum, window)
+    each = (rate or 0.0) * rule.rate
+    gain, most = _gain_and_limit(rule, each, momentum, window)
     if gain <= most:
         return None
     settings = "".join(", %s %.3g" % pair for pair in sorted(rule.settings.items()))
@@ -31,7 +54,7 @@ def warning(rule, rate, momentum, window, workers):
     return (
         "the rule %s will probably diverge (%d workers, window %d%s%s): an update moves the central model by %.2g of "
         "its distance to the optimum, and more than %.2g overshoots with this many workers; %s"
-        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, rate or 0.0, momentum, window))
+        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, each, momentum, window))
     )
 
 
