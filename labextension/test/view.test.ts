@@ -70,6 +70,12 @@ test("a parameter-server run has its own columns", () => {
   expect(all("tbody td").slice(5, 8).map((cell) => cell.textContent)).toEqual(["900", "2, at most 6", "40"]); // biome-ignore format: a row
 });
 
+test("a name that is cut off is told in full", () => {
+  const host = "wn3-hdi.abcdefghijklmnop.internal.example";
+  show(full(1, { workers: [facts(0, { host }), facts(1)], numbers: [{ rank: 0 }, { rank: 1 }] })); // biome-ignore format: one line
+  expect(all("tbody tr").map((row) => row.children[1]?.getAttribute("title"))).toEqual([host, null]);
+});
+
 test("where some ranks have a GPU, the others say that they have none", () => {
   show(full(1, { workers: [facts(0), facts(1)], numbers: [{ rank: 0, gpu: 57 }, { rank: 1 }] })); // biome-ignore format: one line
   const gpus = all("tbody tr").map((row) => row.children[3]?.textContent);

@@ -69,8 +69,8 @@ export class ChartsPart implements Part {
   }
 
   private drawMoment(): void {
-    const { frames, log } = this.recording;
-    const past = this.moment === null ? null : modelAt(this.model, this.moment, frames, log.lines);
+    const { frames, printed } = this.recording;
+    const past = this.moment === null ? null : modelAt(this.model, this.moment, frames, printed);
     if (past) past.generation = this.generation;
     this.view.drawInstead(past);
   }

@@ -2,7 +2,7 @@
 
 import type { Api } from "../api";
 import { floats } from "../view/model";
-import { LogPages } from "./logpages";
+import { type LogLine, LogPages } from "./logpages";
 
 /** Parts of the log that are asked for, from its end on: of a long one the begin stays away. */
 const LOG_PARTS = 8;
@@ -15,7 +15,9 @@ export interface Frame {
 
 export class Recording {
   readonly frames: Frame[] = [];
-  readonly log: LogPages;
+  /** What the ranks printed, in the order of time; what became of the job is told by other means. */
+  printed: readonly LogLine[] = [];
+  private readonly log: LogPages;
   private asked: Promise<void> | null = null;
 
   constructor(
@@ -49,5 +51,6 @@ export class Recording {
   private async loadLog(signal: AbortSignal): Promise<void> {
     await this.log.follow(signal);
     for (let part = 1; part < LOG_PARTS && this.log.hasOlder && !this.log.full; part++) await this.log.older(signal);
+    this.printed = this.log.lines.filter(({ rank, level }) => rank >= 0 || level === "warning");
   }
 }

@@ -17,6 +17,9 @@ interface Column {
   meter?: (numbers: Numbers) => number;
 }
 
+/** Characters of a name that every column has room for. */
+const LONG = 20;
+
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
 const reduces = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
 const hasNetwork = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.network > 0);
@@ -121,6 +124,8 @@ function fill(cell: HTMLTableCellElement, column: Column, worker: Worker, model:
   const words = column.cell(worker, model);
   const value = column.meter?.(worker.numbers);
   attribute(cell, "data-dim", words === UNKNOWN || words === "no GPU");
+  // A host's full name may be too long for its column.
+  attribute(cell, "title", words.length > LONG && words);
   if (value === undefined || !Number.isFinite(value)) {
     text(cell, words);
     return;

@@ -108,7 +108,7 @@ test("the recording is asked for once, until all of it has been read; again wher
   await expect(recording.load(signal)).rejects.toThrow("gone");
   await Promise.all([recording.load(signal), recording.load(signal)]);
   expect(recording.frames).toEqual([{ seconds: 3, rows: Float32Array.of(1) }]);
-  expect(recording.log.lines.at(-1)?.text).toBe("hello");
+  expect(recording.printed.at(-1)?.text).toBe("hello");
   expect(asked.filter((what) => what === "replay")).toHaveLength(3);
 });
 
