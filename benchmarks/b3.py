@@ -4,10 +4,10 @@
 
 An exchange is a worker's commit of an update of 2.8 or 25 MB, and the new centre in return; workers, from 1 to 32 of
 them, do nothing else. So it is the most that a server can do, and more than training asks for. All processes of a
-variant live from the beginning; a block is some seconds of one number of workers and one size, and in each round every
-variant has each block once. A sample is a block's exchanges per second; GB/s are the bytes of commits and centres. The
-goals are medians of the ratios within rounds. TensorFlow's processes are started for each block, and only for up to 8
-workers, as 32 would not fit into memory; they have a round of their own.
+variant live from the beginning; a block is a second of one number of workers and one size, and in each round every
+variant has each block once. A sample is a block's exchanges per second; GB/s are the bytes of commits and centres.
+TensorFlow's processes are started for each number of workers, up to 8, as 32 would not fit into memory; they have
+rounds of their own. The goals are ratios of medians.
 """
 
 from __future__ import annotations
@@ -30,9 +30,11 @@ MODELS = {
     "25 MB": [1728, 64, 36864, 64, 73728, 128, 147456, 128, 294912, 256, 589824, 256, 5120000, 1000],
 }
 WORKERS, QUICK_WORKERS = (1, 2, 4, 8, 16, 32), (1, 4, 32)
-TF_WORKERS, TF_ROUNDS = 8, 3
-ROUNDS, QUICK_ROUNDS = 7, 2
-SECONDS, QUICK_SECONDS = 2.0, 1.0
+TF_WORKERS, TF_ROUNDS, TF_TRIALS = 8, 3, 3
+ROUNDS, QUICK_ROUNDS = 5, 2
+SECONDS = 1.0
+#: Exchanges of each worker before anything is counted: all memory has been touched then.
+WARM_UP = 4
 OURS, OURS_TWO, PICKLED, TENSORFLOW = "ours, 1 shard", "ours, 2 shards", "dist-keras' protocol", "TensorFlow"
 TIMES = 5.0
 #: Of the rate at 4 workers, at 32.
@@ -54,9 +56,12 @@ class Team:
         self._ask(self._workers, {"layers": layers, "fit": self._fit})
         self._fit += 1
 
-    def block(self, workers: int, seconds: float) -> tuple[float, list[float]]:
-        """(exchanges per second of this many workers together, the seconds of each exchange)."""
-        answers = self._ask(self._workers[:workers], {"seconds": seconds})
+    def block(self, workers: int, seconds: float, least: int = 1) -> tuple[float, list[float]]:
+        """(exchanges per second of this many workers together, the seconds of each exchange).
+
+        Each worker makes `least` exchanges even if that takes longer.
+        """
+        answers = self._ask(self._workers[:workers], {"seconds": seconds, "least": least})
         return sum(len(taken) / sum(taken) for taken in answers), [each for taken in answers for each in taken]
 
     @staticmethod
@@ -66,7 +71,8 @@ class Team:
             worker.stdin.flush()
         answers = [worker.stdout.readline() for worker in workers]
         if not all(answers):
-            raise SystemExit("b3: a worker ended; what it said is above")
+            ended = [worker.wait(10) for worker, answer in zip(workers, answers, strict=True) if not answer]
+            raise SystemExit(f"b3: workers ended with {ended}; what they said is above")
         return [json.loads(answer) for answer in answers]
 
     def close(self) -> None:
@@ -103,29 +109,38 @@ def measure(counts: tuple[int, ...], rounds: int, seconds: float) -> tuple[dict,
     for model, layers in MODELS.items():
         for team in teams.values():
             team.prepare(layers)
-        for at in range(-1, rounds):  # the first round warms up
+            team.block(most, 0.0, WARM_UP)
+        for at in range(rounds):
             for workers in counts:
                 order = list(teams)
                 for name in order[at % len(order) :] + order[: at % len(order)]:
                     rate, taken = teams[name].block(workers, seconds)
-                    if at >= 0:
-                        rates[variant(model, workers, name)].append(rate)
-                        times[variant(model, workers, name)] += taken
+                    rates[variant(model, workers, name)].append(rate)
+                    times[variant(model, workers, name)] += taken
+                    _tell(at, variant(model, workers, name), rate)
     for team in teams.values():
         team.close()
-    for _ in range(min(TF_ROUNDS, rounds)):
-        for model, layers in MODELS.items():
-            for workers in [count for count in counts if count <= TF_WORKERS]:
-                rates[variant(model, workers, TENSORFLOW)].append(_tensorflow(workers, sum(layers) * 4, seconds))
+    for at in range(min(TF_ROUNDS, rounds)):
+        for workers in [count for count in counts if count <= TF_WORKERS]:
+            for model, rate in zip(MODELS, _tensorflow(workers, seconds), strict=True):
+                rates[variant(model, workers, TENSORFLOW)].append(rate)
+                _tell(at, variant(model, workers, TENSORFLOW), rate)
     return rates, times
 
 
-def _tensorflow(workers: int, size: int, seconds: float) -> float:
-    command = [sys.executable, str(HERE / "tf_exchange.py"), str(workers), str(size), str(seconds)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    if ended.returncode:
-        raise SystemExit(f"b3: TensorFlow: {ended.stderr[-2000:]}")
-    return json.loads(ended.stdout.splitlines()[-1])
+def _tell(at: int, name: str, rate: float) -> None:
+    print(f"round {at + 1}: {name}: {rate:.1f}/s", file=sys.stderr, flush=True)
+
+
+def _tensorflow(workers: int, seconds: float) -> list[float]:
+    """The rate of each model."""
+    sizes = [str(4 * sum(layers)) for layers in MODELS.values()]
+    command = [sys.executable, str(HERE / "tf_exchange.py"), str(workers), str(seconds), *sizes]
+    for _ in range(TF_TRIALS):  # another process may take a port that it has chosen
+        ended = subprocess.run(command, capture_output=True, text=True, timeout=600)
+        if not ended.returncode:
+            return json.loads(ended.stdout.splitlines()[-1])
+    raise SystemExit(f"b3: TensorFlow: {ended.stderr[-2000:]}")
 
 
 def table(rates: dict[str, list[float]], times: dict[str, list[float]]) -> str:
@@ -159,10 +174,10 @@ def goals(rates: dict[str, list[float]]) -> list[report.Goal]:
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.b3", description=__doc__.splitlines()[0])
-    parser.add_argument("--quick", action="store_true", help="few rounds, short blocks, 1, 4 and 32 workers")
+    parser.add_argument("--quick", action="store_true", help="two rounds; 1, 4 and 32 workers")
     options = parser.parse_args(arguments)
     if options.quick:
-        rates, times = measure(QUICK_WORKERS, QUICK_ROUNDS, QUICK_SECONDS)
+        rates, times = measure(QUICK_WORKERS, QUICK_ROUNDS, SECONDS)
     else:
         rates, times = measure(WORKERS, ROUNDS, SECONDS)
     print(table(rates, times))

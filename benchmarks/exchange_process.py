@@ -1,6 +1,7 @@
-"""A worker of b3.py: exchange_process.py PROTOCOL RANK ADDRESSES, told by lines of JSON {"layers", "fit", "seconds"}.
+"""A worker of b3.py: exchange_process.py PROTOCOL RANK ADDRESSES, told what to do by lines of JSON.
 
-It commits an update of that size and gets the centre back, again and again; answers with the seconds of each exchange.
+{"layers", "fit"} makes it ready for a model; {"seconds", "least"} has it commit updates of that size and get the centre
+back, for so long and so many times at least, and answer with the seconds of each exchange.
 """
 
 import json
@@ -70,7 +71,7 @@ def main():
             print("null", flush=True)
             continue
         taken, end = [], time.monotonic() + block["seconds"]
-        while not taken or time.monotonic() < end:
+        while len(taken) < block["least"] or time.monotonic() < end:
             began = time.monotonic()
             worker.exchange()
             taken.append(time.monotonic() - began)

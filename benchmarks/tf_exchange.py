@@ -1,4 +1,4 @@
-"""TensorFlow's side of b3.py: tf_exchange.py WORKERS BYTES SECONDS prints the exchanges per second.
+"""TensorFlow's side of b3.py: tf_exchange.py WORKERS SECONDS BYTES... prints the exchanges per second with each size.
 
 ParameterServerStrategy with its coordinator and one server. An exchange is a function on a worker that reads the
 variable and adds to it, as a training step does.
@@ -31,15 +31,21 @@ def free_ports(count):
     return addresses
 
 
-def exchanges(cluster, size, seconds):
-    """Exchanges per second of all workers together."""
+def connect(cluster):
+    """(strategy, its coordinator) of this process, the cluster's chief."""
     import tensorflow as tf
 
     resolver = tf.distribute.cluster_resolver.SimpleClusterResolver(
         tf.train.ClusterSpec(cluster), task_type="chief", task_id=0, rpc_layer="grpc"
     )
     strategy = tf.distribute.ParameterServerStrategy(resolver)
-    coordinator = tf.distribute.coordinator.ClusterCoordinator(strategy)
+    return strategy, tf.distribute.coordinator.ClusterCoordinator(strategy)
+
+
+def exchanges(strategy, coordinator, workers, size, seconds):
+    """Exchanges per second of all workers together."""
+    import tensorflow as tf
+
     with strategy.scope():
         centre = tf.Variable(tf.zeros([size // 4]))
 
@@ -53,7 +59,6 @@ def exchanges(cluster, size, seconds):
             coordinator.schedule(exchange)
         coordinator.join()
 
-    workers = len(cluster["worker"])
     run(4 * workers)
     done, began = 0, time.monotonic()
     while time.monotonic() < began + seconds:
@@ -63,7 +68,7 @@ def exchanges(cluster, size, seconds):
 
 
 def main():
-    workers, size, seconds = int(sys.argv[1]), int(sys.argv[2]), float(sys.argv[3])
+    workers, seconds, sizes = int(sys.argv[1]), float(sys.argv[2]), [int(size) for size in sys.argv[3:]]
     addresses = free_ports(workers + 2)
     cluster = {"chief": addresses[:1], "ps": addresses[1:2], "worker": addresses[2:]}
     context = multiprocessing.get_context("spawn")
@@ -71,7 +76,8 @@ def main():
     servers = [context.Process(target=serve, args=(cluster, *task), daemon=True) for task in tasks]
     for server in servers:
         server.start()
-    print(json.dumps(exchanges(cluster, size, seconds)), flush=True)
+    strategy, coordinator = connect(cluster)
+    print(json.dumps([exchanges(strategy, coordinator, workers, size, seconds) for size in sizes]), flush=True)
     for server in servers:
         server.kill()
     os._exit(0)  # the coordinator's threads wait for the servers
