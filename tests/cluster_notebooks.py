@@ -6,9 +6,7 @@ pyspark    sparkmagic's PySpark kernel and its own Livy session
 gateway    the same behind a gateway as HDInsight's: TLS, a password, X-Requested-By
 """
 
-import os
 import re
-import signal
 from functools import cached_property
 
 import sparkmagic_kernels
@@ -101,8 +99,7 @@ class Notebook:
         assert "UsageError" not in answer.text, answer.text
 
     def kill(self):
-        """End the kernel as a machine does that runs out of memory: it can tell nobody."""
-        os.kill(self.kernel.manager.provisioner.pid, signal.SIGKILL)
+        self.kernel.kill()
         self.kernel.close()
 
     def close(self):

@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import signal
 import sys
 import threading
 import time
@@ -51,6 +52,10 @@ class Kernel:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=START_SECONDS)
         self._ids = {}
+
+    @property
+    def pid(self):
+        return self.manager.provisioner.pid
 
     def run(self, code, clickable=False, timeout=120, interrupt_when=None):
         """Execute a cell.
@@ -110,6 +115,10 @@ class Kernel:
         if data is not None:
             data.clear()
             data.update(content["data"])
+
+    def kill(self):
+        """End the kernel as a machine does that runs out of memory: it can tell nobody."""
+        os.kill(self.pid, signal.SIGKILL)
 
     def close(self):
         self.client.stop_channels()
