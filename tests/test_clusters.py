@@ -36,9 +36,14 @@ CHECKED_ON_LIVY = [
 ]
 
 
-def kinds():
+def kinds(slow=None):
     for kind in KINDS:
-        yield pytest.param(kind, marks=[] if kind == "embedded" else pytest.mark.livy)
+        marks = [] if kind == "embedded" else [pytest.mark.livy]
+        yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind == slow else marks)
+
+
+#: For what asks the Livy nothing that other tests do not: behind the gateway with `make test-slow`.
+slow_behind_a_gateway = pytest.mark.parametrize("notebook", [*kinds(slow="gateway")], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -119,6 +124,7 @@ def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
     assert all((one == other).all() for one, other in zip(trained, brought, strict=True))
 
 
+@slow_behind_a_gateway
 def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(notebook):
     if notebook.kind == "embedded":
         notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
@@ -144,6 +150,7 @@ def test_a_mistake_is_one_line(notebook, line, says):
     assert answer.traceback == ""
 
 
+@slow_behind_a_gateway
 def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
     answer = notebook.kernel.run("%%distributed --name bad\nif ddl.rank == 1:\n    raise ValueError('bad share')")
     assert answer.error == "DistributedCellError" and answer.message.startswith("bad, rank 1 on ")
