@@ -59,7 +59,7 @@ def kill_in_epoch(run, number, rank):
 @functools.cache
 def undisturbed(spark):
     """(result, history, weights) of the cell when nobody is killed."""
-    ended = launch.run_cell(spark, cell())
+    ended = launch.run_cell(spark, cell(sleep=0))
     return ended.result, ended.history, launch.weights(ended.run)
 
 
@@ -106,8 +106,8 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark
 
 
 def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
-    spark, source = spark_cluster(2), cell()
-    run = launch.start(spark, source, attempts=2)
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), attempts=2)
     kill_in_epoch(run, 2, rank=1)
     run.until(lambda r: any(e["attempt"] == 2 and e["kind"] == "steps" for e in r.events), 60)
     os.kill(pid(run, 0), signal.SIGKILL)
@@ -118,7 +118,7 @@ def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(s
         and "; it was attempt 2 of 2; --resume test goes on from epoch " in (ended.message)
     )
     assert {e["name"] for e in ended.of_kind("artifact")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
-    assert_as_undisturbed(launch.run_cell(spark, source, resume=ended.run), spark)
+    assert_as_undisturbed(launch.run_cell(spark, cell(sleep=0), resume=ended.run), spark)
 
 
 def test_an_executor_that_is_killed(spark_cluster):
@@ -141,10 +141,10 @@ def test_stop_between_two_attempts(spark_cluster):
     assert ended.state == "STOPPED" and "--resume test goes on from epoch " in ended.message
 
 
-@pytest.mark.parametrize("servers", [1, 2])
+@pytest.mark.parametrize("servers", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_a_parameter_server_that_is_killed(spark_cluster, servers):
-    spark, source = spark_cluster(2), cell()
-    run = launch.start(spark, source, strategy="ps", ps=servers)
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), strategy="ps", ps=servers)
     run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
     shards = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
     assert len(shards) == servers
@@ -152,6 +152,6 @@ def test_a_parameter_server_that_is_killed(spark_cluster, servers):
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (-1, "lost")
     assert "the parameter server (process" in ended.message and "--resume test goes on from epoch " in ended.message
-    resumed = launch.run_cell(spark, source, strategy="ps", ps=servers, resume=ended.run)
+    resumed = launch.run_cell(spark, cell(sleep=0), strategy="ps", ps=servers, resume=ended.run)
     assert resumed.state == "FINISHED" and len(resumed.history["loss"]) == 5
     assert resumed.history["loss"][:1] == ended.history["loss"][:1]
