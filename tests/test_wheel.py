@@ -84,12 +84,12 @@ def _contents(wheel):
 
 @pytest.fixture(scope="module")
 def installed(dist, tmp_path_factory):
-    """The Python of an environment with the wheel, as `pip install` leaves it."""
+    """The Python of an environment with the wheel, as `pip install` leaves it, but for files that only save time."""
     (wheel,) = dist.glob("*.whl")
     folder = tmp_path_factory.mktemp("venv")
     venv.create(folder, with_pip=True)
     python = folder / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", wheel], check=True)
+    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", wheel], check=True)
     return python
 
 
@@ -111,7 +111,7 @@ def test_the_base_install_brings_no_engine(installed, tmp_path):
 @pytest.fixture(scope="module")
 def lab(installed, tmp_path_factory):
     """Starts `jupyter` in that environment, which gets JupyterLab: tests that want none come before."""
-    subprocess.run([installed, "-m", "pip", "install", "--quiet", "jupyterlab"], check=True)
+    subprocess.run([installed, "-m", "pip", "install", "--quiet", "--no-compile", "jupyterlab"], check=True)
     home = tmp_path_factory.mktemp("home")
     foreign = ("JUPYTER", "PYTHON")
     environment = {name: value for name, value in os.environ.items() if not name.startswith(foreign)}
