@@ -158,7 +158,7 @@ def main(arguments: list[str] | None = None) -> None:
     if not Path(CHROMIUM).exists():
         raise SystemExit(f"panel: {CHROMIUM} is missing: apt-get install chromium, or set CHROMIUM")
     before, samples = report.machine(), defaultdict(list)
-    bucket, starts, times, ticks = (10_000, 2, 2, 3) if quick else (100, 5, 5, 15)
+    bucket, starts, times, ticks = (10_000, 2, 2, 3) if quick else (100, 5, 4, 15)
     with tempfile.TemporaryDirectory(prefix="panel-") as name, chromium() as browser:
         os.environ["JUPYTER_DATA_DIR"] = str(Path(name) / "data")
         (Path(name) / "lab").mkdir()
