@@ -44,27 +44,23 @@ def kernel():
     kernel.close()
 
 
-def test_where_nobody_can_click_a_cell_waits_and_prints(kernel):
-    answer = kernel.run(cell("--name digits"))
+def test_where_nobody_can_click_a_cell_waits_and_prints_and_all_comes_back(kernel):
+    answer = kernel.run(cell("--name digits", epochs=3))
     assert answer.error == "", answer.traceback
     lines = answer.text.splitlines()
     epochs = [line for line in lines if line.startswith("digits  epoch ")]
-    assert [line.split()[2] for line in epochs] == ["1/2", "2/2"]
+    assert [line.split()[2] for line in epochs] == ["1/3", "2/3", "3/3"]
     assert all("samples/s" in line and "loss" in line for line in epochs)
     assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
     (block,) = answer.displays
     assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
-
-
-def test_history_result_weights_model_and_tables_come_back(kernel):
-    kernel.run(cell("--name kept", epochs=3))
-    assert kernel.value("sorted(kept.history), len(kept.history['loss']), kept.result") == (["loss"], 3, 256.0)
-    assert kernel.value("[a.shape for a in kept.weights()]") == [(4, 1), (1,)]
-    equal = "all((a == b).all() for a, b in zip(kept.model().get_weights(), kept.weights()))"
+    assert kernel.value("sorted(digits.history), len(digits.history['loss']), digits.result") == (["loss"], 3, 256.0)
+    assert kernel.value("[a.shape for a in digits.weights()]") == [(4, 1), (1,)]
+    equal = "all((a == b).all() for a, b in zip(digits.model().get_weights(), digits.weights()))"
     assert kernel.value(f"bool({equal})")
-    assert kernel.value("list(kept.workers['rank']), int(kept.metrics.epoch.max())") == ([0, 1], 2)
-    assert kernel.value("kept.logs(0), kept.logs().splitlines()[0][1:12]") == ("trained by 0\n", " │ trained ")
-    assert kernel.value("type(kept.figure()).__name__") == "Figure"
+    assert kernel.value("list(digits.workers['rank']), int(digits.metrics.epoch.max())") == ([0, 1], 2)
+    assert kernel.value("digits.logs(0), digits.logs().splitlines()[0][1:12]") == ("trained by 0\n", " │ trained ")
+    assert kernel.value("type(digits.figure()).__name__") == "Figure"
 
 
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
