@@ -1,6 +1,6 @@
 """What the strategies and update rules cost in accuracy: against samples and against time, on 1 to 8 workers.
 
-    python -m benchmarks.b5 [--quick] [--workers N ...] [--seeds N] [--epochs FACTOR] [--only NAME ...]
+    python -m benchmarks.b5 [--quick] [--workers N ...] [--seeds N] [--epochs FACTOR] [--only NAME ...] [--keep FILE]
 
 Every rule of the parameter server, synchronous elastic averaging, averaging after each epoch and the sum of gradients,
 with the settings that they have by default, against one process. All train the same small network (accuracy_cell.py)
@@ -14,7 +14,8 @@ worker's batch is that of the process, but for the sum of gradients, where it is
 The ranks are a run's own, with what they have in a run; only Spark is not there (ranks.py). Accuracy is that of the
 centre, or of the ranks' common weights, on the test rows at the end of each epoch; the goals are of its mean over the
 seeds after the last. Seconds are those of training, without validation and start; on a machine of fewer cores than
-workers they show what exchanging costs, and no speedup.
+workers they show what exchanging costs, and no speedup. All of it takes hours: with --keep it can be cut short and goes
+on with what the file does not have yet.
 """
 
 from __future__ import annotations
@@ -115,11 +116,33 @@ def measure(options: argparse.Namespace, epochs: dict[str, int]) -> dict[str, li
         np.savez(folder / "tasks.npz", **tasks())
         todo = [(ALONE, 1), *((way, workers) for way in options.only or WAYS for workers in options.workers)]
         for at, (way, workers) in enumerate(todo):
-            for fit in train(way, workers, folder / str(at), folder / "tasks.npz", options.seeds, epochs):
+            found = kept(options.keep, way, workers, options.seeds, epochs)
+            if not found:
+                found = train(way, workers, folder / str(at), folder / "tasks.npz", options.seeds, epochs)
+                keep(options.keep, way, workers, found)
+            for fit in found:
                 fits.setdefault(variant(fit.task, way, workers), []).append(fit)
             ends = ", ".join(f"{task} {fits[variant(task, way, workers)][-1].percent[-1]:.2f} %" for task in epochs)
             print(f"{at + 1} of {len(todo)}: {way}, {workers}: {ends}", file=sys.stderr)
     return fits
+
+
+def keep(file: Path | None, way: str, workers: int, fits: list[Fit]) -> None:
+    """Append the fits of a way to a file of JSON lines."""
+    if file is not None:
+        with file.open("a") as lines:
+            lines.write(json.dumps({"way": way, "workers": workers, "fits": fits}) + "\n")
+
+
+def kept(file: Path | None, way: str, workers: int, seeds: int, epochs: dict[str, int]) -> list[Fit]:
+    """What `keep` has left of as many seeds and epochs, or nothing."""
+    for line in file.read_text().splitlines() if file is not None and file.exists() else ():
+        record = json.loads(line)
+        fits = [Fit(*fit) for fit in record["fits"]]
+        lengths = sorted((fit.task, len(fit.percent)) for fit in fits)
+        if (record["way"], record["workers"]) == (way, workers) and lengths == sorted([*epochs.items()] * seeds):
+            return fits
+    return []
 
 
 def epochs_until(fit: Fit, percent: float) -> int | None:
@@ -171,6 +194,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--seeds", type=int, default=None, metavar="N", help=f"{SEEDS} by default")
     parser.add_argument("--epochs", type=float, default=None, metavar="FACTOR", help="times as many as by default")
     parser.add_argument("--only", nargs="+", choices=WAYS, metavar="NAME", help=f"some of: {', '.join(WAYS)}")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="where fits are kept for the next time")
     options = parser.parse_args(arguments)
     options.workers = options.workers or (QUICK_WORKERS if options.quick else WORKERS)
     options.seeds = options.seeds or (QUICK_SEEDS if options.quick else SEEDS)

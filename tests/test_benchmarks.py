@@ -126,6 +126,16 @@ def test_accuracy_is_compared_with_one_process():
     assert [line.split()[-3:] for line in b5.table(fits).splitlines()[3:]] == [["2", "3", "6"], ["-", "-", "6"]]
 
 
+def test_fits_are_kept_for_the_next_time(tmp_path):
+    file, epochs = tmp_path / "fits.jsonl", {"digits": 2, "table": 1}
+    fits = [b5.Fit("digits", [1.0, 2.0], [70.0, 80.0]), b5.Fit("table", [1.0], [75.0])]
+    assert b5.kept(file, "adag", 8, 1, epochs) == []
+    b5.keep(file, "adag", 8, fits)
+    assert b5.kept(file, "adag", 8, 1, epochs) == fits
+    assert b5.kept(file, "adag", 4, 1, epochs) == b5.kept(file, "adag", 8, 2, epochs) == []
+    assert b5.kept(file, "adag", 8, 1, {"digits": 60, "table": 1}) == []
+
+
 @pytest.mark.parametrize("name", ["live", "b1", "b4", "b5", "b7"])
 def test_help(name):
     command = [sys.executable, "-m", f"benchmarks.{name}", "--help"]
