@@ -14,9 +14,9 @@ from .synthetic import Synthetic
 CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
 
 
-def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None):
-    """A run named digits in the store, and what goes on with it. It lasts 40 seconds."""
-    run = Synthetic(workers, epochs=4, steps=100, gpus=0, step_seconds=0.1, start=time.time() - ago)
+def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None, slow=None):
+    """A run named digits in the store, and what goes on with it. It lasts 40 seconds, or more where a rank is slow."""
+    run = Synthetic(workers, epochs=4, steps=100, gpus=0, step_seconds=0.1, start=time.time() - ago, slow=slow)
     told = [*run.begin(), *run.train(share)]
     if end:
         told += run.fail(1) if end == ev.FAILED else run.end()
@@ -27,9 +27,9 @@ def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None):
     return folder, run
 
 
-def opened(panel, index=0):
+def opened(panel, index=0, path=None):
     """Opens a run named digits, and returns its page."""
-    panel.open()
+    panel.open(path)
     panel.root.locator(".ddl-row").nth(index).dblclick()
     page = panel.page.locator(".ddl-runpage")
     expect(page.get_by_role("heading", name="digits")).to_be_visible()
@@ -84,6 +84,124 @@ def test_logs_of_a_rank_are_searched_and_grow_while_the_run_goes_on(panel):
     expect(lines).to_have_count(1)
 
 
+def behind(page):
+    """The last column of the workers' table."""
+    return page.get_by_role("table", name="workers").locator("tbody td:last-child")
+
+
+def outlined(page):
+    """Whether it is seen where the keyboard is, as far as it is in what is ours."""
+    return page.evaluate(
+        """() => {
+            const focused = document.activeElement;
+            const ours = ":is(.ddl-panel-body, .ddl-runpage, .ddl-compare) *";
+            if (!focused.matches(ours)) return true;
+            const drawn = focused.matches(".ddl-list") ? focused.querySelector("[data-active]") : focused;
+            const { outlineStyle, outlineWidth } = getComputedStyle(drawn);
+            return outlineStyle !== "none" && parseFloat(outlineWidth) >= 1;
+        }"""
+    )
+
+
+def go(page, key, target):
+    """Presses a key until the keyboard is in an element, and sees on the way where it is."""
+    for _ in range(25):
+        if target.evaluate("element => element.contains(document.activeElement)"):
+            return
+        page.keyboard.press(key)
+        assert outlined(page), page.evaluate("document.activeElement.outerHTML.slice(0, 200)")
+    raise AssertionError(f"{key} does not lead to {target}")
+
+
+def test_the_keyboard_alone_goes_from_the_list_to_a_run_a_replay_a_comparison_and_back(panel):
+    invented(ago=900, end=ev.FINISHED, workers=4)
+    invented(end=ev.FINISHED)
+    panel.open()
+    expect(panel.root.locator(".ddl-row")).to_have_count(2)
+    keyboard, rows = panel.page.keyboard, panel.root.get_by_role("listbox")
+    panel.root.get_by_role("searchbox").focus()
+    go(panel.page, "Tab", rows)
+    keyboard.press("Home")
+    keyboard.press("Enter")
+    page = panel.page.locator(".ddl-runpage")
+    expect(page.locator("canvas").first).to_be_visible()
+    go(panel.page, "Tab", page.get_by_role("tab", name="Charts"))
+    keyboard.press("ArrowRight")
+    expect(page.get_by_role("tabpanel", name="Logs")).to_contain_text("epoch 4: loss 0.134")
+    keyboard.press("ArrowLeft")
+    slider = page.get_by_role("slider", name="Time in the run")
+    go(panel.page, "Tab", slider)
+    keyboard.press("Home")
+    expect(slider).to_have_attribute("aria-valuetext", re.compile("^0:00 of"))
+    keyboard.press("Space")
+    expect(page.get_by_role("button", name="Pause")).to_be_visible()
+    keyboard.press("Space")
+    expect(page.get_by_role("button", name="Replay")).to_be_visible()
+    go(panel.page, "Shift+Tab", rows)
+    keyboard.press("Home")
+    keyboard.press("Shift+ArrowDown")
+    expect(panel.root.locator(".ddl-row[aria-selected=true]")).to_have_count(2)
+    toolbar = panel.root.locator(".jp-Toolbar").first
+    go(panel.page, "Shift+Tab", toolbar)
+    go(panel.page, "ArrowRight", toolbar.locator("[data-command='ddl-magics:compare-runs']"))
+    keyboard.press("Enter")
+    compared = panel.page.locator(".ddl-compare")
+    expect(compared.locator("canvas").first).to_be_visible()
+    go(panel.page, "Tab", compared.get_by_role("checkbox").first)
+    keyboard.press("Space")
+    expect(compared.get_by_role("checkbox").first).not_to_be_checked()
+    go(panel.page, "Shift+Tab", rows)
+
+
+def test_table_and_lines_of_a_replay_are_those_of_the_moment(panel):
+    invented(end=ev.FINISHED, slow={1: 2.0})
+    page, keyboard = opened(panel), panel.page.keyboard
+    lines, workers = page.get_by_role("tabpanel", name="printed by all ranks"), behind(page)
+    expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
+    expect(lines).to_contain_text("epoch 4: loss")
+    page.get_by_role("slider", name="Time in the run").focus()
+    keyboard.press("Home")
+    for _ in range(4):
+        keyboard.press("PageUp")
+    expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
+    expect(page.locator(".ddl-status")).to_have_text(re.compile(r"^epoch 3 of 4 · step \d+ of 100$"))
+    expect(workers).to_have_text(["–", "–"])
+    expect(lines).to_contain_text("epoch 2: loss")
+    expect(lines).not_to_contain_text("epoch 3: loss")
+    page.get_by_label("Speed of the replay").select_option("64")
+    page.get_by_role("button", name="Replay").click()
+    expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
+    expect(lines).to_contain_text("epoch 4: loss")
+    expect(page.get_by_role("button", name="Replay")).to_be_visible()
+
+
+@pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
+def test_notebook_7_has_the_tab_with_all_its_parts(panel_lab, panel, path):
+    panel_lab.write("beside.ipynb", "1")
+    invented(ago=900, end=ev.FINISHED)
+    invented(optimizer="sgd", end=ev.FINISHED)
+    page = opened(panel, path=path)
+    label, icon = (
+        panel.page.locator(f".lm-TabBar-tab:has-text('digits') .lm-TabBar-tab{part}") for part in ("Label", "Icon svg")
+    )
+    middles = [box["y"] + box["height"] / 2 for box in (label.bounding_box(), icon.bounding_box())]
+    assert abs(middles[0] - middles[1]) < 3, "icon and name of the tab are on a line"
+    shown = {
+        "Logs": "epoch 4: loss",
+        "Cell": "model.compile('sgd')",
+        "Details": "--workers",
+        "Changes": "+model.compile('sgd')",
+    }
+    for name, words in shown.items():
+        page.get_by_role("tab", name=name).click()
+        expect(page.get_by_role("tabpanel", name=name).get_by_text(words, exact=False).first).to_be_in_viewport()
+    page.get_by_role("tab", name="Charts").click()
+    page.get_by_role("slider", name="Time in the run").focus()
+    panel.page.keyboard.press("Home")
+    expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
+    assert panel.serious(".ddl-runpage") == []
+
+
 def test_a_run_that_has_ended_is_played_again(panel):
     invented(end=ev.FINISHED)
     asked = []
@@ -118,3 +236,8 @@ def test_axe_finds_nothing_serious_in_any_tab(panel, theme):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tabpanel", name=name).get_by_text("Reading")).to_have_count(0)
         assert panel.serious(".ddl-runpage") == [], name
+    page.get_by_role("tab", name="Charts").click()
+    page.get_by_role("slider", name="Time in the run").focus()
+    panel.page.keyboard.press("PageDown")
+    expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
+    assert panel.serious(".ddl-runpage") == [], "replay"
