@@ -92,7 +92,7 @@ class Hooks:
 
 
 def of_rows(rows):
-    return Share(None, tf.constant(rows, tf.int64), None, None, None)
+    return Share(None, tf.constant(rows, tf.int64), None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

@@ -16,10 +16,14 @@ from .outcome import NAN_ADVICE, NotANumber
 from .parts import STEP, Part
 from .rank import NOT_FINITE, UNCHECKED
 from .reduce import note_stop, part
-from .share import same_batch
+from .share import fingerprint, same_batch
 
 #: More sparse gradients than this of one variable and rank are refused rather than held in memory n times.
 MAX_SPARSE_BYTES = 1 << 30
+
+#: Of a run's batches those whose fingerprints are compared: the first ones, then one in so many. A shuffle that differs
+#: shows in the first.
+FIRST_FINGERPRINTS, FINGERPRINT_EVERY = 16, 16
 
 _WEIGHT = struct.Struct("=d")
 
@@ -45,15 +49,15 @@ class GradientExchange:
         given = [gradients[i] for i in dense]
         for i in sparse:
             given += [gradients[i].indices, gradients[i].values]
+        told = self.told(share)
 
-        def exchange(rows, total, check, scale, *arrays):
+        def exchange(*arrays):
+            about, arrays = arrays[: len(told)], arrays[len(told) :]
             dense_arrays, sparse_arrays = arrays[: len(dense)], arrays[len(dense) :]
-            batch = self.batch(rows, total, check, scale, sums, sparse_arrays)
+            batch = self.batch(about, sums, sparse_arrays)
             return self._exchange(batch, dense_arrays, sparse_arrays)
 
-        reduced = tf.numpy_function(
-            self._context.guarded(exchange), self.told(share) + given, [tensor.dtype for tensor in given]
-        )
+        reduced = tf.numpy_function(self._context.guarded(exchange), told + given, [tensor.dtype for tensor in given])
         result = list(gradients)
         for i, after in zip(dense, reduced):
             after.set_shape(gradients[i].shape)
@@ -73,18 +77,24 @@ class GradientExchange:
         import tensorflow as tf
 
         if share is None:
-            return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)] + [tf.constant(0.0, tf.float64)] * 2
-        return [share.rows, share.total, share.check, share.scale]
+            return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)]
+        return [share.rows, share.total, *share.sample]
 
-    def batch(self, rows, total, check, scale, sums, sparse=()):
-        """What this rank knows of its batch, and says of it, as `told` gives it; sparse: indices and values."""
+    def batch(self, told, sums, sparse=()):
+        """What this rank knows of its batch, and says of it, from what was `told`; sparse: indices and values."""
+        rows, total, *sample = told
         rows = float(rows)
         # Where only this rank knows its rows, those of the step before are a guess at everybody's.
         known = float(total) if total >= 0 else self._total
         flags = UNCHECKED if total < 0 else 0
         if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
             flags |= NOT_FINITE
-        mine = part(self._context, STEP, rows, flags, float(check), float(scale))
+        done = self._context.exchanges
+        if done < FIRST_FINGERPRINTS or done % FINGERPRINT_EVERY == 0:
+            check, scale = fingerprint(sample, total)
+        else:
+            check = scale = float(total)
+        mine = part(self._context, STEP, rows, flags, check, scale)
         return _Batch(mine, rows, known, (1.0 if rows else 0.0) if sums else rows / known, sums)
 
     def sum(self, number, flat, mine):

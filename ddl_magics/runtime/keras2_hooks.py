@@ -44,7 +44,7 @@ class Keras2Hooks(KerasHooks):
     def _share(self, handler):
         given = handler._dataset
         trains = self.training and not self.context.has_train_data
-        handler._dataset, sharded = self.shared(given, handler._adapter.batch_size())
+        handler._dataset, sharded = self.shared(given, handler._adapter.batch_size(), of_arrays=False)
         if sharded:
             infer = handler._infer_steps
             handler._infer_steps = lambda steps, _: self.shard_steps(infer(steps, given))

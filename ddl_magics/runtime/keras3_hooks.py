@@ -9,6 +9,7 @@ from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers.data_adapters import array_data_adapter
 
 from . import compiled_update, share
 from .keras_fit import KerasHooks, float_variables, wrap
@@ -31,7 +32,8 @@ class Keras3Hooks(KerasHooks):
                 if hooks.training and not hooks.context.has_train_data:
                     hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
-                self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch)
+                of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
+                self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch, of_arrays)
                 if sharded:
                     hooks._shorten(self)
 

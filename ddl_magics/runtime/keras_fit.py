@@ -259,10 +259,10 @@ class KerasHooks:
 
     # -- data
 
-    def shared(self, dataset, batch):
+    def shared(self, dataset, batch, of_arrays):
         """What the call in progress gets instead of `dataset`: (a dataset, whether that has every n-th batch only).
 
-        batch: rows of a batch, None where unknown.
+        batch: rows of a batch, None where unknown; of_arrays: Keras has made the dataset of arrays.
         """
         context, call = self.context, self._current
         if call is None or not isinstance(dataset, tf.data.Dataset):
@@ -280,7 +280,7 @@ class KerasHooks:
             return share.shard(dataset, context.rank, context.size), True
         if not validates:
             self._hint_small_batch(batch)
-        return share.cut(dataset, context.rank, context.size), False
+        return share.cut(dataset, context.rank, context.size, of_arrays), False
 
     def shard_steps(self, steps):
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""

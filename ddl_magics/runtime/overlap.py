@@ -48,7 +48,7 @@ class OverlappedExchange(GradientExchange):
         told = self.told(share)
         result, tokens, order = list(gradients), [], []
         for number, bucket in enumerate(_buckets(gradients, dense)):
-            submit = self._context.guarded(functools.partial(self._submit, number, sums))
+            submit = self._context.guarded(functools.partial(self._submit, number, sums, len(told)))
             tokens.append(tf.numpy_function(submit, told + [gradients[i] for i in bucket], tf.float32))
             order += bucket
         finish = self._context.guarded(self._finish)
@@ -58,11 +58,12 @@ class OverlappedExchange(GradientExchange):
             result[i] = after
         return result
 
-    def _submit(self, number, sums, rows, total, check, scale, *arrays):
-        """The gradients of a bucket are there."""
+    def _submit(self, number, sums, count, *arrays):
+        """The gradients of a bucket are there, after `count` arrays of what is told of the batch."""
+        told, arrays = arrays[:count], arrays[count:]
         if number == 0:
             self._under_way = []
-            self._batch = self.batch(rows, total, check, scale, sums)
+            self._batch = self.batch(told, sums)
         if number == len(self._kept):
             self._kept.append(_Kept(Layout(arrays[0].dtype, arrays)))
         kept = self._kept[number]

@@ -5,15 +5,16 @@ All-reduce: of every global batch of b rows, rank k of n takes rows floor(k b / 
 Parameter server: of the sequence of batches, worker k of n takes every n-th, beginning with the k-th.
 """
 
+import zlib
 from typing import Any, NamedTuple
 
-#: Of an epoch's batches those whose fingerprint is taken: the first ones, then one in so many. A shuffle that differs
-#: shows in the first, and to take a fingerprint costs some 5 % of a step of 15 ms.
-_FIRST_FINGERPRINTS, _FINGERPRINT_EVERY = 16, 16
-#: Rows at either end of a batch, and values of each row end, that its fingerprint looks at.
-_FINGERPRINT_ROWS = 4
-_FINGERPRINT_VALUES = 256
+import numpy as np
+
+#: At most so many rows of a batch, spread over it, and first values of each, does its fingerprint look at.
+_SAMPLE_ROWS = 8
+_SAMPLE_VALUES = 256
 _GOLDEN_RATIO = 0.6180339887498949
+_WEIGHTS = 0.5 + np.arange(_SAMPLE_ROWS * _SAMPLE_VALUES) * _GOLDEN_RATIO % 1.0
 
 
 class Share(NamedTuple):
@@ -21,14 +22,13 @@ class Share(NamedTuple):
 
     batch: what Keras would have got, this rank's rows of it (one row of no weight where there are none);
     rows: how many rows are really this rank's; total: rows of the global batch, -1 where only this rank knows its data;
-    check, scale: a fingerprint of the global batch, comparable over ranks within rounding (`same_batch`).
+    sample: some rows of the global batch, a tensor of each of its parts, for `fingerprint`.
     """
 
     batch: Any
     rows: Any
     total: Any
-    check: Any
-    scale: Any
+    sample: Any = ()
 
 
 def mark_local(dataset):
@@ -53,16 +53,40 @@ def is_local(dataset):
     return False
 
 
+def fingerprint(sample, total):
+    """(projection, scale) of a `Share`'s sample and total, as arrays: comparable within rounding (`same_batch`)."""
+    check = scale = float(total)
+    for part in sample:
+        values = part.reshape(len(part), int(np.prod(part.shape[1:])))[:, :_SAMPLE_VALUES].ravel()
+        if part.dtype == object:  # text
+            values = [zlib.crc32(one) % (1 << 20) for one in values]
+        values = np.nan_to_num(np.asarray(values, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
+        weights = _WEIGHTS[: len(values)]
+        check += float(values @ weights)
+        scale += float(np.abs(values) @ weights)
+    return check, scale
+
+
 def same_batch(check, scale, other_check, other_scale):
     """Whether two fingerprints can be of the same rows: alike within what floating point differs between hosts."""
     return abs(check - other_check) <= 1e-3 * max(scale, other_scale)
 
 
-def cut(dataset, rank, size):
-    """A dataset of `Share`s: rank's slice of every batch of `dataset`."""
+def cut(dataset, rank, size, of_arrays=False):
+    """A dataset of `Share`s: rank's slice of every batch of `dataset`.
+
+    of_arrays: Keras has made `dataset` of arrays. Then the numbers of a batch's rows are cut, before any is gathered.
+    """
     import tensorflow as tf
 
-    def slice_batch(index, batch):
+    dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
+
+    def slice_batch(*parts):
+        batch, arrays = parts if gather else (_element(dataset, parts), None)
+
+        def rows_of(part):
+            return gather(part, arrays) if gather else part
+
         total = _rows(batch)
         low, high = total * rank // size, total * (rank + 1) // size
         rows = high - low
@@ -72,16 +96,12 @@ def cut(dataset, rank, size):
         else:
             low = tf.where(rows > 0, low, 0)
             high = tf.where(rows > 0, high, 1)
-        size_alone = tf.cast(total, tf.float64)
-        check, scale = tf.cond(
-            (index < _FIRST_FINGERPRINTS) | (index % _FINGERPRINT_EVERY == 0),
-            lambda: _fingerprint(batch, total),
-            lambda: (size_alone, size_alone),
-        )
-        mine = tf.nest.map_structure(lambda part: _slice(part, low, high), batch)
-        return Share(mine, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), check, scale)
+        every = total // _SAMPLE_ROWS + 1
+        sample = _dense([rows_of(part[::every]) for part in _dense(batch)])
+        mine = rows_of(tf.nest.map_structure(lambda part: _slice(part, low, high), batch))
+        return Share(mine, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
 
-    return dataset.enumerate().map(slice_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
+    return dataset.map(slice_batch, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
 
 
 def whole(dataset):
@@ -93,8 +113,7 @@ def whole(dataset):
         rows = _rows(batch)
         if not isinstance(rows, int):
             batch = tf.nest.map_structure(lambda part: _never_empty(part, rows), batch)
-        zero = tf.constant(0.0, tf.float64)
-        return Share(batch, tf.cast(rows, tf.int64), tf.constant(-1, tf.int64), zero, zero)
+        return Share(batch, tf.cast(rows, tf.int64), tf.constant(-1, tf.int64))
 
     return dataset.map(keep, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
 
@@ -109,6 +128,20 @@ def shard_steps(steps, rank, size):
     return None if steps is None else (steps - rank + size - 1) // size
 
 
+def _before_gathering(dataset):
+    """(a dataset of the numbers of each batch's rows and the arrays, Keras' function of both that makes the batch).
+
+    (`dataset`, None) where it is made in another way.
+    """
+    last = dataset
+    while not hasattr(last, "_map_func"):
+        (last,) = last._inputs()
+    (numbered,) = last._inputs()
+    if len(numbered._inputs()) != 2:
+        return dataset, None
+    return numbered.with_options(dataset.options()), last._map_func._func
+
+
 def _element(dataset, parts):
     """What tf.data passes to a function as arguments, as the element that it was."""
     return parts if isinstance(dataset.element_spec, tuple) else parts[0]
@@ -118,6 +151,12 @@ def _leaves(batch):
     import tensorflow as tf
 
     return [part for part in tf.nest.flatten(batch) if isinstance(part, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor))]
+
+
+def _dense(batch):
+    import tensorflow as tf
+
+    return [part for part in _leaves(batch) if isinstance(part, tf.Tensor)]
 
 
 def _rows(batch):
@@ -158,23 +197,3 @@ def _never_empty(part, rows):
     filled = tf.cond(rows > 0, lambda: part, lambda: blank)
     filled.set_shape(part.shape)
     return filled
-
-
-def _fingerprint(batch, total):
-    """(projection, scale) of the rows at both ends of a batch; float64 scalars."""
-    import tensorflow as tf
-
-    check = scale = tf.cast(total, tf.float64)
-    for part in _leaves(batch):
-        if not isinstance(part, tf.Tensor):
-            continue
-        ends = tf.concat([part[:_FINGERPRINT_ROWS], part[-_FINGERPRINT_ROWS:]], 0)
-        if part.dtype == tf.string:
-            ends = tf.strings.to_hash_bucket_fast(ends, 1 << 20)
-        values = tf.cast(tf.reshape(ends, [tf.shape(ends)[0], -1])[:, :_FINGERPRINT_VALUES], tf.float64)
-        values = tf.reshape(tf.where(tf.math.is_finite(values), values, 0.0), [-1])
-        index = tf.cast(tf.range(tf.size(values)), tf.float64)
-        weights = 0.5 + tf.math.floormod(index * _GOLDEN_RATIO, 1.0)
-        check += tf.reduce_sum(values * weights)
-        scale += tf.reduce_sum(tf.abs(values) * weights)
-    return check, scale
