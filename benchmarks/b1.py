@@ -1,6 +1,6 @@
 """Training on two workers of one host: ours against Keras, TensorFlow's and PyTorch's own ways, in images per second.
 
-    python -m benchmarks.b1 [--quick] [--others PYTHON] [--pause SECONDS]
+    python -m benchmarks.b1 [--quick] [--threads pinned|defaults] [--others PYTHON] [--pause SECONDS]
 
 A convolutional network of 694 k parameters on images of 28 x 28, batches of 64 and of 256 on each worker. Ours are two
 ranks' processes with everything that they have in a run, by shared memory; only Spark is not there. They are compared
@@ -9,7 +9,8 @@ our ranks compile, which is the most that can be had without ever summing a grad
 PyTorch's DistributedDataParallel over gloo, the latter against two PyTorch processes of their own, are there if the
 environment of `make bench-env` is.
 
-First all with one thread each for operations and for the graph, and jit_compile=False; then all as they are by default.
+First all with one thread each for operations and for the graph, and jit_compile=False; then all as they are by default;
+--threads takes one of these halves.
 A block is an epoch of some steps, timed from its beginning to its metrics; samples are the images per second of both
 workers together, and the CPU time of a step of one. In each round every variant has one block of either batch size, in
 changing order; goals are medians of the ratios within rounds. On a machine that has other work, `chrt --rr 1` in front
@@ -19,6 +20,7 @@ of the command keeps that out of the measurement; in the --pause after each bloc
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
 import socket
@@ -127,6 +129,9 @@ def measure(names: list[str], pinned: bool, options: argparse.Namespace, rounds:
                         if at >= 0:
                             samples[variant(batch, name, pinned)].append(images)
                             cpu[variant(batch, name, pinned)].append(each)
+                if at >= 0:
+                    told = [f"{each} {samples[each][-1]:.0f}" for each in samples if len(samples[each]) == at + 1]
+                    print(f"round {at + 1} of {rounds}, images/s:", "; ".join(told), flush=True)
         finally:
             for team in teams.values():
                 team.close()
@@ -154,24 +159,28 @@ def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.b1", description=__doc__.splitlines()[0])
     parser.add_argument("--quick", action="store_true", help="few rounds, and no defaults")
     parser.add_argument("--others", type=Path, default=OTHERS_PYTHON, help="a Python with PyTorch and tf_keras")
-    parser.add_argument("--only", nargs="*", default=None, metavar="VARIANT", help="some of the variants, pinned")
+    parser.add_argument("--only", nargs="*", default=None, metavar="VARIANT", help="some of the variants")
+    parser.add_argument("--threads", choices=("pinned", "defaults"), default=None, help="only these rounds")
     parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
     parser.add_argument("--pause", type=float, default=0.2, metavar="SECONDS", help="after each block")
     options = parser.parse_args(arguments)
     there = [OURS, PLAIN, FAST] + ([MIRRORED, DDP, TORCH] if options.others.exists() else [])
     names = [name for name in there if options.only is None or name in options.only]
     samples, cpu = defaultdict(list), defaultdict(list)
-    measure(names, True, options, options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS), samples, cpu)
-    if not options.quick and options.only is None:
-        measure([name for name in there if name in DEFAULTS], False, options, DEFAULTS_ROUNDS, samples, cpu)
+    if options.threads != "defaults":
+        measure(names, True, options, options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS), samples, cpu)
+    if options.threads == "defaults" or not (options.quick or options.threads or options.only):
+        some = [name for name in names if name in DEFAULTS]
+        measure(some, False, options, options.rounds or DEFAULTS_ROUNDS, samples, cpu)
     print(report.spread(samples, "images/s"))
     print()
     print(report.spread(cpu, "CPU ms/step"))
     if len(there) == 3:
         print("no MultiWorkerMirrored and no PyTorch: `make bench-env` makes an environment that has them")
-    for batch in STEPS if DDP in names else ():
-        told = ratio(samples, variant(batch, DDP), variant(batch, TORCH))
-        print(f"batch {batch}: PyTorch DDP to two PyTorch processes: {told:.3g}")
+    for batch, pinned in itertools.product(STEPS, (True, False)):
+        one, other = variant(batch, DDP, pinned), variant(batch, TORCH, pinned)
+        if one in samples and other in samples:
+            print(f"{one}: {ratio(samples, one, other):.3g} of {other}")
     report.finish(samples, goals(samples), cpu_ms_per_step=dict(cpu))
 
 
