@@ -16,6 +16,9 @@ CASES = "\n".join(
     for name in ("cases.py", "unusual.py", "normalized.py", "keras2.py")
 )
 
+#: That of a cell whose cases are seeds, and their results accuracies.
+DIGITS = (HERE / "digits.py").read_text()
+
 #: Adam turns rounding of tiny gradients into visible weights in float32: its weights are compared in float64 only.
 NOT_SGD = frozenset(
     {"adam", "four_steps_and_a_remainder", "adamw_clipnorm", "lstm", "adversaries", "legacy_adam_clipped"}
@@ -32,20 +35,22 @@ SILENCE = (
 
 
 class Reference:
-    """Results of plain Keras, from a process of its own, kept for the next test."""
+    """What `run_cases` of a cell gives in plain Keras, in processes of their own: each case once, for all tests."""
 
-    def __init__(self, folder, python=sys.executable):
-        self._folder, self._python, self._known = folder, python, {}
+    def __init__(self, folder, source=CASES, python=sys.executable):
+        self._folder, self._source, self._python = folder, source, python
+        self._known = {"float32": {}, "float64": {}}
 
     def __call__(self, names, dtype):
-        if (names, dtype) not in self._known:
-            cell, out = self._folder / "cell.py", self._folder / f"{len(self._known)}.json"
-            cell.write_text(CASES)
-            command = [self._python, HERE / "reference.py", cell, dtype, out, *names]
+        known = self._known[dtype]
+        if missing := [name for name in names if name not in known]:
+            cell, out = self._folder / "cell.py", self._folder / "results.json"
+            cell.write_text(self._source)
+            command = [self._python, HERE / "reference.py", cell, dtype, out, *missing]
             done = subprocess.run(command, cwd=self._folder, timeout=300, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr[-3000:]
-            self._known[names, dtype] = json.loads(out.read_text())
-        return self._known[names, dtype]
+            known.update(json.loads(out.read_text()))
+        return {name: known[name] for name in names}
 
 
 def distributed(spark, names, dtype, workers, prologue="", seconds=400, **spec):

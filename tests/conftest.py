@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
 
+import comparison
 import processes
 import pytest
 import spark
@@ -36,6 +37,18 @@ def spark_cluster():
     clusters = spark.Clusters()
     yield clusters.get
     clusters.stop()
+
+
+@pytest.fixture(scope="session")
+def reference(tmp_path_factory):
+    """`reference(names, dtype)`: what plain Keras learns from the cases of tests/equality."""
+    return comparison.Reference(tmp_path_factory.mktemp("reference"))
+
+
+@pytest.fixture(scope="session")
+def digits_reference(tmp_path_factory):
+    """`digits_reference(seeds, "float32")`: accuracies of plain Keras on held-out digits, by seed."""
+    return comparison.Reference(tmp_path_factory.mktemp("digits"), comparison.DIGITS)
 
 
 @pytest.fixture(scope="session")

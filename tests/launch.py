@@ -16,6 +16,7 @@ from ddl_magics.runtime.events import TERMINAL
 load_driver = functools.cache(load_driver)
 
 POLL_SECONDS = 0.1
+DEFAULT_RULE = "adag"
 DEFAULT_SPEC = {
     "strategy": "allreduce",
     "rule": None,
@@ -116,7 +117,7 @@ def start(spark, cell, namespace=None, **spec):
     run = "test-" + uuid.uuid4().hex[:8]
     full = dict(DEFAULT_SPEC, cell=cell, run=run, name="test", **spec)
     if full["strategy"] == "ps":
-        full["rule"] = full["rule"] or "adag"
+        full["rule"] = full["rule"] or DEFAULT_RULE
     reply = json.loads(load_driver().launch(json.dumps(full), dict(namespace or {}, spark=spark)))
     if not reply["ok"]:
         raise Refused(reply["error"]["message"])

@@ -23,6 +23,18 @@ ALWAYS = (
     "compiled_many_steps",
     "four_steps_and_a_remainder",
 )
+#: Of these, what is cut, weighted, summed or rounded otherwise with four workers or in float32.
+FEW = (
+    "sgd_momentum",
+    "adamw_clipnorm",
+    "accumulation",
+    "weighted",
+    "embedding",
+    "own_step",
+    "pipeline",
+    "masked_sequences",
+    "four_steps_and_a_remainder",
+)
 MORE = (
     "adam",
     "global_clipnorm",
@@ -49,20 +61,14 @@ MORE = (
 )
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-    return comparison.Reference(tmp_path_factory.mktemp("reference"))
-
-
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("workers", [2, 4])
-def test_float64(spark_cluster, reference, workers):
-    comparison.check(spark_cluster(workers), reference, ALWAYS, "float64", workers)
+def test_float64(spark_cluster, reference):
+    comparison.check(spark_cluster(2), reference, ALWAYS, "float64", 2)
 
 
 @pytest.mark.timeout(600)
 def test_float32(spark_cluster, reference):
-    comparison.check(spark_cluster(2), reference, ALWAYS, "float32", 2)
+    comparison.check(spark_cluster(2), reference, FEW, "float32", 2)
 
 
 @pytest.mark.timeout(300)
@@ -73,6 +79,12 @@ def test_the_comparison_can_fail(spark_cluster, reference):
     assert len(comparison.differences(ended.result, reference(names, "float64"), names, "float64")) >= 2
     with pytest.raises(AssertionError):
         comparison.assert_ranks_equal(ended, names, 2)
+
+
+@pytest.mark.timeout(600)
+def test_four_workers(spark_cluster, reference):
+    """The last batch has two rows."""
+    comparison.check(spark_cluster(4), reference, FEW, "float64", 4)
 
 
 @pytest.mark.slow

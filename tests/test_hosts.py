@@ -22,6 +22,8 @@ CASES = (
     "adversaries",
 )
 
+DENSE_AND_SPARSE = ("sgd_momentum", "embedding")
+
 #: Code before a cell: which transport a rank has.
 TRANSPORT = """
 ring = ddl._context.ring
@@ -47,11 +49,6 @@ same = ddl.allreduce(weights) == weights
 """
 
 
-@pytest.fixture(scope="module")
-def reference(tmp_path_factory):
-    return comparison.Reference(tmp_path_factory.mktemp("reference"))
-
-
 @pytest.fixture
 def spark(spark_cluster, tmp_path):
     """`spark(workers, executors on each host)`"""
@@ -63,17 +60,6 @@ def spark(spark_cluster, tmp_path):
         return cluster
 
     return start
-
-
-@pytest.mark.parametrize(
-    ("workers", "a_host", "transport"), [(2, 1, "Ring True"), (4, 2, "Hierarchy True"), (4, 3, "Hierarchy True")]
-)
-def test_equality_over_hosts(spark, reference, workers, a_host, transport):
-    """Two hosts of one rank, two of two, one of three and one of one."""
-    ended = comparison.distributed(spark(workers, a_host), CASES, "float64", workers, prologue=TRANSPORT)
-    assert ended.logs().count(f"transport {transport}") == workers
-    assert not comparison.differences(ended.result, reference(CASES, "float64"), CASES, "float64")
-    comparison.assert_ranks_equal(ended, CASES, workers)
 
 
 def digits(spark, epochs, **spec):
@@ -110,3 +96,15 @@ def test_compression_on_one_machine_is_left_out_with_a_word(spark_cluster):
     assert ended.state == "FINISHED"
     said = [e["message"] for e in ended.of_kind("notice") if "compression" in e["message"]]
     assert said == ["--compression bf16 is left out: it saves bytes on a network, and all workers are on one machine"]
+
+
+@pytest.mark.parametrize(
+    ("workers", "a_host", "transport", "names"),
+    [(2, 1, "Ring True", CASES), (4, 3, "Hierarchy True", CASES), (4, 2, "Hierarchy True", DENSE_AND_SPARSE)],
+)
+def test_equality_over_hosts(spark, reference, workers, a_host, transport, names):
+    """Two hosts of one rank; one of three and one of one; two of two."""
+    ended = comparison.distributed(spark(workers, a_host), names, "float64", workers, prologue=TRANSPORT)
+    assert ended.logs().count(f"transport {transport}") == workers
+    assert not comparison.differences(ended.result, reference(names, "float64"), names, "float64")
+    comparison.assert_ranks_equal(ended, names, workers)

@@ -53,7 +53,7 @@ def keras2(spark_cluster):
 
 @pytest.fixture(scope="module")
 def reference(tmp_path_factory):
-    return comparison.Reference(tmp_path_factory.mktemp("reference"), PYTHON)
+    return comparison.Reference(tmp_path_factory.mktemp("reference"), python=PYTHON)
 
 
 @pytest.mark.timeout(600)
@@ -159,7 +159,7 @@ def test_a_stop_keeps_model_and_history(keras2):
     assert ended.state == "STOPPED" and len(ended.history["loss"]) >= 2 and launch.weights(ended.run)
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "ps"])
+@pytest.mark.parametrize("strategy", ["allreduce", pytest.param("ps", marks=pytest.mark.slow)])
 def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
     spark = keras2(2)
     frame = spark.createDataFrame([(float(i), float(i % 3), i % 2) for i in range(101)], ["a", "b", "y"])
@@ -171,13 +171,11 @@ def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
 
 
 @pytest.mark.timeout(300)
-def test_a_parameter_server_is_as_accurate_as_one_process(keras2, reference, tmp_path):
-    digits, out = comparison.HERE / "digits.py", tmp_path / "digits.json"
-    command = [PYTHON, comparison.HERE / "reference.py", digits, "float32", out, "1"]
-    subprocess.run(command, check=True, timeout=200, capture_output=True)
-    ended = launch.run_cell(keras2(2), digits.read_text() + "\nrun_cases(['1'], 'float32')", strategy="ps")
+def test_a_parameter_server_is_as_accurate_as_one_process(keras2, tmp_path):
+    one_process = comparison.Reference(tmp_path, comparison.DIGITS, PYTHON)(["1"], "float32")
+    ended = launch.run_cell(keras2(2), f"{comparison.DIGITS}\nrun_cases(['1'], 'float32')", strategy="ps")
     assert ended.state == "FINISHED", ended.failure
-    assert ended.result["1"] >= json.loads(out.read_text())["1"] - 0.04
+    assert ended.result["1"] >= one_process["1"] - 0.04
     assert all(sum(e["commits"] for e in ended.of_kind("commits", rank)) > 50 for rank in range(2))
 
 

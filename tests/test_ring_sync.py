@@ -1,16 +1,10 @@
 """Workers that meet now and then: averaging by epoch, and synchronous elastic averaging, against NumPy."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
+import comparison
 import launch
 import pytest
 
 pytestmark = pytest.mark.timeout(300)
-
-HERE = Path(__file__).parent / "equality"
 
 # Five batches for two workers: three and two. Both methods are worked out again in NumPy, for all workers.
 LINE = """
@@ -65,14 +59,11 @@ def test_all_workers_come_to_what_the_formula_says(spark_cluster, method, spec):
 
 
 @pytest.mark.parametrize("spec", [{"strategy": "average"}, {"strategy": "allreduce", "rule": "easgd"}])
-def test_accuracy_of_one_process(spark_cluster, tmp_path, spec):
-    out = tmp_path / "digits.json"
-    command = [sys.executable, HERE / "reference.py", HERE / "digits.py", "float32", out, "1"]
-    subprocess.run(command, check=True, timeout=200, capture_output=True)
-    cell = (HERE / "digits.py").read_text() + "\nrun_cases(['1'], 'float32')"
-    ended = launch.run_cell(spark_cluster(2), cell, **spec)
+def test_accuracy_of_one_process(spark_cluster, digits_reference, spec):
+    one_process = digits_reference(["1"], "float32")
+    ended = launch.run_cell(spark_cluster(2), f"{comparison.DIGITS}\nrun_cases(['1'], 'float32')", **spec)
     assert ended.state == "FINISHED", ended.failure
-    assert ended.result["1"] >= json.loads(out.read_text())["1"] - 0.04
+    assert ended.result["1"] >= one_process["1"] - 0.04
 
 
 def test_a_stop_keeps_the_model(spark_cluster):
