@@ -12,7 +12,7 @@ import processes
 import pytest
 from until import until
 
-pytestmark = pytest.mark.timeout(300)  # a cluster, and several runs in it
+pytestmark = pytest.mark.timeout(600)  # a cluster, and several runs in it
 
 #: Leaves traces in its process that a second cell must not find, and says of those that it found.
 CELL = """
@@ -45,69 +45,55 @@ def waiting(number):
 
 
 @pytest.fixture
-def no_spares(spark_cluster):
-    """A cluster whose workers have none."""
+def spares(spark_cluster):
+    """(a cluster of two workers, the two spares that wait there): those of the test before, or of a run for them."""
     spark = spark_cluster(2)
-    launch.run_cell(spark, "None")
-    until(lambda: not processes.spares(), 30)
-    return spark
+    if len(processes.spares()) != 2:
+        run(spark)
+    return spark, waiting(2)
 
 
-def test_the_second_run_is_in_the_spares_and_finds_nothing_of_the_first(no_spares):
-    first = run(no_spares)
-    spares = waiting(2)
-    second = run(no_spares)
-    assert pids(second) == spares and pids(first).isdisjoint(spares)
-    assert second.result == first.result and second.result[0] == [False, "float32", True]
-    assert waiting(2).isdisjoint(spares)
+def test_each_run_is_in_the_spares_of_the_one_before_and_finds_nothing_of_it(spares):
+    spark, first = spares
+    runs = [run(spark)]
+    second = waiting(2)
+    runs.append(run(spark))
+    third = waiting(2)
+    assert [pids(each) for each in runs] == [first, second]
+    assert len(first | second | third) == 6, "no process is two ranks"
+    own = run(spark, spare=False)
+    assert pids(own).isdisjoint(third)
+    assert not processes.spares(), "a run that wants none ends those that wait"
+    assert runs[0].result == runs[1].result == own.result and own.result[0] == [False, "float32", True]
 
 
-def test_five_runs_leave_one_spare_a_slot(no_spares):
-    seen = [pids(run(no_spares)) for _ in range(5)]
-    assert len(set.union(*seen)) == 10, "no process is two ranks"
-    assert len(waiting(2)) == 2
-
-
-def test_a_run_of_another_size_gets_a_process_of_its_own(no_spares):
-    run(no_spares)
-    spares = waiting(2)
-    assert pids(run(no_spares, workers=1)).isdisjoint(spares)
-
-
-def test_a_run_without_spares_ends_those_that_wait(no_spares):
-    run(no_spares)
-    spares = waiting(2)
-    assert pids(run(no_spares, spare=False)).isdisjoint(spares)
-    assert not processes.spares()
-
-
-def test_spares_that_were_killed_are_not_missed(no_spares):
-    run(no_spares)
-    spares = waiting(2)
-    for pid in spares:
+def test_a_run_of_another_size_and_one_whose_spares_were_killed_get_processes_of_their_own(spares):
+    spark, first = spares
+    assert pids(run(spark, workers=1)).isdisjoint(first)
+    until(lambda: processes.spares() - first, 30)
+    killed = processes.spares()  # that one, for a run of one worker, and one for two as long as its worker is there
+    for pid in killed:
         os.kill(pid, signal.SIGKILL)
-    assert pids(run(no_spares)).isdisjoint(spares)
+    assert pids(run(spark)).isdisjoint(killed)
 
 
-def test_a_rank_that_was_a_spare_dies_as_any_other(no_spares):
-    run(no_spares)
-    spares = waiting(2)
+def test_a_rank_that_was_a_spare_dies_as_any_other(spares):
+    spark, first = spares
     ended = launch.run_cell(
-        no_spares,
+        spark,
         "import os, signal, time\nif ddl.rank: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)",
         spare=True,
         attempts=1,
     )
     assert ended.state == "FAILED" and "was killed by SIGKILL" in ended.message
-    assert pids(ended) == spares and not processes.wait_until_gone()
+    assert pids(ended) == first and not processes.wait_until_gone()
 
 
-def test_nothing_is_left_after_the_session(no_spares):
-    run(no_spares)
-    spares = waiting(2)
-    homes = [Path(os.readlink(f"/proc/{pid}/cwd")) for pid in spares]
-    no_spares.stop()
-    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in spares), 30)
+def test_nothing_is_left_after_the_session(spares):
+    spark, waited = spares
+    homes = [Path(os.readlink(f"/proc/{pid}/cwd")) for pid in waited]
+    spark.stop()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in waited), 30)
     assert not any(home.exists() for home in homes)
 
 
