@@ -37,9 +37,10 @@ from . import ranks, report
 HERE = Path(__file__).resolve().parent
 OTHERS_PYTHON = HERE.parent / ".venv-bench" / "bin" / "python"
 WORKERS = 2
-#: Rows of a worker's batch -> steps of a block.
-STEPS = {64: 60, 256: 20}
-ROUNDS, DEFAULTS_ROUNDS, QUICK_ROUNDS = 15, 5, 2
+#: Rows of a worker's batch -> steps of a block. With everybody's defaults threads outnumber the cores, and wait for
+#: each other spinning: PyTorch's steps have been seen to take 0.4 s.
+STEPS, DEFAULTS_STEPS = {64: 60, 256: 20}, {64: 20, 256: 8}
+ROUNDS, DEFAULTS_ROUNDS, QUICK_ROUNDS = 15, 4, 2
 OURS, PLAIN, FAST = "ours", "2 x Keras", "2 x Keras, compiled update"
 MIRRORED, DDP, TORCH = "MultiWorkerMirrored", "PyTorch DDP, gloo", "2 x PyTorch"
 #: Also without the threads pinned.
@@ -122,7 +123,7 @@ def measure(names: list[str], pinned: bool, options: argparse.Namespace, rounds:
         try:
             for at in range(-1, rounds):  # the first round warms up
                 order = names[at % len(names) :] + names[: at % len(names)]
-                for batch, steps in STEPS.items():
+                for batch, steps in (STEPS if pinned else DEFAULTS_STEPS).items():
                     for name in order:
                         images, each = teams[name].block(batch, steps)
                         time.sleep(options.pause)
