@@ -42,18 +42,30 @@ def normalized(dtype):
     return fit_classifier(momentum(), dtype, model=keras.Sequential(normalized_layers()))
 
 
-def normalized_images(dtype):
+def normalized_images(dtype, **normalization):
     random = np.random.default_rng(8)
     x = (5 + random.normal(size=(90, 8, 8, 2))).astype(dtype)
     y = random.integers(0, CLASSES, 90)
     model = keras.Sequential(
-        [keras.Input((8, 8, 2)), layers.BatchNormalization(), layers.Conv2D(4, 3), layers.BatchNormalization(axis=1)]
-        + [layers.ReLU(), layers.Conv2D(6, 3, strides=2), layers.BatchNormalization(center=False, scale=False)]
-        + [layers.GlobalAveragePooling2D(), layers.Dense(CLASSES)]
+        [
+            keras.Input((8, 8, 2)),
+            layers.BatchNormalization(**normalization),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(axis=1, **normalization),
+            layers.ReLU(),
+            layers.Conv2D(6, 3, strides=2),
+            layers.BatchNormalization(center=False, scale=False, **normalization),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(CLASSES),
+        ]
     )
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(momentum(0.05), loss, metrics=["accuracy"])
     return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.1, verbose=0).history
+
+
+def synchronized_images(dtype):
+    return normalized_images(dtype, synchronized=True)
 
 
 def normalized_branches(dtype):
