@@ -113,15 +113,22 @@ def go(page, key, target):
     raise AssertionError(f"{key} does not lead to {target}")
 
 
-def test_the_keyboard_alone_goes_from_the_list_to_a_run_a_replay_a_comparison_and_back(panel):
+def listed(panel):
+    """Two runs, and the keyboard in the list of them; returns the list."""
     invented(ago=900, end=ev.FINISHED, workers=4)
     invented(end=ev.FINISHED)
     panel.open()
     expect(panel.root.locator(".ddl-row")).to_have_count(2)
-    keyboard, rows = panel.page.keyboard, panel.root.get_by_role("listbox")
+    rows = panel.root.get_by_role("listbox")
     panel.root.get_by_role("searchbox").focus()
     go(panel.page, "Tab", rows)
-    keyboard.press("Home")
+    panel.page.keyboard.press("Home")
+    return rows
+
+
+@pytest.mark.timeout(300)
+def test_the_keyboard_alone_goes_from_the_list_to_a_run_its_tabs_a_replay_and_back(panel):
+    rows, keyboard = listed(panel), panel.page.keyboard
     keyboard.press("Enter")
     page = panel.page.locator(".ddl-runpage")
     expect(page.locator("canvas").first).to_be_visible()
@@ -138,12 +145,16 @@ def test_the_keyboard_alone_goes_from_the_list_to_a_run_a_replay_a_comparison_an
     keyboard.press("Space")
     expect(page.get_by_role("button", name="Replay")).to_be_visible()
     go(panel.page, "Shift+Tab", rows)
-    keyboard.press("Home")
+
+
+@pytest.mark.timeout(300)
+def test_the_keyboard_alone_goes_from_the_list_to_a_comparison_and_back(panel):
+    rows, keyboard = listed(panel), panel.page.keyboard
     keyboard.press("Shift+ArrowDown")
     expect(panel.root.locator(".ddl-row[aria-selected=true]")).to_have_count(2)
     toolbar = panel.root.locator(".jp-Toolbar").first
     go(panel.page, "Shift+Tab", toolbar)
-    go(panel.page, "ArrowRight", toolbar.locator("[data-command='ddl-magics:compare-runs']"))
+    go(panel.page, "ArrowLeft", toolbar.locator("[data-command='ddl-magics:compare-runs']"))
     keyboard.press("Enter")
     compared = panel.page.locator(".ddl-compare")
     expect(compared.locator("canvas").first).to_be_visible()
