@@ -91,7 +91,8 @@ def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in spec.items():
         if name not in _APART and value is not None:
             words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
-            yield ("--no-" if value is False else "--") + name.replace("_", "-"), "✓" if isinstance(value, bool) else words
+            prefix = "--no-" if value is False else "--"
+            yield prefix + name.replace("_", "-"), "✓" if isinstance(value, bool) else words
     for key, value in (spec.get("conf") or {}).items():
         yield f"--conf {key}", value
 
