@@ -19,6 +19,9 @@ ALWAYS = (
     "summed_loss",
     "adversaries",
     "masked_sequences",
+    "masked_losses",
+    "masked_losses_compiled",
+    "masked_in_its_own_step",
     "compiled",
     "compiled_many_steps",
     "four_steps_and_a_remainder",
@@ -33,6 +36,7 @@ FEW = (
     "own_step",
     "pipeline",
     "masked_sequences",
+    "masked_losses",
     "four_steps_and_a_remainder",
 )
 MORE = (

@@ -108,19 +108,17 @@ class Keras2Hooks(KerasHooks):
         return self.apply_reduced(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
 
     def hook_losses(self):
-        """Of the functions that a loss ends with, the first knows the mask, and the second is not for metrics too."""
-        find_mask, reduce, masked = losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss, False
+        """Of the functions that a loss ends with, the first uses the mask, and the second is not for metrics too."""
+        mask_out, reduce = losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss
 
-        @functools.wraps(find_mask)
+        @functools.wraps(mask_out)
         def apply_valid_mask(losses, sw, mask, reduction):
-            nonlocal masked
-            masked = mask is not None
-            return find_mask(losses, sw, mask, reduction)
+            return self.masked(functools.partial(mask_out, losses, sw, mask), mask, reduction)
 
         @functools.wraps(reduce)
         def compute_weighted_loss(losses, sample_weight=None, reduction="sum_over_batch_size", name=None):
             kind = "sum_over_batch_size" if reduction == "auto" else reduction
-            self.context.note_loss(kind, weighted=False, masked=masked)
+            self.context.note_loss(kind, weighted=False)
             return reduce(losses, sample_weight, reduction, name)
 
         losses_utils.apply_valid_mask, losses_utils.compute_weighted_loss = apply_valid_mask, compute_weighted_loss

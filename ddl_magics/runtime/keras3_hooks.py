@@ -93,14 +93,18 @@ class Keras3Hooks(KerasHooks):
         return self.apply_reduced(apply, list(grads), scaled)
 
     def hook_losses(self):
-        original, note = loss_module.reduce_weighted_values, self.context.note_loss
+        original, mask_out = loss_module.reduce_weighted_values, loss_module.apply_mask
 
         @functools.wraps(original)
         def reduce_weighted_values(values, sample_weight=None, mask=None, reduction="sum_over_batch_size", dtype=None):
-            note(reduction, weighted=sample_weight is not None, masked=mask is not None)
+            self.context.note_loss(reduction, weighted=sample_weight is not None)
             return original(values, sample_weight, mask, reduction, dtype)
 
-        loss_module.reduce_weighted_values = reduce_weighted_values
+        @functools.wraps(mask_out)
+        def apply_mask(sample_weight, mask, dtype, reduction):
+            return self.masked(functools.partial(mask_out, sample_weight, mask, dtype), mask, reduction)
+
+        loss_module.reduce_weighted_values, loss_module.apply_mask = reduce_weighted_values, apply_mask
         wrap(compile_utils.CompileLoss, "call", self.compiled_loss)
 
     def hook_batchnorm(self):

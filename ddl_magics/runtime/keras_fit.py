@@ -12,11 +12,12 @@ import warnings
 
 import tensorflow as tf
 
-from . import files, overlap, parts, reduce, share
+from . import files, masked_loss, overlap, parts, reduce, share
 from .checkpointing import Checkpoints
 from .monitor import Monitor
 from .rank import StopRun
 from .sync_batchnorm import SyncBatchNorm
+from .within_step import WithinStep
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
@@ -71,7 +72,8 @@ class KerasHooks:
     def __init__(self, context, keras):
         self.context, self.keras = context, keras
         self._checkpoints = Checkpoints(context)
-        self.batchnorm = SyncBatchNorm(self, self.batchnorm_class)
+        self.within = WithinStep(self)
+        self.batchnorm = SyncBatchNorm(context, self.within, self.batchnorm_class)
         self._calls = []
         self.put_aside = None  # while a step is traced for XLA: [(apply, gradients, scaled)] for what follows it
 
@@ -110,7 +112,9 @@ class KerasHooks:
         raise NotImplementedError
 
     def hook_losses(self):
-        """Have each loss told to `context.note_loss` before it is reduced, and the compiled ones in `compiled_loss`."""
+        """Have each loss told to `context.note_loss` before it is reduced, its mask used in `masked`, and the compiled
+        ones called in `compiled_loss`.
+        """
         raise NotImplementedError
 
     def hook_batchnorm(self):
@@ -168,6 +172,14 @@ class KerasHooks:
             return original(losses, *args, **kwargs)
         finally:
             self.context.in_compiled_loss = False
+
+    def masked(self, weigh, mask, reduction):
+        """What entries of a loss count by their `mask`: `weigh(reduction)`, which scales them for a mean."""
+        share = self.context.share
+        if mask is None or share is None or reduction not in masked_loss.MEANS:
+            return weigh(reduction)
+        kept = weigh("sum")
+        return kept * tf.cast(masked_loss.scale(self.within, share, mask), kept.dtype)
 
     # -- fit, evaluate, predict
 
@@ -291,11 +303,9 @@ class KerasHooks:
 
     def _hint_small_batch(self, batch):
         context = self.context
-        if not context.is_chief or not batch or batch >= SMALL_SHARE_ROWS * context.size or context.hinted:
-            return
-        context.hinted = True
-        message = "a batch of %d rows is %.3g rows a worker: they will mostly wait for each other; raise batch_size"
-        context.emit("notice", level="info", message=message % (batch, batch / context.size))
+        if batch and batch < SMALL_SHARE_ROWS * context.size:
+            message = "a batch of %d rows is %.3g rows a worker: they will mostly wait for each other; raise batch_size"
+            context.tell_once("info", message % (batch, batch / context.size))
 
     # -- the step
 
@@ -305,11 +315,8 @@ class KerasHooks:
         XLA knows no exchange of gradients. Keras' own step uses them last of all, so that they can leave it first;
         what another one does after it has applied them is not known.
         """
-        if step != model.train_step:
-            return True
-        if not self.batchnorm.keeps_xla(model):
-            return False
-        if getattr(step, "__func__", None) is self.trainer.train_step:
+        training = step == model.train_step
+        if not training or getattr(step, "__func__", None) is self.trainer.train_step:
             return True
         warnings.warn(
             "a train_step of your own is not compiled by XLA on several workers: gradients leave it", stacklevel=2

@@ -11,7 +11,7 @@ from typing import NamedTuple, Tuple
 import numpy as np
 
 # What a collective is for: `Part.kind`. The caller chooses; the words below make the messages.
-WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, MEETING, CHECKPOINT, NORMALIZATION = range(1, 10)
+WEIGHTS, STEP, EPOCH, EVALUATION, USER, BARRIER, MEETING, CHECKPOINT, WITHIN_STEP = range(1, 10)
 
 #: kind -> what a rank in that collective is doing, counted from 1 as Keras does on the screen.
 DOING = {
@@ -23,7 +23,7 @@ DOING = {
     BARRIER: "is in ddl.barrier() (call {step} of the cell)",
     MEETING: "is meeting its peers",
     CHECKPOINT: "takes a checkpoint at step {step} of epoch {epoch}",
-    NORMALIZATION: "is in a BatchNormalization at step {step} of epoch {epoch}",
+    WITHIN_STEP: "is within step {step} of epoch {epoch}",
 }
 
 # How it is done, beneath `kind`.

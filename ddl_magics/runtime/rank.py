@@ -142,7 +142,7 @@ class Rank:
         self.calls = 0  # collectives called by the cell itself
         self.exchanges = 0  # of gradients
         self.has_train_data = False
-        self.hinted = False
+        self._told = set()
         self.row_counter = tf.Variable(0, dtype=tf.int64, trainable=False)
         self.last_rows = tf.Variable(0, dtype=tf.int64, trainable=False)  # of the last step
 
@@ -188,18 +188,13 @@ class Rank:
     def end_step(self):
         self.share = None
 
-    def note_loss(self, reduction, weighted, masked):
+    def note_loss(self, reduction, weighted):
         """Called for every loss of the step. ValueError for one that cannot be put together from the ranks' shares.
 
         A loss of the cell's own step that is not reduced is the cell's to reduce, to a mean as usual.
         """
         if self.share is None or (reduction in ("none", None) and not self.in_compiled_loss):
             return
-        if masked and reduction in ("mean", "sum_over_batch_size"):
-            raise ValueError(
-                "a masked loss is a mean over the unmasked entries of a batch, which differ from worker to worker; "
-                "give it reduction='sum', or mask by sample_weight, or use --strategy ps"
-            )
         if weighted and reduction == "mean_with_sample_weight":
             raise ValueError(
                 "reduction='mean_with_sample_weight' divides by the weights of a batch, which differ from worker to "
@@ -256,6 +251,12 @@ class Rank:
         if self._interrupted:
             self._interrupted = False
             raise KeyboardInterrupt
+
+    def tell_once(self, level, message):
+        """Let the user read a line, from the chief, and never again in this run."""
+        if self.is_chief and message not in self._told:
+            self.emit("notice", level=level, message=message)
+        self._told.add(message)
 
     def send_artifact(self, name, path):
         """Stream a file to the driver."""

@@ -4,6 +4,8 @@ import tensorflow as tf
 
 from .share import Share
 
+NOT_COMPILED = "a step is not compiled by XLA: its BatchNormalization or its masked loss is summed up over the workers"
+
 
 class StepHook:
     """A step function that takes a `Share`: tells the context what is in work, and undoes a step without rows.
@@ -59,7 +61,13 @@ class StepHook:
                 self._hooks.put_aside = None
             return logs, [gradients for _, gradients, _ in aside]
 
-        logs, exchanged = tf.function(step, jit_compile=True, autograph=False)()
+        within = self._hooks.within
+        within.left_out = False
+        compiled = tf.function(step, jit_compile=True, autograph=False).get_concrete_function()
+        if within.left_out:
+            self._context.tell_once("info", NOT_COMPILED)
+            return self._step(batch)
+        logs, exchanged = compiled()
         for (apply, _, scaled), gradients in zip(aside, exchanged):
             self._hooks.apply_reduced(apply, gradients, scaled)
         return logs

@@ -153,6 +153,47 @@ def masked_sequences(dtype):
     return model, model.fit(words, words.sum(1).astype(dtype) / 20, batch_size=BATCH, epochs=2, verbose=0).history
 
 
+def tagger(dtype, **compiled):
+    """A word for each word: the loss is a mean over what is not padding, of which slices have different numbers."""
+    random = np.random.default_rng(10)
+    words = random.integers(1, 9, (ROWS, 6))
+    words[np.arange(6) >= random.integers(0, 7, (ROWS, 1))] = 0
+    words[3:20] = 0  # whole slices of nothing but padding
+    model = keras.Sequential([layers.Embedding(9, 4, mask_zero=True), layers.LSTM(5, return_sequences=True)])
+    model.add(layers.Dense(9, activation="softmax"))
+    model.compile(keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy", metrics=["accuracy"], **compiled)
+    weights = random.uniform(size=(ROWS, 1)).astype(dtype)
+    fit = {"batch_size": BATCH, "epochs": 2, "validation_split": 0.2, "sample_weight": weights, "verbose": 0}
+    return model, model.fit(words, words[:, ::-1].copy(), **fit).history
+
+
+def masked_losses(dtype):
+    return tagger(dtype)
+
+
+def masked_losses_compiled(dtype):
+    return tagger(dtype, jit_compile=True)
+
+
+def masked_in_its_own_step(dtype):
+    entropy = keras.losses.SparseCategoricalCrossentropy()
+
+    class Own(keras.Model):
+        def train_step(self, data):
+            x, y = data
+            with tf.GradientTape() as tape:
+                loss = entropy(y, self(x, training=True))
+            gradients = tape.gradient(loss, self.trainable_variables)
+            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+            return {"loss": loss}
+
+    words = np.random.default_rng(11).integers(0, 9, (ROWS, 6))
+    given = keras.Input((6,), dtype="int32")
+    model = Own(given, layers.Dense(9, activation="softmax")(layers.Embedding(9, 4, mask_zero=True)(given)))
+    model.compile(keras.optimizers.SGD(0.5))
+    return model, model.fit(words, words, batch_size=ROWS, epochs=2, verbose=0).history
+
+
 def trained_twice(dtype):
     model, _ = fit_classifier("adam", dtype, epochs=2)
     x, y = table(dtype)
