@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from typing import Any
 
 
 def notebook() -> str:
@@ -14,6 +15,7 @@ def cell() -> str:
     """The id of the cell that is being executed, or nothing: JupyterLab and Notebook 7 send it with their requests."""
     from IPython.core.getipython import get_ipython
 
-    parent = getattr(get_ipython(), "get_parent", dict)()
-    found = parent.get("metadata", {}).get("cellId") if isinstance(parent, dict) else None
+    # Only ipykernel's shell has it.
+    request: Any = getattr(get_ipython(), "get_parent", dict)()
+    found = request.get("metadata", {}).get("cellId") if isinstance(request, dict) else None
     return found if isinstance(found, str) else ""
