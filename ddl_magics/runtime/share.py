@@ -133,13 +133,12 @@ def _before_gathering(dataset):
 
     (`dataset`, None) where it is made in another way.
     """
-    last = dataset
-    while not hasattr(last, "_map_func"):
-        (last,) = last._inputs()
-    (numbered,) = last._inputs()
-    if len(numbered._inputs()) != 2:
+    last, inputs = dataset, dataset._inputs()
+    while not hasattr(last, "_map_func") and len(inputs) == 1:
+        last, inputs = inputs[0], inputs[0]._inputs()
+    if not hasattr(last, "_map_func") or [len(numbered._inputs()) for numbered in inputs] != [2]:
         return dataset, None
-    return numbered.with_options(dataset.options()), last._map_func._func
+    return inputs[0].with_options(dataset.options()), last._map_func._func
 
 
 def _element(dataset, parts):
