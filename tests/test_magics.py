@@ -202,7 +202,7 @@ def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
         ("%%distributed --w", ["--wait", "--window", "--workers"]),
         ("%%distributed --workers 2 --w", ["--wait", "--window"]),
         ("%%distributed --strategy ", ["allreduce", "average", "ensemble", "ps", "single", "tf-allreduce", "tf-ps"]),
-        ("%%distributed --rule do", ["downpour", "downpour:scale="]),
+        ("%%distributed --rule do", ["downpour", "downpour:rate=", "downpour:scale="]),
         ("%%distributed --data tr", ["train_df"]),
         ("%%distributed --data train_df --label la", ["label"]),
         ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),

@@ -227,8 +227,13 @@ async def test_a_busy_kernel_is_stopped_and_a_killed_one_leaves_nothing(stop, pa
 
         folder = await until(again, 120)
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
-        shown = await page(folder)
-        assert (shown["state"], shown["live"], shown["attachable"]) == (ev.LOST, False, False)
+
+        async def lost():
+            shown = await page(folder)
+            return shown["state"] == ev.LOST and shown
+
+        shown = await until(lost, 10)  # a process of so much memory takes a moment to die
+        assert (shown["live"], shown["attachable"]) == (False, False)
         answer = await stop(folder)
         assert answer["outcome"] == "nothing" and "its kernel is gone, and its Spark (this machine" in answer["message"]
         assert processes.wait_until_gone() == {}, "as it says"
