@@ -161,3 +161,8 @@ async function refusal(response: Response): Promise<ApiError> {
   }
   return new ApiError(`Jupyter Server answered ${response.status} ${response.statusText}`, response.status, false);
 }
+
+/** Bytes that an answer has as base64. */
+export function bytes(base64: string): Uint8Array<ArrayBuffer> {
+  return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
+}

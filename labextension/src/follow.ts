@@ -1,6 +1,6 @@
 /** A run as the server tells it: each question brings what is new, and the model grows by it. */
 
-import type { Api, View } from "./api";
+import { type Api, bytes, type View } from "./api";
 import type { Message } from "./view/messages";
 import { type Delta, RunModel, unpack } from "./view/model";
 
@@ -41,8 +41,7 @@ export class Follower {
 }
 
 function received(answer: View): Delta {
-  const buffers = answer.buffers.map((packed) => Uint8Array.from(atob(packed), (letter) => letter.charCodeAt(0)));
-  return unpack(answer.message as unknown as Message, buffers);
+  return unpack(answer.message as unknown as Message, answer.buffers.map(bytes));
 }
 
 /** Whether somebody can see what is drawn into `host`. */

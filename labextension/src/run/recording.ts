@@ -1,6 +1,6 @@
 /** What a replay shows besides the lines of the charts: the workers' numbers over time, and what was printed when. */
 
-import type { Api } from "../api";
+import { type Api, bytes } from "../api";
 import { floats } from "../view/model";
 import { type LogLine, LogPages } from "./logpages";
 
@@ -42,9 +42,7 @@ export class Recording {
   private async loadFrames(signal: AbortSignal): Promise<void> {
     let answer = await this.api.replay(this.run, signal);
     while (answer.behind > 0) answer = await this.api.replay(this.run, signal);
-    const frames = answer.moments.map(({ seconds, rows }) => {
-      return { seconds, rows: floats(Uint8Array.from(atob(rows), (letter) => letter.charCodeAt(0))) };
-    });
+    const frames = answer.moments.map(({ seconds, rows }) => ({ seconds, rows: floats(bytes(rows)) }));
     this.frames.splice(0, this.frames.length, ...frames);
   }
 
