@@ -1,12 +1,12 @@
-"""Models with BatchNormalization; follows the text of cases.py in the same cell.
+"""Models with BatchNormalization; follows the text of unusual.py in the same cell.
 
 `synchronized_*` say so themselves, `normalized_*` need --sync-batchnorm to learn what one process learns.
 """
 
 import keras
 import numpy as np
-import tensorflow as tf
 from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, layers, table  # cell: dropped
+from unusual import fit_adversaries  # cell: dropped
 
 
 def momentum(rate=0.1):
@@ -110,34 +110,8 @@ def normalized_eager(dtype):
 
 def normalized_adversaries(dtype):
     """Both are called several times in a step, and one's gradients pass through the other's statistics."""
-
-    class Adversaries(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.maker = keras.Sequential(
-                [keras.Input((4,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(FEATURES)]
-            )
-            self.judge = keras.Sequential(
-                [keras.Input((FEATURES,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(1)]
-            )
-            self.maker_optimizer, self.judge_optimizer = keras.optimizers.SGD(0.1), keras.optimizers.SGD(0.1)
-
-        def train_step(self, real):
-            noise = real[:, :4] * 0.5
-            with tf.GradientTape() as tape:
-                made = self.maker(noise, training=True)
-                judged_real, judged_made = self.judge(real, training=True), self.judge(made, training=True)
-                loss = tf.reduce_mean(tf.nn.softplus(judged_made) + tf.nn.softplus(-judged_real))
-            weights = self.judge.trainable_variables
-            self.judge_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
-            with tf.GradientTape() as tape:
-                judged = self.judge(self.maker(noise, training=True), training=True)
-                fooled = tf.reduce_mean(tf.nn.softplus(-judged))
-            weights = self.maker.trainable_variables
-            self.maker_optimizer.apply_gradients(zip(tape.gradient(fooled, weights), weights, strict=True))
-            return {"judge": loss, "maker": fooled}
-
-    model = Adversaries()
-    model.compile()
-    x, _ = table(dtype)
-    return model, model.fit(x, batch_size=BATCH, epochs=2, verbose=0).history
+    maker, judge = (
+        keras.Sequential([keras.Input((given,)), layers.Dense(6), layers.BatchNormalization(), layers.Dense(made)])
+        for given, made in ((4, FEATURES), (FEATURES, 1))
+    )
+    return fit_adversaries(dtype, maker, judge, keras.optimizers.SGD(0.1))

@@ -104,24 +104,29 @@ def callbacks_of_all_kinds(dtype):
 
 
 def adversaries(dtype):
+    maker = keras.Sequential([keras.Input((4,)), layers.Dense(FEATURES)])
+    judge = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(8, activation="tanh"), layers.Dense(1)])
+    return fit_adversaries(dtype, maker, judge, keras.optimizers.Adam(0.01))
+
+
+def fit_adversaries(dtype, maker, judge, maker_optimizer):
     class Adversaries(keras.Model):
         def __init__(self):
             super().__init__()
-            self.maker = keras.Sequential([keras.Input((4,)), layers.Dense(FEATURES)])
-            self.judge = keras.Sequential(
-                [keras.Input((FEATURES,)), layers.Dense(8, activation="tanh"), layers.Dense(1)]
-            )
-            self.maker_optimizer, self.judge_optimizer = keras.optimizers.Adam(0.01), keras.optimizers.SGD(0.1)
+            self.maker, self.judge = maker, judge
+            self.maker_optimizer, self.judge_optimizer = maker_optimizer, keras.optimizers.SGD(0.1)
 
         def train_step(self, real):
             noise = real[:, :4] * 0.5
             with tf.GradientTape() as tape:
-                judged_real, judged_made = self.judge(real), self.judge(self.maker(noise))
+                made = self.maker(noise, training=True)
+                judged_real, judged_made = self.judge(real, training=True), self.judge(made, training=True)
                 loss = tf.reduce_mean(tf.nn.softplus(judged_made) + tf.nn.softplus(-judged_real))
             weights = self.judge.trainable_variables
             self.judge_optimizer.apply_gradients(zip(tape.gradient(loss, weights), weights, strict=True))
             with tf.GradientTape() as tape:
-                fooled = tf.reduce_mean(tf.nn.softplus(-self.judge(self.maker(noise))))
+                judged = self.judge(self.maker(noise, training=True), training=True)
+                fooled = tf.reduce_mean(tf.nn.softplus(-judged))
             weights = self.maker.trainable_variables
             self.maker_optimizer.apply_gradients(zip(tape.gradient(fooled, weights), weights, strict=True))
             return {"judge": loss, "maker": fooled}
