@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from processes import mapped_memory
-from test_parameter_server import RUN, SECRET, ServerProcess
+from test_parameter_server import RUN, SECRET, starting
 
 from ddl_magics.runtime import memory_file, parameter_memory, rules, wire
 from ddl_magics.runtime import parameter_protocol as protocol
@@ -23,15 +23,8 @@ SIZE = 1000
 
 @pytest.fixture
 def start():
-    servers = []
-
-    def start(size, **changes):
-        servers.append(ServerProcess(size, **changes))
-        return servers[-1]
-
-    yield start
-    for server in servers:
-        server.close()
+    with starting() as start:
+        yield start
 
 
 @pytest.fixture

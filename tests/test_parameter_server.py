@@ -59,8 +59,9 @@ class ServerProcess:
         self.process.stderr.close()
 
 
-@pytest.fixture
-def start():
+@contextlib.contextmanager
+def starting():
+    """A function that starts a `ServerProcess`; all of them are ended behind the block."""
     servers = []
 
     def start(size, **changes):
@@ -70,6 +71,12 @@ def start():
     yield start
     for server in servers:
         server.close()
+
+
+@pytest.fixture
+def start():
+    with starting() as start:
+        yield start
 
 
 @pytest.fixture
