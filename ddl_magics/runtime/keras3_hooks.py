@@ -33,9 +33,19 @@ class Keras3Hooks(KerasHooks):
                     hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
+                trains = hooks.training and isinstance(self._distributed_dataset, tf.data.Dataset)
                 self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch, of_arrays)
+                self.goes_on = trains and self._can_go_on(sharded) and hooks.randomness_goes_on()
+                if self.goes_on:
+                    self._distributed_dataset = share.GoingOn(self._distributed_dataset)
                 if sharded:
                     hooks._shorten(self)
+
+            def _can_go_on(self, sharded):
+                """Whether every rank knows where an epoch ends, and calls of several steps end there."""
+                count, together = self.data_adapter.num_batches, self.steps_per_execution
+                of_each = together * (hooks.context.size if sharded and together > 1 else 1)
+                return bool(count) and not self.steps_per_epoch and count % of_each == 0
 
             def __iter__(self):
                 super().__iter__()
@@ -163,14 +173,15 @@ class Keras3Hooks(KerasHooks):
     def forward(self, epochs, steps, step):
         """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
 
-        With steps_per_epoch the data goes on from epoch to epoch, and all of it is read.
+        Data that goes on from epoch to epoch, as with steps_per_epoch, is all read.
         """
         data = self._train_data
+        goes_on = data.steps_per_epoch or data.goes_on
         for _ in range(epochs):
             with data.catch_stop_iteration():
                 for first, *_, batches in data._enumerate_iterator():
-                    if data.steps_per_epoch or not first:
-                        self.read(batches, data.steps_per_execution if data.steps_per_epoch else 1)
+                    if goes_on or not first:
+                        self.read(batches, data.steps_per_execution if goes_on else 1)
                     if data.num_batches is None:
                         break
             if not data.steps_per_epoch:

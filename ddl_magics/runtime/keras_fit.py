@@ -294,6 +294,14 @@ class KerasHooks:
             self._hint_small_batch(batch)
         return share.cut(dataset, context.rank, context.size, of_arrays), False
 
+    def randomness_goes_on(self):
+        """Whether random operations of a fit's data go on from epoch to epoch, as they do in one process without a seed.
+
+        Where the cell has set TensorFlow's seed they start anew, as in one process that has set it. Workers with steps of
+        their own would then have the same batches in every epoch, and never see the others.
+        """
+        return self.context.own_steps or not self.context.seeded_by_cell()
+
     def shard_steps(self, steps):
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""
         if steps is not None and steps < self.context.size:

@@ -128,6 +128,23 @@ def shard_steps(steps, rank, size):
     return None if steps is None else (steps - rank + size - 1) // size
 
 
+class GoingOn:
+    """A dataset that has one iterator for all epochs, each of as many batches as `dataset` has.
+
+    Its random operations go on there. A new iterator starts them anew where TensorFlow has a seed, so that each epoch
+    would have the order and the augmentation of the first.
+    """
+
+    def __init__(self, dataset):
+        self.element_spec = dataset.element_spec
+        self._endless, self._iterator = dataset.repeat(), None
+
+    def __iter__(self):
+        if self._iterator is None:
+            self._iterator = iter(self._endless)
+        return self._iterator
+
+
 def _before_gathering(dataset):
     """(a dataset of the numbers of each batch's rows and the arrays, Keras' function of both that makes the batch).
 

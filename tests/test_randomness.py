@@ -1,0 +1,73 @@
+"""Random operations of a fit's data go on from epoch to epoch, unless the cell has seeded them as one process would."""
+
+import json
+
+import launch
+import pytest
+
+pytestmark = pytest.mark.timeout(300)
+
+EPOCHS, ROWS = 3, 16
+
+#: Prints for each of its fits what every step has seen: rows of an array, or of a pipeline rows that noise was added to.
+CELL = f"""
+import json
+import keras, numpy as np
+import tensorflow as tf
+
+class Seen(keras.Sequential):
+    def train_step(self, data):
+        logs = super().train_step(data)
+        with tf.control_dependencies([tf.numpy_function(lambda x: SEEN.append(x.ravel().tolist()), [data[0]], [])]):
+            return {{name: tf.identity(value) for name, value in logs.items()}}
+
+x = np.arange({ROWS}.0).reshape(-1, 1)
+noisy = tf.data.Dataset.from_tensor_slices((x, x)).batch(4).map(lambda a, b: (a + 0.5 * tf.random.uniform([1, 1], dtype=a.dtype), b))
+model = Seen([keras.Input((1,)), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(1e-9), "mse", run_eagerly=True)
+for name, data in {{"arrays": (x, x), "pipeline": (noisy, None), "seeded": (x, x)}}.items():
+    SEEN = []
+    if name == "seeded":
+        keras.utils.set_random_seed(0)
+    model.fit(*data, batch_size=4 if data[1] is not None else None, epochs={EPOCHS}, verbose=0)
+    print(json.dumps([name, SEEN]))
+"""
+
+
+def seen(cluster, **spec):
+    """{fit: {rank: [rows of each epoch]}}"""
+    ended = launch.run_cell(cluster(2), CELL, **spec)
+    assert ended.state == "FINISHED", ended.failure
+    found = {}
+    for rank in range(2):
+        for line in ended.logs(rank).splitlines():
+            if line.startswith("["):
+                name, steps = json.loads(line)
+                each = len(steps) // EPOCHS
+                epochs = [sum(steps[at * each : (at + 1) * each], []) for at in range(EPOCHS)]
+                found.setdefault(name, {})[rank] = epochs
+    assert sorted(found) == ["arrays", "pipeline", "seeded"]
+    return found
+
+
+def is_all_rows(of_ranks, epoch):
+    return sorted(int(row) for rows in of_ranks.values() for row in rows[epoch]) == list(range(ROWS))
+
+
+def all_differ(epochs):
+    return len({tuple(epoch) for epoch in epochs}) == len(epochs)
+
+
+def test_epochs_of_an_all_reduce_differ_as_in_one_process(spark_cluster):
+    fits = seen(spark_cluster)
+    assert all(is_all_rows(ranks, epoch) for ranks in fits.values() for epoch in range(EPOCHS))
+    assert all(all_differ(epochs) for name in ("arrays", "pipeline") for epochs in fits[name].values())
+    # In one process whose seed is set, Keras has the order of the first epoch in each.
+    assert all(epochs == epochs[:1] * EPOCHS for epochs in fits["seeded"].values())
+
+
+def test_workers_with_steps_of_their_own_never_keep_their_batches(spark_cluster):
+    fits = seen(spark_cluster, strategy="ps", rule=launch.DEFAULT_RULE)
+    assert all(is_all_rows(ranks, epoch) for ranks in fits.values() for epoch in range(EPOCHS))
+    assert all(all_differ(epochs) for ranks in fits.values() for epochs in ranks.values())
+    assert any(set(epochs[0]) != set(epochs[1]) for epochs in fits["seeded"].values())
