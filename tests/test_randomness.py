@@ -1,5 +1,6 @@
 """Random operations of a fit's data go on from epoch to epoch, unless the cell has seeded them as one process would."""
 
+import itertools
 import json
 
 import launch
@@ -9,7 +10,7 @@ pytestmark = pytest.mark.timeout(300)
 
 EPOCHS, ROWS = 3, 16
 
-#: Prints for each of its fits what every step has seen: rows of an array, or of a pipeline rows that noise was added to.
+#: Prints for each of its fits what every step has seen: rows of an array, or of a pipeline that adds noise to them.
 CELL = f"""
 import json
 import keras, numpy as np
@@ -22,7 +23,8 @@ class Seen(keras.Sequential):
             return {{name: tf.identity(value) for name, value in logs.items()}}
 
 x = np.arange({ROWS}.0).reshape(-1, 1)
-noisy = tf.data.Dataset.from_tensor_slices((x, x)).batch(4).map(lambda a, b: (a + 0.5 * tf.random.uniform([1, 1], dtype=a.dtype), b))
+noisy = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
+noisy = noisy.map(lambda a, b: (a + 0.5 * tf.random.uniform([1, 1], dtype=a.dtype), b))
 model = Seen([keras.Input((1,)), keras.layers.Dense(1)])
 model.compile(keras.optimizers.SGD(1e-9), "mse", run_eagerly=True)
 for name, data in {{"arrays": (x, x), "pipeline": (noisy, None), "seeded": (x, x)}}.items():
@@ -44,7 +46,7 @@ def seen(cluster, **spec):
             if line.startswith("["):
                 name, steps = json.loads(line)
                 each = len(steps) // EPOCHS
-                epochs = [sum(steps[at * each : (at + 1) * each], []) for at in range(EPOCHS)]
+                epochs = [list(itertools.chain(*steps[at * each : (at + 1) * each])) for at in range(EPOCHS)]
                 found.setdefault(name, {})[rank] = epochs
     assert sorted(found) == ["arrays", "pipeline", "seeded"]
     return found

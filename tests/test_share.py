@@ -1,5 +1,7 @@
 """How a dataset is cut for the ranks, by value: together they see every batch, in order."""
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -39,11 +41,10 @@ def test_arrays_are_cut_before_they_are_gathered(shuffle):
         x = np.arange(22.0).reshape(11, 2)
         return ArrayDataAdapter({"x": x}, np.arange(11), batch_size=4, shuffle=shuffle).get_tf_dataset()
 
-    early = [list(share.cut(made(), rank, 3, of_arrays=True)) for rank in range(3)]
-    for rank, found in enumerate(early):
-        late = list(share.cut(made(), rank, 3))
-        assert [one.rows.numpy() for one in found] == [one.rows.numpy() for one in late]
-        for one, other in zip(found, late, strict=True):
+    for take, rank in itertools.product((share.cut, share.shard), range(3)):
+        early, late = list(take(made(), rank, 3, of_arrays=True)), list(take(made(), rank, 3))
+        assert [one.rows.numpy() for one in early] == [one.rows.numpy() for one in late]
+        for one, other in zip(early, late, strict=True):
             tf.nest.map_structure(np.testing.assert_array_equal, one.batch, other.batch)
             tf.nest.map_structure(np.testing.assert_array_equal, one.sample, other.sample)
 

@@ -289,15 +289,15 @@ class KerasHooks:
         if local or context.size == 1 or (validates and context.server):
             return share.whole(dataset), False
         if context.own_steps and not validates:
-            return share.shard(dataset, context.rank, context.size), True
+            return share.shard(dataset, context.rank, context.size, of_arrays), True
         if not validates:
             self._hint_small_batch(batch)
         return share.cut(dataset, context.rank, context.size, of_arrays), False
 
     def randomness_goes_on(self):
-        """Whether random operations of a fit's data go on from epoch to epoch, as they do in one process without a seed.
+        """Whether random operations of a fit's data go on from epoch to epoch, as in one process that has no seed.
 
-        Where the cell has set TensorFlow's seed they start anew, as in one process that has set it. Workers with steps of
+        Where the cell has set TensorFlow's they start anew, as in one process that has done so. Workers with steps of
         their own would then have the same batches in every epoch, and never see the others.
         """
         return self.context.own_steps or not self.context.seeded_by_cell()

@@ -118,9 +118,16 @@ def whole(dataset):
     return dataset.map(keep, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True).prefetch(2)
 
 
-def shard(dataset, rank, size):
-    """A dataset of `Share`s: every `size`-th batch of `dataset`, beginning with number `rank`."""
-    return whole(dataset.shard(size, rank))
+def shard(dataset, rank, size, of_arrays=False):
+    """A dataset of `Share`s: every `size`-th batch of `dataset`, beginning with number `rank`.
+
+    of_arrays: Keras has made `dataset` of arrays. Then the other batches are not gathered.
+    """
+    import tensorflow as tf
+
+    dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
+    mine = dataset.shard(size, rank)
+    return whole(mine.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else mine)
 
 
 def shard_steps(steps, rank, size):
