@@ -25,9 +25,21 @@ class Seen(keras.Sequential):
 x = np.arange({ROWS}.0).reshape(-1, 1)
 noisy = tf.data.Dataset.from_tensor_slices((x, x)).batch(4)
 noisy = noisy.map(lambda a, b: (a + 0.5 * tf.random.uniform([1, 1], dtype=a.dtype), b))
+
+class InEpochs(keras.utils.PyDataset):
+    epoch = 0
+    def __len__(self):
+        return {ROWS} // 4
+    def __getitem__(self, at):
+        rows = x[4 * at : 4 * at + 4] + {ROWS} * self.epoch
+        return rows, rows
+    def on_epoch_end(self):
+        self.epoch += 1
+
 model = Seen([keras.Input((1,)), keras.layers.Dense(1)])
 model.compile(keras.optimizers.SGD(1e-9), "mse", run_eagerly=True)
-for name, data in {{"arrays": (x, x), "pipeline": (noisy, None), "seeded": (x, x)}}.items():
+fits = {{"arrays": (x, x), "pipeline": (noisy, None), "python": (InEpochs(), None), "seeded": (x, x)}}
+for name, data in fits.items():
     SEEN = []
     if name == "seeded":
         keras.utils.set_random_seed(0)
@@ -48,12 +60,22 @@ def seen(cluster, **spec):
                 each = len(steps) // EPOCHS
                 epochs = [list(itertools.chain(*steps[at * each : (at + 1) * each])) for at in range(EPOCHS)]
                 found.setdefault(name, {})[rank] = epochs
-    assert sorted(found) == ["arrays", "pipeline", "seeded"]
+    assert sorted(found) == ["arrays", "pipeline", "python", "seeded"]
     return found
 
 
 def is_all_rows(of_ranks, epoch):
     return sorted(int(row) for rows in of_ranks.values() for row in rows[epoch]) == list(range(ROWS))
+
+
+def assert_as_told_of_epochs(of_ranks):
+    """Data of Python's has heard that an epoch is over before it makes the first batch of the next.
+
+    Keras says so once before the first as well.
+    """
+    for epoch in range(EPOCHS):
+        rows = sorted(row for epochs in of_ranks.values() for row in epochs[epoch])
+        assert rows == [row + ROWS * (1 + epoch) for row in range(ROWS)]
 
 
 def all_differ(epochs):
@@ -62,6 +84,7 @@ def all_differ(epochs):
 
 def test_epochs_of_an_all_reduce_differ_as_in_one_process(spark_cluster):
     fits = seen(spark_cluster)
+    assert_as_told_of_epochs(fits.pop("python"))
     assert all(is_all_rows(ranks, epoch) for ranks in fits.values() for epoch in range(EPOCHS))
     assert all(all_differ(epochs) for name in ("arrays", "pipeline") for epochs in fits[name].values())
     # In one process whose seed is set, Keras has the order of the first epoch in each.
@@ -70,6 +93,7 @@ def test_epochs_of_an_all_reduce_differ_as_in_one_process(spark_cluster):
 
 def test_workers_with_steps_of_their_own_never_keep_their_batches(spark_cluster):
     fits = seen(spark_cluster, strategy="ps", rule=launch.DEFAULT_RULE)
+    assert_as_told_of_epochs(fits.pop("python"))
     assert all(is_all_rows(ranks, epoch) for ranks in fits.values() for epoch in range(EPOCHS))
     assert all(all_differ(epochs) for ranks in fits.values() for epochs in ranks.values())
     assert any(set(epochs[0]) != set(epochs[1]) for epochs in fits["seeded"].values())
