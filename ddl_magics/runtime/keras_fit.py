@@ -75,6 +75,7 @@ class KerasHooks:
         self.within = WithinStep(self)
         self.batchnorm = SyncBatchNorm(context, self.within, self.batchnorm_class)
         self._calls = []
+        self._seeded_by_cell = False
         self.put_aside = None  # while a step is traced for XLA: [(apply, gradients, scaled)] for what follows it
 
     def install(self):
@@ -84,6 +85,7 @@ class KerasHooks:
         wrap(self.trainer, "predict", self._predict)
         self.base_trainer.stop_training = property(self._get_stop, self._set_stop)
         files.install(context, self.keras)
+        self._hook_seed()
         self.hook_data()
         self.hook_steps()
         if context.size > 1:
@@ -294,13 +296,23 @@ class KerasHooks:
             self._hint_small_batch(batch)
         return share.cut(dataset, context.rank, context.size, of_arrays), False
 
+    def _hook_seed(self):
+        original = tf.random.set_seed
+
+        @functools.wraps(original)
+        def set_seed(seed):
+            self._seeded_by_cell = True
+            original(seed)
+
+        tf.random.set_seed = set_seed
+
     def randomness_goes_on(self):
         """Whether random operations of a fit's data go on from epoch to epoch, as in one process that has no seed.
 
         Where the cell has set TensorFlow's they start anew, as in one process that has done so. Workers with steps of
         their own would then have the same batches in every epoch, and never see the others.
         """
-        return self.context.own_steps or not self.context.seeded_by_cell()
+        return self.context.own_steps or not self._seeded_by_cell
 
     def shard_steps(self, steps):
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""

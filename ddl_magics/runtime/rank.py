@@ -103,7 +103,6 @@ class Rank:
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)
         keras.utils.set_random_seed(self.seed % 2**32)
-        self._own_seed = tf.compat.v1.get_seed(0)
         if self.cluster is not None:
             from . import tf_fit
 
@@ -118,12 +117,6 @@ class Rank:
             return None
         details = tf.config.experimental.get_device_details(gpus[0])
         return details.get("device_name") or telemetry.device_name(None, 1)
-
-    def seeded_by_cell(self):
-        """Whether the cell has set TensorFlow's seed, which `prepare` set before."""
-        import tensorflow as tf
-
-        return tf.compat.v1.get_seed(0) != self._own_seed
 
     # -- the state of training, which the hooks share
 
