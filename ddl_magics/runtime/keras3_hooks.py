@@ -32,12 +32,13 @@ class Keras3Hooks(KerasHooks):
             def __init__(self, *args, **kwargs):
                 super().__init__(*args, **kwargs)
                 self.skipped_steps = 0
-                if hooks.training and not hooks.context.has_train_data:
+                trains = hooks.training and not hooks.context.has_train_data
+                if trains:
                     hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
                 self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch, of_arrays)
-                self.goes_on = hooks.training and self._can_go_on(sharded) and hooks.randomness_goes_on()
+                self.goes_on = trains and hooks.randomness_goes_on() and self._can_go_on(sharded)
                 if self.goes_on:
                     self._distributed_dataset = share.GoingOn(self._distributed_dataset)
                 if sharded:
@@ -51,6 +52,7 @@ class Keras3Hooks(KerasHooks):
                 of_each = together * (hooks.context.size if sharded and together > 1 else 1)
                 return (
                     isinstance(self.data_adapter, _OF_TENSORFLOW)
+                    and isinstance(self._distributed_dataset, tf.data.Dataset)
                     and bool(count)
                     and not self.steps_per_epoch
                     and count % of_each == 0
