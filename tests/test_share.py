@@ -49,6 +49,38 @@ def test_arrays_are_cut_before_they_are_gathered(shuffle):
             tf.nest.map_structure(np.testing.assert_array_equal, one.sample, other.sample)
 
 
+def random_crop(image):
+    return tf.image.random_crop(image, [2, 1])
+
+
+PIPELINES = {
+    "augmented": (True, lambda data: data.map(random_crop).batch(2).prefetch(1)),
+    "by batch": (True, lambda data: data.batch(2).map(lambda images: tf.map_fn(random_crop, images))),
+    "inside": (True, lambda data: data.interleave(lambda row: tf.data.Dataset.from_tensors(row).map(random_crop))),
+    "shuffled": (False, lambda data: data.shuffle(4).map(lambda row: row + 1).batch(2)),
+    "of another seed": (False, lambda data: data.map(lambda row: row + tf.random.stateless_uniform([], (1, 2)))),
+    "of Python": (
+        False,
+        lambda data: data.map(lambda row: tf.numpy_function(np.random.permutation, [row], tf.float32)),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PIPELINES)
+def test_randomness_of_a_seed_is_found(name):
+    expected, made = PIPELINES[name]
+    assert share.is_random(made(tf.data.Dataset.from_tensor_slices(np.zeros((4, 3, 2), np.float32)))) == expected
+
+
+def test_randomness_goes_on_over_epochs():
+    tf.random.set_seed(1)
+    drawn = tf.data.Dataset.range(4).map(lambda _: tf.random.uniform([]))
+    going_on = share.GoingOn(drawn)
+    epochs = [[float(next(iterator)) for _ in range(4)] for iterator in map(iter, [going_on] * 3)]
+    assert len({value for epoch in epochs for value in epoch}) == 12
+    assert list(drawn) == list(drawn), "what it is for"
+
+
 def test_static_batches_stay_static():
     fixed = tf.data.Dataset.from_tensor_slices(np.zeros((8, 3))).batch(4, drop_remainder=True)
     assert share.cut(fixed, 0, 2).element_spec.batch.shape == (2, 3)

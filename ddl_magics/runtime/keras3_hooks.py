@@ -9,14 +9,11 @@ from keras.src.losses import loss as loss_module
 from keras.src.optimizers import base_optimizer, loss_scale_optimizer
 from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
-from keras.src.trainers.data_adapters import array_data_adapter, tf_dataset_adapter
+from keras.src.trainers.data_adapters import array_data_adapter
 
 from . import compiled_update, share
 from .keras_fit import KerasHooks, float_variables, wrap
 from .step import StepHook
-
-#: Whose data is made by TensorFlow alone: others are told when an epoch ends, before their next batch is made.
-_OF_TENSORFLOW = (array_data_adapter.ArrayDataAdapter, tf_dataset_adapter.TFDatasetAdapter)
 
 
 class Keras3Hooks(KerasHooks):
@@ -37,26 +34,19 @@ class Keras3Hooks(KerasHooks):
                     hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
+                goes_on = trains and hooks.randomness_goes_on(self._distributed_dataset)
                 self._distributed_dataset, sharded = hooks.shared(self._distributed_dataset, batch, of_arrays)
-                self.goes_on = trains and hooks.randomness_goes_on() and self._can_go_on(sharded)
+                self.goes_on = goes_on and self._can_go_on(sharded)
                 if self.goes_on:
                     self._distributed_dataset = share.GoingOn(self._distributed_dataset)
                 if sharded:
                     hooks._shorten(self)
 
             def _can_go_on(self, sharded):
-                """Whether it is TensorFlow that makes the data, every rank knows where an epoch ends, and calls of
-                several steps end there.
-                """
+                """Whether every rank knows where an epoch ends, and calls of several steps end there."""
                 count, together = self.data_adapter.num_batches, self.steps_per_execution
                 of_each = together * (hooks.context.size if sharded and together > 1 else 1)
-                return (
-                    isinstance(self.data_adapter, _OF_TENSORFLOW)
-                    and isinstance(self._distributed_dataset, tf.data.Dataset)
-                    and bool(count)
-                    and not self.steps_per_epoch
-                    and count % of_each == 0
-                )
+                return bool(count) and not self.steps_per_epoch and count % of_each == 0
 
             def __iter__(self):
                 super().__iter__()

@@ -306,13 +306,14 @@ class KerasHooks:
 
         tf.random.set_seed = set_seed
 
-    def randomness_goes_on(self):
-        """Whether random operations of a fit's data go on from epoch to epoch, as in one process that has no seed.
+    def randomness_goes_on(self, dataset):
+        """Whether `dataset` of a fit has random operations that go on from epoch to epoch, as without a seed.
 
         Where the cell has set TensorFlow's they start anew, as in one process that has done so. Workers with steps of
         their own would then have the same batches in every epoch, and never see the others.
         """
-        return self.context.own_steps or not self._seeded_by_cell
+        unseeded = self.context.own_steps or not self._seeded_by_cell
+        return unseeded and isinstance(dataset, tf.data.Dataset) and share.is_random(dataset)
 
     def shard_steps(self, steps):
         """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""

@@ -99,6 +99,7 @@ class Rank:
         # Said of every dataset, as `fit` has shuffle=True for a default, and of every model that was not trained yet.
         warnings.filterwarnings("ignore", "`shuffle=True` was passed, but will be ignored")
         warnings.filterwarnings("ignore", "Skipping variable loading for optimizer")
+        warnings.filterwarnings("ignore", "Seed .* from outer graph might be getting used")  # the run's
         gpus = tf.config.list_physical_devices("GPU")
         for gpu in gpus:
             tf.config.experimental.set_memory_growth(gpu, True)

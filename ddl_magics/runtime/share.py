@@ -39,18 +39,33 @@ def mark_local(dataset):
 
 def is_local(dataset):
     """Whether a dataset or any that it is made from was marked with `mark_local`."""
+    return any(getattr(one, "_ddl_local", False) for one in _lineage(dataset))
+
+
+def is_random(dataset):
+    """Whether functions of a tf.data.Dataset, or of any that it is made from, have operations that draw by a seed.
+
+    `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise.
+    """
+    functions = [wrapped.function.graph for one in _lineage(dataset) for wrapped in one._functions()]
+    definitions = [graph.as_graph_def() for graph in functions]
+    nodes = [node for one in definitions for node in one.node]
+    nodes += [node for one in definitions for called in one.library.function for node in called.node_def]
+    return any("seed2" in node.attr for node in nodes)
+
+
+def _lineage(dataset):
+    """A dataset and all that it is made from."""
     waiting, seen = [dataset], set()
     while waiting:
         one = waiting.pop()
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if getattr(one, "_ddl_local", False):
-            return True
+        yield one
         inputs = getattr(one, "_inputs", None)
         if callable(inputs):
             waiting.extend(inputs())
-    return False
 
 
 def fingerprint(sample, total):
