@@ -11,6 +11,7 @@ import numpy as np
 
 from ddl_magics.clusters.shipping import load_driver
 from ddl_magics.runtime.events import TERMINAL
+from ddl_magics.runtime.histories import histories
 
 #: Once a session: sources that change while tests run would make another runtime, which knows none of the runs.
 load_driver = functools.cache(load_driver)
@@ -57,10 +58,8 @@ class Ended:
 
     @property
     def history(self):
-        """Epoch metrics of the last fit, as Keras' History has them."""
-        epochs = self.of_kind("epoch")
-        last = [e for e in epochs if e["fit"] == epochs[-1]["fit"]] if epochs else []
-        return {name: [e["metrics"][name] for e in last] for name in (last[0]["metrics"] if last else ())}
+        """Epoch metrics of the last fit that had an epoch, as Keras' History has them."""
+        return next(filter(None, reversed(histories(self.events))), {})
 
     def logs(self, rank=None):
         return "".join(e["text"] for e in self.of_kind("log", rank))
