@@ -1,27 +1,34 @@
-"""A package of Python files as a zip: how the runtime is sent to a session, and from there to the executors."""
+"""A package of Python files as a zip: the form in which the runtime is sent to a session and on to the executors."""
+
+from __future__ import annotations
 
 import io
 import os
 import zipfile
+from typing import Mapping
 
-#: The oldest time that a zip can hold: with it, equal sources make equal bytes.
+#: This package's name in this process (the executors have it under another name than the notebook), and its folder.
+NAME = __package__
+FOLDER = os.path.dirname(os.path.abspath(__file__))
+
+#: The oldest time that a zip can hold. With it, equal sources give equal bytes.
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
-def sources(folder):
-    """{path within the folder: bytes} of its Python files, sorted; compiled ones are left out."""
+def sources(folder: str | os.PathLike[str]) -> dict[str, bytes]:
+    """{path within `folder`: content} of its Python files, in order of path."""
     found = {}
-    for at, _, names in os.walk(folder):
+    for parent, _, names in os.walk(folder):
         for name in names:
-            path = os.path.join(at, name)
+            path = os.path.join(parent, name)
             if name.endswith(".py") and "__pycache__" not in path:
                 with open(path, "rb") as file:
                     found[os.path.relpath(path, folder).replace(os.sep, "/")] = file.read()
     return dict(sorted(found.items()))
 
 
-def zipped(name, files):
-    """The bytes of a zip of `files`, as `sources` gives them, in a folder `name`."""
+def zipped(name: str, files: Mapping[str, bytes]) -> bytes:
+    """A zip of `files`, as `sources` returns them, in a folder called `name`."""
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for path, data in files.items():

@@ -1,55 +1,83 @@
-"""Temporary folders that do not outlive their process for long: one that is killed leaves its folders to the next.
+"""Temporary folders of a process. Those of a killed process are removed by the next process that makes one.
 
-A folder belongs to whoever holds the lock on the file `LOCK` in it. Locks end with their process, also in another
-container that shares the disk, where process numbers say nothing.
+A folder belongs to the process that holds the lock on the file `LOCK` in it. A lock ends with its process, and other
+containers that share the disk see it too, which is not true of process numbers.
 """
+
+from __future__ import annotations
 
 import fcntl
 import glob
 import os
 import shutil
+import stat
 import tempfile
 import time
+from typing import TextIO
 
 PREFIX = "ddl-"
 LOCK = ".owner"
-#: A folder without a lock that is younger than this may be on its way to one.
+#: A younger folder without a lock may be one that its process is about to lock.
 YOUNG_SECONDS = 60.0
 
-_held = {}
+_locks: dict[str, TextIO] = {}  # of this process' folders, by path
 
 
-def make(what):
-    """A new folder for this process, after folders that others left behind are removed."""
-    sweep()
-    path = tempfile.mkdtemp(prefix=PREFIX + what + "-")
-    _held[path] = hold(path)
+def temporary_folder() -> str:
+    """Where folders are made unless another place is named: Python's folder for temporary files."""
+    return tempfile.gettempdir()
+
+
+def make(purpose: str, place: str | None = None) -> str:
+    """Creates a folder for this process, and returns its path. Removes those of processes that have ended before.
+
+    place: the folder in which it is made and others are removed, `temporary_folder` by default.
+    """
+    sweep(place)
+    path = tempfile.mkdtemp(prefix=PREFIX + purpose + "-", dir=place)
+    _locks[path] = _lock(path)
     return path
 
 
-def hold(path):
-    """Lock a folder; the lock lasts as long as the returned file."""
-    file = open(os.path.join(path, LOCK), "w")  # noqa: SIM115 - open for as long as the folder is ours
-    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    return file
-
-
-def remove(path):
+def remove(path: str) -> None:
+    """Removes a folder with all that is in it."""
     shutil.rmtree(path, ignore_errors=True)
-    file = _held.pop(path, None)
+    file = _locks.pop(path, None)
     if file is not None:
         file.close()
 
 
-def sweep():
-    """Remove folders of ours that nobody holds any more."""
-    for path in glob.glob(os.path.join(tempfile.gettempdir(), PREFIX + "*", LOCK)):
-        folder = os.path.dirname(path)
+def sweep(place: str | None = None) -> None:
+    """Removes the folders of this user's processes that have ended."""
+    for folder in glob.glob(os.path.join(glob.escape(place or temporary_folder()), PREFIX + "*")):
         try:
-            if time.time() - os.path.getmtime(path) < YOUNG_SECONDS:
-                continue
-            with open(path) as file:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _has_ended(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # held by its owner, another user's, or gone meanwhile
+        except OSError:  # it is locked by its process, or was removed meanwhile
             continue
+
+
+def _has_ended(folder: str) -> bool:
+    """Whether the process of a folder has ended. OSError if the folder is locked, or has no lock.
+
+    /tmp is everybody's: another user may put anything there, also a FIFO, which would block whoever opens it.
+    """
+    about = os.lstat(folder)
+    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+        return False
+    opened = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        lock = os.fstat(opened)
+        if not stat.S_ISREG(lock.st_mode) or time.time() - lock.st_mtime < YOUNG_SECONDS:
+            return False
+        fcntl.flock(opened, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return True
+    finally:
+        os.close(opened)
+
+
+def _lock(path: str) -> TextIO:
+    """Locks a folder until the returned file is closed."""
+    file = open(os.path.join(path, LOCK), "w")  # noqa: SIM115 - stays open until `remove`
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    return file

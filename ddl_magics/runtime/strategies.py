@@ -1,38 +1,41 @@
-"""What the strategies differ in, for whoever starts ranks and for the ranks themselves."""
+"""The values of --strategy, and what they differ in."""
+
+from __future__ import annotations
 
 import re
 
-#: Strategies of tf.distribute, for cells that are written for it; the processes exchange what TensorFlow has them to.
-TF_ALLREDUCE, TF_PS = NATIVE = ("tf-allreduce", "tf-ps")
-#: Strategies whose ranks meet in collectives: all are needed all the time.
+#: Strategies for cells that are written for tf.distribute: TensorFlow's own processes exchange gradients and weights.
+TF_ALLREDUCE, TF_PS = TF_DISTRIBUTE = ("tf-allreduce", "tf-ps")
+#: Strategies that connect their ranks in a `Collective`: all ranks must run at the same time.
 COLLECTIVE = frozenset(("allreduce", "average", TF_ALLREDUCE, TF_PS))
-#: Each rank trains a model of its own, and meets nobody.
+#: Each rank trains a model of its own.
 ENSEMBLE = "ensemble"
-#: A rank that has died is started again while the others go on.
+#: Strategies that restart a rank that has died while the other ranks train.
 RESTARTED_ALONE = frozenset(("ps", ENSEMBLE))
-#: Ranks never meet each other.
-APART = frozenset(("ps", ENSEMBLE, TF_PS))
+#: Strategies under which a cell cannot call `ddl.allreduce` or `ddl.barrier`.
+WITHOUT_CELL_COLLECTIVES = frozenset(("ps", ENSEMBLE, TF_PS))
 
 
-def problem(strategy, cell):
-    """What is wrong with a cell's text for a strategy, in one line, or None."""
-    if strategy not in NATIVE or re.search(r"\bstrategy\b|tf\.distribute", cell):
+def problem(strategy: str, cell: str) -> str | None:
+    """Why the text of a cell does not suit a strategy, in one line, or None."""
+    if strategy not in TF_DISTRIBUTE or re.search(r"\bstrategy\b|tf\.distribute", cell):
         return None
     return (
         "--strategy %s is for cells that are written for tf.distribute, and this one mentions neither `strategy`, "
-        "which it is given, nor tf.distribute: train under strategy.scope(), or use --strategy %s, which needs no "
-        "change"
+        "a name that it is given, nor tf.distribute: build the model under strategy.scope(), or use --strategy %s, "
+        "which needs no change"
     ) % (strategy, strategy.partition("-")[2])
 
 
-def given(strategy):
-    """Names that the cell is given beside `names.GIVEN`."""
-    return ("strategy",) if strategy in NATIVE else ()
+def given(strategy: str, data: object, validation: object) -> tuple[str, ...]:
+    """The names that a cell is given with these values of --strategy, --data and --validation."""
+    names = ("strategy",) if strategy in TF_DISTRIBUTE else ()
+    return ("ddl",) + names + (("dataset",) if data else ()) + (("validation",) if validation else ())
 
 
-def own_steps(strategy, rule):
-    """Whether each rank trains on batches of its own, with its own optimizer, and meets the others now and then.
+def local_updates(strategy: str, rule: object) -> bool:
+    """Whether each rank trains with its own optimizer on its own batches, and synchronizes with the others at times.
 
-    Else (all-reduce of gradients) all take every step together.
+    Otherwise all ranks take every step together, with the same gradients. rule: the value of --rule, or None.
     """
     return strategy in ("ps", "average") or (strategy == "allreduce" and rule is not None)

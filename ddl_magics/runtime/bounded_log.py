@@ -1,0 +1,211 @@
+"""The numbered events of one run in bounded memory, however long the run.
+
+The newest events are kept as they are. Of the older ones, those that may be merged (`merging.MERGES`) are merged over
+time windows once there are too many of a kind. The windows double with the run's length, so that the resolution is the
+same everywhere. All other events are the run's result, output and states: they are kept, compressed.
+"""
+
+from __future__ import annotations
+
+import heapq
+import json
+import zlib
+from array import array
+from bisect import bisect_right
+from math import isfinite
+from typing import Iterator, List, Optional, Tuple
+
+from .events import Event
+from .merging import MERGES, merge
+
+#: So many of the newest events, and up to twice as many, are kept as they are. More than between two snapshots of the
+#: store, which continue from any of them.
+TAIL_EVENTS = 10_000
+#: At most so many older events of a kind; after a doubling of the windows at most half as many.
+OLD_EVENTS = {"steps": 65_536, "sample": 32_768, "commits": 16_384, "values": 65_536}
+#: The first and the largest window, in seconds.
+FIRST_WINDOW, LARGEST_WINDOW = 0.5, 2.0**26
+#: Rank 0 reports the metrics that the charts show: its windows are so many times shorter.
+CHIEF_FINER = 16
+#: Events that are kept are compressed in blocks of so many characters.
+BLOCK_CHARACTERS = 256 * 1024
+
+Line = Tuple[int, str]  # the number of an event, and the event as JSON
+Range = Tuple[int, int]  # numbers of events: above the first, up to the second
+
+_encode = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def to_line(event: Event) -> Line:
+    return event["seq"], _encode(event)
+
+
+def may_merge(event: Event) -> bool:
+    """Whether an old event may be merged: of a kind that is, and not damaged, as one of a stored file may be."""
+    return (
+        str(event.get("kind")) in MERGES
+        and isinstance(event.get("rank"), int)
+        and isinstance(event.get("attempt"), int)
+        and isinstance(event.get("time"), (int, float))
+        and isfinite(event["time"])
+    )
+
+
+class BoundedLog:
+    """Events in the order of their numbers. `last` is the newest number. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self.last = 0
+        self._tail: List[Event] = []
+        self._old = {kind: _MergedEvents(most) for kind, most in OLD_EVENTS.items()}
+        self._kept = _CompressedEvents()
+        self._readers: List[Range] = []
+
+    def append(self, event: Event) -> None:
+        """Add an event with a higher number than those so far."""
+        self.last = event["seq"]
+        self._tail.append(event)
+        if len(self._tail) >= 2 * TAIL_EVENTS:
+            for old in self._tail[:TAIL_EVENTS]:
+                if may_merge(old):
+                    self._old[old["kind"]].add(old, self._readers)
+                else:
+                    self._kept.add(old)
+            del self._tail[:TAIL_EVENTS]
+
+    def has_merged(self, kind: str) -> bool:
+        """Whether events of a kind of `MERGES` have been merged."""
+        return self._old[kind].has_merged
+
+    def protect(self, ranges: List[Range]) -> None:
+        """Readers have read up to a number in each of these ranges: no event across it is merged with another."""
+        self._readers = ranges
+
+    def events(self, after: int = 0) -> Iterator[Event]:
+        """The events with a higher number than `after`."""
+        for _, text in self._old_lines(after):
+            yield json.loads(text)
+        yield from self._tail[self._tail_index(after) :]
+
+    def lines(self, after: int = 0) -> Iterator[Line]:
+        """The same as lines."""
+        yield from self._old_lines(after)
+        yield from map(to_line, self._tail[self._tail_index(after) :])
+
+    def _tail_index(self, after: int) -> int:
+        low, high = 0, len(self._tail)
+        while low < high:
+            middle = (low + high) // 2
+            if self._tail[middle]["seq"] > after:
+                high = middle
+            else:
+                low = middle + 1
+        return low
+
+    def _old_lines(self, after: int) -> Iterator[Line]:
+        if self._tail and after + 1 >= self._tail[0]["seq"]:
+            return iter(())
+        return heapq.merge(self._kept.lines(after), *(old.lines(after) for old in self._old.values()))
+
+
+class _MergedEvents:
+    """The older events of one kind: at most `most`."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._window = 0.0  # no event is merged
+        self._lines: List[Line] = []
+        self._sorted = True
+        self._open: dict[int, Event] = {}  # rank -> its newest event, with which the next may be merged
+
+    def add(self, event: Event, readers: List[Range]) -> None:
+        self._put(event, readers)
+        if self._count > self._most:
+            self._widen(readers)
+
+    @property
+    def has_merged(self) -> bool:
+        return self._window > 0
+
+    @property
+    def _count(self) -> int:
+        return len(self._lines) + len(self._open)
+
+    def _put(self, event: Event, readers: List[Range]) -> None:
+        before = self._open.get(event["rank"])
+        if before is not None:
+            merged = self._merged(before, event, readers)
+            if merged is not None:
+                self._open[event["rank"]] = merged
+                return
+            line = to_line(before)
+            self._sorted = self._sorted and (not self._lines or self._lines[-1] < line)
+            self._lines.append(line)
+        self._open[event["rank"]] = event
+
+    def lines(self, after: int) -> Iterator[Line]:
+        self._sort()
+        begin = bisect_right(self._lines, (after, "\x7f"))
+        rest = sorted(to_line(event) for event in self._open.values() if event["seq"] > after)
+        return heapq.merge(self._lines[begin:], rest)
+
+    def _sort(self) -> None:
+        if not self._sorted:
+            self._lines.sort()
+            self._sorted = True
+
+    def _merged(self, first: Event, second: Event, readers: List[Range]) -> Optional[Event]:
+        """Both as one, or None where they stay apart."""
+        if not self._window or self._place(first) != self._place(second):
+            return None
+        begins = first["first"] if "first" in first else first["seq"]
+        if any(begins <= end and second["seq"] > begin for begin, end in readers):
+            return None
+        try:
+            return merge(first, second)
+        except (KeyError, TypeError, ValueError):  # one is damaged
+            return None
+
+    def _place(self, event: Event) -> Tuple[int, int, float]:
+        """Rank, attempt and window: events with the same may be merged."""
+        window = self._window / CHIEF_FINER if event["rank"] == 0 else self._window
+        return event["rank"], event["attempt"], event["time"] // window
+
+    def _widen(self, readers: List[Range]) -> None:
+        """Double the windows until there are half as many events."""
+        lines = list(self.lines(0))
+        names = ("rank", "attempt", "time")
+        found = [{name: event[name] for name in names} for event in (json.loads(text) for _, text in lines)]
+        while self._window < LARGEST_WINDOW:
+            self._window = 2 * self._window or FIRST_WINDOW
+            if len({self._place(event) for event in found}) <= self._most // 2:
+                break
+        self._lines, self._sorted, self._open = [], True, {}
+        for _, text in lines:
+            self._put(json.loads(text), readers)
+        self._most = max(self._most, 2 * self._count)  # so many ranks that no more can be merged
+
+
+class _CompressedEvents:
+    """The older events that are never merged."""
+
+    def __init__(self) -> None:
+        self._blocks: List[Tuple[array[int], bytes]] = []  # numbers, and the lines
+        self._recent: List[Line] = []
+        self._characters = 0
+
+    def add(self, event: Event) -> None:
+        line = to_line(event)
+        self._recent.append(line)
+        self._characters += len(line[1])
+        if self._characters > BLOCK_CHARACTERS:
+            packed = zlib.compress("\n".join(text for _, text in self._recent).encode(), 3)
+            self._blocks.append((array("q", [number for number, _ in self._recent]), packed))
+            self._recent, self._characters = [], 0
+
+    def lines(self, after: int) -> Iterator[Line]:
+        for numbers, packed in list(self._blocks):
+            if numbers[-1] > after:
+                texts = zlib.decompress(packed).decode().split("\n")
+                yield from (line for line in zip(numbers, texts) if line[0] > after)
+        yield from (line for line in list(self._recent) if line[0] > after)

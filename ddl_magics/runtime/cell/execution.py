@@ -1,0 +1,411 @@
+"""Running the cell on a rank: its names, its data, its last expression, its fitted models."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import json
+import linecache
+import os
+import sys
+import types
+from typing import TYPE_CHECKING, Any, Sequence
+
+from ..data import rank_data
+from ..files import names as file_names
+from ..files import written
+from ..keras_types import Dataset, Metric
+from ..rank.rank import Rank
+from . import names, suggestions
+from .ending import CELL_FILE, is_stop
+from .pictures import Pictures
+
+if TYPE_CHECKING:
+    import numpy as np
+
+#: A JSON result up to this size travels inside its event; a larger one would not fit a poll's reply.
+MAX_INLINE_RESULT_BYTES = 16 * 1024
+MAX_REPR_CHARACTERS = 10_000
+
+
+def run(rank: Rank) -> None:
+    """Execute the cell; on the chief, report its value, also when it was stopped its models, and always its files."""
+    rank.files.enter()
+    try:
+        _run(rank)
+    finally:
+        if rank.config.is_chief:
+            _send_files(rank)
+
+
+def _send_files(rank: Rank) -> None:
+    def warn(message: str) -> None:
+        rank.reporter.notice("warning", message)
+
+    written.send(rank.files.written(), rank.reporter.send_file, warn)
+    outside = rank.files.outside()
+    if outside:
+        warn("written outside of the notebook's folder, which does not come back: " + file_names.listed(outside))
+
+
+def _run(rank: Rank) -> None:
+    module = types.ModuleType("__main__")
+    sys.modules["__main__"] = module
+    namespace = module.__dict__
+    pictures = _pictures(rank)
+    namespace["display"] = pictures.display
+    with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
+        namespace.update(names.unpack(file.read()))
+    namespace.update(_data(rank))
+    values = suggestions.Suggestions(rank.config.set or {}, searched=rank.config.trial is not None)
+    namespace["ddl"] = Helper(rank, values)
+    if rank.cluster is not None:
+        namespace["strategy"] = rank.cluster.strategy
+    try:
+        with rank.stop.interruptible():
+            value = execute(rank.config.cell, namespace)
+            for end in rank.at_cell_end:
+                end()
+            pictures.show_figures()
+    except BaseException as error:
+        if is_stop(error, rank):
+            _report_models(rank, namespace)
+        raise
+    _report_models(rank, namespace)
+    if rank.cluster is not None:
+        rank.cluster.wait_for_all()
+    if rank.config.is_chief:
+        _hint_alone(rank)
+        for name in values.unused():
+            rank.reporter.notice("warning", "--set %s: the cell has not asked for this parameter" % name)
+        report_result(value, rank)
+        if value is not None:
+            pictures.show(value)
+
+
+def _pictures(rank: Rank) -> Pictures:
+    """Those of this rank: an ensemble's members show what they trained, other ranks what rank 0 shows."""
+
+    def warn(message: str) -> None:
+        rank.reporter.notice_once("warning", message)
+
+    config = rank.config
+    emit = functools.partial(rank.reporter.emit, "picture")
+    pictures = Pictures(emit, warn, showing=config.size if config.in_ensemble else int(config.is_chief))
+    os.environ["MPLBACKEND"] = "Agg"  # not that of the notebook, which this process has inherited
+    pictures.hook(config.cell)
+    return pictures
+
+
+def _hint_alone(rank: Rank) -> None:
+    """Say so where the ranks have had nothing to do with each other: a model that is not this Keras', or none."""
+    config, progress = rank.config, rank.progress
+    if config.size > 1 and progress.fit < 0 and not progress.cell_collectives and not progress.exchanges:
+        import keras
+
+        message = "the cell fitted no model of Keras %s: each of the %d workers ran all of it for itself"
+        rank.reporter.notice("warning", message % (keras.__version__, config.size))
+
+
+def _data(rank: Rank) -> dict[str, Dataset]:
+    """`dataset` and `validation` of --data."""
+    config, cluster = rank.config, rank.cluster
+    if not config.manifest:
+        return {}
+    folder = os.path.join(config.scratch, "data")
+    own = config.local_updates or config.in_ensemble or cluster is not None
+    strategy, batch = "ps" if own else config.strategy, config.batch_size  # whose batches the worker's own are
+    if cluster is not None and batch:  # the global one, which its strategy would not cut
+        batch = max(1, batch // config.workers)
+    dataset, validation = rank_data.datasets(
+        folder, config.manifest, config.rank, config.workers, batch, config.seed, strategy
+    )
+    from ..training.share import mark_local
+
+    mark = mark_local if cluster is None else cluster.distribute
+    given = {"dataset": mark(dataset)}
+    if validation is not None:
+        given["validation"] = mark(validation)
+    return given
+
+
+def execute(source: str, namespace: dict[str, Any]) -> Any:
+    """Run `source` in `namespace`; the value of its last statement if that is an expression, else None."""
+    linecache.cache[CELL_FILE] = (len(source), None, source.splitlines(True), CELL_FILE)
+    tree = ast.parse(source, CELL_FILE)
+    last = tree.body[-1] if tree.body else None
+    if not isinstance(last, ast.Expr):
+        exec(compile(tree, CELL_FILE, "exec"), namespace)
+        return None
+    del tree.body[-1]
+    exec(compile(tree, CELL_FILE, "exec"), namespace)
+    return eval(compile(ast.Expression(last.value), CELL_FILE, "eval"), namespace)
+
+
+#: What `Helper` sets for each rank.
+_ATTRIBUTES = ("rank", "size", "is_chief", "seed", "strategy")
+
+
+def _number(name: str, value: Any) -> float:
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise TypeError("ddl.log: %s must be a number, not %.80r" % (name, value)) from None
+
+
+class Helper:
+    """`ddl` in the cell: who this rank is, and the few things that ranks do together.
+
+    Attributes:
+        rank: this worker's number, from 0: int.
+        size: the number of workers: int.
+        is_chief: True on rank 0, whose output, files and model come back.
+        seed: the run's seed, in an ensemble this rank's: int.
+        strategy: the strategy of tf.distribute with `--strategy tf-allreduce` and `tf-ps`, else None.
+    """
+
+    def __init__(self, rank: Rank, values: suggestions.Suggestions) -> None:
+        config = rank.config
+        self._reporter, self._peers, self._training = rank.reporter, rank.peers, rank.training
+        self._config = config
+        self.rank, self.size, self.is_chief, self.seed = config.rank, config.workers, config.is_chief, config.rank_seed
+        self.strategy = None if rank.cluster is None else rank.cluster.strategy
+        self._suggestions = values
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what `ddl` does not have."""
+        known = [each for each in (*vars(Helper), *_ATTRIBUTES) if not each.startswith("_")]
+        near = difflib.get_close_matches(name, known, 1)
+        raise AttributeError("ddl has no %s%s" % (name, "; did you mean %s?" % near[0] if near else ""))
+
+    def suggest_float(
+        self,
+        name: str,
+        low: float,
+        high: float,
+        *,
+        step: float | None = None,
+        log: bool = False,
+        default: Any = suggestions.NO_DEFAULT,
+    ) -> float:
+        """The value of a parameter: in a search the trial's, else that of `--set NAME=VALUE`, else `default`.
+
+        It is equal on all ranks. The arguments are those of Optuna.
+
+        Args:
+            name: in quotes, different from those of other parameters.
+            low, high: the value is between them, or one of them.
+            step: the value is on a grid from `low` on.
+            log: a search samples the logarithm.
+            default: the value of an ordinary run.
+
+        Raises:
+            ValueError: the parameter has no value, or one that is out of range.
+        """
+        parameter = suggestions.suggest_float(name, low, high, step=step, log=log, default=default)
+        return float(self._suggestions.value(parameter))
+
+    def suggest_int(
+        self,
+        name: str,
+        low: int,
+        high: int,
+        *,
+        step: int = 1,
+        log: bool = False,
+        default: Any = suggestions.NO_DEFAULT,
+    ) -> int:
+        """Like `suggest_float`, for a whole number."""
+        parameter = suggestions.suggest_int(name, low, high, step=step, log=log, default=default)
+        return int(self._suggestions.value(parameter))
+
+    def suggest_categorical(
+        self, name: str, choices: Sequence[suggestions.Choice], *, default: Any = suggestions.NO_DEFAULT
+    ) -> Any:
+        """Like `suggest_float`, for one of `choices`: texts, numbers, True, False or None."""
+        return self._suggestions.value(suggestions.suggest_categorical(name, choices, default=default))
+
+    def log(self, step: int | None = None, **metrics: Any) -> None:
+        """Report numbers of your own; they appear beside the metrics of the fit and in `run.metrics`.
+
+        Args:
+            step: the step that they belong to, 0 or more.
+            metrics: name=number.
+
+        Raises:
+            ValueError: `step` is negative.
+            TypeError: a value is no number, or has no name.
+        """
+        if isinstance(step, str):
+            raise TypeError("write the name before the number: ddl.log(%s=0.5)" % step)
+        if step is not None and step < 0:
+            raise ValueError("step must be 0 or more, not %s" % step)
+        at = None if step is None else int(step)  # of NumPy or TensorFlow, perhaps
+        numbers = {name: _number(name, value) for name, value in metrics.items()}
+        self._reporter.emit("values", metrics=numbers, step=at)
+
+    def allreduce(self, value: Any, op: str = "mean") -> np.ndarray:
+        """`value` summed or averaged over the ranks: an ndarray of its shape. Every rank must call it.
+
+        Args:
+            value: a number or an array, of the same shape and dtype on every rank.
+            op: "mean" or "sum".
+
+        Raises:
+            ValueError: another `op`.
+            RuntimeError: with `--strategy ps`, whose ranks do not meet.
+        """
+        from ..gradients.reduce import allreduce
+
+        return allreduce(self._peers, value, op)
+
+    def barrier(self) -> None:
+        """Wait until every rank is here. Every rank must call it."""
+        from ..collectives.announcement import BARRIER
+        from ..gradients.reduce import allreduce
+
+        allreduce(self._peers, 0.0, "mean", BARRIER)
+
+    def all_gather(self, tensor: Any) -> Any:
+        """The rows of `tensor` of all ranks, one rank after the other: a tensor of shape (rows of all, ...).
+
+        It has a gradient: use it in a train_step, a layer or a loss that looks at the whole batch. Every rank must
+        call it. Where a rank has the whole batch, as in `predict`, the result is `tensor`.
+
+        Args:
+            tensor: numbers of shape (rows of this rank, ...), equal on all ranks but for the rows.
+
+        Raises:
+            RuntimeError: the strategy's ranks do not take each step together.
+        """
+        if self._training is None or (self._config.size > 1 and not self._config.reduces_gradients):
+            raise RuntimeError("ddl.all_gather needs --strategy allreduce, whose workers take every step together")
+        return self._training.all_gather(tensor)
+
+    def local(self, dataset: Dataset) -> Dataset:
+        """Mark a tf.data.Dataset as this rank's own share, so that `fit` does not cut it again."""
+        from ..training.share import mark_local
+
+        return mark_local(dataset)
+
+    def distribute(self, data: Any, reduction: str | None = None) -> Any:
+        """This rank's rows of each batch, for a training loop of your own.
+
+        A batch's first axis is its rows; rank k of n gets the rows floor(k b / n) to floor((k + 1) b / n) of b, and a
+        row that does not count where that is none. The updates of Keras' optimizers that follow are those of the
+        whole batch.
+
+        Args:
+            data: a tf.data.Dataset, or another iterable of batches; the result is an iterable of the slices, and each
+                iteration begins the data anew. Or one batch of arrays or tensors: the result is its slice, of the
+                same structure.
+            reduction: how your loss is made of its rows, "mean" (also if left out) or "sum".
+
+        Raises:
+            ValueError: the parts of a batch have different numbers of rows.
+            RuntimeError: it is called inside a tf.function, or the strategy's ranks do not take each step together.
+        """
+        config = self._config
+        if self._training is None or (config.size > 1 and not config.reduces_gradients):
+            instead = "strategy.experimental_distribute_dataset" if self.strategy else "model.fit"
+            raise RuntimeError(
+                "ddl.distribute needs --strategy allreduce; with --strategy %s, use %s" % (config.strategy, instead)
+            )
+        return self._training.distribute(data, reduction)
+
+    def result(self, metric: Metric) -> Any:
+        """`metric.result()` of a Keras metric over the rows of all ranks. Its state stays this rank's.
+
+        Every rank must call it.
+
+        Raises:
+            ValueError: the metric's state does not start at zero.
+        """
+        return metric.result() if self._training is None else self._training.result(metric)
+
+    def __repr__(self) -> str:
+        return "ddl: rank %d of %d" % (self.rank, self.size)
+
+
+def _report_models(rank: Rank, namespace: dict[str, Any]) -> None:
+    """Send every model fitted in the cell, from the chief, as `model-K.keras` and its weights as `weights-K.npz`.
+
+    The other members of an ensemble send theirs, too, with `rank-R-` before these names.
+    """
+    config, cluster = rank.config, rank.cluster
+    if not (config.is_chief or config.in_ensemble):
+        if cluster is not None:
+            cluster.save_with_chief(rank.models, namespace)
+        return
+    import numpy as np
+
+    whose = "" if config.is_chief else "rank-%d-" % config.rank
+    models = rank.models if cluster is None else cluster.models(rank.models, namespace)
+    for index, model in enumerate(models):
+        weights = os.path.join(config.scratch, "weights-%d.npz" % index)
+        np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
+        rank.reporter.send_artifact(whose + "weights-%d.npz" % index, weights)
+        path = os.path.join(config.scratch, "captured-%d.keras" % index)
+        try:
+            type(model).save(model, path)
+        except Exception as error:  # a model that Keras cannot save still has its weights
+            message = "%smodel %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (
+                whose,
+                index,
+                model.name,
+                error,
+            )
+            rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
+        else:
+            rank.reporter.send_artifact(whose + "model-%d.keras" % index, path)
+
+
+def report_result(value: Any, rank: Rank) -> None:
+    """Send the cell's value: JSON where it is JSON, an array as .npy, a model as .keras, else its repr."""
+    import numpy as np
+
+    scratch, reporter = rank.config.scratch, rank.reporter
+    history = getattr(value, "history", None)
+    if type(value).__name__ == "History" and isinstance(history, dict):
+        value = history
+    if value is None:
+        return reporter.emit("result", encoding="none")
+    if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biufc":
+        path = os.path.join(scratch, "result.npy")
+        np.save(path, value, allow_pickle=False)
+        reporter.send_artifact("result.npy", path)
+        return reporter.emit("result", encoding="npy", artifact="result.npy")
+    try:
+        text = json.dumps(value, default=_plain)
+    except (TypeError, ValueError):
+        text = None
+    if text is not None and len(text) <= MAX_INLINE_RESULT_BYTES:
+        return reporter.emit("result", encoding="json", value=json.loads(text))
+    if text is not None:
+        path = os.path.join(scratch, "result.json")
+        with open(path, "w") as file:
+            file.write(text)
+        reporter.send_artifact("result.json", path)
+        return reporter.emit("result", encoding="json", artifact="result.json")
+    if _is_model(value):
+        path = os.path.join(scratch, "result.keras")
+        value.save(path)
+        reporter.send_artifact("result.keras", path)
+        return reporter.emit("result", encoding="keras", artifact="result.keras")
+    return reporter.emit("result", encoding="repr", value=repr(value)[:MAX_REPR_CHARACTERS])
+
+
+def _plain(value: Any) -> Any:
+    """Numbers of numpy and TensorFlow, and small arrays inside containers, as JSON knows them."""
+    if hasattr(value, "numpy"):
+        value = value.numpy()
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    raise TypeError(type(value).__name__)
+
+
+def _is_model(value: Any) -> bool:
+    return any(
+        cls.__name__ == "Model" and cls.__module__.split(".")[0] in ("keras", "tf_keras") for cls in type(value).__mro__
+    )

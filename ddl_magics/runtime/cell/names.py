@@ -1,0 +1,186 @@
+"""The names that a cell uses but does not define: how they are found, and how their values travel to the ranks.
+
+As `%%px` users expect: a function, constant or array of the session that the cell mentions is there on every rank.
+Values travel inside Spark's own broadcast, which is as trusted as the session itself.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import difflib
+import io
+import pickle
+import symtable
+import types
+from typing import Any, Collection, Mapping
+
+from . import notebook_only, read_first
+
+#: Names that a rank defines before the cell runs, with what gives them.
+GIVEN = {
+    "ddl": "%%distributed",
+    "dataset": "--data DATAFRAME",
+    "validation": "--validation SHARE",
+    "strategy": "--strategy tf-allreduce or tf-ps",
+}
+#: Modules that a rank imports by itself where a cell uses their usual name without importing them.
+USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
+
+#: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
+#: nothing; to ask a model or an array would copy it.
+_SYSTEM = frozenset(("_thread", "_queue", "multiprocessing", "select", "socket", "sqlite3", "ssl", "subprocess"))
+
+
+class NameProblem(Exception):
+    """A name of the cell cannot be had on the ranks: one line that says which and what to do."""
+
+
+def free_names(source: str) -> dict[str, int]:
+    """The global names that `source` reads but never binds, as {name: first line}. Raises SyntaxError."""
+    tree = ast.parse(source)
+    table = symtable.symtable(source, "<cell>", "exec")
+    bound = {s.get_name() for s in table.get_symbols() if s.is_assigned() or s.is_imported()}
+    read: set[str] = set()
+
+    def visit(scope: symtable.SymbolTable) -> None:
+        for symbol in scope.get_symbols():
+            name = symbol.get_name()
+            if scope is table:
+                if symbol.is_referenced():
+                    read.add(name)
+            elif symbol.is_global():
+                if symbol.is_assigned():
+                    bound.add(name)
+                if symbol.is_referenced():
+                    read.add(name)
+        for child in scope.get_children():
+            visit(child)
+
+    visit(table)
+    free = read - bound - set(dir(builtins))
+    lines: dict[str, int] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and node.id in free:
+            lines[node.id] = min(node.lineno, lines.get(node.id, node.lineno))
+    return {name: lines.get(name, 1) for name in free}
+
+
+def _binds_unseen_names(source: str) -> bool:
+    """Whether the source may define names that reading it does not show."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and any(alias.name == "*" for alias in node.names):
+            return True
+        if isinstance(node, ast.Name) and node.id in ("exec", "eval", "globals"):
+            return True
+    return False
+
+
+def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> bytes:
+    """Pickle the values of `namespace` that the cell uses. given: those of `GIVEN` that the ranks define.
+
+    Returns bytes for `unpack`. Raises NameProblem for a name that is not defined, whose value cannot be pickled, or
+    that only a notebook has.
+    """
+    from pyspark import cloudpickle
+
+    use = notebook_only.find(source)
+    if use is not None:
+        raise NameProblem("line %d: %s" % (use.line, use.reason))
+    values: dict[str, bytes] = {}
+    modules: dict[str, str] = {}
+    for name, value in captured(source, namespace, given).items():
+        if isinstance(value, types.ModuleType):
+            modules[name] = value.__name__
+        else:
+            values[name] = _pickle(name, value, cloudpickle)
+    for name in USUAL_MODULES.keys() & free_names(source).keys() - values.keys():
+        modules.setdefault(name, USUAL_MODULES[name])
+    return pickle.dumps({"values": values, "modules": modules}, protocol=4)
+
+
+def captured(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> dict[str, Any]:
+    """The variables of `namespace` that the cell uses, in the order of their first lines; modules are among them.
+
+    given: those of `GIVEN` that the ranks define. Raises NameProblem for a name that is not defined or whose value
+    cannot travel, as far as its type tells.
+    """
+    found: dict[str, Any] = {}
+    mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
+    mentioned.update(free_names(source))
+    for name in given:
+        mentioned.pop(name, None)
+    for name, line in sorted(mentioned.items(), key=lambda item: item[1]):
+        if name == notebook_only.GET_IPYTHON:
+            continue
+        if name == "display" and (name not in namespace or _is_ipythons(namespace[name])):
+            continue  # every rank has one
+        if name in namespace:
+            _refuse_by_type(name, namespace[name])
+            found[name] = namespace[name]
+        elif name not in USUAL_MODULES and not _binds_unseen_names(source):
+            raise NameProblem(_unknown(name, line, namespace))
+    return found
+
+
+def _is_ipythons(value: Any) -> bool:
+    return str(getattr(value, "__module__", "")).split(".")[0] == "IPython"
+
+
+def _unknown(name: str, line: int, namespace: Mapping[str, Any]) -> str:
+    if name in GIVEN:
+        return "line %d: %r is defined only with %s: add the option, or define the name" % (line, name, GIVEN[name])
+    near = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")] + list(GIVEN), 1)
+    hint = "; did you mean %r?" % near[0] if near else "; first run the cell that defines it"
+    return "line %d: the name %r is defined neither in the cell nor in the session%s" % (line, name, hint)
+
+
+def _refuse_by_type(name: str, value: Any) -> None:
+    kind = type(value)
+    if kind.__module__.startswith("pyspark."):
+        fix = "name it with --data %s" % name if kind.__name__ == "DataFrame" else "Spark objects stay in the driver"
+        raise NameProblem("%r is a %s of Spark and cannot travel to the workers; %s" % (name, kind.__name__, fix))
+    # cloudpickle would send the text of a file that is open for reading.
+    if isinstance(value, io.IOBase) and not isinstance(value, (io.BytesIO, io.StringIO)):
+        raise NameProblem("%r is an open file and cannot travel to the workers; open it inside the cell" % name)
+    if kind.__module__.partition(".")[0] in _SYSTEM or isinstance(value, (types.GeneratorType, types.CoroutineType)):
+        try:
+            value.__reduce_ex__(4)
+        except TypeError as error:
+            raise _cannot_travel(name, value, error) from None
+
+
+def _pickle(name: str, value: Any, cloudpickle: types.ModuleType) -> bytes:
+    buffer = io.BytesIO()
+    try:
+        cloudpickle.CloudPickler(buffer, protocol=4).dump(value)
+    except Exception as error:  # whatever a value's __reduce__ raises
+        raise _cannot_travel(name, value, error) from None
+    return buffer.getvalue()
+
+
+def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
+    reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+    kind = type(value).__name__
+    return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
+
+
+def unpack(blob: bytes) -> dict[str, Any]:
+    """On a rank: {name: value} of what `pack` made. Raises NameProblem where a value cannot be restored here."""
+    import importlib
+
+    packed = pickle.loads(blob)
+    namespace: dict[str, Any] = {}
+    for name, module in packed["modules"].items():
+        try:
+            namespace[name] = importlib.import_module(module)
+        except ImportError as error:
+            raise NameProblem(
+                "the module %r, used as %r, is missing on the worker: %s" % (module, name, error)
+            ) from None
+    for name, blob in packed["values"].items():
+        try:
+            namespace[name] = pickle.loads(blob)
+        except Exception as error:
+            raise NameProblem("%r cannot be restored on the worker: %s" % (name, error)) from None
+    return namespace

@@ -1,0 +1,174 @@
+"""The checkpoints that the driver keeps of a run, the newest of each fit: for the next attempt, or for another run."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import os
+import shutil
+import threading
+import zipfile
+from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol, Sequence
+
+from ..spark import storage
+from ..transport import messages, wire
+from . import checkpoint, checkpoint_storage
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import SparkContext
+    from .checkpoint import CheckpointFile
+    from .checkpoint_storage import CheckpointUploader
+
+#: What the checkpoints of all fits together may take of the driver's disk.
+KEPT_BYTES = 4 << 30
+
+
+class NoCheckpoint(ValueError):
+    """There is no checkpoint to resume from: one line."""
+
+
+class File(NamedTuple):
+    """A `checkpoint.CheckpointFile` that has come from another run."""
+
+    path: str
+    header: Mapping[str, Any]
+    size: int
+    sha256: str
+
+
+class Source(NamedTuple):
+    """A checkpoint to resume from.
+
+    where: its path or URI. copy: (path on the driver's disk) copies it there; raises OSError or `StorageError`.
+    """
+
+    where: str
+    copy: Callable[[str], object]
+
+
+class CheckpointFiles:
+    """The newest checkpoint of each fit. Thread-safe.
+
+    warn: called with a line, once, when a checkpoint is not kept. copies: gets each checkpoint too, where there is one.
+    """
+
+    def __init__(self, warn: Callable[[str], object], copies: CheckpointUploader | None = None) -> None:
+        self._warn, self._warned = warn, False
+        self._copies = copies
+        self._lock = threading.Lock()
+        self._files: dict[int, CheckpointFile] = {}  # by fit
+
+    def keep(self, file: CheckpointFile) -> None:
+        """Take over a checkpoint: an older one of the same fit is deleted, or `file` itself if there is no room.
+
+        Raises KeyError, ValueError or TypeError where its header has no position.
+        """
+        position = checkpoint.Position.from_json(file.header)
+        if self._copies is not None:
+            self._copies.put(file)
+        with self._lock:
+            others = sum(each.size for fit, each in self._files.items() if fit != position.fit)
+            full = others + file.size > KEPT_BYTES
+            old = file if full else self._files.get(position.fit)
+            if not full:
+                self._files[position.fit] = file
+        if old is not None:
+            os.unlink(old.path)
+        if full:
+            self.warn_once("checkpoints take more than %d GB of the driver's disk" % (KEPT_BYTES >> 30))
+
+    def warn_once(self, reason: str) -> None:
+        """Tell the user why a checkpoint is not kept, the first time that one is not."""
+        with self._lock:
+            warned, self._warned = self._warned, True
+        if not warned:
+            self._warn("%s: the later ones are not kept, and the run resumes from an older one if it has to" % reason)
+
+    def adopt(self, source: Source, own: str) -> None:
+        """Keep a copy, at the path `own`, of another run's checkpoint. Raises `NoCheckpoint` where it is none."""
+        try:
+            source.copy(own)
+            position = checkpoint.Position.from_json(checkpoint.read_about(own))
+        except storage.StorageError as error:
+            raise NoCheckpoint(str(error)) from None
+        except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
+            raise NoCheckpoint("%s cannot be read as a checkpoint: %s" % (source.where, error)) from None
+        digest = hashlib.sha256()
+        with open(own, "rb") as file:
+            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
+                digest.update(block)
+        size, sha256 = os.path.getsize(own), digest.hexdigest()
+        header = dict(position._asdict(), name=position.file, size=size, sha256=sha256)
+        self.keep(File(own, header, size, sha256))
+
+    def files(self) -> list[CheckpointFile]:
+        """One of each fit, in the order of the fits."""
+        with self._lock:
+            return [self._files[fit] for fit in sorted(self._files)]
+
+
+class _Run(Protocol):
+    """A `job.Job`, as far as it matters here."""
+
+    @property
+    def checkpoints(self) -> CheckpointFiles: ...
+
+
+def sources(sc: SparkContext, spec: Mapping[str, Any], job: _Run | None) -> list[Source]:
+    """A `Source` for each checkpoint of the run that the spec wants to resume. Raises `NoCheckpoint` if there is none.
+
+    job: that run, if the driver still has it. Else its checkpoints are looked for in the notebook's folder (the spec's
+    "checkpoints"), and then where that run's --checkpoint put them ("resume_uri").
+    """
+    folder = spec.get("checkpoints") or ""
+    paths = [file.path for file in job.checkpoints.files()] if job is not None else []
+    if not paths and os.path.isdir(folder):
+        names = [name for name in os.listdir(folder) if name.startswith("checkpoint-") and name.endswith(".npz")]
+        paths = [os.path.join(folder, name) for name in sorted(names)]
+    if paths:
+        return [Source(path, functools.partial(shutil.copyfile, path)) for path in paths]
+    stored = _stored(sc, spec) if spec.get("resume_uri") else []
+    if not stored:
+        raise NoCheckpoint(
+            "--resume %s: there is no checkpoint of it here; a run has checkpoints from its first epoch until it has "
+            "finished, in its notebook's folder if Spark runs on that machine, else in its Spark session; "
+            "--checkpoint URI keeps them for longer" % spec["resume"]
+        )
+    return stored
+
+
+def _stored(sc: SparkContext, spec: Mapping[str, Any]) -> list[Source]:
+    uri = checkpoint_storage.folder_of(spec["resume_uri"], spec["resume"])
+    asked = checkpoint_storage.OPTION, uri, spec["run"]
+
+    def copy(name: str, own: str) -> None:
+        with storage.Folder(sc, *asked) as folder:
+            folder.get(name, own)
+
+    try:
+        names = checkpoint_storage.newest(storage.names(sc, *asked))
+    except storage.StorageError as error:
+        raise NoCheckpoint("--resume %s: %s" % (spec["resume"], error)) from None
+    return [Source("%s/%s" % (uri, name), functools.partial(copy, name)) for name in names]
+
+
+def resume_point(files: Sequence[CheckpointFile]) -> str:
+    """Where training resumes with these files, in words."""
+    return "from " + checkpoint.Position.from_json(files[-1].header).resume_point if files else "from the beginning"
+
+
+def positions(files: Sequence[CheckpointFile]) -> list[checkpoint.Position]:
+    """How far training was at each."""
+    return [checkpoint.Position.from_json(file.header) for file in files]
+
+
+def send(channel: wire.Channel, files: Sequence[CheckpointFile]) -> None:
+    """Stream the files to a rank. The reader of the connection deals with one that breaks."""
+    try:
+        for file in files:
+            channel.send_json(messages.CHECKPOINT, file.header)
+            with open(file.path, "rb") as content:
+                for block in iter(lambda: content.read(messages.CHUNK_BYTES), b""):
+                    channel.send(messages.PIECE, block)
+    except (wire.ConnectionLost, OSError):
+        pass

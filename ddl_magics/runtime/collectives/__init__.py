@@ -1,0 +1,1 @@
+"""All-reduce, broadcast and gather between ranks: through shared memory, over TCP, over both."""

@@ -1,0 +1,128 @@
+"""All-reduce over several hosts with several ranks each: shared memory on each host, a ring over TCP between hosts.
+
+The ranks of a host sum among themselves. The first of them, the host's leader, sums with the other leaders in a ring,
+and broadcasts the result on its host. So a buffer crosses the network once for each host, not once for each rank,
+whatever the order of the ranks. The scheme is the hierarchical all-reduce of Jia et al. 2018, "Highly scalable deep
+learning training system with mixed-precision".
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Sequence
+
+import numpy as np
+
+from . import announcement
+from .announcement import CollectiveCall, Diverged, PeerLost
+from .collective import Collective, Link
+from .ring import Ring
+from .shared_memory import SharedMemory
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+
+class _Links:
+    """A rank's links, to the ranks of its host and for a leader to the other leaders, as one `Link`."""
+
+    def __init__(self, host: Link, ring: Link | None) -> None:
+        self._host = host
+        self._all = [host, ring] if ring is not None else [host]
+
+    @property
+    def completed(self) -> int:
+        return self._host.completed
+
+    @completed.setter
+    def completed(self, count: int) -> None:
+        for link in self._all:
+            link.completed = count
+
+    @property
+    def can_notify_forward(self) -> bool:
+        return all(link.can_notify_forward for link in self._all)
+
+    @property
+    def wait_seconds(self) -> float:
+        return sum(link.wait_seconds for link in self._all)
+
+    @property
+    def wire_seconds(self) -> float:
+        return sum(link.wire_seconds for link in self._all)
+
+    def begin(self) -> None:
+        for link in self._all:
+            link.begin()
+
+    def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
+        for link in self._all:
+            link.notify(error, forward)
+
+    def drain(self) -> None:
+        for link in self._all:
+            link.drain()
+
+    def hang_up(self) -> None:
+        for link in self._all:
+            link.hang_up()
+
+    def close(self) -> None:
+        for link in self._all:
+            link.close()
+
+
+class Hierarchy(Collective):
+    """Collectives over several hosts.
+
+    host: those among the ranks of this host; ring: those among the leaders, if this rank is one; groups: the ranks of
+    each host, ascending.
+    """
+
+    def __init__(self, host: SharedMemory, ring: Ring | None, groups: Sequence[Sequence[int]]) -> None:
+        super().__init__(host.rank, sum(map(len, groups)), _Links(host.link, ring.link if ring is not None else None))
+        self._host, self._ring, self._groups = host, ring, groups
+        self._group = next(group for group in groups if host.rank in group)
+        self._leader = self._group[0]
+
+    def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
+        known = self._host._announce(calls)
+        if self._ring is not None:
+            known = self._ring._announce(known)
+        return self._share(known)
+
+    def _allreduce(
+        self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
+    ) -> list[CollectiveCall]:
+        known = self._host._allreduce(buffer, calls, None)
+        if self._ring is not None:
+            known = self._ring._allreduce(buffer, known, residual)
+        known = self._share(known)
+        self._host._broadcast(buffer.view(np.uint8), self._leader)
+        return known
+
+    def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
+        if root in self._group:
+            self._host._broadcast(data, root)
+        if self._ring is not None:
+            self._ring._broadcast(data, root)
+        if root not in self._group:
+            self._host._broadcast(data, self._leader)
+
+    def _gather(self, data: npt.NDArray[np.uint8], calls: Sequence[CollectiveCall]) -> Sequence[npt.NDArray[np.uint8]]:
+        everything = np.empty(sum(call.size for call in calls), np.uint8)
+        of_host = np.concatenate(self._host._gather(data, [calls[rank] for rank in self._group]))
+        if self._ring is not None:
+            np.concatenate(self._ring._gather(of_host, calls), out=everything)
+        self._host._broadcast(everything, self._leader)
+        ranks = [rank for group in self._groups for rank in group]
+        ends = np.cumsum([calls[rank].size for rank in ranks])
+        pieces = dict(zip(ranks, np.split(everything, ends[:-1])))
+        return [pieces[rank] for rank in range(self.size)]
+
+    def _share(self, calls: list[CollectiveCall]) -> list[CollectiveCall]:
+        """The calls of all ranks, which the leader knows, on every rank of its host."""
+        records = np.empty((self.size, announcement.RECORD_BYTES), np.uint8)
+        if self._ring is not None:
+            records[:] = np.frombuffer(b"".join(map(announcement.encode, calls)), np.uint8).reshape(records.shape)
+        self._host._broadcast(records.reshape(-1), self._leader)
+        return [announcement.parse(bytearray(record)) for record in records]

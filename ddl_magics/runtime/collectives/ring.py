@@ -1,0 +1,175 @@
+"""Ring all-reduce over TCP: each rank sends to the next rank of the ring, and receives from the previous one.
+
+The algorithm is that of Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
+workstations": a reduce-scatter, then an all-gather, in which each of n ranks sends and receives 2 (n - 1) / n times the
+buffer.
+
+A buffer goes around in pieces. A piece has a chunk for each rank. Rank r sends chunk r, then chunk r - 1, r - 2, ...:
+it adds each chunk that it receives to its own, and sends the sum to the next rank in the next hop. After n - 1 hops
+each chunk is complete on one rank (reduce-scatter). In n - 1 more hops the complete chunks are copied to all ranks
+(all-gather), so all ranks end with equal bits. Chunks travel in blocks, so that a rank forwards the beginning of a
+chunk while it still receives the rest. The first hop of a piece is sent before the last hops of the previous piece.
+
+A rank sends its call of the collective before its data. A rank in another collective is thus found before its data are
+read, and a rank that is gone by its closed connection; a slow rank is waited for. Notices of either travel against the
+direction of the data, where no half-sent data can stand before them.
+"""
+
+from __future__ import annotations
+
+import collections
+import itertools
+from typing import TYPE_CHECKING, Iterator, Sequence
+
+import numpy as np
+
+from . import announcement
+from .announcement import CollectiveCall
+from .collective import Collective
+from .compression import Bfloat16Codec, BlockCodec, ExactCodec
+from .ring_link import Queue, RingLink
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+#: Size of a chunk. On one machine small chunks are 1.5 times as fast, as all data under way should fit the cache;
+#: between machines each hop waits less with large ones.
+CHUNK_BYTES = 2 << 20
+LOOPBACK_CHUNK_BYTES = 256 << 10
+
+#: Blocks of a chunk. Between machines they hide the time from when data have arrived to when they are sent on. On one
+#: machine there is no such time, and each block has a cost.
+BLOCKS, LOOPBACK_BLOCKS = 4, 1
+MIN_BLOCK_BYTES, BLOCK_BYTES = 128 << 10, 512 << 10
+
+
+class Ring(Collective):
+    """Collectives over a ring of at least two members.
+
+    groups: for each member of the ring, the ranks that it speaks for, in order; by default the ranks are the members.
+    """
+
+    link: RingLink
+
+    def __init__(self, rank: int, size: int, link: RingLink, groups: Sequence[Sequence[int]] | None = None) -> None:
+        super().__init__(rank, size, link)
+        self._groups = groups or [[member] for member in range(size)]
+        self._ring_size = len(self._groups)
+        self._ring_rank = next(member for member, group in enumerate(self._groups) if rank in group)
+        self._landing = np.empty(BLOCK_BYTES, np.uint8)
+        self.chunk_bytes = CHUNK_BYTES  # the same on all ranks
+        self.blocks = BLOCKS
+
+    def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
+        known = list(calls)
+        outgoing = _queue(*map(announcement.encode, calls))
+        hops = (self._receive_calls(hop, known, outgoing) for hop in range(self._ring_size - 1))
+        self.link.transfer(outgoing, itertools.chain.from_iterable(hops))
+        return sorted(known)
+
+    def _allreduce(
+        self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
+    ) -> list[CollectiveCall]:
+        known = list(calls)
+        codec: BlockCodec
+        codec = ExactCodec(buffer, self._landing) if residual is None else Bfloat16Codec(buffer, residual)
+        pieces = [self._chunks(piece, buffer.itemsize) for piece in self._pieces(buffer)]
+        outgoing = _queue(*map(announcement.encode, calls))
+        self.link.transfer(outgoing, self._reduce(outgoing, known, pieces, codec))
+        return sorted(known)
+
+    def _pieces(self, buffer: np.ndarray) -> list[slice]:
+        """The pieces of a buffer: at least one, with which the calls are exchanged."""
+        return _cut(slice(0, len(buffer)), self.chunk_bytes * self._ring_size // buffer.itemsize) or [slice(0, 0)]
+
+    def _chunks(self, piece: slice, itemsize: int) -> list[list[slice]]:
+        """The chunks of a piece, each as a list of its blocks."""
+        length = piece.stop - piece.start
+        bounds = [piece.start + length * i // self._ring_size for i in range(self._ring_size + 1)]
+        size = length * itemsize // self._ring_size // self.blocks
+        step = min(max(size, MIN_BLOCK_BYTES), BLOCK_BYTES) // itemsize
+        return [_cut(slice(bounds[i], bounds[i + 1]), step) for i in range(self._ring_size)]
+
+    def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
+        if root in self._groups[self._ring_rank]:
+            self.link.transfer(_queue(data), iter(()))
+        else:
+            outgoing = _queue()
+            forwarded = 0 if root in self._groups[(self._ring_rank + 1) % self._ring_size] else 1
+            self.link.transfer(outgoing, self._receive_and_forward(outgoing, [data], forwarded))
+
+    def _gather(self, data: npt.NDArray[np.uint8], calls: Sequence[CollectiveCall]) -> Sequence[npt.NDArray[np.uint8]]:
+        sizes = [sum(calls[rank].size for rank in group) for group in self._groups]
+        gathered = [np.empty(size, np.uint8) for size in sizes]
+        gathered[self._ring_rank] = data
+        outgoing = _queue(data)
+        others = [gathered[(self._ring_rank - hop) % self._ring_size] for hop in range(1, self._ring_size)]
+        self.link.transfer(outgoing, self._receive_and_forward(outgoing, others, self._ring_size - 2))
+        return gathered
+
+    # Generators of what is received, as views that the link fills in turn. They append what is forwarded to `outgoing`.
+
+    def _receive_calls(self, hop: int, calls: list[CollectiveCall], outgoing: Queue) -> Iterator[memoryview]:
+        """The calls that arrive in a hop, which must match this rank's."""
+        for _ in self._groups[(self._ring_rank - 1 - hop) % self._ring_size]:
+            record = bytearray(announcement.RECORD_BYTES)
+            self.link.announcing = True
+            yield memoryview(record)
+            self.link.announcing = False
+            call = announcement.parse(record)
+            if not call.matches(calls[0]):
+                raise announcement.disagreement(calls[0], call)
+            calls.append(call)
+            if hop < self._ring_size - 2:
+                outgoing.append(memoryview(record))
+
+    def _reduce(
+        self, outgoing: Queue, calls: list[CollectiveCall], pieces: list[list[list[slice]]], codec: BlockCodec
+    ) -> Iterator[memoryview]:
+        """The hops of all pieces: in each stage the first hop of a piece, then the other hops of the previous piece."""
+        held = _queue()  # forwarded by the first hop of a piece, but sent behind the beginning of the next piece
+        for stage in range(len(pieces) + 1):
+            if stage < len(pieces):
+                outgoing.extend(_queue(*map(codec.encode, pieces[stage][self._ring_rank])))
+            outgoing.extend(held)
+            held.clear()
+            if stage < len(pieces):
+                if stage == 0:
+                    yield from self._receive_calls(0, calls, held)
+                yield from self._hop(0, held, pieces[stage], codec)
+            if stage > 0:
+                for hop in range(1, 2 * self._ring_size - 2):
+                    if stage == 1 and hop < self._ring_size - 1:
+                        yield from self._receive_calls(hop, calls, outgoing)
+                    yield from self._hop(hop, outgoing, pieces[stage - 1], codec)
+
+    def _hop(self, hop: int, outgoing: Queue, chunks: list[list[slice]], codec: BlockCodec) -> Iterator[memoryview]:
+        """The blocks that arrive in a hop of a piece."""
+        adding = hop < self._ring_size - 1
+        for block in chunks[(self._ring_rank - 1 - hop) % self._ring_size]:
+            landing = codec.landing(block, adding)
+            yield landing.view(np.uint8).data
+            forwarded = codec.accept(block, landing, adding)
+            if hop < 2 * self._ring_size - 3:
+                outgoing.append(forwarded.view(np.uint8).data)
+
+    def _receive_and_forward(
+        self, outgoing: Queue, arrays: Sequence[npt.NDArray[np.uint8]], forwarded: int
+    ) -> Iterator[memoryview]:
+        """Fills `arrays`, and forwards the first `forwarded` of them."""
+        for index, data in enumerate(arrays):
+            for block in _cut(slice(0, len(data)), BLOCK_BYTES):
+                view = data[block].data
+                yield view
+                if index < forwarded:
+                    outgoing.append(view)
+
+
+def _queue(*buffers: bytes | np.ndarray) -> Queue:
+    views = (memoryview(b) if isinstance(b, bytes) else b.view(np.uint8).data for b in buffers)
+    return collections.deque(view for view in views if view)
+
+
+def _cut(whole: slice, step: int) -> list[slice]:
+    """Consecutive slices of `step` elements."""
+    return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]

@@ -1,0 +1,1 @@
+"""--data: a DataFrame becomes each rank's share of its rows."""

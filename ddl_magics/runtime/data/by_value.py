@@ -1,0 +1,20 @@
+"""Functions that Spark's executors run, which cannot import this package."""
+
+from __future__ import annotations
+
+import importlib.util
+from typing import Any
+
+
+def functions_of(module: Any) -> dict[str, Any]:
+    """The functions of a self-contained module, such that Spark pickles them whole instead of as names to import.
+
+    The source is executed under a name that is no module, as the executors' Python cannot import this package.
+    """
+    specification = importlib.util.find_spec(module.__name__)
+    assert specification is not None
+    loader: Any = specification.loader  # typeshed's Loader lacks get_source, which every loader of source has
+    source = loader.get_source(module.__name__)
+    functions: dict[str, Any] = {"__name__": "_ddl_by_value"}
+    exec(compile(source, module.__name__.rsplit(".", 1)[-1] + ".py", "exec"), functions)
+    return functions

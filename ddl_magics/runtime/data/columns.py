@@ -1,0 +1,175 @@
+"""The columns of a DataFrame: their names are checked, their types understood, and tensors made of them."""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .records import Column, DataFrame
+
+#: Spark's name of a type -> the numpy type that holds it. "S" is text or binary of any length.
+_SPARK_TYPES = {
+    "byte": "i1",
+    "short": "i2",
+    "integer": "i4",
+    "long": "i8",
+    "float": "f4",
+    "double": "f8",
+    "decimal": "f8",
+    "boolean": "?",
+    "string": "S",
+    "binary": "S",
+}
+
+
+class DataError(ValueError):
+    """--data cannot be used: one line that names the column or DataFrame and what to do."""
+
+
+def is_spark(value: Any) -> bool:
+    """True for a pyspark DataFrame."""
+    return type(value).__module__.startswith("pyspark.sql.") and hasattr(value, "schema") and hasattr(value, "select")
+
+
+def is_pandas(value: Any) -> bool:
+    """True for a pandas DataFrame."""
+    return type(value).__module__.startswith("pandas.") and hasattr(value, "iloc") and hasattr(value, "columns")
+
+
+def _nearest_frame(name: str, namespace: Mapping[str, Any]) -> str | None:
+    """The name of the DataFrame in `namespace` that `name` may have meant, or None."""
+    frames = [
+        key for key, value in namespace.items() if not key.startswith("_") and (is_spark(value) or is_pandas(value))
+    ]
+    near = difflib.get_close_matches(name, frames, 1)
+    return near[0] if near else (frames[0] if len(frames) == 1 else None)
+
+
+def frame_named(option: str, name: str, namespace: Mapping[str, Any]) -> DataFrame:
+    """The DataFrame called `name`. Raises `DataError` with the nearest right name."""
+    if name not in namespace:
+        near = _nearest_frame(name, namespace)
+        hint = "; did you mean %r?" % near if near else ""
+        raise DataError("%s %s: there is no such DataFrame in the session%s" % (option, name, hint))
+    check_frame(option, name, namespace[name])
+    return namespace[name]
+
+
+def check_frame(option: str, name: str, value: Any) -> None:
+    """Raises `DataError` where `value` is neither a Spark nor a pandas DataFrame."""
+    if not is_spark(value) and not is_pandas(value):
+        kind = type(value)
+        hint = "; call .to_spark() on it" if kind.__module__.startswith("pyspark.pandas") else ""
+        raise DataError(
+            "%s %s is a %s, and must be a Spark or a pandas DataFrame%s" % (option, name, kind.__qualname__, hint)
+        )
+
+
+def check_column(option: str, column: str, frame_name: str, known: Sequence[str]) -> None:
+    """Raises `DataError` where a frame with the columns `known` has not one of that name."""
+    if column not in known:
+        lower = {name.lower(): name for name in reversed(known)}
+        near = difflib.get_close_matches(column.lower(), lower, 1)
+        hint = "did you mean %r?" % lower[near[0]] if near else "it has %s" % _shortened(known)
+        raise DataError("%s %s: %s has no such column; %s" % (option, column, frame_name, hint))
+    if known.count(column) > 1:
+        raise DataError("%s %s: %s has more than one column of that name; rename one" % (option, column, frame_name))
+
+
+def _shortened(names: Sequence[str], most: int = 8) -> str:
+    more = ", ... (%d in all)" % len(names) if len(names) > most else ""
+    return ", ".join(names[:most]) + more
+
+
+def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
+    """How the column `name` is read, from the type that Spark or pandas gives it.
+
+    Raises `DataError` for a type that no tensor can hold. Values are not looked at but for pandas' object columns.
+    """
+    if is_spark(frame):
+        return _describe_spark(frame_name, frame, name)
+    if is_pandas(frame):
+        return _describe_pandas(frame_name, frame, name)
+    raise TypeError("%s is a %s, not a DataFrame" % (frame_name, type(frame).__qualname__))
+
+
+def _unsupported(frame_name: str, name: str, kind: object, example: str = "") -> DataError:
+    """example: the expression for a column of numbers that has what this one has."""
+    what = "numbers, texts or arrays of them"
+    if example:
+        what = "numbers, as in %s" % example
+    return DataError(
+        "column %r of %s is of type %s: turn it into %s, or leave it out of --features" % (name, frame_name, kind, what)
+    )
+
+
+def _describe_spark(frame_name: str, frame: DataFrame, name: str) -> Column:
+    kind, depth = frame.schema[name].dataType, 0
+    if type(kind).__name__ == "VectorUDT":
+        return {"name": name, "dtype": "f8", "depth": 1, "vector": True}
+    while kind.typeName() == "array":
+        kind, depth = kind.elementType, depth + 1
+    if kind.typeName() not in _SPARK_TYPES:
+        seconds = ""
+        if not depth and kind.typeName() in ("date", "timestamp", "timestamp_ntz"):
+            words = frame_name, name
+            seconds = "%s.withColumn(%r, " % words + "F.col(%r).cast('timestamp').cast('double'))" % name
+        raise _unsupported(frame_name, name, kind.simpleString(), seconds)
+    return {"name": name, "dtype": _SPARK_TYPES[kind.typeName()], "depth": depth, "vector": False}
+
+
+def _describe_pandas(frame_name: str, frame: DataFrame, name: str) -> Column:
+    series = pandas_column(frame, name)
+    # The dtype of an extension type (Int64, boolean, string) says what it holds; missing values are found when packing.
+    dtype = getattr(series.dtype, "numpy_dtype", series.dtype)
+    if isinstance(dtype, np.dtype) and dtype.kind in "iufb":
+        return {"name": name, "dtype": dtype.str, "depth": 0, "vector": False}
+    if isinstance(dtype, np.dtype) and dtype.kind in "mM":
+        since = " - pd.Timestamp(0)" if dtype.kind == "M" else ""
+        example = "%s[%r] = (%s[%r]%s).dt.total_seconds()" % (frame_name, name, frame_name, name, since)
+        raise _unsupported(frame_name, name, series.dtype, example)
+    if (isinstance(dtype, np.dtype) and dtype.kind != "O") or str(series.dtype) == "category":
+        raise _unsupported(frame_name, name, series.dtype)
+    return _describe_objects(frame_name, series, name)
+
+
+def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
+    """By the first value of a column of Python objects."""
+    present = series.dropna()
+    if not len(present):
+        raise DataError("column %r of %s has no values at all: fill or drop it" % (name, frame_name))
+    value, depth = present.iloc[0], 0
+    if hasattr(value, "toArray"):
+        return {"name": name, "dtype": "f8", "depth": 1, "vector": True}
+    while isinstance(value, (list, tuple, np.ndarray)):
+        if not len(value):
+            raise DataError("column %r of %s holds empty arrays" % (name, frame_name))
+        value, depth = value[0], depth + 1
+    dtype = np.asarray(value).dtype
+    if dtype.kind not in "iufbUS":
+        raise _unsupported(frame_name, name, type(value).__name__)
+    return {"name": name, "dtype": "S" if dtype.kind in "US" else dtype.str, "depth": depth, "vector": False}
+
+
+def pandas_column(frame: DataFrame, name: str) -> Any:
+    """A column by the text of its name: pandas' names may be numbers."""
+    return frame.iloc[:, [str(column) for column in frame.columns].index(name)]
+
+
+def pandas_values(frame: DataFrame, name: str) -> np.ndarray:
+    """A column's values, 1-D: of a number's dtype where pandas has one, else of objects, None where one is missing."""
+    series = pandas_column(frame, name)
+    if not isinstance(series.dtype, np.dtype) or series.dtype.kind == "O":
+        series = series.astype(object).where(series.notna(), None)
+    values: np.ndarray = series.to_numpy()
+    return values
+
+
+def check_weight(column: Column) -> None:
+    """Raises `DataError` where a column's values cannot be weights."""
+    if column["depth"] or column["dtype"] == "S":
+        what = "arrays" if column["depth"] else "text"
+        raise DataError("--weight %s is a column of %s, and must be one of numbers" % (column["name"], what))

@@ -1,0 +1,298 @@
+"""--data on the driver: a DataFrame becomes each rank's share of its rows, with every row in exactly one share.
+
+Spark's executors pack the rows into numpy blobs, one action counts them, and they are dealt round robin: row i goes to
+rank i % n, so that shares differ by at most one row and the number of steps is known before the first one. Neither
+pyarrow nor pandas is needed. share_files.py and rank_data.py are the ranks' side.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..spark import jvm_gateway, slots, spark_error
+from . import by_value, packing, roles, sequences, sorting
+from .columns import DataError, is_pandas, is_spark, pandas_values
+from .plan import Plan
+from .sequences import Layout
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import Rdd, SparkContext
+    from .packing import Record
+    from .records import DataFrame, DealOrder, Inputs, Manifest, PackReport, SeriesColumns, SetName, Tensor
+
+__all__ = ["DataError", "Feed", "check", "prepare"]
+
+#: More partitions of a Spark DataFrame are joined: each costs two Python tasks, of 0.1 s of CPU time without any row.
+PARTITIONS_PER_SLOT = 4
+#: Partitions for the blobs of a pandas DataFrame, per worker.
+PANDAS_SLICES_PER_WORKER = 4
+
+
+class Feed:
+    """Data that is ready for the ranks.
+
+    manifest: JSON-able, for `rank_data.datasets` on every rank. rdd: of n partitions; partition k yields the blobs of
+    rank k, for `share_files.store`, and may be read again by a later attempt. inputs: how other rows become the same
+    tensors. notices: hints for the user, a line each.
+    """
+
+    def __init__(
+        self, rdd: Rdd, manifest: Manifest, inputs: Inputs, notices: list[str], persisted: Sequence[Rdd]
+    ) -> None:
+        self.rdd = rdd
+        self.manifest = manifest
+        self.inputs = inputs
+        self.notices = notices
+        self._persisted = persisted
+
+    def close(self) -> None:
+        """Release what Spark keeps for this feed."""
+        for rdd in self._persisted:
+            rdd.unpersist()
+
+
+def check(value: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> Plan:
+    """The `Plan` with these arguments: checked as far as that needs no Spark job. Raises `DataError`, one line."""
+    return Plan(value, spec, namespace)
+
+
+def prepare(sc: SparkContext, plan: Plan, group: str) -> Feed:
+    """Make the `Feed` of a run, in one pass over the data. Raises `DataError`, one line.
+
+    sc: from `jvm_gateway.separate_context`; plan: from `check`; group: the job group of the pass.
+    """
+    shipped = by_value.functions_of(packing)
+    sets = [_pack(sc, group, shipped, "train", plan.name, plan.rows, plan)]
+    try:
+        if plan.validation_rows is not None:
+            sets.append(_pack(sc, group, shipped, "validation", plan.validation_name, plan.validation_rows, plan))
+        return _deal(sc, shipped, sets, plan)
+    except BaseException:
+        for packed in sets:
+            packed.rdd.unpersist()
+        raise
+
+
+class _Packed:
+    """One DataFrame as packed blobs: an RDD of `packing.Record`s, and the sums of their reports.
+
+    reports: (partition, chunk number, report) of each record.
+    """
+
+    def __init__(self, kind: SetName, name: str, rdd: Rdd, reports: Sequence[tuple[int, int, PackReport]]) -> None:
+        self.kind, self.name, self.rdd = kind, name, rdd
+        for _, _, report in reports:
+            if report["error"]:
+                raise DataError("%s, %s" % (name, report["error"]))
+        if not reports:
+            raise DataError("%s has no rows" % name)
+        self.rows = 0
+        self.counts: dict[int, list[int]] = {}
+        self.starts: dict[int, list[int]] = {}
+        for partition, chunk, report in sorted(reports, key=lambda entry: entry[:2]):
+            assert chunk == len(self.counts.setdefault(partition, []))
+            self.counts[partition].append(report["rows"])
+            self.starts.setdefault(partition, []).append(self.rows)
+            self.rows += report["rows"]
+        self.shapes = [sorted(set(map(tuple, shapes))) for shapes in zip(*(r["shapes"] for _, _, r in reports))]
+        self.dtypes = [set(dtypes) for dtypes in zip(*(r["dtypes"] for _, _, r in reports))]
+        self.text_bytes = [sum(counts) for counts in zip(*(r["text_bytes"] for _, _, r in reports))]
+        self.nan = {name for _, _, report in reports for name in report["nan"]}
+        self.inf = {name for _, _, report in reports for name in report["inf"]}
+        self.series = [report["series"] for _, _, report in sorted(reports, key=lambda entry: entry[:2])]
+
+
+def _pack(
+    sc: SparkContext,
+    group: str,
+    shipped: Mapping[str, Any],
+    kind: SetName,
+    name: str,
+    frame: DataFrame,
+    plan: Plan,
+) -> _Packed:
+    if is_spark(frame):
+        return _pack_spark(sc, group, shipped, kind, name, frame, plan)
+    if is_pandas(frame):
+        records = list(_pack_pandas(frame, plan))
+        slices = max(1, min(len(records), PANDAS_SLICES_PER_WORKER * plan.size))
+        return _Packed(kind, name, sc.parallelize(records, slices), [record[:3] for record in records])
+    raise TypeError("%s is a %s, not a DataFrame" % (name, type(frame).__qualname__))
+
+
+def _pack_spark(
+    sc: SparkContext,
+    group: str,
+    shipped: Mapping[str, Any],
+    kind: SetName,
+    name: str,
+    frame: DataFrame,
+    plan: Plan,
+) -> _Packed:
+    from pyspark import StorageLevel
+
+    columns, tensors, pack = plan.columns, plan.arrangement["tensors"], shipped["pack"]
+    rows = jvm_gateway.dataframe_rdd(frame, sc, group)
+    most = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc))
+    if plan.sequences is None and rows.getNumPartitions() > most:  # it may join partitions that are not neighbours
+        rows = rows.coalesce(most)
+    series: SeriesColumns | None = None
+    if plan.sequences is not None:
+        series = {"groups": len(plan.sequences.group_by), "order_by": plan.sequences.order_by}
+    rdd = rows.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors, series))
+    rdd.persist(StorageLevel.MEMORY_AND_DISK)
+    try:
+        return _Packed(kind, name, rdd, _reports(name, rdd, group))
+    except BaseException:
+        rdd.unpersist()
+        raise
+
+
+def _reports(name: str, rdd: Rdd, group: str) -> list[tuple[int, int, PackReport]]:
+    try:
+        records: list[tuple[int, int, PackReport]] = jvm_gateway.collect(
+            rdd.map(lambda record: record[:3]), group, "rows of %s" % name
+        )
+    except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
+        raise DataError("%s cannot be computed: %s" % (name, spark_error.cause(error))) from error
+    return records
+
+
+def _pack_pandas(frame: DataFrame, plan: Plan) -> Iterator[Record]:
+    """As `packing.pack`, for a pandas DataFrame, which counts as one partition."""
+
+    def pack(rows: DataFrame) -> tuple[PackReport, bytes]:
+        values = [pandas_values(rows, column["name"]) for column in plan.columns]
+        report, blob = packing.pack_columns(values, plan.columns, plan.arrangement["tensors"])
+        if plan.sequences is not None and not report["error"]:
+            packing.add_series(report, sorting.pandas_keys(rows, plan.sequences), plan.sequences.order_by)
+        return report, blob
+
+    block_rows = packing.rows_per_blob(pack(frame.iloc[:1])[1]) if len(frame) else 1
+    for chunk, start in enumerate(range(0, len(frame), block_rows)):
+        report, blob = pack(frame.iloc[start : start + block_rows])
+        yield 0, chunk, report, blob
+
+
+def _deal(sc: SparkContext, shipped: Mapping[str, Any], sets: Sequence[_Packed], plan: Plan) -> Feed:
+    layouts = _layouts(sets, plan)
+    rows, validation_rows = _counts(sets, layouts, plan)
+    tensors = [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))]
+    orders = [_order(packed, layouts[index] if layouts else None, tensors, plan) for index, packed in enumerate(sets)]
+    dealt = [packed.rdd.mapPartitions(_dealer(shipped["deal"], order)) for packed, order in zip(sets, orders)]
+    made = [layout for own in layouts for layout in own]
+    if made:
+        dealt.append(sc.parallelize([blob for layout in made if layout.total for blob in layout.run_blobs()], 1))
+    rdd = sc.union(dealt) if len(dealt) > 1 else dealt[0]
+    manifest: Manifest = {
+        "data": plan.name,
+        "size": plan.size,
+        "rows": rows,
+        "validation_rows": validation_rows,
+        "validation_whole": plan.whole,
+        "tensors": tensors,
+        "features": plan.arrangement["features"],
+        "label": plan.arrangement["label"],
+        "weight": plan.arrangement["weight"],
+        "sequences": sequences.described(plan.sequences, made) if plan.sequences is not None else None,
+    }
+    found = [("NaN", packed.nan) for packed in sets] + [("infinite values", packed.inf) for packed in sets]
+    holding = sorted({(name, what) for what, names in found for name in names})
+    found_in = "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out"
+    notices = plan.notices + [found_in % (plan.name, name, what) for name, what in holding]
+    inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
+    dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
+    return Feed(dealt_rdd, manifest, inputs, notices, [packed.rdd for packed in sets])
+
+
+def _counts(sets: Sequence[_Packed], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
+    """(elements for training, for validation), of all ranks together. Raises `DataError` where they are too few."""
+    if plan.sequences is not None:
+        totals = {layout.name: layout.total for own in layouts for layout in own}
+        train, held_out, what = totals["train"], totals.get("validation", 0), "windows"
+        total = train + held_out
+        empty = [packed.name for packed, own in zip(sets, layouts) if not sum(layout.total for layout in own)]
+        if empty:
+            raise DataError(
+                "%s has no series of the %d rows that a window spans, with that of its label: lower --sequence-length"
+                % (empty[0], plan.sequences.span)
+            )
+    else:
+        total = sets[0].rows
+        held_out, what = packing.held_out_count(total, plan.fraction), "rows"
+        train = total - held_out
+        if plan.validation_rows is not None:
+            held_out = sets[1].rows
+    since = None if plan.sequences is None else plan.sequences.since
+    if (plan.fraction or since or plan.validation_rows is not None) and not (train and held_out):
+        wanted = since or plan.validation_name or "%g" % plan.fraction
+        raise DataError("--validation %s of the %d %s of %s leaves one part empty" % (wanted, total, what, plan.name))
+    if not train:
+        raise DataError("%s has no %s to train on" % (plan.name, what))
+    if train < plan.size:
+        few = "%s has %d %s to train on, too few for %d workers: use --workers %d"
+        what = what if train > 1 else what[:-1]
+        raise DataError(few % (plan.name, train, what, plan.size, train))
+    return train, held_out
+
+
+def _layouts(sets: Sequence[_Packed], plan: Plan) -> list[list[Layout]]:
+    """Of each set, where its windows for training and for validation go; empty without --sequence-length."""
+    if plan.sequences is None:
+        return []
+    layouts: list[list[Layout]] = []
+    for packed in sets:
+        own = plan.sequences.windows(plan.sequences.series(packed.name, packed.series), plan.fraction)
+        # A set that is one of two has all of its windows among the first, as none are held out.
+        names: list[SetName] = ["train", "validation"] if len(sets) == 1 else [packed.kind]
+        layouts.append(
+            [
+                Layout(name, windows, plan.sequences, plan.size, plan.whole and name == "validation")
+                for name, windows in zip(names, own)
+            ]
+        )
+    return layouts
+
+
+def _order(packed: _Packed, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan) -> DealOrder:
+    return {
+        "set": packed.kind,
+        "size": plan.size,
+        "seed": plan.seed,
+        "fraction": plan.fraction,
+        "rows": packed.rows,
+        "starts": packed.starts,
+        "counts": packed.counts,
+        "dtypes": [tensor["dtype"] for tensor in tensors],
+        "whole": plan.whole,
+        "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},
+    }
+
+
+def _dealer(
+    deal: Callable[[Iterable[Record], DealOrder], Iterator[tuple[int, bytes]]], order: DealOrder
+) -> Callable[[Iterable[Record]], Iterator[tuple[int, bytes]]]:
+    return lambda records: deal(records, order)
+
+
+def _tensor(index: int, sets: Sequence[_Packed], plan: Plan) -> Tensor:
+    """Tensor `index` of the arrangement. Raises `DataError` where its rows do not all have one shape."""
+    columns = plan.arrangement["tensors"][index]
+    matrix, name = len(columns) > 1, plan.columns[columns[0]]["name"]
+    shapes = sorted({shape for packed in sets for shape in packed.shapes[index]})
+    if len(shapes) > 1:
+        one, other = ("x".join(map(str, shape)) for shape in shapes[:2])
+        raise DataError(
+            "%s, column %r: its lengths differ (%s and %s): pad or cut them to one length"
+            % (plan.name, name, one, other)
+        )
+    dtypes = [np.dtype(dtype) for packed in sets for dtype in packed.dtypes[index]]
+    dtype = np.result_type(*dtypes).newbyteorder("=")
+    use = roles.used_as(dtype, matrix or index == plan.arrangement["weight"])
+    if use == dtype.name and index in roles.indices(plan.arrangement["label"]):
+        use = "int64"
+    text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))
+    name = "features" if matrix else name
+    return {"name": name, "shape": list(shapes[0]), "dtype": dtype.str, "use": use, "text_bytes": text_bytes}

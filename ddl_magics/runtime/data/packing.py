@@ -1,0 +1,440 @@
+"""What Spark's executors do with rows before the runtime is there: pack them into blobs, and deal these to the ranks.
+
+A blob holds some thousand rows of one set. Its layout: a line of JSON, the header, in UTF-8; then one array a tensor,
+each as `np.save` writes it without pickle. Axis 0 of each array is the rows, in the order of the set. Text is an array
+of bytes objects, of which a blob has the lengths and then all bytes.
+
+Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
+relative import but for the type checker, and nothing but numpy and the standard library.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .records import Column, DealOrder, PackReport, SeriesColumns, SetName
+
+#: The bounds of a blob.
+BLOB_ROWS = 4096
+BLOB_BYTES = 8 << 20
+#: Rows for validation are drawn within blocks of so many consecutive rows.
+BLOCK_ROWS = 1000
+#: Rows for training are mixed within blocks of so many consecutive rows, before they are dealt round robin: a period in
+#: the data, such as the hours of a day, must not decide which rank has a row, or which rows share a batch.
+MIX_ROWS = 960
+_MIX_DRAW = 1
+
+#: (partition, chunk number, report, blob)
+Record = Tuple[int, int, "PackReport", bytes]
+Arrays = List[np.ndarray]
+
+
+def encode(header: Mapping[str, Any], arrays: Iterable[np.ndarray]) -> bytes:
+    """The blob of a JSON-able `header` and `arrays`, of any shapes; an array of objects has bytes objects."""
+    arrays = list(arrays)
+    buffer = io.BytesIO()
+    texts = [index for index, array in enumerate(arrays) if array.dtype == object]
+    buffer.write(json.dumps(dict(header, texts=texts)).encode("utf-8") + b"\n")
+    for array in arrays:
+        if array.dtype == object:
+            np.save(buffer, text_lengths(array), allow_pickle=False)
+            array = np.frombuffer(b"".join(array.ravel()), np.uint8)
+        np.save(buffer, array, allow_pickle=False)
+    return buffer.getvalue()
+
+
+def decode(blob: bytes) -> tuple[Any, Arrays]:
+    """(header, arrays) of a blob. ValueError where it is none."""
+    buffer = io.BytesIO(blob)
+    header = json.loads(buffer.readline().decode("utf-8"))
+    texts = header.pop("texts")
+    arrays: Arrays = []
+    while buffer.tell() < len(blob):
+        array = np.load(buffer, allow_pickle=False)
+        if len(arrays) in texts:
+            content = np.load(buffer, allow_pickle=False).tobytes()
+            ends = np.cumsum(array, dtype=np.int64).tolist()
+            values = [content[end - length : end] for end, length in zip(ends, array.ravel().tolist())]
+            array = text_array(values, array.shape)
+        arrays.append(array)
+    return header, arrays
+
+
+def text_array(values: Sequence[bytes], shape: Sequence[int]) -> np.ndarray:
+    """An array of bytes objects. NumPy's own array of text has one width, and cuts off NULs at the end of a text."""
+    array = np.empty(len(values), object)
+    array[:] = values
+    return array.reshape(shape)
+
+
+def text_lengths(array: np.ndarray) -> np.ndarray:
+    """The lengths of bytes objects, int64 of the same shape."""
+    return np.fromiter(map(len, array.ravel()), np.int64, array.size).reshape(array.shape)
+
+
+def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
+    """The array of so many dimensions that NumPy makes of nested sequences, or None where each value must be looked at.
+
+    That is so for values that NumPy refuses or does not nest as expected; for text; for booleans and for floats with
+    NaN, as NumPy makes False and NaN of a missing value.
+    """
+    if dtype in ("S", "?"):
+        return None
+    try:
+        array = np.array(values, dtype)
+    except Exception:  # whatever it is: the value is looked for, and reported in words for the user
+        return None
+    if array.ndim != dimensions or (array.dtype.kind == "f" and np.isnan(array).any()):
+        return None
+    return array
+
+
+def as_array(values: Any, column: Column) -> np.ndarray:
+    """The values of one column as an array (rows, ...) of the column's dtype; text ("S") becomes objects, UTF-8 bytes.
+
+    values: a sequence of numbers, strings, nested lists or ML vectors, or a numpy array. ValueError, in words for the
+    user, where values are missing or their lengths differ.
+    """
+    dtype = column["dtype"]
+    if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":
+        return values.astype(dtype, copy=False)
+    if column["vector"]:
+        check_present(values)
+        values = [value.toArray() for value in values]
+        one_length(values)
+        return np.stack(values).astype(dtype, copy=False)
+    array = at_once(values, dtype, column["depth"] + 1)
+    if array is not None:
+        return array
+    shape = [len(values)]
+    for _ in range(column["depth"]):
+        check_present(values)
+        shape.append(one_length(values))
+        values = list(itertools.chain.from_iterable(values))
+    check_present(values)
+    if dtype == "S":
+        values = [value.encode("utf-8") if isinstance(value, str) else bytes(value) for value in values]
+        return text_array(values, shape)
+    return np.array(values, dtype).reshape(shape)
+
+
+def check_present(values: Iterable[Any]) -> None:
+    """ValueError where a value is missing."""
+    if any(value is None for value in values):
+        raise ValueError("it has empty values (null): fill them or drop their rows first")
+
+
+def one_length(values: Iterable[Any]) -> int:
+    """The length that all values have; ValueError where they differ."""
+    lengths = sorted(set(map(len, values)))
+    if len(lengths) > 1:
+        raise ValueError("its lengths differ (%d and %d): pad or cut them to one length" % tuple(lengths[:2]))
+    return lengths[0]
+
+
+def rows_per_blob(first_blob: bytes) -> int:
+    """How many rows make a blob, from the blob of one row."""
+    return max(1, min(BLOB_ROWS, BLOB_BYTES // max(1, len(first_blob))))
+
+
+def column_arrays(values: Iterable[Any], columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> Arrays:
+    """The tensors of some rows, as arrays.
+
+    values: of each column, a sequence of the rows' values. tensors: of each, the indices of its columns; several make a
+    matrix (rows, columns). ValueError, one line in words for the user, for a value that cannot be read.
+    """
+    arrays = []
+    for column, content in zip(columns, values):
+        try:
+            arrays.append(as_array(content, column))
+        except (ValueError, TypeError, OverflowError, AttributeError) as error:
+            raise ValueError("column %r: %s" % (column["name"], str(error).splitlines()[0])) from None
+    return [
+        arrays[indices[0]] if len(indices) == 1 else np.stack([arrays[index] for index in indices], axis=1)
+        for indices in tensors
+    ]
+
+
+def row_arrays(rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> Arrays:
+    """As `column_arrays`, for rows: a matrix of neighbouring columns of one dtype is made of the rows at once."""
+    made = []
+    for indices in tensors:
+        first, dtypes = indices[0], {columns[index]["dtype"] for index in indices}
+        array = None
+        if len(indices) > 1 and len(dtypes) == 1 and list(indices) == list(range(first, first + len(indices))):
+            part = slice(first, first + len(indices))
+            array = at_once([row[part] for row in rows], columns[first]["dtype"], 2)
+        elif len(indices) == 1 and not columns[first]["vector"]:
+            array = at_once([row[first] for row in rows], columns[first]["dtype"], columns[first]["depth"] + 1)
+        if array is None:
+            return column_arrays(list(zip(*rows)), columns, tensors)
+        made.append(array)
+    return made
+
+
+def packed(
+    arrays: Callable[[Any, Sequence[Column], Sequence[Sequence[int]]], Arrays],
+    values: Any,
+    columns: Sequence[Column],
+    tensors: Sequence[Sequence[int]],
+) -> tuple[PackReport, bytes]:
+    """(report, blob) of what `arrays`, one of the two functions above, makes of `values`.
+
+    A value that cannot be read is an error in the report and no exception, which would come out of Spark as a page of
+    Java.
+    """
+    try:
+        made = arrays(values, columns, tensors)
+    except ValueError as error:
+        return {
+            "error": str(error),
+            "rows": 0,
+            "shapes": [],
+            "dtypes": [],
+            "text_bytes": [],
+            "nan": [],
+            "inf": [],
+            "series": None,
+        }, b""
+    return report_of(made, columns, tensors), encode({}, made)
+
+
+def pack_columns(
+    values: Iterable[Any], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
+) -> tuple[PackReport, bytes]:
+    """(report, blob) of some rows, from the values of each column."""
+    return packed(column_arrays, values, columns, tensors)
+
+
+def pack_rows(
+    rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
+) -> tuple[PackReport, bytes]:
+    """The same from rows."""
+    return packed(row_arrays, rows, columns, tensors)
+
+
+def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> PackReport:
+    """The report of a blob of these tensors."""
+    nan, inf = [], []
+    for array, indices in zip(made, tensors):
+        if array.dtype.kind == "f" and not np.isfinite(array).all():
+            parts = [array] if len(indices) == 1 else list(array.T)
+            nan += [columns[index]["name"] for index, part in zip(indices, parts) if np.isnan(part).any()]
+            inf += [columns[index]["name"] for index, part in zip(indices, parts) if np.isinf(part).any()]
+    return {
+        "error": None,
+        "rows": len(made[0]),
+        "shapes": [list(array.shape[1:]) for array in made],
+        "dtypes": [array.dtype.str for array in made],
+        "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in made],
+        "nan": nan,
+        "inf": inf,
+        "series": None,
+    }
+
+
+def take(rows: Iterator[Sequence[Any]], most: int, texts: Sequence[int]) -> list[Sequence[Any]]:
+    """The next rows, at most so many, and not much more text than `BLOB_BYTES`. texts: the columns of text."""
+    if not texts:
+        return list(itertools.islice(rows, most))
+    block, size = [], 0
+    for row in rows:
+        block.append(row)
+        size += sum(text_size(row[index]) for index in texts)
+        if len(block) == most or size >= BLOB_BYTES:
+            break
+    return block
+
+
+def text_size(value: Any) -> int:
+    """The length of a text, or of those in nested lists."""
+    if isinstance(value, (list, tuple)):
+        return sum(map(text_size, value))
+    return 0 if value is None else len(value)
+
+
+def add_series(report: PackReport, keys: Sequence[Sequence[Any]], order_by: str) -> None:
+    """Add to a report which time series its rows belong to. keys: of each row, as `records.SeriesColumns` says.
+
+    Values that are missing or that two rows of a series share are the report's error: they have no order.
+    """
+    segments: list[list[int]] = []
+    before: tuple[Any, Any] | None = None
+    for row in keys:
+        group, order, early = tuple(row[:-2]), row[-2], row[-1]
+        if any(value is None or value != value for value in (*group, order)):
+            report["error"] = "column %r or --group-by: rows without a value have no order: drop them first" % order_by
+            return
+        if (group, order) == before:
+            report["error"] = equal_rows(order_by, group)
+            return
+        if before is None or group != before[0]:
+            segments.append([0, 0])
+        segments[-1][0] += 1
+        segments[-1][1] += bool(early)
+        before = group, order
+    assert before is not None
+    first = tuple(keys[0][:-2]), keys[0][-2]
+    report["series"] = {"first": first, "last": before, "segments": [(rows, early) for rows, early in segments]}
+
+
+def equal_rows(order_by: str, group: Sequence[Any]) -> str:
+    """What is wrong where two rows of a series have one place."""
+    of = "of %s " % ", ".join(map(str, group)) if group else ""
+    remedy = "keep one of them" + ("" if group else ", or name the column that tells series apart: --group-by COLUMN")
+    return "column %r: two rows %shave the same value, and so no order: %s" % (order_by, of, remedy)
+
+
+def pack(
+    partition: int,
+    rows: Iterable[Sequence[Any]],
+    columns: Sequence[Column],
+    tensors: Sequence[Sequence[int]],
+    series: SeriesColumns | None = None,
+) -> Iterator[Record]:
+    """The records of a Spark partition with these `rows`; the first error is the last record.
+
+    series: where the rows are sorted, and the values of a row are followed by those that `SeriesColumns` tells.
+    """
+    rows = iter(rows)
+    first = list(itertools.islice(rows, 1))
+    if not first:
+        return
+    _, blob = pack_rows(first, columns, tensors)
+    block_rows = rows_per_blob(blob)
+    rows = itertools.chain(first, rows)
+    texts = [index for index, column in enumerate(columns) if column["dtype"] == "S"]
+    for chunk in itertools.count():
+        block = take(rows, block_rows, texts)
+        if not block:
+            return
+        report, blob = pack_rows(block, columns, tensors)
+        if series is not None and not report["error"]:
+            add_series(report, [row[len(columns) :] for row in block], series["order_by"])
+        yield partition, chunk, report, blob
+        if report["error"]:
+            return
+
+
+def held_out_count(rows: int, fraction: float) -> int:
+    """How many of the first `rows` rows are held out for validation."""
+    return int(fraction * rows + 0.5)
+
+
+def held_out_mask(first: int, last: int, order: DealOrder) -> tuple[npt.NDArray[np.bool_], int]:
+    """Which of the rows first..last-1 are held out: (mask of last - first elements, rows held out before `first`).
+
+    Within each block of `BLOCK_ROWS` rows they are drawn from (seed, block), as many as bring the total nearest to the
+    fraction.
+    """
+    fraction = order["fraction"]
+    block = first // BLOCK_ROWS
+    start = block * BLOCK_ROWS
+    pieces = []
+    while block * BLOCK_ROWS < last:
+        low, high = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, order["rows"])
+        piece = np.zeros(high - low, np.bool_)
+        draw = np.random.default_rng([order["seed"], block]).permutation(high - low)
+        piece[draw[: held_out_count(high, fraction) - held_out_count(low, fraction)]] = True
+        pieces.append(piece)
+        block += 1
+    mask = np.concatenate(pieces)
+    before = held_out_count(start, fraction) + int(mask[: first - start].sum())
+    return mask[first - start : last - start], before
+
+
+def mixed(first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """The places of the rows first..last-1 in a set of `rows` rows that is mixed within blocks of `MIX_ROWS`."""
+    places = []
+    for block in range(first // MIX_ROWS, -(-last // MIX_ROWS)):
+        start = block * MIX_ROWS
+        draw = np.random.default_rng([seed, _MIX_DRAW, block]).permutation(min(MIX_ROWS, rows - start))
+        places.append(start + draw[max(first - start, 0) : last - start])
+    return np.concatenate(places)
+
+
+def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, bytes]]:
+    """(rank, blob) for packed `records`: the row at place p of a set goes to rank p % size, as row p // size there.
+
+    A row for training is at its `mixed` place, one for validation at that of its order. The header of a blob is a
+    `records.BlobHeader`; its first array has the index of each row in the rank's share, and those of the tensors
+    follow. RuntimeError where the rows are not those that were packed first.
+    """
+    for partition, chunk, _, blob in records:
+        _, arrays = decode(blob)
+        arrays = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, order["dtypes"])]
+        if order["counts"].get(partition, [])[chunk : chunk + 1] != [len(arrays[0])]:
+            raise RuntimeError(
+                "the rows of --data have changed between two passes over them: cache() the DataFrame, or write it out"
+            )
+        first = order["starts"][partition][chunk]
+        if order.get("stretches") is not None:
+            yield from deal_stretches(arrays, first, order)
+            continue
+        for name, own, start, total, whole in split(arrays, first, order):
+            last = start + len(own[0])
+            if start == last:
+                continue
+            places = mixed(start, last, total, order["seed"]) if name == "train" else np.arange(start, last)
+            for rank in range(order["size"]):
+                yield from cut(name, own, places, rank, order["size"], whole)
+
+
+def split(arrays: Arrays, first: int, order: DealOrder) -> list[tuple[SetName, Arrays, int, int, bool]]:
+    """(set, arrays, index of their first row in it, rows of the set, whether every rank gets all) for some rows.
+
+    arrays: rows first, first + 1, ... of what was packed, which may be cut into training and validation.
+    """
+    if not order["fraction"]:
+        return [(order["set"], arrays, first, order["rows"], order["whole"] and order["set"] == "validation")]
+    mask, before = held_out_mask(first, first + len(arrays[0]), order)
+    held_out = held_out_count(order["rows"], order["fraction"])
+    return [
+        ("train", [array[~mask] for array in arrays], first - before, order["rows"] - held_out, False),
+        ("validation", [array[mask] for array in arrays], before, held_out, order["whole"]),
+    ]
+
+
+def cut(
+    name: SetName, arrays: Arrays, places: npt.NDArray[np.int64], rank: int, size: int, whole: bool
+) -> Iterator[tuple[int, bytes]]:
+    """(rank, blob) with the rank's rows among `arrays`, if there are any.
+
+    arrays: rows at these places of the set. whole: all of them are the rank's.
+    """
+    own = slice(None) if whole else np.flatnonzero(places % size == rank)
+    rows = places[own] // (1 if whole else size)
+    if len(rows):
+        index = rows.astype(np.uint32 if rows.max() < 1 << 32 else np.int64)
+        yield rank, encode({"set": name}, [index] + [array[own] for array in arrays])
+
+
+def deal_stretches(arrays: Arrays, first: int, order: DealOrder) -> Iterator[tuple[int, bytes]]:
+    """As `deal`, for the stretches of rows that the ranks' windows need. arrays: rows first, first + 1, ..."""
+    last = first + len(arrays[0])
+    assert order["stretches"] is not None
+    for name, stretches in order["stretches"].items():
+        low = np.searchsorted(stretches[:, 1], first, "right")
+        high = np.searchsorted(stretches[:, 0], last, "left")
+        taken: dict[int, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
+        for begin, end, rank, place in stretches[low:high].tolist():
+            rows = np.arange(max(begin, first), min(end, last))
+            taken.setdefault(rank, []).append((rows - first, rows - begin + place))
+        for rank, pieces in taken.items():
+            own, places = (np.concatenate(each) for each in zip(*pieces))
+            blob = encode({"set": name}, [places] + [array[own] for array in arrays])
+            for one in range(order["size"]) if name == "validation" and order["whole"] else [rank]:
+                yield one, blob
+
+
+def identity(value: int) -> int:
+    """The partitioner of (rank, blob): the rank is the partition."""
+    return value

@@ -1,0 +1,89 @@
+"""The options around --data, checked as far as that needs no Spark job."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Mapping
+
+from . import sorting, sources
+from .columns import DataError, check_frame, describe, frame_named, is_spark
+from .roles import Roles, choose
+from .sequences import SequencePlan
+
+if TYPE_CHECKING:
+    from .records import DataFrame
+
+
+class Plan:
+    """Which rows and columns become which tensors for whom. Raises `DataError`, one line.
+
+    value: the DataFrame, or its name. spec: the RunSpec as JSON; "data", "features", "label", "weight", "validation",
+    "workers", "strategy", "seed" and the options of windows count. namespace: the session's globals, where DataFrames
+    are found by name.
+    """
+
+    def __init__(self, value: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
+        self.name: str = spec.get("data") or "the DataFrame"
+        if isinstance(value, str):
+            value = frame_named("--data", value, namespace)
+        check_frame("--data", self.name, value)
+        if spec.get("where"):
+            value = sources.where(self.name, value, spec["where"])
+        choice = choose(self.name, value, Roles.from_spec(spec))
+        self._names = choice.names()
+        self.columns = [describe(self.name, value, name) for name in self._names]
+        self.arrangement = choice.arrange(self.columns)
+        self.size: int = 1 if spec.get("strategy") == "single" else spec["workers"]
+        #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
+        self.whole = spec.get("strategy") != "allreduce"
+        self.sequences = SequencePlan.from_spec(spec)
+        #: Hints for the user, a line each.
+        self.notices: list[str] = []
+        if self.sequences is not None and sorting.is_text(value, self.sequences.order_by):
+            order = "the rows are in the order of its characters, where '10' is before '9'"
+            self.notices.append("--order-by %s is text: %s" % (self.sequences.order_by, order))
+        self.rows = self._selected(self.name, value)
+        self.seed = int(spec["seed"]) % (1 << 64)
+        #: The share of the rows that is held out for validation; or the rows of another DataFrame, and its name.
+        self.fraction = 0.0
+        self.validation_rows: DataFrame | None = None
+        self.validation_name = ""
+        validation = spec.get("validation")
+        if isinstance(validation, str):
+            if self.sequences is None or self.sequences.since is None:
+                self._take_validation(validation, namespace)
+        elif validation is not None:
+            if not 0 < validation < 1:
+                raise DataError(
+                    "--validation %s: give a fraction between 0 and 1, or the name of a DataFrame" % validation
+                )
+            self.fraction = float(validation)
+
+    def _take_validation(self, name: str, namespace: Mapping[str, Any]) -> None:
+        frame, self.validation_name = frame_named("--validation", name, namespace), name
+        keys = [self.sequences.order_by, *self.sequences.group_by] if self.sequences else []
+        missing = [column for column in self._names + keys if column not in map(str, frame.columns)]
+        if missing:
+            raise DataError(
+                "--validation %s: it has no column %r, which %s has and the training uses"
+                % (name, missing[0], self.name)
+            )
+        for column in self.columns:
+            other = describe(name, frame, column["name"])
+            if (other["depth"], other["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
+                raise DataError(
+                    "--validation %s: column %r is of another kind than in %s" % (name, column["name"], self.name)
+                )
+        self.validation_rows = self._selected(name, frame)
+
+    def _selected(self, name: str, frame: DataFrame) -> DataFrame:
+        """`frame` with the columns that are used, in their order; all of them for pandas. Sorted, for windows.
+
+        Spark's are selected here and not when the run has its turn, as other threads use the session by then.
+        """
+        if self.sequences is not None:
+            if is_spark(frame):
+                return sorting.sort_spark(name, frame, self._names, self.sequences, self.size)
+            return sorting.sort_pandas(name, frame, self.sequences)
+        if not is_spark(frame):
+            return frame
+        return frame.select(["`%s`" % name.replace("`", "``") for name in self._names])

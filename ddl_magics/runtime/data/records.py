@@ -1,0 +1,170 @@
+"""The JSON that describes data on its way: a column, how columns become tensors, and what each rank gets."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Dict, Literal, TypedDict, Union
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+#: Of Spark or pandas, neither of which need be installed here.
+DataFrame = Any
+
+#: The name of a set of rows.
+SetName = Literal["train", "validation"]
+
+#: How tensors make the features, or the label, of an element: one tensor's index, or {name: index}.
+Features = Union[int, Dict[str, int]]
+
+
+class Column(TypedDict):
+    """How a column is read.
+
+    dtype: numpy's code of the values, "S" for text or binary of any length. depth: levels of lists around them.
+    vector: whether the values are vectors of Spark ML.
+    """
+
+    name: str
+    dtype: str
+    depth: int
+    vector: bool
+
+
+class Arrangement(TypedDict):
+    """How columns become tensors, and tensors the elements of a dataset.
+
+    tensors: of each, the indices of its columns; several make a matrix, in their order. weight: the tensor's index.
+    """
+
+    tensors: list[list[int]]
+    features: Features
+    label: Features | None
+    weight: int | None
+
+
+class Inputs(TypedDict):
+    """How columns become a model's inputs.
+
+    tensors: of each, the indices of its columns. uses: of each, a dtype, "string", or "floatx" for Keras'. shapes: of
+    each, that of one row; None where it is not known yet.
+    """
+
+    columns: list[Column]
+    tensors: list[list[int]]
+    uses: list[str]
+    shapes: list[list[int]] | None
+    features: Features
+
+
+class SeriesKeys(TypedDict):
+    """Which time series the sorted rows of a blob belong to.
+
+    first, last: (group, value of --order-by) of the first and the last row. segments: of each group in turn, its rows
+    and how many of them are before the date of --validation.
+    """
+
+    first: tuple[Any, Any]
+    last: tuple[Any, Any]
+    segments: list[tuple[int, int]]
+
+
+class SeriesColumns(TypedDict):
+    """What follows the values in a sorted row: so many columns of --group-by, that of --order-by, and whether the row
+    is before the date of --validation."""
+
+    groups: int
+    order_by: str
+
+
+class PackReport(TypedDict):
+    """What the driver must know of a blob. error: one line, and the other fields are empty then.
+
+    shapes, dtypes, text_bytes: of each tensor, the shape without the rows, and the bytes of all its texts. nan, inf:
+    names of the columns that hold such values. series: of rows that are sorted, for --sequence-length.
+    """
+
+    error: str | None
+    rows: int
+    shapes: list[list[int]]
+    dtypes: list[str]
+    text_bytes: list[int]
+    nan: list[str]
+    inf: list[str]
+    series: SeriesKeys | None
+
+
+class DealOrder(TypedDict):
+    """How the rows of a set are dealt to `size` ranks.
+
+    fraction: of its `rows` that are held out for validation, drawn from `seed`. starts, counts: by partition, the index
+    of the first row of each chunk and its number of rows. dtypes: of each tensor. whole: every rank gets all of the
+    validation rows. stretches: for --sequence-length, of each set an int64 array as `sequences.Layout` has it.
+    """
+
+    set: SetName
+    size: int
+    seed: int
+    fraction: float
+    rows: int
+    starts: dict[int, list[int]]
+    counts: dict[int, list[int]]
+    dtypes: list[str]
+    whole: bool
+    stretches: dict[SetName, npt.NDArray[np.int64]] | None
+
+
+class _BlobHeader(TypedDict):
+    set: SetName
+
+
+class BlobHeader(_BlobHeader, total=False):
+    """Of a blob for one rank. classes: of a blob that has no rows, but the runs of windows of a rank."""
+
+    classes: int
+
+
+class Tensor(TypedDict):
+    """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", or "floatx" for Keras'.
+
+    text_bytes: of a row's texts, on average.
+    """
+
+    name: str
+    shape: list[int]
+    dtype: str
+    use: str
+    text_bytes: int
+
+
+class Sequences(TypedDict):
+    """Windows over the rows of time series: an element has so many rows as features, and the label of the row `horizon`
+    rows after the last of them. The first rows of two windows are `stride` rows apart.
+
+    stored: of each set and rank, the rows that the rank stores. Windows overlap, and so do the rows of ranks.
+    """
+
+    length: int
+    horizon: int
+    stride: int
+    stored: dict[SetName, list[int]]
+
+
+class Manifest(TypedDict):
+    """The data of a run, for every rank.
+
+    data: the DataFrame's name. size: ranks it was dealt to. rows, validation_rows: of all ranks together.
+    validation_whole: every rank has all of the validation rows. sequences: where the elements are windows, which "rows"
+    and "validation_rows" count then.
+    """
+
+    data: str
+    size: int
+    rows: int
+    validation_rows: int
+    validation_whole: bool
+    tensors: list[Tensor]
+    features: Features
+    label: Features | None
+    weight: int | None
+    sequences: Sequences | None

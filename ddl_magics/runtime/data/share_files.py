@@ -1,0 +1,233 @@
+"""The files of a rank's share of --data: an .npy file a tensor and set, which the rank's Spark task writes.
+
+Of text, that file has (start, length) of each value, int64, in a file beside it that has the bytes.
+
+The disk's room for all rows is reserved before the first one is written: a memory-mapped file that grows into a full
+disk would end the process with SIGBUS.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import json
+import os
+import shutil
+from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Iterator, List, Mapping, Tuple
+
+import numpy as np
+
+from .. import scratch
+from ..wording import count
+from . import packing
+from .sequences import first_rows
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .records import Manifest, SetName, Tensor
+
+SETS: Tuple[SetName, ...] = ("train", "validation")
+#: Bytes that are left free on a disk, for Spark and for what the cell writes.
+SPARE_BYTES = 64 << 20
+
+
+class NoRoom(Exception):
+    """No disk has room for a rank's rows: one line with what is needed and what there is."""
+
+
+def path(folder: str, name: SetName, tensor: int) -> str:
+    return os.path.join(folder, "%s-%d.npy" % (name, tensor))
+
+
+def starts_path(folder: str, name: SetName) -> str:
+    """Of windows: with which of the rank's rows each begins, int64."""
+    return os.path.join(folder, "%s-starts.npy" % name)
+
+
+def text_path(folder: str, name: SetName, tensor: int) -> str:
+    return path(folder, name, tensor)[: -len(".npy")] + ".text"
+
+
+def share_rows(manifest: Manifest, name: SetName, rank: int) -> int:
+    """The rows of a set that `rank` has."""
+    if name == "validation" and manifest["validation_whole"]:
+        return manifest["validation_rows"]
+    rows = manifest["rows"] if name == "train" else manifest["validation_rows"]
+    return (rows - rank + manifest["size"] - 1) // manifest["size"]
+
+
+def stored_rows(manifest: Manifest, name: SetName, rank: int) -> int:
+    """The rows of a set that `rank` stores: of windows, those that they span."""
+    sequences = manifest.get("sequences")
+    return share_rows(manifest, name, rank) if sequences is None else sequences["stored"][name][rank]
+
+
+def is_text(tensor: Tensor) -> bool:
+    return tensor["use"] == "string"
+
+
+def row_bytes(tensor: Tensor, dtype: np.dtype[Any]) -> int:
+    """Of a row on disk, with numbers of this dtype; of text, on average."""
+    values = int(np.prod(tensor["shape"]))
+    return 2 * 8 * values + tensor["text_bytes"] if is_text(tensor) else dtype.itemsize * values
+
+
+def keras_floatx(environment: Mapping[str, str]) -> str:
+    """The floatx with which Keras starts in a process of this environment; "float32" where nothing sets it."""
+    home = environment.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
+    try:
+        with open(os.path.join(home, "keras.json")) as file:
+            return str(json.load(file).get("floatx", "float32"))
+    except (OSError, ValueError, AttributeError):
+        return "float32"
+
+
+def stored_dtype(tensor: Tensor, floatx: str) -> np.dtype[Any]:
+    """The dtype of a tensor on disk: float32 where the dataset is to have that and the rows have more."""
+    return np.dtype(np.float32 if (tensor["use"], floatx) == ("floatx", "float32") else tensor["dtype"])
+
+
+def local_folders(environment: Mapping[str, str]) -> List[str]:
+    """Spark's own disks, of which its workers have a list, then Python's folder for temporary files."""
+    of_spark = [folder for folder in environment.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
+    return [folder for folder in of_spark if os.access(folder, os.W_OK)] + [scratch.temporary_folder()]
+
+
+def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str]) -> str:
+    """A folder of this process for the rank's rows, on the first disk with room. Raises `NoRoom`.
+
+    The disks of Spark are taken in turn by the ranks of a host.
+    """
+    floatx = keras_floatx(environment)
+    needed = sum(
+        stored_rows(manifest, name, rank) * row_bytes(tensor, stored_dtype(tensor, floatx))
+        for name in SETS
+        for tensor in manifest["tensors"]
+    )
+    if manifest.get("sequences") is not None:
+        needed += 8 * sum(share_rows(manifest, name, rank) for name in SETS)
+    *of_spark, last = local_folders(environment)
+    turn = rank % len(of_spark) if of_spark else 0
+    free: Dict[str, int] = {}
+    for folder in of_spark[turn:] + of_spark[:turn] + [last]:
+        free[folder] = shutil.disk_usage(folder).free
+        if needed + SPARE_BYTES <= free[folder]:
+            return scratch.make("data-%d" % rank, folder)
+    raise NoRoom(_no_room(manifest, needed, free))
+
+
+def _no_room(manifest: Manifest, needed: int, free: Mapping[str, int]) -> str:
+    return (
+        "--data %s: this worker's share needs %s of disk, and there are %s: make room, have spark.local.dir name a "
+        "larger disk, or use more workers than %d"
+        % (
+            manifest["data"],
+            _size(needed),
+            ", ".join("%s free in %s" % (_size(each), folder) for folder, each in free.items()),
+            manifest["size"],
+        )
+    )
+
+
+def _size(size: int) -> str:
+    return "%.1f GB" % (size / 1e9) if size >= 1e8 else "%.1f MB" % (size / 1e6)
+
+
+class _Files:
+    """The share of one set, while blobs arrive in any order."""
+
+    def __init__(self, folder: str, manifest: Manifest, name: SetName, rank: int, floatx: str) -> None:
+        self._name, rows = name, stored_rows(manifest, name, rank)
+        self._stored = np.zeros(rows, np.bool_)
+        self._files: List[Any] = []  # numpy.memmap
+        self._texts: Dict[int, BinaryIO] = {}
+        for index, tensor in enumerate(manifest["tensors"] if rows else []):
+            dtype, shape = stored_dtype(tensor, floatx), [rows] + tensor["shape"]
+            if is_text(tensor):
+                dtype, shape = np.dtype(np.int64), shape + [2]
+                self._texts[index] = open(text_path(folder, name, index), "wb")  # noqa: SIM115 - `close` closes it
+            self._files.append(_create(path(folder, name, index), dtype, shape))
+
+    def write(self, rows: npt.NDArray[Any], arrays: packing.Arrays) -> None:
+        """OSError where there is no room for text."""
+        for index, (file, array) in enumerate(zip(self._files, arrays)):
+            file[rows] = self._append(self._texts[index], array) if index in self._texts else array
+        if self._stored[rows].any():
+            raise RuntimeError("--data: rows of the %s data came twice to this rank" % self._name)
+        self._stored[rows] = True
+
+    @staticmethod
+    def _append(file: BinaryIO, values: np.ndarray) -> npt.NDArray[np.int64]:
+        lengths = packing.text_lengths(values)
+        ends = file.tell() + np.cumsum(lengths).reshape(lengths.shape)
+        file.write(b"".join(values.ravel()))
+        return np.stack([ends - lengths, lengths], axis=-1)
+
+    def close(self) -> None:
+        for text in self._texts.values():
+            text.close()
+        missing = len(self._stored) - int(self._stored.sum())
+        if missing:
+            raise RuntimeError("--data: %s of the %s data did not come" % (count(missing, "row"), self._name))
+        for file in self._files:
+            file.flush()
+
+
+def _write_starts(name: str, runs: npt.NDArray[np.int64], classes: int, manifest: Manifest) -> None:
+    sequences = manifest["sequences"]
+    assert sequences is not None
+    starts = first_rows(runs, classes, sequences["stride"])
+    if len(starts):
+        file = _create(name, starts.dtype, [len(starts)])
+        file[:] = starts
+        file.flush()
+
+
+def _create(name: str, dtype: np.dtype[Any], shape: List[int]) -> Any:
+    """A memory-mapped file with room on the disk. OSError where there is none."""
+    file: np.ndarray = np.lib.format.open_memmap(name, "w+", dtype, tuple(shape))
+    with open(name, "r+b") as opened:
+        try:
+            os.posix_fallocate(opened.fileno(), 0, os.fstat(opened.fileno()).st_size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # by file systems that cannot reserve room
+                raise
+    return file
+
+
+def store(
+    blobs: Iterable[bytes], folder: str, manifest: Manifest, rank: int, environment: Mapping[str, str] = os.environ
+) -> None:
+    """Write the `blobs` of a rank, in any order, to files in `folder`. environment: of the rank's process.
+
+    Raises `NoRoom`, for numbers before the first row is written; RuntimeError where rows of the share are missing or
+    came twice.
+    """
+    os.makedirs(folder, exist_ok=True)
+    floatx = keras_floatx(environment)
+    with _named(manifest, folder):
+        sets = {name: _Files(folder, manifest, name, rank, floatx) for name in SETS}
+    for blob in blobs:
+        header, (rows, *arrays) = packing.decode(blob)
+        with _named(manifest, folder):
+            if "classes" in header:
+                _write_starts(starts_path(folder, header["set"]), rows, header["classes"], manifest)
+            else:
+                sets[header["set"]].write(rows, arrays)
+    for files in sets.values():
+        with _named(manifest, folder):
+            files.close()
+
+
+@contextlib.contextmanager
+def _named(manifest: Manifest, folder: str) -> Iterator[None]:
+    """Turns an OSError into `NoRoom`."""
+    try:
+        yield
+    except OSError as error:
+        problem = os.strerror(error.errno) if error.errno else str(error)
+        raise NoRoom(
+            "--data %s: the rows cannot be stored in %s: %s; make room there, or have spark.local.dir name another disk"
+            % (manifest["data"], folder, problem)
+        ) from error

@@ -1,0 +1,210 @@
+"""The driver's API, in the Python process that holds the SparkContext: launch, poll, stop, fetch, release, info.
+
+Requests and replies are JSON text: a call is the same from the notebook's own process and through Livy. None waits for
+the training, which has a thread of its own.
+"""
+
+from __future__ import annotations
+
+import atexit
+import base64
+import json
+import platform
+from typing import TYPE_CHECKING, Any, Callable, Mapping
+
+from .. import strategies
+from ..cell import names
+from ..checkpoints import checkpoint_files, checkpoint_storage
+from ..data import feed, sources
+from ..spark import gpus, jvm_gateway, slots, storage
+from . import encryption, out, uploads
+from .job import Job
+from .job_registry import JobRegistry
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    from .run_spec import RunSpec
+
+#: At most this much JSON in a reply of `poll`.
+REPLY_BYTES = 60 * 1024
+MAX_FETCH_BYTES = 1 << 20
+
+#: The runs of this process.
+registry = JobRegistry()
+atexit.register(registry.forget_all)
+
+
+def _error(kind: str, message: str) -> str:
+    return json.dumps({"ok": False, "error": {"kind": kind, "message": message}})
+
+
+def launch(spec: str, namespace: Mapping[str, Any]) -> str:
+    """Start a run and return at once. spec: JSON of a `RunSpec`; namespace: the variables of the session.
+
+    {"ok": true}, or {"ok": false, "error": {"kind", "message"}} where nothing was started: kind "usage", "slots" or
+    "spark", message one line.
+    """
+    return _launch(json.loads(spec), namespace)
+
+
+def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
+    session = _session(namespace)
+    if session is None:
+        return _error("spark", "there is no active SparkSession in this process; create one, or restart the kernel")
+    sc, run = session.sparkContext, spec["run"]
+    problem = strategies.problem(spec["strategy"], spec["cell"])
+    if problem:
+        return _error("usage", problem)
+    problem = _slot_problem(sc, spec)
+    if problem:
+        return _error("slots", problem)
+    try:
+        sent = uploads.take(run) if spec.get("files") else b""
+        packed = names.pack(spec["cell"], namespace, _given(spec))
+        prepare = _check_data(session, spec, namespace)
+        own = jvm_gateway.separate_context(sc)
+        resume, out_uri, checkpoint_uri = spec.get("resume"), spec.get("out"), spec.get("checkpoint")
+        resumed = checkpoint_files.sources(own, spec, registry.get(resume)) if resume else ()
+        if out_uri:
+            storage.check(sc, out.OPTION, out_uri, run)
+        if checkpoint_uri:
+            folder = checkpoint_storage.folder_of(checkpoint_uri, run)
+            storage.check(sc, checkpoint_storage.OPTION, folder, run)
+        job = Job(own, spec, packed, prepare, resumed, sent)
+    except (
+        names.NameProblem,
+        feed.DataError,
+        storage.StorageError,
+        checkpoint_files.NoCheckpoint,
+        uploads.UploadProblem,
+    ) as error:
+        return _error("usage", str(error))
+    registry.add(run, job)
+    job.start()
+    return json.dumps({"ok": True})
+
+
+def _given(spec: RunSpec) -> tuple[str, ...]:
+    return strategies.given(spec["strategy"], spec.get("data"), spec.get("validation"))
+
+
+def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
+    """The session's own `spark`, if it has one: the active session depends on the thread, and this may be any."""
+    from pyspark.sql import SparkSession
+
+    named = namespace.get("spark")
+    return named if isinstance(named, SparkSession) else SparkSession._instantiatedSession
+
+
+def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
+    """Why the session cannot give the run its slots, in one line, or None."""
+    workers = 1 if spec["strategy"] == "single" else spec["workers"]
+    problem: str | None = gpus.problem(sc, spec.get("gpus"))
+    if problem:
+        return problem
+    most = slots.total(sc, spec.get("gpus"))
+    if spec["strategy"] in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
+        return (
+            "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
+            "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
+        )
+    if workers > most:
+        return (
+            "--workers %d asks for more than the %d slot%s of %s: use --workers %d, or start a session with more "
+            "executors or cores" % (workers, most, "" if most == 1 else "s", sc.master, max(1, most))
+        )
+    return None
+
+
+def _check_data(
+    session: SparkSession, spec: RunSpec, namespace: Mapping[str, Any]
+) -> Callable[[SparkContext, str], feed.Feed] | None:
+    """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
+    name = spec.get("data")
+    if not name:
+        return None
+    plan = feed.check(name, spec, sources.opened(session, spec, namespace))
+    return lambda sc, group: feed.prepare(sc, plan, group)
+
+
+def poll(request: str) -> str:
+    """{"run", "after"} -> {"events", "last", "more", "state"}: the events after number `after`, bounded in size."""
+    asked = json.loads(request)
+    job = registry.get(asked["run"])
+    if job is None:
+        return json.dumps({"events": [], "last": asked["after"], "more": False, "state": "LOST"})
+    state = job.state  # before the log is read: the event of a terminal state is in this reply or the next
+    texts, last, more = job.log.read(asked["after"], REPLY_BYTES)
+    rest = json.dumps({"last": last, "more": more, "state": state})
+    return '{"events": [%s], %s' % (", ".join(texts), rest[1:])
+
+
+def upload(request: str) -> str:
+    """{"run", "index", "count", "data": base64} -> {"ok"}: a part of the zip of --files, before the launch."""
+    asked = json.loads(request)
+    try:
+        uploads.keep(str(asked["run"]), int(asked["index"]), int(asked["count"]), base64.b64decode(asked["data"]))
+    except ValueError as error:
+        return _error("usage", str(error))
+    return json.dumps({"ok": True})
+
+
+def stop(request: str) -> str:
+    """{"run"} -> {"ok"}: ask the ranks to finish their step. The run enters a terminal state later.
+
+    The request may have a "reason": words that follow "stopped" in the message of that state.
+    """
+    asked = json.loads(request)
+    job = registry.get(asked["run"])
+    if job is not None:
+        job.stop(asked.get("reason", ""))
+    return json.dumps({"ok": job is not None})
+
+
+def fetch(request: str) -> str:
+    """{"run", "name", "offset", "length"} -> {"data": base64, "size", "sha256"}: a part of an announced artifact."""
+    asked = json.loads(request)
+    job = registry.get(asked["run"])
+    if job is None:
+        return _error("usage", "the driver has no run %s" % asked["run"])
+    artifact = job.files.artifacts.get(asked["name"])
+    if artifact is None:
+        return _error("usage", "run %s has no artifact %r" % (asked["run"], asked["name"]))
+    with open(artifact.path, "rb") as file:
+        file.seek(asked["offset"])
+        block = file.read(min(asked["length"], MAX_FETCH_BYTES))
+    data = base64.b64encode(block).decode("ascii")
+    return json.dumps({"data": data, "size": artifact.size, "sha256": artifact.sha256})
+
+
+def release(request: str) -> str:
+    """{"run"} -> {"ok"}: allow that an ended run and its artifacts are forgotten later. False for one in progress."""
+    return json.dumps({"ok": registry.release(json.loads(request)["run"])})
+
+
+def info(_request: str = "{}") -> str:
+    """What this session is: versions, slots, and the settings that matter to a run."""
+    from pyspark import SparkContext
+
+    sc = SparkContext._active_spark_context
+    if sc is None:
+        return _error("spark", "there is no active SparkContext in this process")
+    most = slots.total(sc)
+    return json.dumps(
+        {
+            "spark": sc.version,
+            "python": platform.python_version(),
+            "master": sc.master,
+            "app": sc.applicationId,
+            "slots": most,
+            "ready": slots.ready(sc),
+            "free": max(0, most - registry.busy()),
+            "executor_cores": slots.executor_cores(sc),
+            "executor_gpus": gpus.per_executor(sc),
+            "task_gpus": gpus.per_task(sc),
+            "dynamic_allocation": slots.dynamic_allocation(sc),
+            "encrypted_by": encryption.settings(sc),
+        }
+    )

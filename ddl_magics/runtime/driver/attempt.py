@@ -1,0 +1,331 @@
+"""One attempt of a run: its Spark jobs, the connections of its ranks, and how it ended.
+
+The jobs and the connections have threads of their own. These only record what the driver has received;
+`run_result.judge` decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+import traceback
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
+
+from .. import events
+from ..checkpoints import checkpoint_files
+from ..rank_end import Failure, RankEnd
+from ..strategies import RESTARTED_ALONE
+from ..transport import messages, wire
+from ..transport.incoming import IncomingFile
+from ..transport.sockets import error_text
+from ..wording import count
+from . import rank_messages
+from .rank_connection import RankConnection
+from .rank_jobs import RankJobs
+from .run_result import AttemptRecord, RunResult, TimedEnd, judge
+from .silence import Silence
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Broadcast
+
+    from ..checkpoints.checkpoint import CheckpointFile
+    from ..rank.config import JobConfig
+    from .job import Job
+
+#: From the submission until every rank has reported.
+RANKS_SECONDS = 120.0
+#: The same with --data, whose rows the ranks get first.
+RANKS_WITH_DATA_SECONDS = 1800.0
+#: How long a rank that was asked to stop may take to finish its step; then the job is cancelled.
+STOP_GRACE_SECONDS = 20.0
+TICK_SECONDS = 0.5
+
+
+class Attempt:
+    """Attempt `number` (from 1) of `run`. `start`, then `wait` for its result; `clear` must follow.
+
+    `stop`, `admit`, `accept` and `note_server_death` may be called at any time, from any thread.
+    """
+
+    def __init__(
+        self,
+        run: Job,
+        number: int,
+        message: str,
+        rdd: RDD[Any],
+        broadcast_payload: Broadcast[dict[str, bytes]],
+        config: JobConfig,
+    ) -> None:
+        """message: of the state that the attempt begins with. rdd, broadcast_payload: as `RankJobs` takes them.
+
+        config: what the ranks of all attempts have in common.
+        """
+        self.number = number
+        self._run, self._message, self._config = run, message, config
+        self._numbers = dict.fromkeys(range(run.workers), number)  # by rank: higher for one that was restarted alone
+        self._record = AttemptRecord(run.workers)
+        self._changed = threading.Condition()
+        self._channels: dict[int, wire.Channel] = {}
+        self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
+        self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
+        self._left_out: set[str] = set()  # kinds of reports that were not sound, which is said once
+        self._hosts: dict[int, str] = {}
+        self._silence = Silence(TICK_SECONDS, config.stall_notice)
+        self._cleared = False
+        self._checkpoints: list[CheckpointFile] = []  # from which the ranks continue
+        group = "%s attempt %d" % (run.group, number)
+        self._jobs = RankJobs(run.sc, run.spec, run.workers, group, rdd, broadcast_payload, self._on_job_end)
+        self._job_errors: list[str | None] = []
+
+    def start(self) -> None:
+        """Submit the Spark job of all ranks."""
+        with self._changed:
+            self._expect(self._run.workers)
+            if self._record.stop_asked_at is None:
+                self._run.enter(events.SUBMITTED, self._message)
+        self._submit()
+
+    def _expect(self, workers: int) -> None:
+        """So many workers are being started."""
+        seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
+        message = "%s did not report within %g s; see the executors' logs"
+        self._record.start_message = message % (count(workers, "worker"), seconds)
+        self._record.start_deadline = time.monotonic() + seconds
+
+    def _submit(self, only: int | None = None) -> None:
+        """Start a Spark job of all ranks, or of the one."""
+        self._checkpoints = self._run.checkpoints.files()
+        config = replace(
+            self._config,
+            attempt=self.number if only is None else self._numbers[only],
+            resume=tuple(checkpoint_files.positions(self._checkpoints)),
+            # The parameter servers have the weights that a rank started again alone continues from.
+            reported=self._run.log.histories() if only is not None and self._run.servers else None,
+        )
+        self._jobs.submit(config, only)
+
+    def _on_job_end(self, error: str | None) -> None:
+        with self._changed:
+            self._job_errors.append(error)
+            if len(self._job_errors) == self._jobs.submitted:
+                self._record.spark_error = next(filter(None, self._job_errors), None)
+                self._record.spark_ended_at = time.monotonic()
+            self._changed.notify_all()
+
+    def stop(self, reason: str) -> None:
+        """Ask the ranks to end after their step. `reason`: words that follow "stopped"."""
+        with self._changed:
+            now = time.monotonic()
+            self._record.stop_asked_at, self._record.stop_reason = now, reason
+            started = len(self._ready) == self._run.workers
+            self._record.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
+            message = "finishing the step" if started else "stopping before the workers started"
+            self._run.enter(events.STOPPING, message)
+            channels = list(self._channels.values())
+            self._changed.notify_all()
+        for channel in channels:
+            _send(channel, messages.STOP, {})
+
+    def wait(self) -> RunResult:
+        """Return the attempt's result once there is one."""
+        while True:
+            self._run.check_time()
+            with self._changed:
+                self._note_silent_ranks()
+                self._restart_dead_ranks()
+                result = judge(self._record, time.monotonic())
+                if result is not None:
+                    return result
+                self._changed.wait(TICK_SECONDS)
+
+    def _note_silent_ranks(self) -> None:
+        """Report ranks of which nothing comes: their supervisors cannot report a stall, as they are frozen, too."""
+        for rank in self._silence.tick(time.monotonic()):
+            text = "nothing has come from %s for %.0f s, though its host answers; are Spark's processes there stopped?"
+            self._notice(rank, "warning", text % (self._hosts[rank], self._silence.seconds[rank]))
+        for rank, seconds in list(self._silence.seconds.items()):
+            if self._config.stall is not None and seconds >= self._config.stall:
+                message = "nothing has come from its supervisor for %.0f s; --stall ended it" % seconds
+                self.on_end(rank, RankEnd("failed", Failure(rank, "", "stalled", message)))
+
+    def _notice(self, rank: int, level: str, message: str) -> None:
+        self._run.log.append(events.make("notice", rank, level=level, message=message), self._numbers[rank])
+
+    def _restart_dead_ranks(self) -> None:
+        """Start ranks that died again while the others continue, if the strategy allows that."""
+        record = self._record
+        if self._run.spec["strategy"] not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
+            return
+        for rank, result in record.deaths().items():
+            if self._numbers[rank] >= self._run.attempts:
+                continue
+            self._numbers[rank] += 1
+            record.forget(rank)
+            record.spark_ended_at = None  # the rank's own job follows
+            self._ready.pop(rank, None)
+            self._started.discard(rank)
+            self._silence.forget(rank)
+            channel = self._channels.pop(rank, None)
+            if channel is not None:
+                channel.close(0)
+            self._expect(1)
+            message = "%s; it is restarted (attempt %d of %d) while the others continue"
+            self._run.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._run.attempts))
+            self._submit(rank)
+
+    def clear(self, cancel: bool) -> None:
+        """Leave nothing of the attempt behind. cancel: tasks may still run."""
+        if cancel:
+            self._jobs.cancel()
+        self._jobs.join()
+        with self._changed:
+            self._cleared = True
+        for channel in list(self._channels.values()):
+            channel.close()
+
+    def note_server_death(self, message: str) -> None:
+        with self._changed:
+            self._record.server_death = message
+            self._changed.notify_all()
+
+    # -- the connections of the ranks' supervisors
+
+    def admit(self, identity: wire.Identity) -> str | None:
+        """Why a supervisor may not connect, or None."""
+        with self._changed:
+            if identity.role != "supervisor" or not 0 <= identity.rank < self._run.workers:
+                return "not a rank of this run"
+            if identity.attempt != self._numbers[identity.rank]:
+                return "attempt %d is not the current one" % identity.attempt
+            if identity.rank in self._channels:
+                return "rank %d is connected already" % identity.rank
+        return None
+
+    def accept(self, channel: wire.Channel) -> None:
+        rank = channel.peer.rank
+        with self._changed:
+            self._channels[rank] = channel
+            self._hosts[rank] = channel.address[0]
+            self._hear(rank)
+        threading.Thread(target=self._receive, args=(rank, channel), daemon=True).start()
+
+    def _receive(self, rank: int, channel: wire.Channel) -> None:
+        def is_current() -> bool:
+            return self._channels.get(rank) is channel and not self._cleared
+
+        connection = RankConnection(self, self._changed, is_current, lambda: self._hear(rank))
+        try:
+            rank_messages.receive(rank, channel, connection)
+        except Exception as error:  # a thread that ended silently would look like the death of the rank
+            message = "the driver failed at a message of the rank: %s" % error_text(error)
+            with contextlib.suppress(wire.ConnectionLost):
+                failure = Failure(rank, "", "error", message, traceback.format_exc())
+                connection.on_end(rank, RankEnd("failed", failure))
+        with self._changed:
+            if rank not in self._record.ends and is_current():
+                self._record.lost[rank] = self._hosts[rank]
+                self._silence.forget(rank)
+            self._changed.notify_all()
+
+    def _hear(self, rank: int) -> None:
+        if rank not in self._record.ends:
+            seconds = self._silence.hear(rank)
+            if seconds is not None:
+                self._notice(rank, "info", "%s is heard of again, after %.0f s" % (self._hosts[rank], seconds))
+
+    # -- what the ranks send, through a `RankConnection`
+
+    def on_event(self, rank: int, event: events.Event) -> None:
+        event = dict(event, rank=rank)
+        if event["kind"] not in events.SCHEMA:
+            return
+        if not events.is_sound(event):
+            if event["kind"] not in self._left_out:
+                self._left_out.add(event["kind"])
+                text = "a report (%s) is left out: it has a value that such a report cannot have"
+                self._notice(rank, "warning", text % event["kind"])
+            return
+        if event["kind"] == "worker":
+            self._hosts[rank] = event["host"]
+        self._run.log.append(event, self._numbers[rank])
+        self._run.check_target(event)
+
+    def on_ready(self, rank: int, address: wire.Address | None) -> None:
+        workers = self._run.workers
+        with self._changed:
+            self._ready[rank] = address
+            restarted = self._numbers[rank] != self.number
+            ready = len(self._ready)
+            if self._record.stop_asked_at is None and not restarted:
+                message = "%d of %s" % (ready, count(workers, "worker"))
+                self._run.enter(events.WAITING, message, ready=ready, needed=workers)
+            if ready < workers:
+                return
+            self._record.start_deadline = None
+            if self._record.stop_asked_at is None:
+                self._run.enter(events.RUNNING, "training on %s" % count(workers, "worker"))
+            self._run.note_start()
+            addresses = [self._ready[r] for r in range(workers)]
+            channels = dict(self._channels)
+            # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
+            waiting = {r: channel for r, channel in channels.items() if r not in self._started}
+            self._started.update(waiting)
+            self._silence.forget(rank)  # nothing of it is read while this thread sends checkpoints
+        self._introduce(channels, waiting, addresses)
+        with self._changed:
+            if rank in channels and self._channels.get(rank) is channels[rank]:
+                self._hear(rank)
+
+    def _introduce(
+        self,
+        channels: Mapping[int, wire.Channel],
+        waiting: Mapping[int, wire.Channel],
+        addresses: Sequence[wire.Address | None],
+    ) -> None:
+        """Tell the ranks that wait who their peers are; the chief gets checkpoints first."""
+        hosts = {r: channel.address[0] for r, channel in sorted(channels.items())}
+        self._run.note_hosts(hosts.values())
+        if 0 in waiting:
+            checkpoint_files.send(waiting[0], self._checkpoints)
+        for r, channel in waiting.items():
+            local = [other for other, host in hosts.items() if host == hosts[r]]
+            peers = {
+                "addresses": addresses,
+                "local_size": len(local),
+                "local_rank": local.index(r),
+                "servers": self._run.servers.addresses if self._run.servers else None,
+            }
+            _send(channel, messages.PEERS, peers)
+
+    def on_artifact(self, file: IncomingFile) -> None:
+        if file.problem is None:
+            return self._run.files.keep(file)
+        text = "%s could not be stored on the driver's disk, in %s: %s; make room there"
+        self._record.file_lost = text % (file.header["name"], os.path.dirname(file.path), error_text(file.problem))
+
+    def on_checkpoint(self, file: IncomingFile) -> None:
+        if file.problem is None:
+            return self._run.checkpoints.keep(file)
+        text = "a checkpoint could not be stored on the driver's disk, in %s: %s"
+        self._run.checkpoints.warn_once(text % (os.path.dirname(file.path), error_text(file.problem)))
+
+    def on_end(self, rank: int, end: RankEnd) -> None:
+        if end.failure is not None:
+            end = replace(end, failure=replace(end.failure, rank=rank, host=self._hosts[rank]))
+        with self._changed:
+            self._record.ends[rank] = TimedEnd(end, time.monotonic())
+            self._silence.forget(rank)
+            self._changed.notify_all()
+
+    def new_path(self) -> str:
+        return self._run.files.new_path()
+
+
+def _send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:
+    try:
+        channel.send_json(kind, value)
+    except (wire.ConnectionLost, OSError):
+        pass  # the thread that reads the connection records the loss

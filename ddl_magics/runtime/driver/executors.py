@@ -1,0 +1,45 @@
+"""Waiting for Spark's executors until they offer the run's slots."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Callable
+
+from ..spark import slots
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+#: Executors that the session's settings promise may take this long to start, and to be replaced when they died.
+EXECUTORS_SECONDS = 120.0
+LOOK_SECONDS = 1.0
+
+
+def wait_for_slots(
+    sc: SparkContext,
+    workers: int,
+    gpus: int | None,
+    report: Callable[[int], None],
+    stopped: Callable[[float], bool],
+) -> str | None:
+    """Wait until `workers` slots are there.
+
+    gpus: GPUs of each slot. report(ready): called when the number of slots has changed and is too low.
+    stopped(seconds): waits so long at most; whether the run is to stop, which ends the wait.
+
+    Returns None, or in one line why the slots are not there.
+    """
+    deadline = time.monotonic() + EXECUTORS_SECONDS
+    reported = None
+    while True:
+        ready = slots.ready(sc, gpus)
+        if ready >= workers:
+            return None
+        if ready != reported:
+            reported = ready
+            report(ready)
+        if stopped(LOOK_SECONDS):
+            return None
+        if time.monotonic() > deadline:
+            message = "%d of %d slots after %g s: ask for fewer with --workers %d, or raise spark.executor.instances"
+            return message % (ready, workers, EXECUTORS_SECONDS, max(1, ready))

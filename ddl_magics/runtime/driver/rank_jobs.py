@@ -1,0 +1,85 @@
+"""The Spark jobs of an attempt: one of all ranks, and one more for each rank that is started again alone."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Callable
+
+from .. import package
+from ..spark import gpus, jvm_gateway, spark_error, task
+from ..strategies import COLLECTIVE
+from ..wording import count
+
+if TYPE_CHECKING:
+    from pyspark import RDD, Broadcast, SparkContext
+
+    from ..rank.config import JobConfig
+    from .run_spec import RunSpec
+
+#: How long cancelled jobs may take to end.
+CANCEL_SECONDS = 20.0
+
+
+class RankJobs:
+    """Jobs in the job group `group`, whose partitions are the ranks.
+
+    rdd: a partition for each rank, with its blobs of --data. broadcast_payload: what `task.make_task` takes.
+    on_end(error): called in the thread of each job that has ended, with Spark's error in one line or None.
+    """
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        spec: RunSpec,
+        workers: int,
+        group: str,
+        rdd: RDD[Any],
+        broadcast_payload: Broadcast[dict[str, bytes]],
+        on_end: Callable[[str | None], None],
+    ) -> None:
+        self._sc, self._spec, self._workers, self._group = sc, spec, workers, group
+        self._rdd, self._broadcast_payload = rdd, broadcast_payload
+        self._on_end = on_end
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def submitted(self) -> int:
+        """How many jobs there are, ended ones included."""
+        return len(self._threads)
+
+    def submit(self, config: JobConfig, only: int | None = None) -> None:
+        """Start a job. config: what its ranks are sent. only: the one rank that is to run."""
+        thread = threading.Thread(target=self._run, args=(config, only), daemon=True)
+        self._threads.append(thread)
+        thread.start()
+
+    def _run(self, config: JobConfig, only: int | None) -> None:
+        error, strategy = None, self._spec["strategy"]
+        try:
+            rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
+            stage = self._rdd.barrier() if strategy in COLLECTIVE else self._rdd
+            description = "%s: %s on %s" % (self._spec["name"], strategy, count(self._workers, "worker"))
+            description += "" if only is None else ", rank %d again" % only
+            ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.get("gpus"))
+            jvm_gateway.collect(ranks, self._group, description)
+        except Exception as problem:  # Py4J raises many kinds
+            error = spark_error.cause(problem)
+        self._on_end(error)
+
+    def cancel(self) -> None:
+        if self._threads:
+            best_effort(lambda: self._sc.cancelJobGroup(self._group))
+
+    def join(self) -> None:
+        """Wait for the jobs' threads, for a bounded time."""
+        deadline = time.monotonic() + CANCEL_SECONDS
+        for thread in self._threads:
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+def best_effort(call: Callable[[], object]) -> None:
+    """Call Spark to clean up; a context that the user has stopped meanwhile has nothing to clean up."""
+    with contextlib.suppress(Exception):  # Py4J raises many kinds
+        call()

@@ -1,0 +1,82 @@
+"""The files of one run on the driver's disk: artifacts, which the notebook fetches or --out writes elsewhere."""
+
+from __future__ import annotations
+
+import os
+import threading
+from typing import TYPE_CHECKING, Callable, Iterable, NamedTuple
+
+from .. import events, scratch
+from ..files.names import FILES
+from . import out
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from ..checkpoints.checkpoint import CheckpointFile
+    from ..transport.incoming import IncomingFile
+    from .run_spec import RunSpec
+
+
+class Artifact(NamedTuple):
+    """A file that the notebook may fetch. size: bytes; sha256: hexadecimal."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+class RunFiles:
+    """report: appends an event of the job to the run's log. Thread-safe.
+
+    The files that the cell has written are announced when they are kept. With --out, other artifacts are announced by
+    `write_out`, as their URI must be known; else when they are kept.
+    """
+
+    def __init__(self, spec: RunSpec, report: Callable[[events.Event], None]) -> None:
+        self.artifacts: dict[str, Artifact] = {}
+        self._spec, self._report = spec, report
+        self._folder = scratch.make("run")
+        self._lock = threading.Lock()
+        self._created = 0
+
+    def new_path(self) -> str:
+        """A path in the run's folder that is not in use."""
+        with self._lock:
+            self._created += 1
+            return os.path.join(self._folder, "%d" % self._created)
+
+    def keep(self, file: IncomingFile | CheckpointFile) -> None:
+        """Take over a complete file as the artifact that its header names."""
+        name = str(file.header["name"])
+        self.artifacts[name] = Artifact(file.path, file.size, file.sha256)
+        if name.startswith(FILES):
+            about = {"name": name[len(FILES) :], "size": file.size, "sha256": file.sha256}
+            self._report(events.make("file", 0, **about))
+        elif not self._spec.get("out"):
+            self._announce(name)
+
+    def write_out(self, sc: SparkContext, run_events: Iterable[events.Event]) -> None:
+        """Write the artifacts to the folder of --out. Those that cannot be written go to the notebook."""
+        paths = {name: artifact.path for name, artifact in self.artifacts.items()}
+        paths = {name: path for name, path in paths.items() if not name.startswith(FILES)}
+        written, problem = out.write(sc, self._spec, paths, run_events, self._folder)
+        for name in paths:
+            self._announce(name, written.get(name))
+        if written:
+            folder = next(iter(written.values())).rpartition("/")[0]
+            self._notice("info", "written to %s: %s" % (folder, ", ".join(written)))
+        if problem:
+            self._notice("warning", "%s; the files that are not there are sent to the notebook" % problem)
+
+    def remove(self) -> None:
+        """Delete the run's folder."""
+        scratch.remove(self._folder)
+
+    def _announce(self, name: str, uri: str | None = None) -> None:
+        artifact = self.artifacts[name]
+        fields = {} if uri is None else {"uri": uri}
+        self._report(events.make("artifact", 0, name=name, size=artifact.size, sha256=artifact.sha256, **fields))
+
+    def _notice(self, level: str, message: str) -> None:
+        self._report(events.make("notice", events.JOB, level=level, message=message))

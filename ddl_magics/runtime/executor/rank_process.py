@@ -1,0 +1,106 @@
+"""A rank's process as its supervisor starts it: its environment, its pipes, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+
+from .. import package
+from ..spark import gpus
+
+#: The longest that a rank may take to exit once it has reported its end.
+EXIT_SECONDS = 10.0
+
+
+def environment(home: str, folder: str, of_spark: list[str] | None) -> dict[str, str]:
+    """The process's variables.
+
+    home: the folder that holds the runtime package; folder: the rank's own; of_spark: its GPUs, as `gpus.assigned`.
+    """
+    found = dict(os.environ)
+    found.update(gpus.environment(of_spark))
+    found["PYTHONPATH"] = os.pathsep.join([home, *search_path()])
+    found["PYTHONHASHSEED"] = "0"  # sets of strings have one order on all ranks and in all runs
+    found["PYTHONUNBUFFERED"] = "1"
+    found["KERAS_BACKEND"] = "tensorflow"
+    found["TMPDIR"] = folder  # what a rank leaves in temporary folders is removed with it
+    found.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    found.pop("PYTHONSTARTUP", None)
+    return found
+
+
+def search_path() -> list[str]:
+    """Where this process finds modules, and the rank after the runtime: files that Spark has brought are there."""
+    return [path for path in sys.path if path]
+
+
+def start(variables: dict[str, str], folder: str, *prewarming: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
+    """(the process, this side's socket of its channel). prewarming: further arguments of `prewarmed.wait`, if any."""
+    ours, theirs = socket.socketpair()
+    worker = package.NAME + ".executor.worker"
+    try:
+        process = subprocess.Popen(
+            [sys.executable, "-m", worker, str(theirs.fileno()), str(os.getpid()), *prewarming],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[theirs.fileno()],
+            cwd=folder,
+            env=variables,
+            start_new_session=True,
+        )
+    except BaseException:
+        ours.close()
+        raise
+    finally:
+        theirs.close()
+    return process, ours
+
+
+class Guard:
+    """A shell that kills a process group once this process has ended, also by SIGKILL: with the rank, whatever the cell
+    has started. The rank itself dies with its supervisor, and its children would live on. Without /bin/sh, they do.
+    """
+
+    def __init__(self, group: int) -> None:
+        self._shell: subprocess.Popen[bytes] | None = None
+        try:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", 'read -r end; kill -s KILL -- "-$1"', "ddl-guard", str(group)],
+                stdin=subprocess.PIPE,  # its other end is in no other process, as the rank is started without it
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                cwd="/",
+                start_new_session=True,
+            )
+        except OSError:
+            pass
+
+    def end(self) -> None:
+        """The group has ended, and its number may soon be another's."""
+        if self._shell is not None:
+            self._shell.kill()
+            self._shell.communicate()
+
+
+def wait(process: subprocess.Popen[bytes]) -> None:
+    """Until it has exited; it is killed if it takes too long."""
+    try:
+        process.wait(EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        kill(process)
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """Kill its process group, with all that the cell has started."""
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    try:
+        process.wait(EXIT_SECONDS)
+    except subprocess.TimeoutExpired:
+        pass  # in an uninterruptible call; it dies when that returns

@@ -1,0 +1,66 @@
+"""When a rank counts as stalled: a pure function of its pulses, of its process' state, and of time.
+
+A rank makes progress with each step, batch of validation and exchange. One that waits for other ranks is no culprit:
+the rank that they all wait for is. Code outside of a fit has no steps: there only a process that cannot run is stalled.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections import deque
+
+from ..rank.pulse import Pulse
+from .process_state import BLOCKED
+
+#: A rank without progress is reported after so long, or after so many of its median steps if that is longer.
+NOTICE_SECONDS = 60.0
+NOTICE_STEPS = 20
+TICK_SECONDS = 1.0
+#: A process that runs sends a pulse every second. What an older one says of waiting is not believed.
+PULSE_SECONDS = 5.0
+_STEPS_KEPT = 50
+
+BEFORE = Pulse(fit=-1, epoch=0, step=0, moves=0, training=False, waiting=False)
+
+
+class StallClock:
+    """Counts for how long a rank has made no progress: `silent`, in seconds. Times are of the monotonic clock.
+
+    Time in which this process did not run itself does not count. pulse: the newest.
+    """
+
+    def __init__(self, now: float, notice_seconds: float | None = None) -> None:
+        self.pulse, self.silent = BEFORE, 0.0
+        self._notice_seconds = NOTICE_SECONDS if notice_seconds is None else notice_seconds
+        self._ticked = self._pulsed = self._stepped = now
+        self._moved = False
+        self._steps: deque[float] = deque(maxlen=_STEPS_KEPT)
+
+    @property
+    def bound(self) -> float:
+        """Seconds without progress after which the rank is reported."""
+        typical = statistics.median(self._steps) if self._steps else 0.0
+        return max(self._notice_seconds, NOTICE_STEPS * typical)
+
+    def feed(self, pulse: Pulse, now: float) -> None:
+        """A pulse has come."""
+        before, self.pulse, self._pulsed = self.pulse, pulse, now
+        if pulse[:4] == before[:4]:
+            return
+        self._moved = True
+        if pulse[:3] != before[:3]:
+            if pulse[:2] == before[:2] and pulse.step > before.step:
+                self._steps.append((now - self._stepped) / (pulse.step - before.step))
+            self._stepped = now
+
+    def skip(self, now: float) -> None:
+        """In place of `tick`: the time that has passed does not count."""
+        self._ticked = now
+
+    def tick(self, letter: str, now: float) -> None:
+        """To be called once in TICK_SECONDS. letter: the state of the rank's process, as in `ps`."""
+        passed, self._ticked = min(now - self._ticked, 2 * TICK_SECONDS), now
+        waiting = self.pulse.waiting and now - self._pulsed < PULSE_SECONDS
+        at_work = letter not in BLOCKED and (waiting or not self.pulse.training)
+        self.silent = 0.0 if self._moved or at_work else self.silent + passed
+        self._moved = False

@@ -1,0 +1,316 @@
+"""What a Spark task executes: it starts the rank's process, watches it, and relays its frames to the driver.
+
+The rank is a fresh child process, because Spark reuses its Python workers across jobs: what a cell does to its process
+(`sys.exit`, thread pools, dtype policies, open files) must not affect the next run. The child dies with its supervisor
+(PDEATHSIG, and end of file on their socket pair), and its process group is killed, by a guard if not by the supervisor.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import signal
+import socket
+import subprocess
+import threading
+import time
+from typing import Any, Callable, Iterable, Mapping
+
+from .. import events, scratch
+from ..data import share_files
+from ..files.working_folder import SENT
+from ..rank.config import JobConfig
+from ..rank.pulse import Pulse
+from ..rank_end import Failure, RankEnd
+from ..spark import gpus
+from ..strategies import TF_PS
+from ..transport import messages, wire
+from ..transport.sockets import hang_up
+from . import prewarmed, rank_process, telemetry, worker
+from .stall_watch import StallWatch
+
+SAMPLE_SECONDS = 1.0
+CONNECT_SECONDS = 30.0
+LOG_FLUSH_SECONDS = 0.2
+#: The output of a rank is cut off here, with a line that says so; with many ranks, that of all but the chief is cut off
+#: where all of them together have printed so much.
+MAX_LOG_BYTES = 2 << 20
+MAX_OTHERS_BYTES = 32 << 20
+#: A progress bar, which is one line that is written again and again, is shown so often until it has ended.
+BAR_SECONDS = 30.0
+#: Information and warnings of TensorFlow's C++ side that it prints before it reads TF_CPP_MIN_LOG_LEVEL=2.
+_NATIVE_CHATTER = re.compile(
+    rb"(?m)^(?:[IW]\d{4} \d\d:\d\d:\d\d|[IW]0000 00:00:|WARNING: All log messages before absl).*\n"
+)
+
+
+def supervise(
+    rank: int,
+    config: Mapping[str, Any],
+    of_spark: list[str] | None,
+    payload: Mapping[str, bytes],
+    blobs: Iterable[bytes],
+    home: str,
+) -> dict[str, Any]:
+    """Run one rank to its end. Returns {"rank", "outcome"}; raises only where the driver cannot be reached.
+
+    config: `JobConfig.to_json`; of_spark: this task's GPUs, as `gpus.assigned` says; payload: "names", which is
+    `names.pack`'s bytes, and "files", a zip of those of --files, or nothing; blobs: this rank's data
+    (`share_files.store` consumes it); home: the folder that holds the runtime package.
+    """
+    job = JobConfig.from_json(config)
+    with contextlib.ExitStack() as cleanup:
+        folder = scratch.make("rank-%d" % rank)
+        cleanup.callback(scratch.remove, folder)
+        no_room = _store(rank, job, blobs, folder, cleanup)
+        for name, content in (("names.pkl", payload["names"]), (SENT, payload["files"])):
+            if content:
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(content)
+        try:
+            driver = wire.connect(
+                job.driver,
+                job.credentials,
+                wire.Identity("supervisor", rank, job.attempt),
+                wire.Identity("driver", -1, 0),
+                CONNECT_SECONDS,
+            )
+        except wire.Refused:  # Spark has tried the task of a dead executor again: the driver sees to that itself
+            return {"rank": rank, "outcome": "refused"}
+        cleanup.callback(driver.close)
+        if no_room is not None:
+            end = RankEnd("failed", no_room)
+            driver.send_json(messages.END, end.to_json())
+        else:
+            end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
+        return {"rank": rank, "outcome": end.outcome}
+
+
+def _store(
+    rank: int, job: JobConfig, blobs: Iterable[bytes], folder: str, cleanup: contextlib.ExitStack
+) -> Failure | None:
+    """Store the rank's rows, on one of Spark's disks, as "data" in `folder`. The failure where there is no room."""
+    if not job.manifest:
+        return None
+    try:
+        place = share_files.make_folder(job.manifest, rank, os.environ)
+        cleanup.callback(scratch.remove, place)
+        share_files.store(blobs, place, job.manifest, rank)
+        os.symlink(place, os.path.join(folder, "data"))
+    except share_files.NoRoom as error:
+        return Failure(rank, socket.gethostname(), "error", str(error))
+    return None
+
+
+def last_states(text: bytes) -> bytes:
+    """Printed text, of each line what a terminal would show last: after a carriage return a line begins again."""
+    lines = text.split(b"\n")
+    for i, line in enumerate(lines):
+        end = line.rstrip(b"\r")
+        if b"\r" in end:
+            lines[i] = end.rpartition(b"\r")[2] + line[len(end) :]
+    return b"\n".join(lines)
+
+
+def whole_characters(text: bytes) -> int:
+    """The length of UTF-8 text without a character at its end whose other bytes are still to come."""
+    for i, byte in enumerate(reversed(text[-3:]), 1):
+        if byte >= 0xC0:  # a character of 2, 3 or 4 bytes begins here
+            return len(text) - i if i < 2 + (byte >= 0xE0) + (byte >= 0xF0) else len(text)
+        if byte < 0x80:
+            break
+    return len(text)
+
+
+def most_printed(rank: int, ranks: int) -> int:
+    """So many bytes of a rank's output are shown."""
+    return MAX_LOG_BYTES if rank == 0 else min(MAX_LOG_BYTES, MAX_OTHERS_BYTES // ranks)
+
+
+class _Supervisor:
+    """One rank's process and the threads that relay its frames, read its output and sample its use."""
+
+    def __init__(
+        self, rank: int, job: JobConfig, of_spark: list[str] | None, driver: wire.Channel, folder: str, home: str
+    ) -> None:
+        self._rank, self._job, self._of_spark, self._driver = rank, job, of_spark, driver
+        self._folder, self._home = folder, home
+        self._end: RankEnd | None = None  # as the rank reported it
+        self._stalled: Failure | None = None  # the reason why it was ended
+        self._over = threading.Event()
+        self._printed, self._may_print = 0, most_printed(rank, job.size)
+        self._prewarms = job.prewarm and not job.uses_tf_distribute  # which set more before they import TensorFlow
+        self._threads: dict[str, str] | None = None  # of the rank, once its peers are known
+        own = dict(os.environ, **gpus.environment(of_spark))
+        self._devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
+
+    def run(self) -> RankEnd:
+        taken = self._take_prewarmed()
+        if taken is not None:
+            self._home = taken.home
+        try:
+            return self._run(taken)
+        finally:
+            if taken is not None:
+                scratch.remove(taken.home)
+
+    def _run(self, taken: prewarmed.Prewarmed | None) -> RankEnd:
+        if taken is not None:
+            process, ours = taken.process, taken.socket
+        else:
+            process, ours = rank_process.start(self._variables(), self._folder)
+        guard = rank_process.Guard(process.pid)
+        child = wire.Channel(ours, wire.Identity("rank", self._rank, self._job.attempt))
+        config = self._job.of_rank(self._rank, self._driver.local_host, self._folder, self._of_spark)
+        child.send_json(messages.CONFIG, config.to_json())
+        watch = self._stall_watch(process, child)
+        readers = [
+            self._thread(self._relay_up, child, watch),
+            self._thread(self._read_output, process.stdout, "stdout"),
+            self._thread(self._read_output, process.stderr, "stderr"),
+        ]
+        self._thread(self._relay_down, child, process)
+        self._thread(self._sample, process.pid)
+        self._thread(watch.run, self._over)
+        try:
+            readers[0].join()  # the rank has closed its end: it is over, or about to be
+            rank_process.wait(process)
+            for reader in readers[1:]:
+                reader.join(1.0)
+        finally:
+            self._over.set()
+            rank_process.kill(process)
+            guard.end()
+            child.close()
+        end = self._end or RankEnd("failed", self._stalled or self._death(process))
+        self._send(messages.END, end.to_json())
+        if self._prewarms and self._end and self._threads:
+            prewarmed.start(self._job, self._of_spark, self._home, self._threads)
+        return end
+
+    def _variables(self) -> dict[str, str]:
+        return rank_process.environment(self._home, self._folder, self._of_spark)
+
+    def _take_prewarmed(self) -> prewarmed.Prewarmed | None:
+        if self._prewarms:
+            return prewarmed.take(self._job, self._variables(), self._folder)
+        prewarmed.drop()
+        return None
+
+    @staticmethod
+    def _thread(target: Callable[..., None], *args: Any) -> threading.Thread:
+        thread = threading.Thread(target=target, args=args, daemon=True)
+        thread.start()
+        return thread
+
+    def _stall_watch(self, process: subprocess.Popen[bytes], child: wire.Channel) -> StallWatch:
+        def notice(level: str, message: str) -> None:
+            self._send(messages.EVENTS, [events.make("notice", self._rank, level=level, message=message)])
+
+        def end(failure: Failure) -> None:
+            self._stalled = failure
+            hang_up(child.socket)  # a process in an uninterruptible call would never close it
+            rank_process.kill(process)
+
+        return StallWatch(self._rank, self._job, process.pid, self._folder, notice, end)
+
+    def _relay_up(self, child: wire.Channel, watch: StallWatch) -> None:
+        try:
+            while True:
+                kind, payload = child.recv()
+                if kind == messages.PULSE:
+                    watch.feed(Pulse.from_json(messages.parse(payload)))
+                elif kind == messages.END:
+                    self._end = RankEnd.from_json(messages.parse(payload))
+                else:
+                    with watch.relaying():
+                        self._driver.send(kind, payload)
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            pass
+
+    def _relay_down(self, child: wire.Channel, process: subprocess.Popen[bytes]) -> None:
+        try:
+            while True:
+                kind, payload = self._driver.recv()
+                if kind == messages.PEERS:
+                    child.send_json(kind, self._share_out(messages.parse(payload)))
+                else:
+                    child.send(kind, payload)
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            if not self._over.is_set():  # without its driver a rank works for nobody
+                rank_process.kill(process)
+
+    def _share_out(self, peers: Mapping[str, Any]) -> dict[str, Any]:
+        """PEERS with this rank's share of the host's cores and GPUs."""
+        self._threads = worker.thread_settings(self._job, peers)
+        own = gpus.round_robin(self._devices.indices, self._of_spark, peers)
+        self._devices.keep_to(own)
+        return dict(peers, gpus=own)
+
+    def _death(self, process: subprocess.Popen[bytes]) -> Failure:
+        """The failure of a rank that never reported how it ended."""
+        status = process.returncode
+        if status is not None and status < 0:
+            name = signal.Signals(-status).name if -status in set(signal.Signals) else "signal %d" % -status
+            kind, message = "signal", "its process %d was killed by %s" % (process.pid, name)
+            if -status == signal.SIGKILL:
+                message += (
+                    "; if nobody killed it, the host ran out of memory: give executors more, or lower --batch-size"
+                )
+        else:
+            kind = "exit"
+            message = "its process %d ended with exit status %s before the cell did" % (process.pid, status)
+        return Failure(self._rank, socket.gethostname(), kind, message)
+
+    def _read_output(self, pipe: Any, stream: str) -> None:
+        """Whole lines, collected for a moment so that a chatty rank costs few events."""
+        descriptor = pipe.fileno()
+        rest = b""
+        bar_shown_at = time.monotonic()
+        while True:
+            block = os.read(descriptor, 65536)
+            rest = last_states(rest + block)
+            lines, cut, tail = rest.rpartition(b"\n")
+            if b"\r" in block and not cut and time.monotonic() > bar_shown_at + BAR_SECONDS:
+                bar_shown_at = time.monotonic()
+                self._print(stream, rest + b"\n")
+            if cut:
+                self._print(stream, lines + cut)
+                rest = tail
+            elif (rest and not block) or len(rest) > 65536:
+                end = whole_characters(rest) if block else len(rest)
+                self._print(stream, rest[:end])
+                rest = rest[end:]
+            if not block:
+                return
+            if len(block) < 65536:
+                self._over.wait(LOG_FLUSH_SECONDS)
+
+    def _print(self, stream: str, block: bytes) -> None:
+        if stream == "stderr":
+            block = _NATIVE_CHATTER.sub(b"", block)
+        if not block or self._printed > self._may_print:
+            return
+        self._printed += len(block)
+        text = block.decode("utf-8", "replace")
+        if self._printed > self._may_print:
+            words = self._rank, self._may_print >> 10
+            text += "\n... rank %d printed more than %d kB; the rest is not shown\n" % words
+        self._send(messages.EVENTS, [events.make("log", self._rank, stream=stream, text=text)])
+
+    def _sample(self, pid: int) -> None:
+        process = telemetry.ProcessSampler(pid, with_children=self._job.strategy == TF_PS)
+        while not self._over.wait(SAMPLE_SECONDS):
+            use = process.sample()
+            if use is not None:
+                cpu, memory = use
+                found = self._devices.sample()
+                sample = events.make("sample", self._rank, cpu=round(cpu, 1), memory=memory, gpus=found)
+                self._send(messages.EVENTS, [sample])
+
+    def _send(self, kind: int, value: Any) -> None:
+        try:
+            self._driver.send_json(kind, value)
+        except (wire.ConnectionLost, OSError):
+            pass  # the driver has gone; _relay_down ends the rank

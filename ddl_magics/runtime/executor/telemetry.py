@@ -1,0 +1,101 @@
+"""The use of CPU and memory by a process, from /proc, and of its GPUs, through NVML. The supervisor samples them.
+
+What cannot be measured is None, never zero.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any, Mapping, Sequence
+
+from . import nvml
+
+_TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
+_PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
+
+
+def _stat(pid: int) -> tuple[float, int]:
+    """(CPU seconds used so far, resident bytes) of a process, from /proc/PID/stat; OSError when it has ended."""
+    with open("/proc/%d/stat" % pid) as file:
+        fields = file.read().rsplit(")", 1)[1].split()
+    if fields[0] in "ZX":  # it has no memory any more, and waits for its parent
+        raise ProcessLookupError(pid)
+    return (int(fields[11]) + int(fields[12])) / _TICKS_A_SECOND, int(fields[21]) * _PAGE_BYTES
+
+
+def children(pid: int) -> list[int]:
+    """The children of a process's main thread, where Linux keeps a list of them."""
+    try:
+        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
+            return [int(child) for child in file.read().split()]
+    except OSError:
+        return []
+
+
+class ProcessSampler:
+    """CPU and memory of one process between two calls of `sample`, with its children's if asked for."""
+
+    def __init__(self, pid: int, with_children: bool = False) -> None:
+        self._pid, self._with_children = pid, with_children
+        self._before: tuple[float, float] | None = None  # time, CPU seconds
+
+    def sample(self) -> tuple[float, int] | None:
+        """(CPU in percent of one core since the last call, resident bytes); None at first and after its end."""
+        try:
+            uses = [_stat(pid) for pid in [self._pid] + (children(self._pid) if self._with_children else [])]
+        except (OSError, ValueError, IndexError):
+            return None
+        used, memory = sum(cpu for cpu, _ in uses), sum(resident for _, resident in uses)
+        now, before = time.monotonic(), self._before
+        self._before = now, used
+        if before is None or now <= before[0] or used < before[1]:
+            return None
+        return 100.0 * (used - before[1]) / (now - before[0]), memory
+
+
+class GpuSampler:
+    """The GPUs that a rank may use, through NVML; `sample` gives None where there is no GPU."""
+
+    def __init__(self, visible: Sequence[int] | None = None) -> None:
+        """`visible`: indices as in CUDA_VISIBLE_DEVICES, or None for all of the host's."""
+        self._nvml = nvml.load()
+        handles = nvml.devices(self._nvml) if self._nvml else []
+        self._devices = [(i, handle) for i, handle in enumerate(handles) if visible is None or i in visible]
+
+    @property
+    def indices(self) -> list[int]:
+        """As NVML numbers them."""
+        return [index for index, _ in self._devices]
+
+    def keep_to(self, addresses: Sequence[str] | None) -> None:
+        """Sample those of `gpus.round_robin` alone; all where it says None."""
+        if addresses is not None:
+            self._devices = [each for each in self._devices if str(each[0]) in addresses]
+
+    def sample(self) -> list[dict[str, Any]] | None:
+        """A list of {"index", "name", "percent", "memory", "memory_total"} (bytes), or None where there is no GPU."""
+        return [self._read(index, handle) for index, handle in self._devices] or None
+
+    def _read(self, index: int, handle: nvml.Handle) -> dict[str, Any]:
+        used, total = nvml.memory(self._nvml, handle) or (None, None)
+        return {
+            "index": index,
+            "name": nvml.name(self._nvml, handle) or "GPU %d" % index,
+            "percent": nvml.percent(self._nvml, handle),
+            "memory": used,
+            "memory_total": total,
+        }
+
+
+def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
+    """Indices in CUDA_VISIBLE_DEVICES, None where it is unset; other texts than numbers are left out."""
+    text = environment.get("CUDA_VISIBLE_DEVICES")
+    if text is None:
+        return None
+    return [int(part) for part in text.split(",") if part.strip().isdigit()]
+
+
+def device_name(gpus: Sequence[Mapping[str, Any]] | None, cores: int) -> str:
+    """The name of a rank's device."""
+    return gpus[0]["name"] if gpus else "CPU, %d core%s" % (cores, "" if cores == 1 else "s")

@@ -1,0 +1,23 @@
+"""Names of the cell's files, for the cluster and the notebook: which are accepted, and how they are listed."""
+
+from __future__ import annotations
+
+import os
+from typing import Sequence
+
+#: What stands before their names among the files that the driver holds.
+FILES = "files/"
+#: So many names are listed in a message.
+LISTED = 3
+
+
+def is_inside(name: str) -> bool:
+    """Whether a name, with slashes, can be shown, and stays within the folder that it is relative to."""
+    parts = name.split("/")
+    return name.isprintable() and bool(name) and not os.path.isabs(name) and ".." not in parts and "" not in parts[:-1]
+
+
+def listed(names: Sequence[str]) -> str:
+    """Names in words: the first few, and how many more."""
+    more = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (" and %d more" % more if more > 0 else "")

@@ -1,0 +1,255 @@
+"""Paths as the cell gives them: those under the notebook's folder lead into the rank's mirror of it.
+
+Relative paths do so by themselves. Absolute ones are changed where Python's own functions, TensorFlow's file functions
+and h5py take them. Before any of these writes a file that the mirror only links to, the rank gets a copy of its own.
+"""
+
+from __future__ import annotations
+
+import builtins
+import functools
+import io
+import os
+import pathlib
+import sys
+from typing import Any, Callable
+
+from .mirror import Mirror, is_folder
+
+_getcwd, _chdir = os.getcwd, os.chdir
+
+#: Functions of `os` that take a path, or two, and only look.
+_LIST = ("listdir", "scandir")
+_LOOK = ("stat", "lstat", "access", "readlink", "chmod", "utime")
+#: Those that make or remove a name in a folder.
+_CHANGE = ("mkdir", "rmdir", "remove", "unlink")
+_CHANGE_TWO = ("rename", "replace", "link", "symlink")
+#: The same of TensorFlow's `_pywrap_file_io`. What writes comes first in each call.
+_TF_LOOK = (
+    "BufferedInputStream",
+    "FileExists",
+    "ReadFileToString",
+    "GetMatchingFiles",
+    "IsDirectory",
+    "Stat",
+    "GetChildren",
+)
+_TF_CHANGE = ("CreateDir", "RecursivelyCreateDir", "DeleteFile", "DeleteRecursively")
+_TF_CHANGE_TWO = ("CopyFile", "RenameFile")
+
+
+class Paths:
+    """notebook: the folder that is mirrored, or None. is_chief: paths elsewhere mean what they say.
+
+    A rank that is not the chief never leaves the mirror by `os.chdir`: folders elsewhere are mirrored then.
+    """
+
+    def __init__(self, mirror: Mirror, scratch: str, notebook: str | None, is_chief: bool) -> None:
+        self._mirror, self._is_chief = mirror, is_chief
+        # `os.getcwd` returns the second, where TMPDIR leads through a link.
+        self._scratch = (os.path.abspath(scratch), os.path.realpath(scratch))
+        self._mirrored = [notebook] if notebook and notebook != os.sep else []
+
+    def read(self, path: Any) -> Any:
+        """`path`, or what the rank has in its place."""
+        text = _text(path)
+        if text is None:
+            return path
+        found = self._found(self._full(text))
+        return path if found is None else _like(found, path)
+
+    def written(self, path: Any, content: bool = False) -> Any:
+        """The same for a file that is about to be written. content: what it has is kept."""
+        changed = self.read(path)
+        text = _text(changed)
+        if text is not None:
+            self._mirror.make_private(self._full(text), content)
+        return changed
+
+    def listed(self, path: Any) -> Any:
+        """The same for a folder that is about to be listed."""
+        changed = self.read(path)
+        text = _text(changed)
+        if text is not None:
+            self._mirror.open_folders(self._full(text))
+        return changed
+
+    def named(self, path: Any) -> Any:
+        """The same for a name that is about to be made or removed in its folder."""
+        changed = self.read(path)
+        text = _text(changed)
+        if text is not None:
+            self._mirror.make_parents_private(self._full(text))
+        return changed
+
+    def apart(self, path: str) -> str:
+        """Where this rank writes what Keras writes on all ranks: the chief where it says, others in their mirror."""
+        full = self._full(path)
+        if self._is_chief or self._in_scratch(full):
+            return str(self.written(path))
+        self._mirror.add(os.path.dirname(full), deep=False)
+        own = self._mirror.of(full)
+        self._mirror.make_private(own, False)
+        return own
+
+    def read_apart(self, path: str) -> str:
+        """Where this rank reads it again."""
+        own = self._mirror.of(self._full(path))
+        return own if not self._is_chief and os.path.lexists(own) else str(self.read(path))
+
+    def chdir(self, path: Any) -> None:
+        """`os.chdir`."""
+        text = _text(path)
+        if text is None:
+            return _chdir(path)
+        at = self._mirror.original(_getcwd()) or _getcwd()
+        full = os.path.normpath(os.path.join(at, text))
+        full = self._mirror.original(full) or full
+        mirrored = self._is_mirrored(full)
+        if self._in_scratch(full) or (self._is_chief and not mirrored):
+            return _chdir(full)
+        if not is_folder(self._mirror.of(full)) and not is_folder(full):
+            return _chdir(path)  # which raises
+        own = self._mirror.add(full, deep=not mirrored)
+        _chdir(own)
+        if not mirrored and full != os.sep:
+            self._mirrored.append(full)
+
+    def _full(self, text: str) -> str:
+        return os.path.normpath(os.path.join(_getcwd(), text))
+
+    def _found(self, full: str) -> str | None:
+        """What replaces an absolute path; None for itself."""
+        original = self._mirror.original(full)
+        if original is not None:
+            # The chief's "../x" is the file beside the notebook's folder.
+            return original if self._is_chief and not self._is_mirrored(original) else None
+        if not self._in_scratch(full) and self._is_mirrored(full):
+            return self._mirror.of(full)
+        return None
+
+    def _is_mirrored(self, full: str) -> bool:
+        return any(full == folder or full.startswith(folder + os.sep) for folder in self._mirrored)
+
+    def _in_scratch(self, full: str) -> bool:
+        return any(full == folder or full.startswith(folder + os.sep) for folder in self._scratch)
+
+    # -- hooks
+
+    def install(self) -> None:
+        """Hook the functions of this process. Once a process, after TensorFlow is imported."""
+        for name in _LOOK:
+            _replace(os, name, self.read)
+        for name in _LIST:
+            self._replace_list(name)
+        for name in _CHANGE:
+            _replace(os, name, self.named)
+        for name in _CHANGE_TWO:
+            _replace(os, name, self.named, self.named)
+        _replace(os, "truncate", functools.partial(self.written, content=True))
+        _put(os, "chdir", _chdir, self.chdir)
+        self._replace_open()
+        accessor = getattr(pathlib, "_NormalAccessor", None)  # of Python 3.8 to 3.10
+        for name in (*_LIST, *_LOOK, *_CHANGE, "rename", "replace"):
+            if accessor is not None and hasattr(accessor, name):
+                setattr(accessor, name, staticmethod(getattr(os, name)))
+        self._hook_tensorflow()
+        self._hook_h5py()
+
+    def _replace_open(self) -> None:
+        plain, plain_os = builtins.open, os.open
+
+        @functools.wraps(plain)
+        def open_(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> Any:
+            return plain(self._opened(file, mode), mode, *args, **kwargs)
+
+        @functools.wraps(plain_os)
+        def os_open(path: Any, flags: int, *args: Any, **kwargs: Any) -> int:
+            if kwargs.get("dir_fd") is None:
+                writes = flags & (os.O_WRONLY | os.O_RDWR | os.O_CREAT)
+                mode = "r" if not writes else "x" if flags & os.O_EXCL else "w" if flags & os.O_TRUNC else "a"
+                path = self._opened(path, mode)
+            return plain_os(path, flags, *args, **kwargs)
+
+        for module in (builtins, io):
+            _put(module, "open", plain, open_)
+        _put(os, "open", plain_os, os_open)
+
+    def _replace_list(self, name: str) -> None:
+        plain = getattr(os, name)
+
+        @functools.wraps(plain)
+        def hooked(path: Any = None) -> Any:
+            return plain(self.listed("." if path is None else path))
+
+        _put(os, name, plain, hooked)
+
+    def _opened(self, path: Any, mode: Any) -> Any:
+        mode = str(mode)
+        if "w" in mode and mode != "w-":
+            return self.written(path)
+        if "a" in mode or "+" in mode:
+            return self.written(path, content=True)
+        return self.named(path) if "x" in mode or mode == "w-" else self.read(path)
+
+    def _hook_tensorflow(self) -> None:
+        files = sys.modules.get("tensorflow.python.lib.io._pywrap_file_io")
+        if files is None:
+            return
+        for name in _TF_LOOK:
+            _replace(files, name, self.read)
+        for name in _TF_CHANGE:
+            _replace(files, name, self.named)
+        for name in _TF_CHANGE_TWO:
+            _replace(files, name, self.read if name == "CopyFile" else self.named, self.written)
+        _replace(files, "WriteStringToFile", self.written)
+        plain = files.WritableFile
+        _put(files, "WritableFile", plain, lambda path, mode: plain(self._opened(path, _text(mode)), mode))
+
+    def _hook_h5py(self) -> None:
+        h5py = sys.modules.get("h5py")
+        if h5py is None:
+            return
+        plain = h5py.File.__init__
+
+        @functools.wraps(plain)
+        def init(file: Any, name: Any, *args: Any, **kwargs: Any) -> None:
+            mode = args[0] if args else kwargs.get("mode")
+            plain(file, self._opened(name, mode or "r"), *args, **kwargs)
+
+        h5py.File.__init__ = init
+
+
+def _replace(owner: Any, name: str, *changes: Callable[[Any], Any]) -> None:
+    """Have a function change its first arguments."""
+    plain = getattr(owner, name, None)
+    if plain is None:
+        return
+
+    @functools.wraps(plain)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        if not any(kwargs.get(name) is not None for name in ("dir_fd", "src_dir_fd", "dst_dir_fd")):
+            args = (*(change(arg) for change, arg in zip(changes, args)), *args[len(changes) :])
+        return plain(*args, **kwargs)
+
+    _put(owner, name, plain, hooked)
+
+
+def _put(owner: Any, name: str, plain: Any, hooked: Any) -> None:
+    for supporting in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
+        if plain in supporting:
+            supporting.add(hooked)
+    setattr(owner, name, hooked)
+
+
+def _text(path: Any) -> str | None:
+    """A path as text; None for what is none: a file's number, an open file, a URI."""
+    if isinstance(path, os.PathLike):
+        path = os.fspath(path)
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    return path if isinstance(path, str) and path and "://" not in path and "\0" not in path else None
+
+
+def _like(found: str, path: Any) -> Any:
+    return os.fsencode(found) if isinstance(path, bytes) else found

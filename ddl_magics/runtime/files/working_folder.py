@@ -1,0 +1,93 @@
+"""The folder in which a rank runs the cell: relative paths mean in it what they mean in the notebook.
+
+Where the notebook's folder is on this machine, it is a mirror of it; else a folder with what --files has sent. What the
+cell writes stays in it. The chief's files are sent to the notebook at the end (`written`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import zipfile
+from typing import Iterator
+
+from .mirror import Mirror
+from .names import is_inside
+from .paths import Paths
+from .written import Written
+
+#: What --files has sent, in a rank's scratch folder.
+SENT = "files.zip"
+#: Folders of the interpreter's own, which it would make again.
+_SKIPPED = {"__pycache__"}
+
+
+class WorkingFolder:
+    """scratch: the rank's scratch folder. notebook: the path of the notebook's folder, if it may be on this machine.
+
+    is_chief: its files become the notebook's; those of other ranks stay apart.
+    """
+
+    def __init__(self, scratch: str, notebook: str | None, is_chief: bool) -> None:
+        self._scratch = scratch
+        self._notebook = notebook if notebook and os.path.isdir(notebook) else None
+        mirror = Mirror(os.path.join(os.path.realpath(scratch), "root"))
+        self.paths = Paths(mirror, scratch, self._notebook, is_chief)
+        self._mirror = mirror
+        self._sent: dict[str, tuple[int, int]] = {}
+        self._making: threading.Thread | None = None
+        self.path = mirror.of(self._notebook) if self._notebook else os.path.join(self._scratch, "work")
+
+    def begin(self) -> None:
+        """Begin to make the folder, beside what else happens: on some disks a thousand links take a while."""
+        if self._notebook is not None:
+            self._making = threading.Thread(target=self._mirror.add, args=(self._notebook,), daemon=True)
+            self._making.start()
+
+    def enter(self) -> None:
+        """Make the folder, and make it the process's own; modules beside the notebook can be imported."""
+        if self._notebook is not None:
+            if self._making is not None:
+                self._making.join()
+            self._mirror.add(self._notebook)  # what is there already, it leaves
+        else:
+            os.makedirs(self.path, exist_ok=True)
+            self._unpack()
+        os.chdir(self.path)
+        sys.path.insert(0, self.path)
+        self.paths.install()
+
+    def _unpack(self) -> None:
+        path = os.path.join(self._scratch, SENT)
+        if not os.path.exists(path):
+            return
+        with zipfile.ZipFile(path) as archive:
+            for name in archive.namelist():
+                if not is_inside(name):
+                    raise ValueError("--files: %r is no path in the notebook's folder" % name)
+            archive.extractall(self.path)
+        self._sent = {each.name: _state(each.path) for each in self._files()}
+
+    def written(self) -> list[Written]:
+        """The files that the cell has written, in order of their names."""
+        return sorted(each for each in self._files() if self._sent.get(each.name) != _state(each.path))
+
+    def _files(self) -> Iterator[Written]:
+        for path in self._mirror.files(self.path):
+            name = os.path.relpath(path, self.path)
+            if not set(name.split(os.sep)) & _SKIPPED:
+                yield Written(name, path, os.stat(path).st_size)
+
+    def outside(self) -> list[str]:
+        """Files beside or above the notebook's folder, whose writing `paths` has not noticed: they do not come back."""
+        if self._notebook is None:
+            return []
+        inside = self.path + os.sep
+        found = (path for path in self._mirror.files(self._mirror.root) if not path.startswith(inside))
+        return sorted(self._mirror.original(path) or path for path in found)
+
+
+def _state(path: str) -> tuple[int, int]:
+    found = os.stat(path)
+    return found.st_size, found.st_mtime_ns

@@ -1,0 +1,205 @@
+"""Losses of the whole global batch, computed by ranks that have a slice of it each.
+
+A loss that is a mean over rows is computed on the slice, as exchange.py weighs gradients by rows. One that is a sum
+is scaled for that. Any other is computed on the rows of all ranks, by every rank: its targets and the model's outputs
+are gathered, and the gradient flows back through the rank's own outputs alone. The sum over ranks is that of one
+process.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Callable, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ..keras_types import Tensor
+from ..rank.reporter import Reporter
+from . import row_trial
+from .compared_numbers import ComparedNumbers
+from .eager_trial import recording
+from .gathering import gather_for_one_loss
+from .read_scalars import ReadScalars
+from .repeatable_noise import RepeatableNoise
+from .row_trial import COUPLED, MEAN, OUTPUT, SUM, Leaf, Verdict
+from .traced_step import TracedStep
+from .undone_assignments import undone_assignments
+from .within_step import WithinStep
+from .without_effects import without_effects
+
+_GATHERED = "the loss %s looks at the whole batch: outputs are exchanged in each step, %s"
+_UNTRIED = (
+    "what the loss %s does to the rows of a batch could not be tried (%s): outputs are exchanged in each step, %s"
+)
+_REFUSED = (
+    "the loss %s is neither a mean nor a sum over the rows of a batch%s, and --gather no forbids to exchange outputs: "
+    "leave the option out, or use --strategy ps"
+)
+_NO_ROWS = "the loss %s gets %s: it is taken for a mean over the rows of a batch"
+
+
+class Arguments:
+    """The arguments of a loss or a metric: nested tensors. roles: of each tensor or None in them (row_trial.py)."""
+
+    def __init__(self, values: Sequence[Any], roles: Sequence[int]) -> None:
+        self.values = values
+        self._roles = roles
+        self._flat = tf.nest.flatten(list(values))
+        self._present = [i for i, each in enumerate(self._flat) if each is not None]
+
+    def tensors(self) -> list[Tensor]:
+        """Those that there are, and behind them the masks that Keras has attached to some."""
+        present = [self._flat[i] for i in self._present]
+        return present + [each._keras_mask for each in present if _has_mask(each)]
+
+    def leaves(self) -> list[Leaf]:
+        """What tensors there are. ValueError for one that has no rows."""
+        return [Leaf.of(self._roles[i], self._flat[i]) for i in self._present]
+
+    def packed(self, tensors: Sequence[Tensor]) -> Any:
+        """The arguments, with `tensors` in place of `tensors()`, masks included or not."""
+        flat, masks = list(self._flat), list(tensors[len(self._present) :])
+        for i, tensor in zip(self._present, tensors):
+            if masks and _has_mask(flat[i]):
+                tensor._keras_mask = masks.pop(0)
+            flat[i] = tensor
+        return tf.nest.pack_sequence_as(list(self.values), flat)
+
+
+def of_loss(values: Sequence[Any], roles: Sequence[int]) -> Arguments:
+    """The arguments of a loss. roles: of each value with all tensors in it."""
+    return Arguments(values, [role for value, role in zip(values, roles) for _ in tf.nest.flatten(value)])
+
+
+def _has_mask(tensor: Tensor) -> bool:
+    return getattr(tensor, "_keras_mask", None) is not None
+
+
+class Loss(NamedTuple):
+    """A function of a batch.
+
+    name: in messages. owner: the object whose loss it is; what is found out is kept for it. known: its kind, where no
+    trial is needed. scales: a sum may be scaled by a factor, as all of it is a sum over rows.
+    """
+
+    function: Callable[..., Tensor]
+    name: str
+    owner: Any
+    known: str | None = None
+    scales: bool = True
+
+
+class BatchLoss:
+    """Computes a rank's losses so that they and their gradients are those of the global batch.
+
+    gather: "auto", "yes" or "no", as --gather has it.
+    """
+
+    def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter, gather: str) -> None:
+        self._traced, self._within, self._reporter, self._gather = traced, within, reporter, gather
+        self._verdicts: dict[Any, tuple[Any, Verdict]] = {}
+        self._reported: set[str] = set()
+
+    def __call__(self, loss: Loss, arguments: Arguments) -> Tensor:
+        """The value of `loss` of a step's arguments. ValueError names a loss that cannot be computed."""
+        traced, function = self._traced, loss.function
+        if traced.weighed or (traced.factor is None and (traced.share is None or traced.alone)):
+            return function(*arguments.values)
+        verdict = self._verdict(loss, arguments)
+        with traced.state(weighed=True):
+            if verdict.kind == MEAN:
+                return function(*arguments.values)
+            if verdict.kind == SUM and loss.scales:
+                value = function(*arguments.values)
+                return value * tf.cast(self._within.rows_over_own(), value.dtype)
+        if traced.factor is not None:
+            return self._whole_in_trial(loss, arguments)
+        if self._gather == "no":
+            raise ValueError(_REFUSED % (loss.name, ", as far as a trial shows" if verdict.kind is None else ""))
+        return self._whole(loss, arguments, verdict)
+
+    def _verdict(self, loss: Loss, arguments: Arguments) -> Verdict:
+        if loss.known is not None and self._gather != "yes":
+            return Verdict(loss.known)
+        try:
+            leaves = arguments.leaves()
+        except ValueError as error:
+            self._reporter.notice_once("warning", _NO_ROWS % (loss.name, error))
+            return Verdict(MEAN)
+        if self._gather == "yes":
+            return Verdict(COUPLED)
+        key = (id(loss.owner), tuple(leaves))
+        if key not in self._verdicts:  # the owner is kept, so that no other gets its id
+            self._verdicts[key] = (loss.owner, self._try(loss.function, arguments, leaves))
+        return self._verdicts[key][1]
+
+    def _try(self, function: Callable[..., Tensor], arguments: Arguments, leaves: list[Leaf]) -> Verdict:
+        def value(*tensors: Tensor) -> Tensor:
+            return function(*arguments.packed(tensors))
+
+        noise, scalars, compared = RepeatableNoise(row_trial.ROWS), ReadScalars(), ComparedNumbers()
+
+        def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
+            noise.next(begin, size, len(rows[0]))
+            return _value_and_slope(value, leaves, rows, slice(begin, begin + size))
+
+        with tf.init_scope(), self._traced.state(alone=True, trial=True, factor=None), undone_assignments():
+            shown = row_trial.look_into(value, leaves)
+            with recording(), noise.drawn(), without_effects(), scalars.noted(), compared.noted():
+                found = row_trial.verdict(evaluate, leaves, shown.constants, scalars, compared)
+        return found._replace(unused=shown.unused)
+
+    def _whole(self, loss: Loss, arguments: Arguments, verdict: Verdict) -> Tensor:
+        tensors = arguments.tensors()
+        chosen = [i for i in range(len(tensors)) if i not in verdict.unused]
+        needed = [tensors[i] for i in chosen]
+        report = functools.partial(self._report, loss.name, verdict)
+        gathered = gather_for_one_loss(self._within, needed, report, self._traced.sums)
+        for i, one in zip(chosen, gathered):
+            tensors[i] = one
+        with self._traced.state(alone=True):
+            return loss.function(*arguments.packed(tensors))
+
+    def _whole_in_trial(self, loss: Loss, arguments: Arguments) -> Tensor:
+        gathered = self._traced.gathering.rows(arguments.tensors())
+        with self._traced.state(weighed=True, trial=False):
+            return loss.function(*arguments.packed(gathered))
+
+    def _report(self, name: str, verdict: Verdict, size: int) -> None:
+        if self._gather == "yes":
+            return
+        amount = "%.1f MB" % (size / 1e6) if size >= 1e5 else "%.1f kB" % (size / 1e3)
+        if verdict.kind is None:
+            self._notice(_UNTRIED % (name, verdict.reason, amount), name)
+        else:
+            self._notice(_GATHERED % (name, amount), name)
+
+    def _notice(self, message: str, name: str) -> None:
+        """Once for each loss: the last batch of an epoch may have another size."""
+        if name not in self._reported:
+            self._reported.add(name)
+            self._reporter.notice_once("info", message)
+
+
+def _value_and_slope(
+    function: Callable[..., Tensor], leaves: Sequence[Leaf], rows: Sequence[np.ndarray], part: slice
+) -> list[np.ndarray]:
+    """A loss of a part of some rows, and how it changes with the outputs in a direction that each row has of its own.
+
+    A loss may be the same for all rows and have the gradient of a mean over the batch, as one that is divided by
+    itself has. There is no slope where it is not finite.
+    """
+    tensors = [tf.constant(array[part]) for array in rows]
+    outputs = [i for i, leaf in enumerate(leaves) if leaf.role == OUTPUT and leaf.dtype.kind == "f"]
+    with tf.GradientTape() as tape:
+        tape.watch([tensors[i] for i in outputs])
+        value = function(*tensors)
+    result = [np.asarray(value)]
+    gradients = tape.gradient(value, [tensors[i] for i in outputs])
+    slope = 0.0
+    for i, gradient in zip(outputs, gradients):
+        if gradient is not None:
+            signs = np.random.default_rng(i).choice((-1.0, 1.0), rows[i].shape)[part]
+            slope += float(np.sum(signs * np.asarray(tf.convert_to_tensor(gradient), np.float64)))
+    return result + [np.asarray(slope, result[0].dtype)] if np.isfinite(slope) else result

@@ -1,0 +1,295 @@
+"""The exchange of gradients in every step of an all-reduce run.
+
+Gradients are weighted by rows: the sum of rows_k g_k over the sum of rows_k is the gradient of the mean over the global
+batch. Dense gradients are summed in one flat buffer for each dtype. Sparse ones (IndexedSlices, as an Embedding has)
+are concatenated in order of rank, which is what one process has of the whole batch, repeated indices included.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any, NamedTuple, Sequence
+
+import numpy as np
+
+from ..collectives import collective
+from ..collectives.announcement import STEP, Announcement
+from ..keras_types import Gradient, Tensor
+from ..rank.peers import Peers
+from ..rank.rank import HookErrors
+from ..stopping import NAN_ADVICE, NOT_FINITE, UNCHECKED, NotANumber
+from ..transport.buffers import ALIGNMENT_BYTES, Buffers
+from .batch import Share, fingerprint, same_batch
+
+#: More sparse gradients than this of one variable and rank are refused rather than held in memory n times.
+MAX_SPARSE_BYTES = 1 << 30
+
+#: The fingerprints of a run's first batches are compared, then one in so many. Shuffles that differ show in the first.
+FIRST_FINGERPRINTS, FINGERPRINT_EVERY = 16, 16
+
+_WEIGHT = struct.Struct("=d")
+
+#: Fewer different rows of a table may be what rows of several ranks have by chance, in the same order.
+_ALIKE_BY_CHANCE = 3
+
+
+class GradientExchange:
+    """Sums the gradients of one optimizer over the ranks, inside the training step."""
+
+    def __init__(self, peers: Peers, errors: HookErrors, check_finite: bool) -> None:
+        """check_finite: raise `NotANumber` on all ranks for a gradient that is NaN or infinite."""
+        self._peers, self._errors, self._check_finite = peers, errors, check_finite
+        self._buffers = Buffers()
+        self._layouts: list[Layout] | None = None
+        self._total = 1.0  # rows of the last step
+
+    def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> list[Gradient]:
+        """The gradients of the whole job. Called while the step is traced.
+
+        gradients: of any shapes and floating dtypes; None stays None. The result has the same order, kinds, shapes and
+        dtypes. share: the `Share` in work, or None outside of `fit`: then ranks count alike. In the step it raises
+        `Diverged`, `PeerLost` and `NotANumber`.
+        """
+        import tensorflow as tf
+
+        dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not is_sparse(gradient)]
+        sparse = [i for i, gradient in enumerate(gradients) if is_sparse(gradient)]
+        given = [gradients[i] for i in dense]
+        for i in sparse:
+            given += [gradients[i].indices, gradients[i].values]
+        about = self.about(share)
+
+        def exchange(*arrays: np.ndarray) -> list[np.ndarray]:
+            known, arrays = arrays[: len(about)], arrays[len(about) :]
+            dense_arrays, sparse_arrays = arrays[: len(dense)], arrays[len(dense) :]
+            batch = self.batch(known, sparse_arrays)
+            return self._exchange(batch, dense_arrays, sparse_arrays)
+
+        dtypes = [tensor.dtype for tensor in given]
+        reduced = answers(tf.numpy_function(self._errors.guarded(exchange), about + given, dtypes))
+        result = list(gradients)
+        for i, after in zip(dense, reduced):
+            after.set_shape(gradients[i].shape)
+            result[i] = after
+        pairs = iter(reduced[len(dense) :])
+        for i in sparse:
+            indices, values = next(pairs), next(pairs)
+            indices.set_shape([None])
+            values.set_shape([None] + gradients[i].values.shape.as_list()[1:])
+            result[i] = tf.IndexedSlices(values, indices, gradients[i].dense_shape)
+        return result
+
+    # What every way of exchanging them needs.
+
+    def about(self, share: Share | None) -> list[Tensor]:
+        """What `batch` needs of a share, as tensors."""
+        import tensorflow as tf
+
+        if share is None:
+            return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)]
+        return [share.rows, share.total, *share.sample]
+
+    def batch(self, about: Sequence[Any], sparse: Sequence[np.ndarray] = ()) -> WeightedBatch:
+        """What this rank knows of its batch, and announces. about: `about`'s as arrays; sparse: indices and values."""
+        rows, total, *sample = about
+        rows = float(rows)
+        # Where only this rank knows its rows, those of the step before are a guess at everybody's.
+        known = float(total) if total >= 0 else self._total
+        flags = UNCHECKED if total < 0 else 0
+        if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
+            flags |= NOT_FINITE
+        done = self._peers.progress.exchanges
+        if done < FIRST_FINGERPRINTS or done % FINGERPRINT_EVERY == 0:
+            check, scale = fingerprint(sample, total)
+        else:
+            check = scale = float(total)
+        mine = self._peers.announcement(STEP, rows, flags, check, scale)
+        return WeightedBatch(mine, rows, known, rows / known)
+
+    def sum(self, number: int, flat: np.ndarray, mine: Announcement) -> list[Announcement]:
+        """Sum buffer `number` of a step over the ranks, in place. Returns their announcements."""
+        return self._peers.collective.allreduce(flat, mine)
+
+    def settle(
+        self, flat: np.ndarray, announced: list[Announcement], batch: WeightedBatch, dense: Sequence[np.ndarray]
+    ) -> None:
+        """Check what the ranks announced with a sum, and scale it, in place, to the mean over all rows.
+
+        flat: the sum over ranks. dense: this rank's own gradients that it was made of.
+        """
+        self._peers.note(announced)
+        self._check(announced)
+        if self._check_finite and not np.isfinite(flat).all():
+            self._blame(dense, batch.weight)
+        rows = sum(each.weight for each in announced)
+        if rows not in (0, batch.total):
+            flat *= flat.dtype.type(batch.total / rows)
+        self._total = rows or 1.0
+
+    # One buffer after all gradients are there.
+
+    def _exchange(
+        self, batch: WeightedBatch, dense: Sequence[np.ndarray], sparse: Sequence[np.ndarray]
+    ) -> list[np.ndarray]:
+        peers = self._peers
+        peers.progress.exchanges += 1
+        result: list[Any] = [None] * len(dense)
+        if self._layouts is None:
+            self._layouts = _layouts(dense)
+        for number, layout in enumerate(self._layouts):
+            flat = self._buffers.take(layout.dtype, layout.size)
+            layout.fill(flat, dense, batch.weight)
+            announced = self.sum(number, flat, batch.announcement)
+            self._count_time()
+            self.settle(flat, announced, batch, dense)
+            layout.scatter(flat, dense, result)
+        for indices, values in zip(sparse[::2], sparse[1::2]):
+            result += self._gather(indices, values, batch.rows)
+        return result
+
+    def _count_time(self) -> None:
+        ring = self._peers.collective
+        self._peers.timings.add(ring.elapsed, ring.timings)
+
+    def _check(self, announced: list[Announcement]) -> None:
+        """The ranks must have trained on the same global batch, and on numbers."""
+        broken = [rank for rank, each in enumerate(announced) if each.flags & NOT_FINITE]
+        if broken:
+            self._refuse(broken)
+        first = announced[0]
+        for rank, each in enumerate(announced):
+            checked = not (each.flags | first.flags) & UNCHECKED
+            if checked and not same_batch(each.check, each.scale, first.check, first.scale):
+                message = (
+                    "rank %d and rank 0 read different data at step %d of epoch %d: seed every random choice of the "
+                    "input pipeline, or mark data that is each rank's own with ddl.local()"
+                )
+                raise collective.Diverged(rank, 0, message % (rank, *self._step_and_epoch()))
+
+    def _blame(self, dense: Sequence[np.ndarray], weight: float) -> None:
+        """Raise on all ranks, as all have the same sum, naming those whose own gradients are not finite."""
+        fine = not weight or all(np.isfinite(array).all() for array in dense)
+        gathered = self._peers.collective.gather(bytes([fine]), self._peers.announcement(STEP), 1)
+        self._refuse([rank for rank, each in enumerate(gathered) if each == b"\0"])
+
+    def _refuse(self, ranks: list[int]) -> None:
+        """Raise for gradients that are no numbers: those of `ranks`, or their sum alone."""
+        subject = "the sum of the gradients"
+        if ranks:
+            subject = "the gradient of %s %s" % ("ranks" if len(ranks) > 1 else "rank", ", ".join(map(str, ranks)))
+        message = "%s is NaN or infinite at step %d of epoch %d; %s"
+        raise NotANumber(ranks[0] if ranks else 0, message % (subject, *self._step_and_epoch(), NAN_ADVICE))
+
+    def _step_and_epoch(self) -> tuple[int, int]:
+        """As a person counts them, from 1."""
+        return self._peers.progress.step + 1, self._peers.progress.epoch + 1
+
+    def _gather(self, indices: np.ndarray, values: np.ndarray, rows: float) -> list[np.ndarray]:
+        """The slices of all ranks, weighted: [indices (m,), values (m, ...)], in order of rank."""
+        peers = self._peers
+        if not rows:
+            indices, values = indices[:0], values[:0]
+        payload = _WEIGHT.pack(rows) + indices.tobytes() + values.tobytes()
+        gathered = peers.collective.gather(payload, peers.announcement(STEP), MAX_SPARSE_BYTES)
+        self._count_time()
+        row_bytes = indices.itemsize + values.itemsize * int(np.prod(values.shape[1:]))
+        total = sum(_WEIGHT.unpack_from(one)[0] for one in gathered)
+        all_indices, all_values = [], []
+        for one in gathered:
+            count = (len(one) - _WEIGHT.size) // row_bytes
+            all_indices.append(np.frombuffer(one, indices.dtype, count, _WEIGHT.size))
+            begin = _WEIGHT.size + count * indices.itemsize
+            theirs = np.frombuffer(one, values.dtype, offset=begin).reshape((count,) + values.shape[1:])
+            share = _WEIGHT.unpack_from(one)[0] / total
+            all_values.append(theirs * values.dtype.type(share))
+        filled = [number for number, each in enumerate(all_indices) if len(each)]  # ranks without rows send none
+        if filled and _are_of_no_row([all_indices[number] for number in filled]):
+            return [all_indices[filled[0]], np.sum([all_values[number] for number in filled], axis=0)]
+        return [np.concatenate(all_indices), np.concatenate(all_values)]
+
+
+def _are_of_no_row(indices: Sequence[np.ndarray]) -> bool:
+    """Whether ranks have looked up the same, whatever their rows are, as a table of positions is looked up.
+
+    Keras 3's optimizers square each slice by itself: such a slice must stay one, as in one process.
+    """
+    first, *others = indices
+    if len(first) < _ALIKE_BY_CHANCE or len(np.unique(first)) < len(first):
+        return False
+    return all(np.array_equal(first, other) for other in others)
+
+
+class WeightedBatch(NamedTuple):
+    """What a rank announces of its batch; its rows and everybody's; the factor of its gradients in the sum."""
+
+    announcement: Announcement
+    rows: float
+    total: float
+    weight: float
+
+
+def is_sparse(gradient: Gradient) -> bool:
+    """Whether a gradient is IndexedSlices."""
+    return hasattr(gradient, "indices") and hasattr(gradient, "values") and hasattr(gradient, "dense_shape")
+
+
+def answers(returned: Any) -> list[Tensor]:
+    """What `tf.numpy_function` returns for a list of dtypes, as a list: a single one, computed eagerly, comes alone."""
+    import tensorflow as tf
+
+    return [returned] if tf.is_tensor(returned) else list(returned)
+
+
+def scaled(gradient: Gradient, factor: Tensor) -> Gradient:
+    """A gradient of any kind times a scalar, in the gradient's dtype; None stays None."""
+    import tensorflow as tf
+
+    if gradient is None:
+        return None
+    if is_sparse(gradient):
+        values = gradient.values * tf.cast(factor, gradient.values.dtype)
+        return tf.IndexedSlices(values, gradient.indices, gradient.dense_shape)
+    return gradient * tf.cast(factor, gradient.dtype)
+
+
+class Layout:
+    """Where the arrays of one dtype lie in a flat buffer of `size` elements: aligned, as TensorFlow wants it."""
+
+    def __init__(self, dtype: np.dtype, arrays: Sequence[np.ndarray]) -> None:
+        """arrays: of any shapes; those of another dtype are left out."""
+        self.dtype = dtype
+        self._slices: list[tuple[int, slice]] = []
+        self._gaps: list[slice] = []
+        step, end = max(1, ALIGNMENT_BYTES // dtype.itemsize), 0
+        for i, array in enumerate(arrays):
+            if array.dtype != dtype:
+                continue
+            begin = -(-end // step) * step
+            if begin > end:
+                self._gaps.append(slice(end, begin))
+            end = begin + array.size
+            self._slices.append((i, slice(begin, end)))
+        self.size = end
+
+    def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray], weight: float) -> None:
+        """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN."""
+        if not weight:
+            flat.fill(0)
+            return
+        for gap in self._gaps:
+            flat[gap] = 0
+        factor = self.dtype.type(weight)
+        for i, where in self._slices:
+            np.multiply(arrays[i].reshape(-1), factor, out=flat[where])
+
+    def scatter(self, flat: np.ndarray, arrays: Sequence[np.ndarray], result: list[Any]) -> None:
+        """Put into `result`, at the number of each array, a view of the buffer of that array's shape."""
+        for i, where in self._slices:
+            result[i] = flat[where].reshape(arrays[i].shape)
+
+
+def _layouts(arrays: Sequence[np.ndarray]) -> list[Layout]:
+    """One for each dtype. With sparse gradients alone the ranks still announce themselves, with an empty buffer."""
+    return [Layout(dtype, arrays) for dtype in sorted({array.dtype for array in arrays}, key=str)] or [
+        Layout(np.dtype(np.float32), ())
+    ]

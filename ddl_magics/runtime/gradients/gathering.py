@@ -1,0 +1,94 @@
+"""Rows of all ranks, with gradients."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import tensorflow as tf
+
+from ..keras_types import Tensor
+from .traced_step import TracedStep
+from .within_step import WithinStep
+
+
+def gather_for_one_loss(
+    within: WithinStep, tensors: Sequence[Tensor], report: Callable[[int], None], sums: bool
+) -> list[Tensor]:
+    """The rows of all ranks, for a loss that every rank computes of all of them.
+
+    The gradient is that of this rank's own rows. It is scaled, as exchange.py weighs ranks by their rows: the weighted
+    sum over ranks is the gradient of the one loss. sums: the gradients of the step are added up instead.
+    """
+
+    def backward(
+        upstream: Sequence[Tensor], own: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
+    ) -> list[Tensor]:
+        factor = tf.minimum(factor, 1.0) if sums else factor
+        return [_rows(each, mine, begin, factor) for each, mine, begin in zip(upstream, own, begins)]
+
+    return _differentiable(within, tensors, backward, report)
+
+
+def all_gather(within: WithinStep, traced: TracedStep, tensor: Tensor) -> Tensor:
+    """The rows of all ranks, for losses that may differ from rank to rank: the mean of them, by rows, is the job's.
+
+    The gradient of a rank's rows is made of all ranks' gradients, which takes an exchange in the backward pass.
+    """
+    if traced.alone:
+        traced.gathers = True
+        return tensor
+
+    def backward(
+        upstream: Sequence[Tensor], own: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
+    ) -> list[Tensor]:
+        share = traced.share
+        rows = tf.constant(1.0, tf.float64) if share is None else tf.cast(share.rows, tf.float64)
+        (each,) = upstream
+        weighted = tf.where(rows > 0, each * tf.cast(rows, each.dtype), tf.zeros_like(each))
+        total = within.total(weighted, within.number(), 1)
+        return [_rows(total, own[0], begins[0], tf.math.divide_no_nan(tf.constant(1.0, tf.float64), rows))]
+
+    return _differentiable(within, [tensor], backward, lambda size: None)[0]
+
+
+def _differentiable(
+    within: WithinStep,
+    tensors: Sequence[Tensor],
+    backward: Callable[..., list[Tensor]],
+    report: Callable[[int], None],
+) -> list[Tensor]:
+    """`within.gather`, where `backward` makes the gradients of the floating ones."""
+    if within.alone():
+        return list(tensors)
+    floating = [i for i, each in enumerate(tensors) if each.dtype.is_floating]
+    others: dict[int, Tensor] = {}
+
+    @tf.custom_gradient
+    def gathered(*own: Tensor) -> Any:
+        every = list(tensors)
+        for i, each in zip(floating, own):
+            every[i] = each
+        answer = within.gather(every, report)
+        others.update({i: each for i, each in enumerate(answer.tensors) if i not in floating})
+        begins = [answer.begins[i] for i in floating]
+
+        def gradient(*upstream: Tensor) -> list[Tensor]:
+            return backward(upstream, own, begins, answer.factor)
+
+        return tuple(answer.tensors[i] for i in floating), gradient
+
+    result = dict(zip(floating, gathered(*(tensors[i] for i in floating)))) if floating else {}
+    if not floating:
+        others.update(enumerate(within.gather(tensors, report).tensors))
+    return [result[i] if i in result else others[i] for i in range(len(tensors))]
+
+
+def _rows(upstream: Tensor, own: Tensor, begin: Tensor, factor: Tensor) -> Tensor:
+    """Of the gradient of all rows, that of this rank's `own`, times `factor`; zeros where that is 0."""
+    count = tf.shape(own, out_type=tf.int64)[0]
+    zeros = tf.zeros_like(own)
+
+    def mine() -> Tensor:
+        return upstream[begin : begin + count] * tf.cast(factor, upstream.dtype)
+
+    return tf.cond(factor > 0, mine, lambda: zeros)

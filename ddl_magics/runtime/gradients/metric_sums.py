@@ -1,0 +1,66 @@
+"""Metrics of the whole job: their states, summed over the ranks."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+
+from ..rank.peers import Peers
+from .reduce import assign
+
+
+class MetricSums:
+    """Sums the states of Keras' metrics, and has known which of them add up.
+
+    A state that starts at zero adds up over ranks; another needs a rule that only its author knows.
+
+    whole: metrics whose states are those of the whole job on every rank.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self.whole: set[Any] = set()
+        self._additive: dict[int, Any] = {}  # by id; the metric is kept, so that no other gets its id
+
+    def reduce(self, kind: int, metrics: Sequence[Any], averaged: Sequence[Any]) -> None:
+        """Make the states of `metrics` those of the whole job, and `averaged` variables the mean over ranks.
+
+        kind: of the collective. The sum is in float64. ValueError names a metric that does not add up.
+        """
+        single = [one for metric in metrics for one in _parts(metric)]
+        for metric in single:
+            if metric not in self.whole:
+                self._check(metric)
+        states = [variable for metric in metrics for variable in metric.variables]
+        others = set() if self._peers.config.is_chief else self.variables_of_whole()  # its states are enough
+        values = [np.asarray(variable) for variable in states]
+        values = [np.zeros_like(value) if id(one) in others else value for one, value in zip(states, values)]
+        values += [np.asarray(variable) / self._peers.config.size for variable in averaged]
+        flat = np.concatenate([np.asarray(value, np.float64).reshape(-1) for value in values] or [np.zeros(0)])
+        self._peers.allreduce(flat, kind)
+        assign([*states, *averaged], flat)
+
+    def variables_of_whole(self) -> set[int]:
+        """The ids of the variables of `whole`."""
+        return {id(variable) for metric in self.whole for variable in metric.variables}
+
+    def _check(self, metric: Any) -> None:
+        if id(metric) in self._additive:
+            return
+        before = [np.asarray(variable) for variable in metric.variables]
+        metric.reset_state()
+        starts_at_zero = all(not np.any(np.asarray(variable)) for variable in metric.variables)
+        for variable, value in zip(metric.variables, before):
+            variable.assign(value)
+        if not starts_at_zero:
+            raise ValueError(
+                "the metric %r has a state that does not start at zero, so that it cannot be summed over workers; "
+                "write it as a sum and a count, or leave it out" % metric.name
+            )
+        self._additive[id(metric)] = metric
+
+
+def _parts(metric: Any) -> list[Any]:
+    """A metric's parts: Keras 3 has one metric of all in `compile`."""
+    return list(getattr(metric, "metrics", None) or [metric])

@@ -1,0 +1,35 @@
+"""Arrays as bytes, for ranks that know their dtypes and the number of their axes from their own."""
+
+from __future__ import annotations
+
+import struct
+from typing import Sequence
+
+import numpy as np
+
+
+def pack(arrays: Sequence[np.ndarray]) -> bytes:
+    """The shapes and values of arrays of numbers. ValueError for strings."""
+    pieces = []
+    for array in arrays:
+        if array.dtype == object:
+            raise ValueError("strings cannot be gathered from the workers; encode them as numbers")
+        pieces += [struct.pack("=%dq" % array.ndim, *array.shape), np.ascontiguousarray(array).tobytes()]
+    return b"".join(pieces)
+
+
+def unpack(payload: bytes, like: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """What another rank has packed. ValueError where its arrays differ from `like` in other axes than the first."""
+    arrays, begin = [], 0
+    for own in like:
+        shape = struct.unpack_from("=%dq" % own.ndim, payload, begin)
+        begin += 8 * own.ndim
+        if shape[1:] != own.shape[1:]:
+            message = (
+                "the rows of the workers have different shapes, %s and %s, and cannot be put together; pad them alike"
+            )
+            raise ValueError(message % (own.shape[1:], shape[1:]))
+        count = int(np.prod(shape))
+        arrays.append(np.frombuffer(payload, own.dtype, count, begin).reshape(shape))
+        begin += count * own.dtype.itemsize
+    return arrays

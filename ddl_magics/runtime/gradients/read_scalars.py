@@ -1,0 +1,72 @@
+"""Numbers kept in variables that a function reads while it is tried, and the function with other ones.
+
+The weight of a term may begin at 0 and grow from epoch to epoch, or a counter may choose between two losses: a trial
+with the numbers of the first step alone would not see the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Collection, Iterable, Iterator
+
+import tensorflow as tf
+from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
+
+from .replaced import replaced
+
+#: In place of 0; what other numbers are multiplied with; what is added to integers, which count.
+_INSTEAD_OF_ZERO, _FACTOR, STEPS = 0.5, 0.7, 100_000
+
+
+class ReadScalars:
+    """Variables of one number that are no weights: some that are known, and those that are read within `noted`.
+
+    known: variables of TensorFlow of any shape. others: the ids of variables that are left alone.
+    """
+
+    def __init__(self, known: Iterable[Any] = (), others: Collection[int] = ()) -> None:
+        self._others = others
+        self._found = {id(variable): variable for variable in known if self._counts(variable)}
+
+    @contextlib.contextmanager
+    def noted(self) -> Iterator[None]:
+        def noting(original: Callable[..., Any]) -> Callable[..., Any]:
+            def read(variable: Any, *args: Any, **kwargs: Any) -> Any:
+                if self._counts(variable):
+                    self._found[id(variable)] = variable
+                return original(variable, *args, **kwargs)
+
+            return read
+
+        with replaced([(BaseResourceVariable, "_read_variable_op", noting)]):
+            yield
+
+    def _counts(self, variable: Any) -> bool:
+        dtype = variable.dtype
+        return (
+            variable.shape.rank == 0
+            and not variable.trainable
+            and (dtype.is_floating or dtype.is_integer)
+            and id(variable) not in self._others
+        )
+
+    @contextlib.contextmanager
+    def changed(self, steps: int = STEPS) -> Iterator[bool]:
+        """Give them other values for a while, where nothing is traced. Yields whether there are any.
+
+        steps: what is added to integers.
+        """
+        before = [(one, one.numpy()) for one in self._found.values() if bool(one.is_initialized())]
+        for variable, value in before:
+            variable.assign(_other(value, variable.dtype, steps))
+        try:
+            yield bool(before)
+        finally:
+            for variable, value in before:
+                variable.assign(value)
+
+
+def _other(value: Any, dtype: Any, steps: int) -> Any:
+    if dtype.is_integer:
+        return tf.constant(min(int(value) + steps, dtype.max), dtype)
+    return tf.cast(float(value) * _FACTOR or _INSTEAD_OF_ZERO, dtype)

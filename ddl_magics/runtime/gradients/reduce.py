@@ -1,0 +1,98 @@
+"""What ranks share beside gradients: logs, weights at the start, values of the cell."""
+
+from __future__ import annotations
+
+from typing import Any, Collection, Iterator, Sequence
+
+import numpy as np
+
+from .. import strategies
+from ..collectives.announcement import EPOCH, USER, WEIGHTS
+from ..rank.peers import Peers
+
+
+def flat(variables: Sequence[Any]) -> np.ndarray:
+    """The values of variables, one after the other, in a new flat buffer of the widest of their dtypes."""
+    return np.concatenate([np.asarray(variable).reshape(-1) for variable in variables])
+
+
+def assign(variables: Sequence[Any], flat: np.ndarray) -> None:
+    """Fill variables, one after the other, from a flat buffer."""
+    for variable, value in _pieces(variables, flat):
+        variable.assign(value)
+
+
+def add(variables: Sequence[Any], flat: np.ndarray) -> None:
+    """Add a flat buffer to variables, one after the other."""
+    for variable, value in _pieces(variables, flat):
+        variable.assign_add(value)
+
+
+def _pieces(variables: Sequence[Any], flat: np.ndarray) -> Iterator[tuple[Any, np.ndarray]]:
+    begin = 0
+    for variable in variables:
+        count = int(np.prod(variable.shape))
+        value = flat[begin : begin + count].reshape(tuple(variable.shape))
+        yield variable, value.astype(_numpy_dtype(variable))
+        begin += count
+
+
+def _numpy_dtype(variable: Any) -> np.dtype:
+    name = variable.dtype if isinstance(variable.dtype, str) else variable.dtype.name
+    return np.dtype(np.float32 if name in ("bfloat16", "float16") else name)
+
+
+def mean_logs(peers: Peers, kind: int, logs: dict[str, Any], rows: int, sums: Collection[str] = ()) -> dict[str, float]:
+    """Numbers that a custom step returned, as the mean over ranks, weighted by the `rows` of each one's last step.
+
+    sums: the names of those that are summed over ranks instead.
+    """
+    names = sorted(logs)
+    weight = float(rows)
+    values = [float(np.asarray(logs[name])) if weight else 0.0 for name in names]
+    factors = [1.0 if name in sums else weight for name in names]
+    flat = np.array([factor * value for factor, value in zip(factors, values)] + [weight], np.float64)
+    peers.allreduce(flat, kind)
+    return {name: total if name in sums else total / flat[-1] for name, total in zip(names, flat)}
+
+
+def agree_on_stop(peers: Peers) -> None:
+    """At the end of an epoch, or of a batch: learn whether any rank wants to stop."""
+    peers.allreduce(np.zeros(1), EPOCH)
+
+
+def broadcast_weights(peers: Peers, weights: Sequence[Any]) -> None:
+    """Give `weights` (variables) the values that they have on rank 0, to the bit."""
+    values = [np.ascontiguousarray(np.asarray(variable)) for variable in weights]
+    flat = np.concatenate([value.reshape(-1).view(np.uint8) for value in values] or [np.zeros(0, np.uint8)])
+    peers.collective.broadcast(flat, peers.announcement(WEIGHTS))
+    if peers.config.is_chief:
+        return
+    begin = 0
+    for variable, value in zip(weights, values):
+        variable.assign(flat[begin : begin + value.nbytes].view(value.dtype).reshape(tuple(variable.shape)))
+        begin += value.nbytes
+
+
+def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray:
+    """`ddl.allreduce` of the cell, and as `kind` BARRIER its `ddl.barrier`.
+
+    value: a number or array. op: "sum" or "mean"; the mean of integers and bools is float64. ValueError for another
+    `op`; RuntimeError with a strategy whose ranks do not meet.
+    """
+    if op not in ("mean", "sum"):
+        raise ValueError("op is %r; it must be 'mean' or 'sum'" % (op,))
+    array, config = np.asarray(value), peers.config
+    if config.strategy in strategies.WITHOUT_CELL_COLLECTIVES:
+        raise RuntimeError(
+            "ddl.allreduce and ddl.barrier need --strategy allreduce; workers of --strategy %s do not meet"
+            % config.strategy
+        )
+    if config.workers == 1:
+        return array
+    if op == "mean" and array.dtype.kind in "biu":
+        array = array.astype(np.float64)
+    flat = np.array(array, copy=True).reshape(-1)
+    peers.collective.allreduce(flat, peers.announcement(kind))
+    peers.progress.cell_collectives += 1
+    return (flat / config.workers if op == "mean" else flat).reshape(array.shape)

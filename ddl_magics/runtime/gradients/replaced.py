@@ -1,0 +1,24 @@
+"""Functions of TensorFlow, Keras or Python that are others for a while."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Callable, Iterable, Iterator, Tuple
+
+#: (module or class, name in it, what makes the replacement of the original).
+Replacement = Tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
+
+
+@contextlib.contextmanager
+def replaced(replacements: Iterable[Replacement]) -> Iterator[None]:
+    """Put other functions in place of some; the originals are back afterwards."""
+    originals = []
+    try:
+        for owner, name, wrap in list(replacements):
+            original = getattr(owner, name)
+            originals.append((owner, name, original))
+            setattr(owner, name, wrap(original))
+        yield
+    finally:
+        for owner, name, original in originals:
+            setattr(owner, name, original)

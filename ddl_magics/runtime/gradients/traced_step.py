@@ -1,0 +1,44 @@
+"""The step that is being traced: which share of the batch is in work, and how its loss turns out to be reduced."""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, Iterator
+
+from .batch import Share
+from .tried_gathering import TriedGathering
+
+
+class TracedStep:
+    """State of a rank between `begin` and `end`.
+
+    share: None outside of a step on cut data. sums: the loss of an own train_step is a sum over rows, not a mean.
+    alone: what is being computed has the whole batch, or is none of the job's: ranks exchange nothing for it. trial: it
+    is computed on made-up rows. weighed: it is part of a loss that is weighed as a whole. Where a step is tried,
+    factor: the rows of the trial over those in work; added: the kinds of losses that layers add, as far as they are
+    known; gathers: it has wanted rows of all ranks by `ddl.all_gather`; gathering: gives it those for losses that every
+    rank computes of the rows of all ranks.
+    """
+
+    def __init__(self) -> None:
+        self.share: Share | None = None
+        self.sums = self.alone = self.trial = self.weighed = self.gathers = False
+        self.factor: float | None = None
+        self.added: dict[int, str] = {}
+        self.gathering = TriedGathering()
+
+    def begin(self, share: Share) -> None:
+        self.share, self.sums = share, False
+
+    def end(self) -> None:
+        self.share = None
+
+    @contextlib.contextmanager
+    def state(self, **values: Any) -> Iterator[None]:
+        """Give attributes values for a while."""
+        before = {name: getattr(self, name) for name in values}
+        self.__dict__.update(values)
+        try:
+            yield
+        finally:
+            self.__dict__.update(before)

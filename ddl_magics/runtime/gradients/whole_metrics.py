@@ -1,0 +1,117 @@
+"""Metrics of any state: those that do not add up over ranks are updated with the rows of all ranks.
+
+Keras' own metrics add up: the state of a batch is the sum of the states of its slices. Whether another one does is
+found out by trial. If it does not, a maximum or a set for example, every rank updates it with the outputs and targets
+of the whole batch, so that its state is that of one process, on every rank.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Callable, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ..keras_types import Metric, Tensor, is_of_keras
+from ..rank.reporter import Reporter
+from . import row_trial
+from .batch_loss import Arguments
+from .metric_sums import MetricSums
+from .repeatable_noise import RepeatableNoise
+from .row_trial import OUTPUT, SUM, TARGET, WEIGHT
+from .traced_step import TracedStep
+from .undone_assignments import undone_assignments
+from .within_step import WithinStep
+from .without_effects import without_effects
+
+_REFUSED = (
+    "the metric %r does not add up over workers, and --gather no forbids to exchange outputs: leave the option out, or "
+    "write the metric as a sum and a count"
+)
+_INEXACT = (
+    "the metric %r gets a value without rows, so that its states are added up over the workers, which may not be what "
+    "one process computes: give it values of shape (rows, ...)"
+)
+
+
+class WholeMetrics:
+    """Takes metrics into its care: `take`."""
+
+    def __init__(
+        self, traced: TracedStep, within: WithinStep, reporter: Reporter, sums: MetricSums, gather: str
+    ) -> None:
+        self._traced, self._within, self._reporter, self._sums, self._gather = traced, within, reporter, sums, gather
+        self._additive: dict[Any, tuple[Metric, bool]] = {}
+
+    def take(self, metric: Metric) -> None:
+        """Have `metric` updated as its state needs it, from now on."""
+        if metric is None or _is_additive(metric) or getattr(metric, "_ddl_taken", False):
+            return
+        original = metric.update_state
+
+        def update_state(*args: Any, **kwargs: Any) -> Any:
+            return self._update(metric, original, args, kwargs)
+
+        object.__setattr__(metric, "update_state", update_state)
+        object.__setattr__(metric, "_ddl_taken", True)
+
+    def _update(self, metric: Metric, update: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        traced = self._traced
+        if traced.share is None or traced.alone:
+            return update(*args, **kwargs)
+        arguments = Arguments((tuple(args), kwargs), _roles(args, kwargs))
+        try:
+            leaves = arguments.leaves()
+        except ValueError:
+            self._reporter.notice_once("warning", _INEXACT % metric.name)
+            return update(*args, **kwargs)
+        key = (id(metric), tuple(leaves))
+        if key not in self._additive:  # the metric is kept, so that no other gets its id
+            self._additive[key] = (metric, self._adds_up(metric, update, arguments, leaves))
+        if self._additive[key][1] and metric not in self._sums.whole:
+            return update(*args, **kwargs)
+        if self._gather == "no":
+            raise ValueError(_REFUSED % metric.name)
+        self._sums.whole.add(metric)
+        gathered = self._within.gather(arguments.tensors()).tensors
+        with traced.state(alone=True):
+            args, kwargs = arguments.packed(gathered)
+            return update(*args, **kwargs)
+
+    def _adds_up(
+        self, metric: Metric, update: Callable[..., Any], arguments: Arguments, leaves: Sequence[row_trial.Leaf]
+    ) -> bool:
+        noise = RepeatableNoise(row_trial.ROWS)
+
+        def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
+            noise.next(begin, size, len(rows[0]))
+            metric.reset_state()
+            if any(np.any(np.asarray(variable)) for variable in metric.variables):
+                raise ValueError("its state does not start at zero")
+            tensors: list[Tensor] = [tf.constant(array[begin : begin + size]) for array in rows]
+            args, kwargs = arguments.packed(tensors)
+            update(*args, **kwargs)
+            return [np.asarray(variable) for variable in metric.variables]
+
+        with tf.init_scope(), self._traced.state(alone=True, trial=True):
+            with undone_assignments() as made, noise.drawn(), without_effects():
+                adds_up = SUM in row_trial.fitting(evaluate, leaves)
+            if made:  # variables that TensorFlow would initialize after it has traced the step
+                metric.reset_state()
+            return adds_up
+
+
+def _roles(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
+    """Those of the arguments, one after the other: targets and outputs, or values alone, and their weights."""
+    by_place = (TARGET, OUTPUT, WEIGHT) if len(args) + len(kwargs) > 1 else (OUTPUT,)
+    roles = [role for role, value in zip(by_place, args) for _ in tf.nest.flatten(value)]
+    by_name = {"y_true": TARGET, "sample_weight": WEIGHT}
+    return roles + [by_name.get(name, OUTPUT) for name in sorted(kwargs) for _ in tf.nest.flatten(kwargs[name])]
+
+
+def _is_additive(metric: Metric) -> bool:
+    """Whether it is a metric of Keras, of a function of Keras if it averages one."""
+    function = getattr(metric, "_fn", None)
+    of_keras = function is None or (isinstance(function, types.FunctionType) and is_of_keras(function))
+    return of_keras and is_of_keras(type(metric))

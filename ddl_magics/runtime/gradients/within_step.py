@@ -1,0 +1,141 @@
+"""Exchanges between the ranks in the middle of a step, before its gradients: sums, and the rows of all ranks.
+
+All ranks make them in the same order, in which the step was traced: TensorFlow runs the stateful operations of a graph
+in that order. The exchange of gradients is traced after all of these, so no bucket of gradients is under way meanwhile.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ..collectives.announcement import WITHIN_STEP, Announcement, Diverged
+from ..keras_types import Tensor
+from ..rank.peers import Peers
+from ..rank.rank import HookErrors
+from .batch import LocalShare, Share
+from .packed_arrays import pack, unpack
+from .traced_step import TracedStep
+
+#: More than this of one rank is refused rather than held in memory n times.
+MAX_GATHERED_BYTES = 1 << 30
+
+
+class Gathered(NamedTuple):
+    """tensors: the rows of all ranks, in order of rank. begins: where this rank's begin in each, scalars of int64.
+
+    factor: the rows of all ranks over this rank's, as their shares of the batch count them, a float64 scalar; 0 on a
+    rank without rows.
+    """
+
+    tensors: list[Tensor]
+    begins: list[Tensor]
+    factor: Tensor
+
+
+class WithinStep:
+    """The exchanges of a rank's steps.
+
+    left_out: one was left out while a step was traced `for_xla`, which knows no exchange.
+    """
+
+    def __init__(self, peers: Peers, errors: HookErrors, traced: TracedStep) -> None:
+        self._peers, self._errors, self._traced = peers, errors, traced
+        self._share: Share | None = None  # of the step that is being traced
+        self._count = 0  # of the sums that it has had
+        self.for_xla = self.left_out = False
+
+    def number(self) -> int:
+        """Of the next sum in the step that is being traced; outside of `fit` ranks count alike, and it is 0."""
+        share = self._traced.share
+        if share is not self._share:
+            self._share, self._count = share, 0
+        number = self._count
+        self._count += share is not None
+        return number
+
+    def total(self, values: Tensor, number: int, order: int = 0) -> Tensor:
+        """The sum of `values`, a tensor of fixed shape, over the ranks: a tensor of its shape and dtype.
+
+        order: of the derivative that it belongs to. It has no gradient of its own. The caller leaves out what a rank
+        without rows computes. `Diverged` in the step where ranks are at different sums.
+        """
+        if self.alone():
+            return values
+        peers = self._peers
+
+        def exchange(array: np.ndarray) -> np.ndarray:
+            flat, ring = array.flatten(), peers.collective
+            announced = ring.allreduce(flat, peers.announcement(WITHIN_STEP, check=number, scale=order))
+            peers.timings.add(ring.elapsed, ring.timings)
+            self._check(announced)
+            return flat.reshape(array.shape)
+
+        summed = tf.numpy_function(self._errors.guarded(exchange), [values], values.dtype)
+        summed.set_shape(values.shape)
+        return summed
+
+    def rows_over_own(self) -> Tensor:
+        """The rows of the global batch over this rank's, at least 1 of them; a float64 scalar."""
+        share = self._traced.share
+        if self._traced.factor is not None:
+            return tf.constant(self._traced.factor, tf.float64)
+        if share is None:
+            return tf.constant(float(self._peers.config.size), tf.float64)
+        rows = tf.cast(share.rows, tf.float64)
+        total = tf.cast(share.total, tf.float64)
+        if isinstance(share, LocalShare):
+            total = self.total(rows, self.number())
+        return total / tf.maximum(rows, 1.0)
+
+    def gather(self, tensors: Sequence[Tensor], report: Callable[[int], None] = lambda size: None) -> Gathered:
+        """The rows of all ranks of each of `tensors`, whose first axis is rows. They have no gradient.
+
+        A rank that has no row of the batch brings none. report: called with the bytes of all. ValueError, in the
+        step, where ranks differ in the other axes, and for strings.
+        """
+        share, number = self._traced.share, self.number()
+        if self.alone():
+            zeros = [tf.constant(0, tf.int64)] * len(tensors)
+            return Gathered(list(tensors), zeros, tf.constant(1.0, tf.float64))
+        peers = self._peers
+        rows = tf.constant(1, tf.int64) if share is None else share.rows
+        kept = [each[: tf.where(rows > 0, tf.shape(each)[0], 0)] for each in tensors]
+
+        def exchange(rows: np.ndarray, *arrays: np.ndarray) -> list[Any]:
+            ring = peers.collective
+            mine = peers.announcement(WITHIN_STEP, float(rows), check=number)
+            payloads, announced = ring.gather_with_announcements(pack(arrays), mine, MAX_GATHERED_BYTES)
+            peers.timings.add(ring.elapsed, ring.timings)
+            self._check(announced)
+            report(sum(len(payload) for payload in payloads))
+            of_ranks = [unpack(payload, arrays) for payload in payloads]
+            whole = [np.concatenate(parts) for parts in zip(*of_ranks)]
+            begins = [sum(len(part) for part in parts[: ring.rank]) for parts in zip(*of_ranks)]
+            total = sum(each.weight for each in announced)
+            factor = np.float64(total / rows if rows else 0.0)
+            return [*whole, *(np.int64(begin) for begin in begins), factor]
+
+        dtypes = [each.dtype for each in tensors] + [tf.int64] * len(tensors) + [tf.float64]
+        *answers, factor = tf.numpy_function(self._errors.guarded(exchange), [rows, *kept], dtypes)
+        whole, begins = answers[: len(tensors)], answers[len(tensors) :]
+        for gathered, tensor in zip(whole, tensors):
+            gathered.set_shape([None, *tensor.shape[1:]])
+        for scalar in [*begins, factor]:
+            scalar.set_shape([])
+        return Gathered(whole, begins, factor)
+
+    def alone(self) -> bool:
+        """Whether nothing is exchanged: this rank has the whole batch, or XLA is to compile the step."""
+        self.left_out |= self.for_xla
+        return self.for_xla or self._traced.alone
+
+    def _check(self, announced: list[Announcement]) -> None:
+        """The ranks must be at the same sum: sizes alone do not tell layers apart."""
+        first, progress = announced[0], self._peers.progress
+        for rank, each in enumerate(announced):
+            if (each.check, each.scale) != (first.check, first.scale):
+                message = "ranks 0 and %d compute step %d of epoch %d in different order"
+                raise Diverged(rank, 0, message % (rank, progress.step + 1, progress.epoch + 1))

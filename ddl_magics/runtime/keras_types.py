@@ -1,0 +1,27 @@
+"""Names for objects of TensorFlow and Keras, which have no types: they say what is meant, and check nothing.
+
+Beside them, what tells Keras' own classes from those of a cell.
+"""
+
+from __future__ import annotations
+
+import types
+from typing import Any
+
+Tensor = Any
+Variable = Any
+#: A tf.data.Dataset.
+Dataset = Any
+Model = Any
+Layer = Any
+Metric = Any
+Optimizer = Any
+#: Gradients as an optimizer gets them: tensors, tf.IndexedSlices, or None.
+Gradient = Any
+#: What Keras calls a batch: a tensor, or a tuple of (nested) tensors.
+Batch = Any
+
+
+def is_of_keras(what: type | types.FunctionType) -> bool:
+    """Whether a class or a function is Keras' own."""
+    return str(what.__module__).partition(".")[0] == "keras"

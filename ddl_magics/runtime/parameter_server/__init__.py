@@ -1,0 +1,1 @@
+"""The parameter server: its process, its clients, and the update rules."""

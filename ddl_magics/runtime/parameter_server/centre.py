@@ -1,0 +1,151 @@
+"""The state of one fit on the parameter server: the centre, its version, who has committed, who has passed which epoch.
+
+No sockets and no locks: the server calls it under its one lock, tests call it by value.
+"""
+
+from __future__ import annotations
+
+import collections
+from typing import TYPE_CHECKING, AbstractSet, Any, Literal, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from .rule_spec import Rule
+    from .vector import Vector
+
+#: "nonfinite": a vector holds NaN or infinity. "lost": a rank that others need is gone. "usage": a mistake of the rank.
+RefusalKind = Literal["nonfinite", "lost", "usage"]
+
+
+class Refusal(Exception):
+    """A request that the server does not carry out: the rank at fault, and one line that says why."""
+
+    def __init__(self, kind: RefusalKind, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.kind: RefusalKind = kind
+        self.rank = rank
+
+
+class Arrival(NamedTuple):
+    """What a rank brings to the end of an epoch: float64 vectors, and whether it wants the fit to stop."""
+
+    sums: Vector
+    means: Vector
+    stop: bool
+
+
+class EpochEnd:
+    """What every rank receives when an epoch is over.
+
+    sums, means: over the ranks that arrived, float64. stop: whether any of them wants the fit to stop. centre, version:
+    as they stood when the last rank arrived.
+    """
+
+    def __init__(self, arrivals: list[Arrival], centre: Vector, version: int) -> None:
+        self.sums: Vector = np.sum([each.sums for each in arrivals], axis=0)
+        self.means: Vector = np.mean([each.means for each in arrivals], axis=0)
+        self.stop = any(each.stop for each in arrivals)
+        #: None once the next epoch is over: its memory is free for other centres.
+        self.centre: Vector | None = centre
+        self.version = version
+
+
+class Fit:
+    """One fit by `rule`. A centre never changes: a commit makes a new one, so that sending one needs no lock.
+
+    centre: the initial weights, a vector that the fit takes over: it becomes read-only.
+    """
+
+    def __init__(self, rule: Rule, centre: Vector) -> None:
+        self.rule = rule
+        self.centre = centre
+        self.centre.setflags(write=False)
+        #: Commits merged so far.
+        self.version = 0
+        #: The epoch that the ranks are in.
+        self.epoch = 0
+        #: What rank 0 has broadcast, JSON values by tag.
+        self.broadcasts: dict[str, Any] = {}
+        self._applied: dict[int, tuple[int, int, int]] = {}  # by rank, its last: attempt, seq, staleness
+        self._arrived: dict[int, dict[int, Arrival]] = collections.defaultdict(dict)  # by epoch and rank
+        self._ended: dict[int, EpochEnd] = {}
+        self._history: collections.deque[tuple[int, Vector]] = collections.deque(maxlen=rule.history)
+        self._remember()
+
+    def _remember(self) -> None:
+        if self.rule.history:
+            self._history.append((self.version, self.centre))
+
+    def _centre_of(self, version: int) -> Vector | None:
+        """The centre of `version`, or the oldest that is kept; None for a rule that keeps none."""
+        for known, centre in reversed(self._history):
+            if known <= version:
+                return centre
+        return self._history[0][1] if self._history else None
+
+    def check(self, rank: int, dtype: Any, size: int) -> None:
+        """Refuse a vector of `size` elements of `dtype` that does not fit the centre."""
+        if size != self.centre.size or np.dtype(dtype) != self.centre.dtype:
+            raise Refusal(
+                "usage",
+                rank,
+                "rank %d's model has %d weights of %s, the job's has %d of %s: build the same model on every rank"
+                % (rank, size, np.dtype(dtype).name, self.centre.size, self.centre.dtype.name),
+            )
+
+    def commit(self, rank: int, attempt: int, seq: int, delta: Vector, version: int, extra_staleness: int = 0) -> int:
+        """Merge `delta` into the centre; returns the staleness that it was merged with, in commits.
+
+        delta: of the centre's size and dtype, and finite, which the caller has checked. It is taken over: its memory
+        may become the new centre's. version: of the centre that it was computed against. (attempt, seq) identifies a
+        rank's commit and grows: one that is not newer than the rank's last is a repetition, which changes nothing and
+        returns the last staleness. extra_staleness: added to the commits since `version`; below 0 counts as 0.
+
+        Raises `Refusal` ("usage") for another size or dtype, and for a version that there has never been.
+        """
+        self.check(rank, delta.dtype, delta.size)
+        last = self._applied.get(rank)
+        if last is not None and (attempt, seq) <= last[:2]:
+            return last[2]
+        if not 0 <= version <= self.version:
+            raise Refusal("usage", rank, "rank %d commits against version %d of %d" % (rank, version, self.version))
+        staleness = self.version - version + max(0, extra_staleness)
+        self.centre = self.rule.merge(self.centre, delta, staleness, self._centre_of(version))
+        self.centre.setflags(write=False)
+        self.version += 1
+        self._remember()
+        self._applied[rank] = (attempt, seq, staleness)
+        return staleness
+
+    def arrive(self, epoch: int, rank: int, arrival: Arrival) -> None:
+        """Note that a rank has passed `epoch`; nothing changes where that is over.
+
+        Raises `Refusal` ("usage") where the vectors are not as long as those of the ranks before.
+        """
+        if epoch in self._ended:
+            return
+        arrived = self._arrived[epoch]
+        for other, theirs in arrived.items():
+            if arrival.sums.size != theirs.sums.size or arrival.means.size != theirs.means.size:
+                raise Refusal(
+                    "usage",
+                    rank,
+                    "rank %d ends epoch %d with %d sums and %d means, rank %d with %d and %d: their models differ"
+                    % (rank, epoch, arrival.sums.size, arrival.means.size, other, theirs.sums.size, theirs.means.size),
+                )
+        arrived[rank] = arrival
+
+    def ended(self, epoch: int, awaited: AbstractSet[int]) -> EpochEnd | None:
+        """The end of `epoch` once all ranks in `awaited` have arrived, else None."""
+        if epoch not in self._ended:
+            arrived = self._arrived[epoch]
+            if not arrived or not awaited <= set(arrived):
+                return None
+            for older in self._ended.values():
+                older.centre = None
+            arrivals = [arrived[rank] for rank in sorted(arrived)]
+            self._ended[epoch] = EpochEnd(arrivals, self.centre, self.version)
+            self.epoch = max(self.epoch, epoch + 1)
+            del self._arrived[epoch]
+        return self._ended[epoch]

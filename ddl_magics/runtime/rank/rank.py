@@ -1,0 +1,109 @@
+"""One rank: who it is, how it reaches its peers, how far it is, what it reports. One a process."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from ..assert_never import assert_never
+from ..files.working_folder import WorkingFolder
+from ..keras_types import Metric, Model, Tensor
+from ..rank_end import Outcome
+from ..transport import wire
+from .config import RankConfig
+from .peers import Peers
+from .progress import Progress
+from .reporter import Reporter
+from .stop import Stop
+
+if TYPE_CHECKING:
+    from ..parameter_server.client import ParameterClient
+    from ..tf_distribute.cluster import TfCluster
+
+
+class Training(Protocol):
+    """What the hooks of Keras have for loops of the cell's own."""
+
+    def distribute(self, data: Any, reduction: str | None) -> Any: ...
+
+    def result(self, metric: Metric) -> Any: ...
+
+    def all_gather(self, tensor: Tensor) -> Tensor: ...
+
+
+class Rank:
+    """The parts of a rank, each of which is handed to whoever needs it.
+
+    server: the client of the parameter servers, and cluster: TensorFlow's own, where the strategy has one, once
+    connected. models: every Keras model trained, in order of its first fit. at_cell_end: what is called when the cell
+    has ended. training: the hooks of Keras, once installed; None with TensorFlow's own strategies.
+    """
+
+    def __init__(self, config: RankConfig, channel: wire.Channel, files: WorkingFolder | None = None) -> None:
+        """files: of this `config`, begun already."""
+        self.config = config
+        self.stop = Stop()
+        self.reporter = Reporter(config.rank, channel, self.stop)
+        self.progress = Progress()
+        self.peers = Peers(config, self.progress, self.stop)
+        self.errors = HookErrors()
+        self.files = files or WorkingFolder(config.scratch, config.folder, config.is_chief)
+        self.server: ParameterClient[Any] | None = None
+        self.cluster: TfCluster | None = None
+        self.models: list[Model] = []
+        self.training: Training | None = None
+        self.at_cell_end: list[Callable[[], None]] = []
+
+    def begin_fit(self, model: Model) -> None:
+        """A fit begins, until `end_fit`."""
+        self.progress.begin_fit()
+        self.stop.begin_fit()
+        self.keep(model)
+
+    def end_fit(self) -> None:
+        self.stop.end_fit()
+        self.progress.training = False
+
+    def keep(self, model: Model) -> None:
+        """`model` is trained here, and belongs to the result of the run."""
+        if all(model is not known for known in self.models):
+            self.models.append(model)
+
+    def leave(self, outcome: Outcome) -> None:
+        """Tell the peers that this rank takes part no more. outcome: of its `RankEnd`."""
+        goodbye = _goodbye(outcome)
+        if self.cluster is not None:
+            self.cluster.leave(goodbye)
+        if self.peers.ring is not None:
+            self.peers.ring.close(goodbye)
+        if self.server is not None:
+            self.server.leave()
+
+
+def _goodbye(outcome: Outcome) -> str:
+    """Why a rank leaves, in words for its peers."""
+    if outcome == "finished":
+        return "its cell has ended; all ranks must call fit and ddl.allreduce equally often"
+    if outcome == "stopped":
+        return "it was stopped"
+    if outcome == "failed":
+        return "it failed"
+    assert_never(outcome)
+
+
+class HookErrors:
+    """Keeps what hooks raise inside of TensorFlow, which wraps exceptions in words of its own."""
+
+    def __init__(self) -> None:
+        self.first: BaseException | None = None
+
+    def guarded(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function for TensorFlow to call: the first exception that any of them raises is kept."""
+
+        def call(*arrays: Any) -> Any:
+            try:
+                return function(*arrays)
+            except BaseException as error:
+                self.first = self.first or error
+                raise
+
+        return call

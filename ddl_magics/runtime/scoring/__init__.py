@@ -1,0 +1,1 @@
+"""A trained model scores the rows of a DataFrame."""

@@ -1,0 +1,166 @@
+"""A DataFrame with a model's predictions: Spark's executors load the model and score their own rows."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..data import by_value, packing
+from ..data.columns import DataError, check_column, describe, is_spark
+from ..data.roles import Roles, choose, inputs
+from ..spark import spark_error
+from . import scorer
+
+if TYPE_CHECKING:
+    from ..data.records import Column, DataFrame, Inputs
+    from ..spark.pyspark_types import SparkContext
+    from .records import Plan
+
+FAIL, NULL = "fail", "null"
+#: Where rows without a value are allowed, the first of so many rows that has all tells the types of the predictions.
+TRIED_ROWS = 1000
+#: What messages call the frame, and what names its columns.
+_FRAME, _FEATURES = "df", "features"
+#: NumPy's dtype of an output -> Spark's name of the type.
+_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "object": "string",
+}
+
+#: What a partition's rows become.
+Task = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+class Predictor:
+    """A model that scores the rows of Spark's DataFrames.
+
+    model: the bytes of a `.keras` file. features: names of columns as --features takes them, or how the run that
+    trained it has made its inputs. output: the name of the column of predictions. batch_rows: rows that the model is
+    called with at once. on_error: "fail", or "null" for no prediction of a row that cannot be read. custom_objects: as
+    Keras' `load_model` takes them. Raises `DataError`, one line.
+    """
+
+    def __init__(
+        self,
+        model: bytes,
+        features: Sequence[str] | Inputs,
+        output: str,
+        batch_rows: int,
+        on_error: str,
+        custom_objects: Mapping[str, Any] | None,
+    ) -> None:
+        if batch_rows < 1:
+            raise DataError("batch_size must be 1 or more, not %d" % batch_rows)
+        if on_error not in (FAIL, NULL):
+            raise DataError('on_error must be "fail" or "null", not %r' % on_error)
+        self._model, self._features, self._output = model, features, output
+        self._batch_rows, self._lenient = batch_rows, on_error == NULL
+        self._custom_objects = dict(custom_objects or {})
+
+    def predict(self, frame: DataFrame) -> DataFrame:
+        """`frame` with the predictions in further columns. Only the first row is scored at once, for their types.
+
+        Raises `DataError`, one line.
+        """
+        from pyspark.sql.types import StructType
+
+        _check(frame)
+        known = self._inputs(frame)
+        places = [list(frame.columns).index(column["name"]) for column in known["columns"]]
+        plan: Plan = {"inputs": known, "places": places, "batch_rows": self._batch_rows, "lenient": self._lenient}
+        session = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+        task = self._tasks(session.sparkContext)
+        shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task("describe", plan=plan))
+        fields = self._fields(frame, outputs)
+        plan = {**plan, "inputs": {**known, "shapes": shapes}}
+        rows = frame.rdd.mapPartitions(task("score", plan=plan, outputs=len(fields)))
+        return session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
+
+    def _inputs(self, frame: DataFrame) -> Inputs:
+        if not isinstance(self._features, dict):
+            choice = choose(_FRAME, frame, Roles(features=list(self._features)))
+            columns = [describe(_FRAME, frame, name) for name in choice.names()]
+            return inputs(columns, choice.arrange(columns))
+        return {**self._features, "columns": [self._found(column, frame) for column in self._features["columns"]]}
+
+    def _found(self, column: Column, frame: DataFrame) -> Column:
+        """The column of training in `frame`, where it may be a vector instead of an array."""
+        check_column(_FEATURES, column["name"], _FRAME, list(map(str, frame.columns)))
+        found = describe(_FRAME, frame, column["name"])
+        if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
+            raise DataError("column %r of %s is of another kind than in training" % (column["name"], _FRAME))
+        return {**column, "vector": found["vector"]}
+
+    def _tasks(self, sc: SparkContext) -> Callable[..., Task]:
+        """A function (name of a function of scorer.py, its arguments) -> task."""
+        model, custom_objects = sc.broadcast(self._model), self._custom_objects
+        key = hashlib.sha256(self._model).hexdigest() + (uuid.uuid4().hex if custom_objects else "")
+        threads = int(sc.getConf().get("spark.task.cpus") or 1)
+        shipped, make_arrays = by_value.functions_of(scorer), by_value.functions_of(packing)["row_arrays"]
+        loaded, read_model = shipped["loaded"], shipped["read_model"]
+
+        def task(name: str, **arguments: Any) -> Task:
+            function = shipped[name]
+
+            def run(rows: Iterable[Any]) -> Iterator[Any]:
+                def get() -> Any:
+                    return loaded(key, lambda: read_model(model.value, custom_objects, threads))
+
+                yield from function(rows, get, make_arrays=make_arrays, **arguments)
+
+            return run
+
+        return task
+
+    def _fields(self, frame: DataFrame, outputs: Sequence[tuple[str, str, int]]) -> list[Any]:
+        """Spark's fields of the outputs: `prediction`, or `prediction_NAME` of several."""
+        from pyspark.sql.types import StructField, _parse_datatype_string
+
+        fields = []
+        for name, dtype, dimensions in outputs:
+            kind = _TYPES[dtype]
+            for _ in range(dimensions):
+                kind = "array<%s>" % kind
+            column = "%s_%s" % (self._output, name) if name else self._output
+            if column in frame.columns:
+                raise DataError("%s has a column %r: name another with output=" % (_FRAME, column))
+            fields.append(StructField(column, _parse_datatype_string(kind), True))
+        return fields
+
+
+def _casts(found: str, trained: str) -> bool:
+    """Whether values become those of training's dtype without a change of kind, as 1.5 to 1 or 2 to True would be."""
+    return found == trained if "S" in (found, trained) else np.can_cast(np.dtype(found), np.dtype(trained), "same_kind")
+
+
+def _check(frame: DataFrame) -> None:
+    if not is_spark(frame):
+        raise DataError("a %s is no Spark DataFrame: spark.createDataFrame makes one" % type(frame).__qualname__)
+    if frame.isStreaming:
+        raise DataError(
+            "%s streams: score each batch, with writeStream.foreachBatch(lambda batch, number: ...predict(batch)...)"
+            % _FRAME
+        )
+
+
+def _first(frame: DataFrame, describe: Task) -> scorer.Description:
+    try:
+        found = frame.rdd.mapPartitions(describe).collect()
+    except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
+        raise DataError("%s cannot be scored: %s" % (_FRAME, spark_error.cause(error))) from error
+    if not found:
+        raise DataError("%s has no rows that could tell the type of a prediction" % _FRAME)
+    description: scorer.Description = found[0]
+    return description

@@ -1,0 +1,179 @@
+"""What Spark's executors do to score rows: make tensors of them, call the model, and add what it says to each row.
+
+Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
+relative import but for the type checker, and nothing but numpy, TensorFlow, Keras and the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+import tempfile
+import types
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from ..data.records import Inputs
+    from .records import Plan
+
+Row = Sequence[Any]
+Arrays = List[np.ndarray]
+#: Makes the arrays of rows: `packing.row_arrays`.
+MakeArrays = Callable[[Sequence[Row], Any, Any], Arrays]
+#: A model of Keras 2 or 3.
+Model = Any
+Description = Tuple[List[List[int]], List[Tuple[str, str, int]]]
+
+#: Holds the models that a Python worker of Spark has loaded. Spark keeps the worker for other tasks.
+_MODULE = "_ddl_scoring_models"
+#: So many, as each takes memory of the executor.
+_MODELS = 2
+
+
+def loaded(key: str, read: Callable[[], Model]) -> Model:
+    """The model of that key, which a Python worker reads once."""
+    module = sys.modules.setdefault(_MODULE, types.ModuleType(_MODULE))
+    models: dict[str, Model] = module.__dict__.setdefault("models", {})
+    if key not in models:
+        while len(models) >= _MODELS:
+            del models[next(iter(models))]
+        models[key] = read()
+    return models[key]
+
+
+def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int) -> Model:
+    """The model of a `.keras` file. threads: of an operation on the CPU; other tasks of the executor have the rest."""
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    import tensorflow as tf
+
+    with contextlib.suppress(RuntimeError):  # TensorFlow has computed in this process before
+        tf.config.threading.set_intra_op_parallelism_threads(threads)
+        for gpu in tf.config.list_physical_devices("GPU"):
+            tf.config.experimental.set_memory_growth(gpu, True)
+    import keras
+
+    with tempfile.TemporaryDirectory(prefix="ddl-scoring-") as folder:
+        path = os.path.join(folder, "model.keras")
+        with open(path, "wb") as file:
+            file.write(content)
+        return keras.models.load_model(path, custom_objects=dict(custom_objects), compile=False)
+
+
+def score(
+    rows: Iterable[Row], model: Callable[[], Model], plan: Plan, make_arrays: MakeArrays, outputs: int
+) -> Iterator[Tuple[Any, ...]]:
+    """The rows of a partition, each with the values of so many outputs of `model()` behind its own.
+
+    ValueError, one line, for a row that cannot be read; where the plan is lenient, its values are None instead.
+    """
+    rows = iter(rows)
+    while True:
+        batch = list(itertools.islice(rows, plan["batch_rows"]))
+        if not batch:
+            return
+        readable, arrays = tensors(batch, plan, make_arrays)
+        columns = [as_values(array) for _, array in call(model(), arrays, plan["inputs"])] if readable else []
+        found = dict(zip(readable, zip(*columns)))
+        for index, row in enumerate(batch):
+            yield (*row, *found.get(index, (None,) * outputs))
+
+
+def describe(
+    rows: Iterable[Row], model: Callable[[], Model], plan: Plan, make_arrays: MakeArrays
+) -> Iterator[Description]:
+    """Of the first row that can be read: (shape of each tensor, (name, dtype, dimensions) of each output)."""
+    for row in rows:
+        readable, arrays = tensors([row], plan, make_arrays)
+        if readable:
+            outputs = call(model(), arrays, plan["inputs"])
+            described = [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
+            yield [list(array.shape[1:]) for array in arrays], described
+            return
+
+
+def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:
+    """(indices of the rows that can be read, the arrays of these)."""
+    inputs, values = plan["inputs"], [[row[place] for place in plan["places"]] for row in batch]
+
+    def read(values: Sequence[Row]) -> Arrays:
+        return checked(make_arrays(values, inputs["columns"], inputs["tensors"]), inputs)
+
+    try:
+        return range(len(batch)), read(values)
+    except ValueError:
+        if not plan["lenient"]:
+            raise
+    readable = []
+    for index, value in enumerate(values):
+        with contextlib.suppress(ValueError):
+            read([value])
+            readable.append(index)
+    return readable, read([values[index] for index in readable]) if readable else []
+
+
+def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
+    """`arrays`, whose shapes must be those of the rows before; else ValueError."""
+    for array, shape, columns in zip(arrays, inputs["shapes"] or [], inputs["tensors"]):
+        if list(array.shape[1:]) != shape:
+            name = inputs["columns"][columns[0]]["name"]
+            raise ValueError(
+                "column %r: a row has values of shape %s, and the model takes %s"
+                % (name, tuple(array.shape[1:]), tuple(shape))
+            )
+    return arrays
+
+
+def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.ndarray]]:
+    """[(name, array of shape (rows, ...))] of the model's outputs; the name of a single one is ""."""
+    floatx = weights_dtype(model)
+    given = [as_input(array, use, floatx) for array, use in zip(arrays, inputs["uses"])]
+    features = inputs["features"]
+    taken = given[features] if isinstance(features, int) else {name: given[i] for name, i in features.items()}
+    outputs = model.predict_on_batch(taken)
+    if isinstance(outputs, dict):
+        named = list(outputs.items())
+    elif isinstance(outputs, (list, tuple)):
+        names = getattr(model, "output_names", None) or ()
+        named = list(zip(names if len(set(names)) == len(outputs) else map(str, range(len(outputs))), outputs))
+    else:
+        named = [("", outputs)]
+    return [(name, in_sparks_dtype(np.asarray(output))) for name, output in named]
+
+
+def weights_dtype(model: Model) -> str:
+    """Keras' floatx when the model was made, to which its dataset was cast: "float32" for a model without weights."""
+    names = [str(getattr(weight.dtype, "name", weight.dtype)) for weight in model.weights]  # of Keras 2 and 3
+    return next((name for name in names if name in ("float32", "float64")), "float32")
+
+
+def as_input(array: np.ndarray, use: str, floatx: str) -> Any:
+    """The array as --data gives it to the model. use: as `records.Inputs` has it."""
+    if use != "string":
+        return array.astype(floatx if use == "floatx" else use, copy=False)
+    import tensorflow as tf
+
+    return tf.constant(array, tf.string)
+
+
+def in_sparks_dtype(array: np.ndarray) -> np.ndarray:
+    """Spark has no floats of 16 bits."""
+    if array.dtype.kind in "iubO" or array.dtype in (np.float32, np.float64):
+        return array
+    return array.astype(np.float32)
+
+
+def dimensions(array: np.ndarray) -> int:
+    """Of a row's value: 0 for one number, also where the model makes an array of one."""
+    return 0 if array.shape[1:] in ((), (1,)) else array.ndim - 1
+
+
+def as_values(array: np.ndarray) -> Sequence[Any]:
+    """Of each row, a number or nested lists; of text, str."""
+    if array.dtype.kind == "O":
+        array = np.vectorize(lambda text: text.decode("utf-8", "replace"), otypes=[object])(array)
+    values: Sequence[Any] = (array if dimensions(array) else array.reshape(len(array))).tolist()
+    return values

@@ -1,0 +1,64 @@
+"""A SparkContext over py4j connections of its own, where pyspark would share them with the cells of the session.
+
+Under Livy, Python threads are not pinned to JVM threads (PYSPARK_PIN_THREAD=false): each call takes any idle
+connection, and with it a JVM thread that still has the job group of its last user. Our Spark jobs would run in the
+group of the user's statement and be cancelled with it, and the statement's jobs would lose their group. A context over
+a gateway of its own shares nothing with them but the JVM.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
+
+
+def separate_context(sc: SparkContext) -> SparkContext:
+    """The SparkContext `sc` over connections of a new gateway; `sc` itself where threads are pinned."""
+    import pyspark
+    from py4j.clientserver import ClientServer
+    from py4j.java_gateway import JavaGateway
+
+    if isinstance(sc._gateway, ClientServer):
+        return sc
+
+    class SeparateContext(pyspark.SparkContext):
+        def __init__(self) -> None:
+            # Python's state of the context is shared; calls to the JVM go through the new gateway.
+            gateway = JavaGateway(gateway_parameters=sc._gateway.gateway_parameters)
+            self.__dict__.update(sc.__dict__, _gateway=gateway, _jvm=gateway.jvm)
+            self._jsc = gateway.jvm.org.apache.spark.api.java.JavaSparkContext(sc._jsc.sc())
+            self._conf = pyspark.SparkConf(_jconf=self._jsc.sc().conf())
+
+        def getConf(self) -> SparkConf:
+            return self._conf  # to be read; pyspark's copy is made over the session's connections
+
+    return SeparateContext()
+
+
+def collect(rdd: Rdd, group: str, description: str) -> Any:
+    """`rdd.collect()` as a Spark job of the group."""
+    # The method that replaces this one needs pinned threads.
+    warnings.filterwarnings("ignore", "Deprecated in 3.1, Use pyspark.InheritableThread", FutureWarning)
+    return rdd.collectWithJobGroup(group, description)
+
+
+def dataframe_rdd(frame: DataFrame, sc: SparkContext, group: str) -> Rdd:
+    """The rows of a Spark DataFrame as an RDD of the context `sc`, from `separate_context`.
+
+    With adaptive execution Spark runs all stages before the last shuffle to answer this: as jobs of `group`. No other
+    thread may use `sc` meanwhile.
+    """
+    sc.setJobGroup(group, "rows of --data")
+    if sc._gateway is sc.__class__._gateway:
+        return frame.rdd
+    from pyspark import RDD, serializers
+
+    # The DataFrame's own methods use the session's gateway: this one calls the JVM's method by reflection.
+    kind = sc._jvm.java.lang.Class.forName("org.apache.spark.sql.Dataset")
+    method = kind.getMethod("javaToPython", sc._gateway.new_array(sc._jvm.java.lang.Class, 0))
+    rows = method.invoke(frame._jdf, sc._gateway.new_array(sc._jvm.java.lang.Object, 0))
+    pickled = getattr(serializers, "CPickleSerializer", None) or serializers.PickleSerializer
+    batched: Any = serializers.BatchedSerializer  # has no types
+    return RDD(rows, sc, batched(pickled()))

@@ -1,0 +1,65 @@
+"""How many ranks a Spark application can run at once, now and at most. Reads Spark's settings, changes nothing."""
+
+from __future__ import annotations
+
+import re
+
+from . import gpus
+from .pyspark_types import SparkConf, SparkContext
+
+#: The masters of an application on one machine: local[4], local[*], and local-cluster[2,1,1024] with its own executors.
+_LOCAL = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]$")
+_LOCAL_CLUSTER = re.compile(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,\s*\d+\s*\]$")
+
+
+def task_cores(conf: SparkConf) -> int:
+    """Cores of one task."""
+    return int(conf.get("spark.task.cpus", "1"))
+
+
+def executor_cores(sc: SparkContext) -> int:
+    """Cores of one executor."""
+    local_cluster = _LOCAL_CLUSTER.match(sc.master)
+    if local_cluster:
+        return int(local_cluster.group(2))
+    if sc.master.startswith("local"):
+        return int(sc.defaultParallelism)
+    return int(sc.getConf().get("spark.executor.cores", "1"))
+
+
+def _executors(sc: SparkContext) -> int:
+    """Executors that have registered; the driver's own block manager is not one."""
+    return max(0, int(sc._jsc.sc().getExecutorMemoryStatus().size()) - 1)
+
+
+def ready(sc: SparkContext, gpus_each: int | None = None) -> int:
+    """Slots of the executors that have registered. gpus_each: GPUs that a slot must have, as --gpus says."""
+    each = _slots_per_executor(sc, gpus_each)
+    if _LOCAL.match(sc.master) or sc.master == "local":
+        return each
+    return _executors(sc) * each
+
+
+def total(sc: SparkContext, gpus_each: int | None = None) -> int:
+    """Slots that the application will have once all its executors have registered, as far as its settings tell."""
+    conf = sc.getConf()
+    each = _slots_per_executor(sc, gpus_each)
+    local_cluster = _LOCAL_CLUSTER.match(sc.master)
+    if local_cluster:
+        return int(local_cluster.group(1)) * each
+    if sc.master.startswith("local"):
+        return each
+    promised = int(conf.get("spark.executor.instances", "0")) * each
+    if not promised and conf.get("spark.cores.max"):
+        promised = int(conf.get("spark.cores.max")) // task_cores(conf)
+    return max(promised, ready(sc, gpus_each))
+
+
+def _slots_per_executor(sc: SparkContext, gpus_each: int | None) -> int:
+    by_cores, by_gpus = executor_cores(sc) // task_cores(sc.getConf()), gpus.tasks_per_executor(sc, gpus_each)
+    return by_cores if by_gpus is None else min(by_cores, by_gpus)
+
+
+def dynamic_allocation(sc: SparkContext) -> bool:
+    """Whether Spark adds and removes executors by itself."""
+    return bool(sc.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true")

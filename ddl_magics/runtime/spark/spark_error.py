@@ -1,0 +1,31 @@
+"""The reason in a Spark error, as one line."""
+
+from __future__ import annotations
+
+import re
+
+MAX_CHARACTERS = 500
+
+_PYTHON_ERROR = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*(:|$)")
+_JAVA_CLASS = re.compile(r"^:?\s*([a-z]\w*\.)+[A-Z]\w*:\s*")
+
+
+#: Where nothing answers Py4J any more.
+DRIVER_DIED = "Spark's driver process (Java) has died: restart the kernel, which begins a new session"
+
+
+def cause(error: BaseException | str) -> str:
+    """The line of `error` that says why: the Python exception's where its text has a Python traceback, else the first.
+
+    At most `MAX_CHARACTERS` long, and without the name of a Java class.
+    """
+    if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
+        return DRIVER_DIED
+    lines = [line.strip() for line in str(getattr(error, "java_exception", error)).strip().splitlines()]
+    traceback = next((i for i, line in enumerate(lines) if "Traceback (most recent call last)" in line), None)
+    if traceback is not None:
+        for line in lines[traceback + 1 :]:
+            if _PYTHON_ERROR.match(line):
+                return line[:MAX_CHARACTERS]
+    first = lines[0] if lines else type(error).__name__
+    return _JAVA_CLASS.sub("", first)[:MAX_CHARACTERS]

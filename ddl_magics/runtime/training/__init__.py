@@ -1,0 +1,1 @@
+"""An unchanged `model.fit` made distributed: the hooks in Keras, and what each strategy does at them."""

@@ -1,0 +1,85 @@
+"""What a call of a model's method gets instead of its data on a rank: its share of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import tensorflow as tf
+
+from ..keras_types import Batch
+from ..rank.rank import Rank
+from . import share, single_batch
+from .calls import TEST_BATCH, TRAIN_BATCH, Calls
+from .fit_in_progress import FitInProgress
+
+#: A worker's part of a batch below which exchanging gradients takes longer than making them.
+SMALL_SHARE_ROWS = 8
+
+_STATEFUL = (
+    "the layer %r is stateful: it keeps a state for each row of a batch of fixed size, and workers get a slice of it; "
+    "use --strategy single, or mark a dataset of each worker's own batches with ddl.local(...)"
+)
+
+
+class CallData:
+    """The data of the call in progress. recurrent: Keras' class of layers that may keep a state for each row."""
+
+    def __init__(self, rank: Rank, calls: Calls, recurrent: Any) -> None:
+        self._rank, self._config, self._calls, self._recurrent = rank, rank.config, calls, recurrent
+
+    def shared(self, dataset: Any, batch: int | None, of_arrays: bool) -> tuple[Any, bool]:
+        """What the call gets instead of `dataset`: (a dataset, whether that has every n-th batch only).
+
+        batch: rows of a batch, None where unknown; of_arrays: Keras has made the dataset of arrays.
+        """
+        call, config, fit = self._calls.current, self._config, self._calls.fit
+        if call is None or not isinstance(dataset, tf.data.Dataset):
+            return dataset, False
+        local = share.is_local(dataset)
+        if call.kind == "evaluate" and local and config.reduces_gradients:
+            call.shared = True
+        if call.kind == "predict" or (call.kind == "evaluate" and not call.shared):
+            return dataset, False
+        validates = call.kind == "fit" and fit is not None and fit.has_data
+        if call.kind == "fit" and fit is not None:
+            fit.has_data = True
+        if local or config.size == 1 or (validates and self._rank.server):
+            return share.whole(dataset), False
+        if config.local_updates and not validates:
+            return share.shard(dataset, config.rank, config.size, of_arrays), True
+        if not validates:
+            self._refuse_stateful(fit)
+            self._hint_small_batch(batch)
+        return share.cut(dataset, config.rank, config.size, of_arrays), False
+
+    def cut_batch(self, batch: Batch) -> Any:
+        """What a call that takes one batch gets instead of it: this rank's `Share`, if it can be cut."""
+        call, config = self._calls.current, self._config
+        if call is None or call.kind not in (TRAIN_BATCH, TEST_BATCH) or not (call.shared or config.size == 1):
+            return batch
+        cut = single_batch.cut(batch, config.rank, config.size)
+        if cut is None:
+            call.shared = False
+            return batch
+        if call.trains:
+            self._hint_small_batch(int(cut.total))
+        return cut
+
+    def shard_steps(self, steps: int | None) -> int | None:
+        """How many of an epoch's `steps` batches a dataset of every n-th has. ValueError where some rank had none."""
+        if steps is not None and steps < self._config.size:
+            message = "%d batches an epoch cannot feed %d workers: lower the batch size or --workers"
+            raise ValueError(message % (steps, self._config.size))
+        return share.shard_steps(steps, self._config.rank, self._config.size)
+
+    def _refuse_stateful(self, fit: FitInProgress | None) -> None:
+        """ValueError for a layer that keeps a state for each row of a batch from one batch to the next."""
+        for layer in [] if fit is None else fit.model._flatten_layers():
+            if isinstance(layer, self._recurrent) and getattr(layer, "stateful", False):
+                raise ValueError(_STATEFUL % layer.name)
+
+    def _hint_small_batch(self, batch: int | None) -> None:
+        size = self._config.size
+        if batch and batch < SMALL_SHARE_ROWS * size:
+            message = "batch_size %d is %.3g rows a worker: they will mostly wait for each other; raise batch_size"
+            self._rank.reporter.notice_once("info", message % (batch, batch / size))

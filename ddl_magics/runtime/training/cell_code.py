@@ -1,0 +1,49 @@
+"""What of a model is code of the cell, and what that code mentions."""
+
+from __future__ import annotations
+
+import types
+from typing import Any, Callable
+
+from ..keras_types import Layer, Model, is_of_keras
+
+
+def has_code_of_the_cell(layer: Layer) -> bool:
+    """Whether a layer or a model is made of anything else than Keras' layers, which compute each row by itself."""
+    layers = [layer, *layer._flatten_layers()]
+    parts = layers + [operation for one in layers for operation in getattr(one, "operations", ())]
+    return any(not is_of_keras(type(part)) or _is_operation(type(part)) for part in parts)
+
+
+def adds_losses(model: Model) -> bool:
+    """Whether a layer of a model, or the model itself, has code that adds losses."""
+    layers = [model, *model._flatten_layers()]
+    if any(getattr(layer, "activity_regularizer", None) is not None for layer in layers):
+        return True
+    if any(type(layer).__name__ == "AddLoss" for layer in layers):  # of Keras 2, for losses of symbolic tensors
+        return True
+    return any(_mentions(kind, "add_loss") for kind in {kind for layer in layers for kind in type(layer).__mro__})
+
+
+def clips(step: Callable[..., Any]) -> bool:
+    """Whether the code of a step calls one of the functions that clip tensors."""
+    names = getattr(getattr(step, "__code__", None), "co_names", ())
+    return any(name.startswith("clip_by_") for name in names)
+
+
+def _is_operation(kind: type) -> bool:
+    """Whether it is any function: a Lambda layer, or what a functional model calls on Keras' tensors."""
+    return ".ops." in kind.__module__ or "Lambda" in kind.__name__
+
+
+def _mentions(kind: type, name: str) -> bool:
+    """Whether the code of a class that is not Keras' mentions an attribute."""
+    if is_of_keras(kind):
+        return False
+    functions = [getattr(value, "__wrapped__", value) for value in vars(kind).values()]
+    return any(_uses(function.__code__, name) for function in functions if hasattr(function, "__code__"))
+
+
+def _uses(code: types.CodeType, name: str) -> bool:
+    inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
+    return name in code.co_names or any(_uses(one, name) for one in inner)

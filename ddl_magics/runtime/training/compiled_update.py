@@ -1,0 +1,65 @@
+"""The optimizer's update of all variables as one function that XLA compiles: some passes over memory instead of dozens.
+
+It computes what Keras' own optimizers say, within rounding. Only those are compiled, on dense gradients: what a user's
+optimizer, schedule or constraint does might be nothing that XLA knows.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Sequence
+
+import tensorflow as tf
+
+from ..gradients.exchange import is_sparse
+from ..keras_types import Gradient, Optimizer, Tensor, Variable, is_of_keras
+
+
+def apply(
+    update: Callable[[Sequence[Gradient]], Any],
+    optimizer: Optimizer,
+    gradients: Sequence[Gradient],
+    variables: Sequence[Variable],
+) -> Any:
+    """`update(gradients)`, where `optimizer` changes `variables` in place; compiled where that can be."""
+    if not can_compile(optimizer, gradients, variables):
+        return update(gradients)
+    if not optimizer.built:
+        with tf.init_scope():
+            optimizer.build(list(variables))
+    given = [gradient for gradient in gradients if gradient is not None]
+
+    def compiled(*arrays: Tensor) -> None:
+        rest = iter(arrays)
+        update([None if gradient is None else next(rest) for gradient in gradients])
+
+    return tf.function(compiled, jit_compile=True, autograph=False)(*given)
+
+
+def can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> bool:
+    """Whether XLA is sure to know all that an update does."""
+    rate = getattr(optimizer, "_learning_rate", None)
+    return (
+        not tf.executing_eagerly()
+        and not tf.distribute.has_strategy()
+        and is_of_keras(type(optimizer))
+        and (not callable(rate) or is_of_keras(type(rate)))
+        and all(gradient is None or (tf.is_tensor(gradient) and not is_sparse(gradient)) for gradient in gradients)
+        and all(getattr(one, "constraint", None) is None or is_of_keras(type(one.constraint)) for one in variables)
+    )
+
+
+def install() -> None:
+    """Have all optimizers of Keras 3 in this process make their updates so, for a comparison with ranks that do."""
+    from keras.src.optimizers import base_optimizer
+
+    original = base_optimizer.BaseOptimizer.apply
+
+    def compiled_apply(
+        self: Any, grads: Sequence[Gradient], trainable_variables: Sequence[Variable] | None = None
+    ) -> Any:
+        def update(gradients: Sequence[Gradient]) -> Any:
+            return original(self, gradients, trainable_variables)
+
+        return apply(update, self, list(grads), trainable_variables or ())
+
+    base_optimizer.BaseOptimizer.apply = compiled_apply

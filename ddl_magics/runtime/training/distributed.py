@@ -1,0 +1,103 @@
+"""`ddl.distribute`: gives each rank its slices of the batches of a cell's own loop."""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Protocol
+
+import tensorflow as tf
+
+from ..gradients.batch import Share
+from ..keras_types import Batch
+from ..rank.config import RankConfig
+from . import share, single_batch
+
+MEAN, SUM = "mean", "sum"
+
+_IN_GRAPH = (
+    "ddl.distribute(...) cannot be iterated over inside a tf.function: write the loop outside, and call a tf.function "
+    "with each batch"
+)
+_NOT_CUT = "the arrays of this batch have different numbers of rows, or none: ddl.distribute cannot cut it"
+
+
+class Loop(Protocol):
+    """What hears of the slices: `OwnLoop`."""
+
+    def read(self, reader: object, share: Share, reduction: str | None) -> None:
+        """`reader` has handed out `share`; the gradients that follow are its."""
+
+    def end_reading(self, reader: object) -> None:
+        """`reader` is left before its end, or is at it."""
+
+    def end_epoch(self) -> None:
+        """A reader is at its end."""
+
+
+class DistributedBatches:
+    """An iterable of this rank's slice of each batch. Every iteration begins the data anew."""
+
+    def __init__(self, data: Any, reduction: str | None, loop: Loop, config: RankConfig) -> None:
+        self._data, self._reduction, self._loop, self._config = data, reduction, loop, config
+
+    def __iter__(self) -> Iterator[Batch]:
+        if not tf.executing_eagerly():
+            raise RuntimeError(_IN_GRAPH)
+        return self._read()
+
+    def _read(self) -> Iterator[Batch]:
+        reader = object()
+        try:
+            for each in self._shares():
+                self._loop.read(reader, each, self._reduction)
+                yield each.batch
+        finally:
+            self._loop.end_reading(reader)
+        self._loop.end_epoch()
+
+    def _shares(self) -> Iterator[Share]:
+        data, config = self._data, self._config
+        if not isinstance(data, tf.data.Dataset):
+            batches = (data[i] for i in range(len(data))) if _is_sequence(data) else iter(data)
+            return (cut(batch, config) for batch in batches)
+        if share.is_local(data):
+            return iter(share.whole(data))
+        return iter(share.cut(data, config.rank, config.size))
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def __getattr__(self, name: str) -> Any:
+        message = "ddl.distribute(...) has no %r"
+        if hasattr(tf.data.Dataset, name):
+            message += "; call it on the dataset: ddl.distribute(dataset.%s(...))" % name
+        raise AttributeError(message % name)
+
+
+def distribute(data: Any, reduction: str | None, loop: Loop, config: RankConfig) -> Any:
+    """`DistributedBatches` of a dataset or another iterable of batches; of one batch of arrays, this rank's slice."""
+    if reduction not in (None, MEAN, SUM):
+        raise ValueError("reduction is %r; it must be 'mean' or 'sum'" % (reduction,))
+    if not _is_batch(data):
+        return DistributedBatches(data, reduction, loop, config)
+    if not tf.executing_eagerly():
+        raise RuntimeError(_IN_GRAPH)
+    mine = cut(data, config)
+    loop.read(distribute, mine, reduction)
+    return mine.batch
+
+
+def cut(batch: Batch, config: RankConfig) -> Share:
+    """This rank's share of a batch of arrays. ValueError where it cannot be cut."""
+    mine = single_batch.cut(batch, config.rank, config.size)
+    if mine is None:
+        raise ValueError(_NOT_CUT)
+    return mine
+
+
+def _is_batch(data: Any) -> bool:
+    return hasattr(data, "shape") or isinstance(data, (tuple, list, dict))
+
+
+def _is_sequence(data: Any) -> bool:
+    """Whether it is one of Keras, which has no iterator of its own."""
+    return hasattr(data, "__getitem__") and not hasattr(data, "__iter__")

@@ -1,0 +1,75 @@
+"""Equal weights on all ranks: those of the chief when models begin to train, and compared when they have trained."""
+
+from __future__ import annotations
+
+from typing import Any, Sequence
+
+import numpy as np
+import tensorflow as tf
+
+from ..collectives.announcement import EPOCH
+from ..gradients import reduce
+from ..keras_types import Variable
+from ..rank.rank import Rank
+
+_APART = (
+    "the weight %r is not the same on all workers: the cell sets something that each worker computes of its own rows, "
+    "such as a learning rate, so that the model is not the one of one process; put its values together with "
+    "ddl.allreduce, or use --strategy ps"
+)
+
+#: So many values of a weight are compared; differences below this, over their size, are rounding of unlike processors.
+_MOST_VALUES, _ROUNDING = 1024, 1e-5
+
+
+class EqualWeights:
+    def __init__(self, rank: Rank) -> None:
+        self._rank = rank
+        self._compares = True
+        self._known: dict[tuple[int, ...], Sequence[Variable]] = {}  # by ids; the variables are kept alive
+
+    def is_new(self, variables: Sequence[Variable]) -> bool:
+        """Whether this is asked of these variables for the first time."""
+        key = tuple(map(id, variables))
+        if key in self._known:
+            return False
+        self._known[key] = variables
+        return True
+
+    def align(self, variables: Sequence[Variable]) -> None:
+        """Give all ranks the chief's values. A collective where gradients are summed; else nothing.
+
+        Not to variables that a function being traced has just made: they have no values yet, and all ranks draw the
+        same ones.
+        """
+        with tf.init_scope():
+            if self._rank.config.reduces_gradients and all(map(_has_value, variables)):
+                reduce.broadcast_weights(self._rank.peers, variables)
+
+    def compare(self, variables: Sequence[Variable]) -> None:
+        """Say so, once, where ranks have different values. A collective where gradients are summed; else nothing."""
+        if not self._rank.config.reduces_gradients or not self._compares or not variables:
+            return
+        peers = self._rank.peers
+        samples = np.concatenate([_sample(variable) for variable in variables])
+        gathered = peers.collective.gather(samples.tobytes(), peers.announcement(EPOCH), samples.nbytes)
+        every = np.array([np.frombuffer(one, np.float64) for one in gathered])
+        begin = 0
+        for variable in variables:
+            end = begin + len(_sample(variable))
+            largest = np.max(np.abs(every[:, begin:end]), initial=0.0)
+            if np.any(np.abs(every[:, begin:end] - every[0, begin:end]) > _ROUNDING * largest):
+                self._compares = False
+                return self._rank.reporter.notice_once("warning", _APART % variable.name)
+            begin = end
+
+
+def _sample(variable: Variable) -> np.ndarray:
+    values = np.asarray(variable).reshape(-1)
+    return np.asarray(values[:: len(values) // _MOST_VALUES + 1], np.float64)
+
+
+def _has_value(variable: Variable) -> bool:
+    """variable: of TensorFlow, or of Keras 3, which has one of TensorFlow in it."""
+    of_tensorflow: Any = getattr(variable, "_value", variable)
+    return bool(of_tensorflow.is_initialized())

@@ -1,0 +1,39 @@
+"""The call of `fit` in progress on a rank."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Protocol
+
+from ..keras_types import Model
+
+if TYPE_CHECKING:
+    from .checkpointing import FitCheckpoints
+
+
+class EpochSync(Protocol):
+    """How ranks with updates of their own meet."""
+
+    def end_epoch(self, model: Model) -> None:
+        """Bring all ranks to the same weights and metrics."""
+
+
+@dataclass
+class FitInProgress:
+    """checkpoints: None where the strategy takes none. checks_finite: a NaN or infinite loss or gradient ends the run.
+
+    sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
+    workers. has_data: its training data is in use, so that further data is for validation.
+    """
+
+    model: Model
+    checkpoints: FitCheckpoints | None = None
+    sync: EpochSync | None = None
+    validate: Callable[[Callable[[], Any]], Any] | None = None
+    checks_finite: bool = True
+    has_data: bool = False
+
+    @property
+    def reports(self) -> bool:
+        """Whether its begin and end are reported: not where an earlier attempt has done so."""
+        return self.checkpoints is None or self.checkpoints.reports

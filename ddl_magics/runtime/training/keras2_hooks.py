@@ -1,0 +1,216 @@
+"""Where Keras 2 is hooked: its one trainer, two generations of optimizers. What the hooks do is in keras_hooks.py."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator, Sequence
+
+import tensorflow as tf
+from keras.src.engine import compile_utils, data_adapter, training
+from keras.src.layers.normalization.batch_normalization import BatchNormalizationBase
+from keras.src.mixed_precision import loss_scale_optimizer
+from keras.src.optimizers import optimizer
+from keras.src.optimizers.legacy import optimizer_v2
+from keras.src.utils import losses_utils, tf_utils
+
+from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from .calls import TEST_BATCH, TRAIN_BATCH
+from .compiled_loss import CompiledLoss
+from .keras_access import float_variables
+from .keras_hooks import KerasHooks, wrap
+from .step import StepHook
+
+_LOSS_SCALING = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
+
+
+class Keras2Hooks(KerasHooks):
+    trainer = base_trainer = training.Model
+    batchnorm_class = BatchNormalizationBase
+    _train_data: Any = None  # the data handler of the fit in progress
+    _epochs_ago = 0  # epochs of it that an earlier attempt had
+
+    # -- data
+
+    def hook_data(self) -> None:
+        original = data_adapter.get_data_handler
+
+        @functools.wraps(original)
+        def get_data_handler(*args: Any, **kwargs: Any) -> Any:
+            handler = original(*args, **kwargs)
+            self._share(handler)
+            return handler
+
+        data_adapter.get_data_handler = get_data_handler
+        single = data_adapter.single_batch_iterator
+
+        @functools.wraps(single)
+        def single_batch_iterator(*args: Any, **kwargs: Any) -> Any:
+            iterator = single(*args, **kwargs)
+            if self.calls.current is None:
+                return iterator
+            return iter(tf.data.Dataset.from_tensors(self.data.cut_batch(next(iterator))))
+
+        data_adapter.single_batch_iterator = single_batch_iterator
+
+    def _share(self, handler: Any) -> None:
+        given = handler._dataset
+        trains = self.calls.begins_training_data
+        handler._dataset, sharded = self.data.shared(given, handler._adapter.batch_size(), of_arrays=False)
+        if sharded:
+            infer = handler._infer_steps
+            handler._infer_steps = lambda steps, _: self.data.shard_steps(infer(steps, given))
+            handler._inferred_steps = self.data.shard_steps(handler._inferred_steps)
+        handler.steps = functools.partial(self._steps, handler.steps)
+        if trains:
+            self._train_data, self._epochs_ago = handler, 0
+            handler.enumerate_epochs = functools.partial(self._epochs, handler, handler.enumerate_epochs)
+
+    def _epochs(self, handler: Any, original: Callable[[], Iterator[Any]]) -> Iterator[Any]:
+        """Reads the first batch of each epoch that an earlier attempt had: with it a new order of the rows is drawn."""
+        if handler._adapter.should_recreate_iterator():
+            for _ in range(self._epochs_ago):
+                next(iter(handler._dataset), None)
+        yield from original()
+
+    def _steps(self, original: Callable[[], Iterator[int]]) -> Iterator[int]:
+        """Ends an evaluation when the run is to stop, as Keras 3 does by itself."""
+        for step in original():
+            yield step
+            if self.rank.stop.asked and self.calls.current is not None and self.calls.current.kind == "evaluate":
+                return
+
+    # -- the step
+
+    def hook_steps(self) -> None:
+        """Keras 2 looks its steps up in the model when it traces: they are replaced while a fit or evaluation runs."""
+        for method in ("fit", "evaluate", TRAIN_BATCH, TEST_BATCH):
+            wrap(self.trainer, method, self._with_steps)
+
+    def _with_steps(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
+        compiled = model._jit_compile if self.config.reduces_gradients else False
+        with contextlib.ExitStack() as put_back:
+            if compiled:  # the steps are, not what is around them
+                model._jit_compile = False
+                put_back.callback(setattr, model, "_jit_compile", compiled)
+            for name in ("train_step", "test_step"):
+                if name not in model.__dict__:
+                    step = getattr(model, name)
+                    hook = StepHook(self, model, step, compiled and self.keeps_xla(model, step))
+                    object.__setattr__(model, name, hook)
+                    put_back.callback(object.__delattr__, model, name)
+            return original(model, *args, **kwargs)
+
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
+        """By tracing the step once for nothing: only then its metrics have states that can be kept and put back."""
+        compiled = (model.compiled_loss, model.compiled_metrics)
+        if not tf.executing_eagerly() and not all(part is None or part.built for part in compiled):
+            tf.function(step).get_concrete_function(batch)
+
+    def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = tf_utils.sync_to_numpy_or_python_type(model._validate_and_get_metrics_result(logs))
+        return result
+
+    def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
+        return training.flatten_metrics_in_order(logs, model.metrics_names)
+
+    def hook_gradients(self) -> None:
+        for owner in (optimizer.Optimizer, optimizer_v2.OptimizerV2) + _LOSS_SCALING:
+            wrap(owner, "apply_gradients", self._apply_gradients)
+        bases = (optimizer.Optimizer, optimizer_v2.OptimizerV2)
+        self.hook_own_optimizers(bases, apply_gradients=self._apply_gradients)
+
+    def _apply_gradients(
+        self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        self.note_update([variable for _, variable in pairs])
+
+        def apply(gradients: Sequence[Gradient]) -> Any:
+            return original(optimizer, list(zip(gradients, [one for _, one in pairs])), *args, **kwargs)
+
+        return self.apply_reduced(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
+
+    def hook_losses(self) -> None:
+        mask_out = losses_utils.apply_valid_mask
+
+        @functools.wraps(mask_out)
+        def apply_valid_mask(losses: Tensor, sw: Tensor, mask: Tensor, reduction: str) -> Tensor:
+            return self.masked(functools.partial(mask_out, losses, sw, mask), mask, reduction)
+
+        losses_utils.apply_valid_mask = apply_valid_mask
+        wrap(compile_utils.LossesContainer, "build", self._build_losses)
+
+    def hook_metrics(self) -> None:
+        wrap(compile_utils.MetricsContainer, "build", self._build_metrics)
+
+    def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
+        original(metrics, *args, **kwargs)
+        for metric in metrics._metrics_in_order:
+            self.whole_metrics.take(metric)
+
+    def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
+        original(losses, *args, **kwargs)
+        losses._losses = [one if one is None else CompiledLoss(one, self.batch_loss) for one in losses._losses]
+
+    def hook_epoch_logs(self) -> None:
+        wrap(self.trainer, "_validate_and_get_metrics_result", self.epoch_logs)
+
+    # -- a model's parts
+
+    def weights(self, model: Model) -> list[Variable]:
+        """Without the states of metrics, which count as weights of a model that has the metric for an attribute."""
+        states = {id(variable) for metric in model.metrics for variable in metric.variables}
+        return [variable for variable in model.weights if id(variable) not in states]
+
+    def hook_batchnorm(self) -> None:
+        wrap(BatchNormalizationBase, "build", self._build_batchnorm)
+        wrap(BatchNormalizationBase, "_calculate_mean_and_var", self._moments)
+
+    def _build_batchnorm(self, original: Callable[..., Any], layer: Layer, input_shape: Any) -> Any:
+        """Fused, a layer lets nobody see its moments."""
+        if self.batchnorm.synchronizes(layer):
+            layer.fused = False
+        return original(layer, input_shape)
+
+    def _moments(
+        self,
+        original: Callable[..., Any],
+        layer: Layer,
+        inputs: Tensor,
+        axes: Sequence[int],
+        keep_dims: bool,
+        mask: Tensor = None,
+    ) -> Any:
+        if keep_dims or self.calls.scoring or not self.batchnorm.synchronizes(layer):  # keep_dims: of virtual batches
+            return original(layer, inputs, axes, keep_dims, mask=mask)
+        return self.batchnorm.moments(inputs, axes, mask)
+
+    def statistics(self, model: Model) -> list[Variable]:
+        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        return float_variables(layers, "_non_trainable_weights")
+
+    def loss_trackers(self, model: Model) -> list[Metric]:
+        """All average over rows."""
+        return []
+
+    # -- a fit that is continued
+
+    def optimizer_variables(self, model: Model) -> list[Variable]:
+        variables = model.optimizer.variables
+        return list(variables() if callable(variables) else variables)
+
+    def build_all(self, model: Model) -> None:
+        spec = self._train_data._dataset.element_spec
+        batch = getattr(spec, "batch", spec)
+        if not model.built:
+            features = batch[0] if isinstance(batch, tuple) else batch
+            model.build(tf.nest.map_structure(lambda one: one.shape, features))
+        make = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
+        make(model.trainable_variables)
+
+    def begin_at(self, model: Model, epoch: int | None) -> None:
+        self._train_data._initial_epoch = epoch
+
+    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
+        self._epochs_ago = epochs

@@ -1,0 +1,286 @@
+"""Where Keras 3 is hooked: the trainer of its TensorFlow backend. What the hooks do is in keras_hooks.py."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import Any, Callable, Iterator, Sequence
+
+import tensorflow as tf
+from keras.src.backend.tensorflow import trainer as tf_trainer
+from keras.src.layers.normalization.batch_normalization import BatchNormalization
+from keras.src.losses import loss as loss_module
+from keras.src.optimizers import base_optimizer, loss_scale_optimizer
+from keras.src.trainers import compile_utils
+from keras.src.trainers import trainer as base_trainer
+from keras.src.trainers.data_adapters import array_data_adapter
+
+from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from . import compiled_update, share
+from .compiled_loss import CompiledLoss
+from .keras_access import float_variables
+from .keras_hooks import KerasHooks, wrap
+from .step import StepHook
+
+
+class Keras3Hooks(KerasHooks):
+    trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
+    batchnorm_class = BatchNormalization
+    resumes_within_epochs = True
+    _train_data: Any = None  # the iterator of the fit in progress
+    _seeded_by_cell = False
+
+    def install(self) -> None:
+        self._hook_seed()
+        super().install()
+
+    # -- data
+
+    def _hook_seed(self) -> None:
+        original = tf.random.set_seed
+
+        @functools.wraps(original)
+        def set_seed(seed: Any) -> None:
+            self._seeded_by_cell = True
+            original(seed)
+
+        tf.random.set_seed = set_seed
+
+    def _keeps_drawing(self, dataset: Any) -> bool:
+        """Whether the random operations of a fit's `dataset` continue from epoch to epoch, as without a seed.
+
+        Where the cell has set TensorFlow's seed they begin anew, as in one process that has done so. Workers with
+        updates of their own would then have the same batches in every epoch, and never see the others.
+        """
+        unseeded = self.config.local_updates or not self._seeded_by_cell
+        return unseeded and isinstance(dataset, tf.data.Dataset) and share.is_random(dataset)
+
+    def hook_data(self) -> None:
+        hooks = self
+
+        class SharedEpochIterator(tf_trainer.TFEpochIterator):
+            _distributed_dataset: Any
+
+            def __init__(self, *args: Any, **kwargs: Any) -> None:
+                super().__init__(*args, **kwargs)
+                self.skipped_steps = 0
+                trains = hooks.calls.begins_training_data
+                if trains:
+                    hooks._train_data = self
+                batch = getattr(self.data_adapter, "batch_size", None)
+                of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
+                given = self._distributed_dataset
+                self._distributed_dataset, sharded = hooks.data.shared(given, batch, of_arrays)
+                self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(given)
+                if self.continues:
+                    self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset)
+                if sharded:
+                    hooks._shorten(self)
+
+            def _can_continue(self, sharded: bool) -> bool:
+                """Whether every rank knows where an epoch ends, and calls of several steps end there."""
+                count, together = self.data_adapter.num_batches, self.steps_per_execution
+                of_each = together * (hooks.config.size if sharded and together > 1 else 1)
+                return bool(count) and not self.steps_per_epoch and count % of_each == 0
+
+            def __iter__(self) -> Any:
+                super().__iter__()
+                skipped, self.skipped_steps = self.skipped_steps, 0
+                for _ in range(0, skipped, self.steps_per_execution):
+                    hooks.read(next(self)[-1], self.steps_per_execution)
+                return self
+
+        tf_trainer.TFEpochIterator = SharedEpochIterator
+
+    def _shorten(self, iterator: Any) -> None:
+        """Have an epoch end with this rank's share of its batches."""
+        config = self.config
+        iterator.steps_per_epoch = share.shard_steps(iterator.steps_per_epoch, config.rank, config.size)
+        iterator._num_batches = mine = self.data.shard_steps(iterator.data_adapter.num_batches)
+        reset = iterator.reset
+
+        def reset_to_share() -> None:
+            reset()
+            iterator._num_batches = mine
+
+        iterator.reset = reset_to_share
+
+    # -- the step
+
+    def hook_steps(self) -> None:
+        wrap(self.trainer, "_make_function", self._make_function)
+
+    def _make_function(self, original: Callable[..., Any], model: Model, step: Callable[[Batch], Any]) -> Any:
+        compiled = model.jit_compile
+        if not compiled or not self.config.reduces_gradients:
+            return self._takes_single_batches(original(model, StepHook(self, model, step)))
+        model.jit_compile = False  # for what is around the step
+        try:
+            function = original(model, StepHook(self, model, step, self.keeps_xla(model, step)))
+            return self._takes_single_batches(function)
+        finally:
+            model.jit_compile = compiled
+
+    def _takes_single_batches(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        """A function of an iterator, which is not one of tf.data where it has the batch of a `train_on_batch`."""
+
+        @functools.wraps(function)
+        def cutting(iterator: Any) -> Any:
+            single = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
+            return function(map(self.data.cut_batch, iterator) if single else iterator)
+
+        return cutting
+
+    def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
+        result: dict[str, Any] = model._get_metrics_result_or_logs(logs)
+        return result
+
+    def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
+        return model._flatten_metrics_in_order(logs)
+
+    def hook_epoch_logs(self) -> None:
+        wrap(self.base_trainer, "_get_metrics_result_or_logs", self.epoch_logs)
+
+    def hook_gradients(self) -> None:
+        for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
+            wrap(owner, "apply", self._apply)
+        gradients_of = {"apply": self._apply_of_cell, "apply_gradients": self._apply_gradients_of_cell}
+        self.hook_own_optimizers([base_optimizer.BaseOptimizer], **gradients_of)
+
+    def _apply_of_cell(
+        self, original: Callable[..., Any], optimizer: Optimizer, grads: Sequence[Gradient], *args: Any, **kwargs: Any
+    ) -> Any:
+        variables = args[0] if args else kwargs.get("trainable_variables")
+        self.note_update(list(variables or optimizer._trainable_variables))
+        return self.apply_reduced(lambda reduced: original(optimizer, reduced, *args, **kwargs), list(grads), False)
+
+    def _apply_gradients_of_cell(
+        self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        pairs = list(grads_and_vars)
+        self.note_update([variable for _, variable in pairs])
+
+        def apply(reduced: Sequence[Gradient]) -> Any:
+            changed = [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
+            return original(optimizer, changed, *args, **kwargs)
+
+        return self.apply_reduced(apply, [gradient for gradient, _ in pairs], False)
+
+    def _apply(
+        self,
+        original: Callable[..., Any],
+        optimizer: Optimizer,
+        grads: Sequence[Gradient],
+        trainable_variables: Sequence[Variable] | None = None,
+    ) -> Any:
+        def apply(gradients: Sequence[Gradient]) -> Any:
+            return original(optimizer, gradients, trainable_variables)
+
+        def apply_compiled(gradients: Sequence[Gradient]) -> Any:
+            variables = trainable_variables if trainable_variables is not None else optimizer._trainable_variables
+            return compiled_update.apply(apply, optimizer, gradients, variables)
+
+        self.note_update(list(trainable_variables or optimizer._trainable_variables))
+        if not self.config.reduces_gradients:
+            return apply(grads)
+        scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
+        if not scaled and not self.applying:
+            return self.apply_reduced(apply_compiled, list(grads), scaled)
+        return self.apply_reduced(apply, list(grads), scaled)
+
+    def hook_losses(self) -> None:
+        mask_out = loss_module.apply_mask
+
+        @functools.wraps(mask_out)
+        def apply_mask(sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str) -> Tensor:
+            return self.masked(functools.partial(mask_out, sample_weight, mask, dtype), mask, reduction)
+
+        loss_module.apply_mask = apply_mask
+        wrap(compile_utils.CompileLoss, "build", self._build_losses)
+
+    def hook_metrics(self) -> None:
+        wrap(compile_utils.CompileMetrics, "build", self._build_metrics)
+
+    def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
+        original(metrics, *args, **kwargs)
+        for metric in metrics.metrics:
+            self.whole_metrics.take(metric)
+
+    @contextlib.contextmanager
+    def without_added_losses(self, model: Model, wanted: bool) -> Iterator[None]:
+        layers = model._flatten_layers() if wanted else []
+        added = [(layer._losses, list(layer._losses)) for layer in layers]
+        for current, _ in added:
+            current.clear()
+        try:
+            yield
+        finally:
+            for current, before in added:
+                current[:] = before
+
+    def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
+        original(losses, *args, **kwargs)
+        losses._flat_losses = [
+            one._replace(loss=CompiledLoss(one.loss, self.batch_loss)) for one in losses._flat_losses
+        ]
+
+    # -- a model's parts
+
+    def hook_batchnorm(self) -> None:
+        wrap(BatchNormalization, "_moments", self._moments)
+
+    def _moments(self, original: Callable[..., Any], layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
+        if self.calls.scoring or not self.batchnorm.synchronizes(layer):
+            return original(layer, inputs, mask)
+        slack = self.keras.backend.epsilon() if mask is not None else 0.0
+        return self.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
+
+    def statistics(self, model: Model) -> list[Variable]:
+        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        return float_variables(layers, "_non_trainable_variables")
+
+    def loss_trackers(self, model: Model) -> list[Metric]:
+        """One for each output."""
+        return list(getattr(getattr(model, "_compile_loss", None), "metrics", ()))
+
+    # -- a fit that is continued
+
+    def seeds(self, model: Model) -> list[Variable]:
+        found = {}
+        for layer in model._flatten_layers():
+            for generator in getattr(layer, "_seed_generators", ()):
+                found[id(generator.state)] = generator.state
+        return list(found.values())
+
+    def optimizer_variables(self, model: Model) -> list[Variable]:
+        return list(model.optimizer.variables)
+
+    def build_all(self, model: Model) -> None:
+        spec = self._train_data._distributed_dataset.element_spec
+        model._symbolic_build(data_batch=getattr(spec, "batch", spec))
+
+    def begin_at(self, model: Model, epoch: int | None) -> None:
+        model._initial_epoch = epoch
+
+    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
+        """A new order of the rows is drawn when an epoch's first batch is read; the others are left unread.
+
+        Data that continues from epoch to epoch, as with steps_per_epoch, is all read.
+        """
+        data = self._train_data
+        continues = data.steps_per_epoch or data.continues
+        for _ in range(epochs):
+            with data.catch_stop_iteration():
+                for first, *_, batches in data._enumerate_iterator():
+                    if continues or not first:
+                        self.read(batches, data.steps_per_execution if continues else 1)
+                    if data.num_batches is None:
+                        break
+            if not data.steps_per_epoch:
+                data._num_batches = data._num_batches or steps
+        data.skipped_steps = step
+
+    @staticmethod
+    def read(batches: Any, count: int) -> None:
+        for _ in range(count):
+            next(batches)

@@ -1,0 +1,60 @@
+"""What this library needs of a Keras model, of either generation: keras2_hooks.py and keras3_hooks.py have it."""
+
+from __future__ import annotations
+
+import abc
+
+from ..keras_types import Layer, Metric, Model, Variable
+
+
+class KerasAccess(abc.ABC):
+    """A model's parts, and how a fit is continued where an earlier attempt was."""
+
+    #: Whether a fit can be continued within an epoch (`fast_forward`).
+    resumes_within_epochs = False
+
+    # -- a model's parts
+
+    def weights(self, model: Model) -> list[Variable]:
+        """Variables that are the same on all ranks when training begins."""
+        return list(model.weights)
+
+    @abc.abstractmethod
+    def statistics(self, model: Model) -> list[Variable]:
+        """Variables of layers that no gradient touches: BatchNormalization's moving moments."""
+
+    @abc.abstractmethod
+    def loss_trackers(self, model: Model) -> list[Metric]:
+        """The metrics that average a compiled loss over batches instead of rows."""
+
+    @abc.abstractmethod
+    def optimizer_variables(self, model: Model) -> list[Variable]:
+        """The optimizer's state: iterations, moments and the like."""
+
+    def seeds(self, model: Model) -> list[Variable]:
+        """The states of the generators of dropout and noise layers."""
+        return []
+
+    # -- a fit that is continued
+
+    @abc.abstractmethod
+    def build_all(self, model: Model) -> None:
+        """In a fit: make the variables of its model, and of its optimizer, that the first step would make."""
+
+    @abc.abstractmethod
+    def begin_at(self, model: Model, epoch: int | None) -> None:
+        """Have the fit in progress, which is about to begin, begin with this epoch; None: with the one of its call."""
+
+    @abc.abstractmethod
+    def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
+        """Have the data of the fit in progress continue as after so many epochs of `steps`, at number `step`."""
+
+
+def float_variables(layers: list[Layer], attribute: str) -> list[Variable]:
+    """The variables of floating point that any of `layers` lists in `attribute`, each once."""
+    found = {}
+    for layer in layers:
+        for variable in getattr(layer, attribute):
+            if "float" in str(variable.dtype):
+                found[id(variable)] = variable
+    return list(found.values())

@@ -1,0 +1,86 @@
+"""A factor on the learning rate of an optimizer's own steps, of Keras 2 or 3.
+
+It acts inside the step alone: a schedule, callback or checkpoint that reads or sets the rate sees the user's.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from ..keras_types import Optimizer
+from ..parameter_server.rule_spec import Rule
+from ..rank.rank import Rank
+from .optimizers import inner
+
+_FACTOR, _STEPPING = "_ddl_rate_factor", "_ddl_stepping"
+_hooked: list[bool] = []
+
+
+def follow(rank: Rank, rule: Rule, optimizer: Optimizer) -> None:
+    """Have `optimizer` train at the rate that `rule` wants of each worker, and say so once a run."""
+    scale(optimizer, rule.rate)
+    if rank.config.is_chief and rule.rate != 1 and rank.progress.fit == 0:
+        message = (
+            "each worker trains with %.3g times the learning rate of its optimizer, as the mean of %d workers is less "
+            "noisy than one; use --rule %s:rate=1 if you already tuned the learning rate for several workers"
+        )
+        rank.reporter.notice("info", message % (rule.rate, rank.config.size, rule.name))
+
+
+def scale(optimizer: Optimizer, factor: float) -> None:
+    """Have the steps of `optimizer` made with `factor` times its rate from now on.
+
+    A step that was traced before keeps the factor that it was traced with.
+    """
+    if not _hooked:
+        _hook()
+        _hooked.append(True)
+    object.__setattr__(inner(optimizer), _FACTOR, factor)
+
+
+def _hook() -> None:
+    import keras
+
+    if not keras.__version__.startswith("2."):
+        from keras.src.optimizers.base_optimizer import BaseOptimizer
+
+        _hook_steps(BaseOptimizer, "apply")
+        _hook_rate(BaseOptimizer)
+        return
+    from keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
+    from keras.src.optimizers.optimizer import Optimizer, _BaseOptimizer
+
+    _hook_steps(Optimizer, "apply_gradients")
+    _hook_rate(_BaseOptimizer)
+    decayed = OptimizerV2._decayed_lr  # asked for by steps alone
+
+    @functools.wraps(decayed)
+    def scaled(self: Any, dtype: Any) -> Any:
+        return decayed(self, dtype) * getattr(self, _FACTOR, 1.0)
+
+    OptimizerV2._decayed_lr = scaled
+
+
+def _hook_steps(owner: type, name: str) -> None:
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
+        object.__setattr__(self, _STEPPING, True)
+        try:
+            return original(self, *args, **kwargs)
+        finally:
+            object.__setattr__(self, _STEPPING, False)
+
+    setattr(owner, name, step)
+
+
+def _hook_rate(owner: Any) -> None:
+    given = owner.learning_rate
+
+    def learning_rate(self: Any) -> Any:
+        rate = given.fget(self)
+        return rate * getattr(self, _FACTOR, 1.0) if getattr(self, _STEPPING, False) else rate
+
+    owner.learning_rate = property(learning_rate, given.fset, given.fdel, given.__doc__)

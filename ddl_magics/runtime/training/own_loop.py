@@ -1,0 +1,241 @@
+"""Training outside of `fit`: the steps of a cell's own loop, reported as a fit without epochs.
+
+A step is a call of `train_on_batch`; a batch of `ddl.distribute` for which an optimizer makes an update; or, without
+that, an update.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Mapping, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from ..collectives.announcement import STEP
+from ..gradients.batch import Share
+from ..keras_types import Model
+from ..rank.rank import Rank
+from ..stopping import StopRun
+from .batches_in_work import BatchesInWork
+from .monitor import plain
+from .rows import RowCounter
+from .step_buckets import StepBuckets
+
+#: Whether all ranks compute the same is looked for until one of so many updates has a gradient.
+LOOKS = 16
+_SAME = 1e-5
+_MAX_SAMPLE_BYTES = 1 << 20
+
+_NOTHING_SHARED = (
+    "the gradients of this loop are the same on all %d workers: each computes every batch as a whole, and nothing is "
+    "shared; write `for batch in ddl.distribute(dataset)`, so that each worker computes its rows of a batch"
+)
+
+_NO_TOTAL = (
+    "reduction='sum' needs batches that all workers read, and these are each worker's own: divide the loss by the "
+    "number of rows, and leave reduction out"
+)
+
+_TRACED_BEFORE = (
+    "a tf.function of this loop was called before ddl.distribute handed out a batch: it draws the same random numbers "
+    "on all workers, and takes the mean of masked losses from slices; call it first within the loop"
+)
+_TRACED_OTHERWISE = (
+    "a tf.function makes the updates of two loops with different `reduction` of ddl.distribute; write one for each loop"
+)
+
+
+class Traced(NamedTuple):
+    """Where an update was traced. distributes: while `ddl.distribute` had a batch in work; sums: of losses that sum."""
+
+    distributes: bool
+    sums: bool
+
+
+class OwnLoop:
+    """The steps of a rank between two calls of `fit`: one loop, whichever models it trains."""
+
+    def __init__(self, rank: Rank, rows: RowCounter, average: Callable[[list[Model]], None]) -> None:
+        """average: makes what no gradient touches the mean over the ranks, in models that were trained."""
+        self._rank, self._rows, self._average = rank, rows, average
+        self._buckets: StepBuckets | None = None  # while a loop is in progress
+        self._models: list[Model] = []  # of the loop in progress that `step` has trained
+        self._updated: list[Model] = []  # those that optimizers of the cell update
+        self._metrics: dict[str, float | None] = {}  # the newest
+        self._in_work = BatchesInWork(rank.config.size)
+        self._sums = False  # the losses of the batches in work
+        self._read_rows: list[int] = []  # of each batch read since the last step
+        self._updates = 0  # since the last step
+        self._apart = False  # there were updates since the last average
+        self._alone = not rank.config.reduces_gradients
+        self._looks = 0 if self._alone else LOOKS
+
+    # -- train_on_batch
+
+    def step(self, model: Model, take: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Take a training step of `model`; returns its logs. StopRun after it, if the run is to stop."""
+        self._rank.keep(model)
+        if all(model is not known for known in self._models):
+            self._models.append(model)
+        buckets, stop = self._begin(), self._rank.stop
+        stop.fitting = True
+        buckets.begin_step()
+        try:
+            logs = take()
+        finally:
+            stop.fitting = False
+        self._metrics.update(self._named(model, plain(logs)))
+        self._end_step(buckets)
+        if stop.run_agreed or (stop.asked and self._alone):
+            raise StopRun
+        return logs
+
+    # -- an optimizer and ddl.distribute
+
+    @property
+    def distributes(self) -> bool:
+        """Whether what the cell computes is a slice of a batch."""
+        return bool(self._in_work)
+
+    def notice(self, level: str, message: str) -> None:
+        """Say something about the loop, once."""
+        self._rank.reporter.notice_once(level, message)
+
+    def note(self, model: Model) -> None:
+        """An optimizer of the cell updates `model`."""
+        self._rank.keep(model)
+        self._updated.append(model)
+
+    def read(self, reader: Any, share: Share, sums: bool) -> None:
+        """A reader of `ddl.distribute` hands out its next slice. StopRun if the run is to stop.
+
+        sums: the loss of what follows is a sum over rows.
+        """
+        if self._rank.stop.run_agreed:
+            raise StopRun
+        self._close_step()
+        self._sums = sums
+        self._in_work.read(reader, share)
+        self._read_rows.append(int(share.rows))
+        if self._buckets is not None:
+            self._buckets.begin_step()
+
+    def end_reading(self, reader: Any) -> None:
+        self._in_work.end(reader)
+
+    def end_epoch(self) -> None:
+        """All batches were read: if it was for training, the ranks meet."""
+        self._close_step()
+        self._read_rows = []
+        if self._buckets is None or not (self._apart or self._alone):
+            return
+        self._meet()
+        self._flush(self._buckets)
+        progress = self._rank.progress
+        progress.epoch, progress.step = progress.epoch + 1, 0
+        self._buckets.open(0)
+
+    def count_update(self) -> None:
+        """One rank is about to make an update, or traces it."""
+        self._begin()
+        self._updates += 1
+
+    def update(self, traced: Traced, sample: np.ndarray) -> tuple[np.int64, np.int64, np.ndarray]:
+        """(rows, total, sample) of the `Share` of an update that is about to be made. Called by TensorFlow.
+
+        traced: where it was. sample: values of its gradients, of shape (n,).
+        """
+        buckets = self._begin()
+        self._updates += 1
+        if self._in_work:
+            self._apart = True
+            rows, total, check = self._in_work.use()
+            self._check(traced, total)
+            return np.int64(rows), np.int64(total), check
+        self._look_for_shares(sample)
+        self._end_step(buckets)
+        buckets.begin_step()
+        return np.int64(1), np.int64(-1), np.zeros((1, 1))
+
+    def _check(self, traced: Traced, total: int) -> None:
+        """Whether what was traced elsewhere can be used here."""
+        if not traced.distributes:
+            self._rank.reporter.notice_once("warning", _TRACED_BEFORE)
+        if traced.sums != self._sums:
+            raise ValueError(_TRACED_OTHERWISE)
+        if traced.sums and total < 0:
+            raise ValueError(_NO_TOTAL)
+
+    def _look_for_shares(self, sample: np.ndarray) -> None:
+        """Say so, once, where all ranks have computed the same."""
+        if not self._looks:
+            return
+        self._looks -= 1
+        peers = self._rank.peers
+        mine = np.asarray(sample, np.float64)
+        gathered = peers.collective.gather(mine.tobytes(), peers.announcement(STEP), _MAX_SAMPLE_BYTES)
+        samples = [np.frombuffer(one, np.float64) for one in gathered]
+        largest = max(float(np.abs(one).max(initial=0.0)) for one in samples)
+        if not largest:
+            return
+        self._looks = 0
+        if all(np.allclose(one, samples[0], rtol=0.0, atol=_SAME * largest) for one in samples):
+            self._rank.reporter.notice_once("warning", _NOTHING_SHARED % len(samples))
+
+    # -- the loop
+
+    def end(self) -> None:
+        """The loop in progress, if there is one, is over: a fit begins, or the cell has ended."""
+        self._close_step()
+        if self._buckets is None:
+            return
+        if self._apart:
+            self._meet()
+        self._flush(self._buckets)
+        self._buckets, self._models = None, []
+        self._in_work = BatchesInWork(self._rank.config.size)
+        self._rank.progress.training = False
+        if self._rank.config.is_chief:
+            self._rank.reporter.emit("fit_end", fit=self._rank.progress.fit, stopped=False)
+
+    def _begin(self) -> StepBuckets:
+        rank = self._rank
+        if self._buckets is not None:
+            return self._buckets
+        rank.progress.begin_fit()
+        self._buckets = buckets = StepBuckets(rank, self._rows)
+        buckets.begin_step()
+        if rank.config.is_chief:
+            name = next((model.name for model in self._models + self._updated), "")
+            rank.reporter.emit("fit", fit=rank.progress.fit, model=name, epochs=0, steps=None)
+        return buckets
+
+    def _close_step(self) -> None:
+        """If there were updates since the last one, a step on the batches read meanwhile has ended.
+
+        One rank does not hear of the updates of a traced function: there, each batch is a step.
+        """
+        if self._buckets is None or not (self._updates or self._alone):
+            return
+        rows, self._read_rows = self._read_rows, []
+        if rows:
+            self._rows.count(tf.constant(sum(rows), tf.int64), True)
+            self._end_step(self._buckets)
+        self._updates = 0
+
+    def _end_step(self, buckets: StepBuckets) -> None:
+        if buckets.end_step():
+            self._flush(buckets)
+
+    def _flush(self, buckets: StepBuckets) -> None:
+        buckets.flush(self._metrics)
+        self._metrics = {}
+
+    def _meet(self) -> None:
+        self._apart = False
+        self._average(self._updated)
+
+    def _named(self, model: Model, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+        """The metrics of the loop's first model by their names, those of another with its name."""
+        first = model is self._models[0]
+        return {name if first else "%s of %s" % (name, model.name): value for name, value in metrics.items()}

@@ -1,0 +1,73 @@
+"""A rank's steps, reported in buckets: how many, their rows, and where their time went."""
+
+from __future__ import annotations
+
+import time
+from typing import Mapping, Protocol
+
+from ..rank.rank import Rank
+
+FLUSH_SECONDS = 0.25
+
+
+class Rows(Protocol):
+    """Counts the rows that this rank has trained on."""
+
+    @property
+    def total(self) -> int: ...
+
+
+class StepBuckets:
+    """Sends the events "steps". Between `begin_step` and `end_step` a step is in progress."""
+
+    def __init__(self, rank: Rank, rows: Rows) -> None:
+        self._config, self._progress, self._reporter = rank.config, rank.progress, rank.reporter
+        self._timings, self._rows = rank.peers.timings, rows
+        self.open(0)
+
+    def open(self, step: int) -> None:
+        """Begin a bucket at `step`."""
+        self._first = step
+        self._began = time.monotonic()
+        self._stepping = self._waited = self._copied = self._wired = 0.0
+        self._rows_before = self._rows.total
+
+    def begin_step(self) -> None:
+        self._step_began = time.monotonic()
+        self._timings.reset()
+
+    def end_step(self) -> bool:
+        """Count the step. Whether the bucket is old enough to be sent."""
+        now = time.monotonic()
+        self._stepping += now - self._step_began
+        self._waited += self._timings.waited
+        self._copied += self._timings.copied
+        self._wired += self._timings.wired
+        self._progress.step += 1
+        return now - self._began >= FLUSH_SECONDS
+
+    @property
+    def count(self) -> int:
+        """Steps in the bucket."""
+        return self._progress.step - self._first
+
+    def flush(self, metrics: Mapping[str, float | None]) -> None:
+        """Send the bucket, if it has steps, and begin the next. metrics: running values, for the chief to report."""
+        progress = self._progress
+        if not self.count:
+            return
+        self._reporter.emit(
+            "steps",
+            fit=progress.fit,
+            epoch=progress.epoch,
+            step=self._first,
+            count=self.count,
+            rows=self._rows.total - self._rows_before,
+            seconds=round(time.monotonic() - self._began, 6),
+            compute=round(max(0.0, self._stepping - self._waited), 6),
+            wait=round(self._waited, 6),
+            copy=round(self._copied, 6),
+            wire=round(self._wired, 6),
+            metrics=metrics if self._config.is_chief or not self._config.reduces_gradients else {},
+        )
+        self.open(progress.step)

@@ -1,0 +1,413 @@
+"""What a step does to the rows of a batch, found out by trial before the first update.
+
+The step runs on made-up rows: on all of them, and on the parts of two cuts. Its updates are noted and not applied, and
+the model's variables are put back. Keras' layers are called as in inference (tried_layers.py), and random numbers are
+the same for the same rows; where some cannot be, the cell's layers are called as in inference, too.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from typing import (
+    Any,
+    Callable,
+    ContextManager,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    NamedTuple,
+    Sequence,
+    Set,
+    Tuple,
+    TypeVar,
+)
+
+import numpy as np
+import tensorflow as tf
+
+from ..gradients import row_trial
+from ..gradients.compared_numbers import ComparedNumbers
+from ..gradients.eager_trial import functions_run_eagerly, recording
+from ..gradients.exchange import is_sparse
+from ..gradients.read_scalars import STEPS, ReadScalars
+from ..gradients.repeatable_noise import RepeatableNoise
+from ..gradients.row_trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf
+from ..gradients.traced_step import TracedStep
+from ..gradients.tried_gathering import TriedGathering
+from ..gradients.undone_assignments import undone_assignments
+from ..gradients.without_effects import without_effects
+from ..keras_types import Batch, Model
+from .cell_code import clips
+from .step_weighing import OUTPUTS, Kinds, StepWeighing
+from .tried_layers import tried_layers
+from .unchanged import unchanged
+
+#: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with
+#: more rows where none does.
+_ROWS, _CUTS = 6, ((2, 4), (3, 3), (4, 2), (3, 3))
+_MORE_ROWS = 36
+_ENOUGH = 4
+
+#: It is tried with as many rows as a batch has where these have no more numbers, and cut into so many parts at most.
+_MOST_OF_BATCH, _MOST_PARTS = 1_000_000, 4
+
+#: What a step notes, and which kinds fit it, by (what, number).
+Noted = Dict[Tuple[str, Any], List[np.ndarray]]
+Fitting = Dict[Tuple[str, Any], Set[str]]
+
+Found = TypeVar("Found")
+
+#: Gradients of more numbers are compared by so many sums of them.
+_MOST_NUMBERS = 1 << 14
+_SIGNS = 1009
+
+
+class _WholeOnly(Exception):
+    """A step takes a batch, and no part of it."""
+
+
+class _WithoutRows(Exception):
+    """A part of a batch has none."""
+
+
+class Shares(NamedTuple):
+    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks."""
+
+    rows: int
+    size: int
+
+
+class StepTrial:
+    """Tries the steps of a model with a kind of Keras' layers."""
+
+    def __init__(self, traced: TracedStep, weighing: StepWeighing, layer_class: Any) -> None:
+        self._traced, self._weighing, self._layer_class = traced, weighing, layer_class
+
+    def __call__(self, model: Model, step: Callable[[Batch], Any], batch: Batch, shares: Shares) -> Kinds:
+        """Try `step` of `model` with rows like those of `batch`. shares: of a batch, that ranks have."""
+
+        def find_out(run: _Run) -> Kinds:
+            run.shares = shares
+            return _as_one_sum(run, _with_sums_apart(run, _try(run)))
+
+        try:
+            known = self._find_out(model, step, batch, find_out)
+        except _WithoutRows as error:
+            return Kinds({}, {}, "it gets %s" % error)
+        return known._replace(clips=clips(step))
+
+    def couples_rows(self, model: Model, batch: Batch) -> bool:
+        """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
+        inputs = batch[0] if isinstance(batch, tuple) else batch
+
+        def forward(given: Batch) -> None:
+            self._weighing.note_outputs(model(given[0], training=True))
+
+        try:
+            return self._find_out(model, forward, (inputs,), _couples_rows)
+        except _WithoutRows:
+            return False
+
+    def _find_out(
+        self, model: Model, step: Callable[[Batch], Any], batch: Batch, find_out: Callable[[_Run], Found]
+    ) -> Found:
+        """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
+        run = _Run(self._traced, self._weighing, step, batch, model)
+        layers = tried_layers(self._layer_class, training=True)
+        with tf.init_scope(), _tried(run, model, layers), functions_run_eagerly():
+            found = find_out(run)
+        if not run.noise.unaligned and not getattr(found, "reason", ""):
+            return found
+        run = _Run(self._traced, self._weighing, step, batch, model)
+        with tf.init_scope(), _tried(run, model, tried_layers(self._layer_class, training=False)):
+            return find_out(run)
+
+
+class _Run:
+    """Runs a step on some of the rows of a trial, and gives what it notes as arrays."""
+
+    def __init__(
+        self, traced: TracedStep, weighing: StepWeighing, step: Callable[[Batch], Any], batch: Batch, model: Model
+    ) -> None:
+        """`_WithoutRows` for a batch with a part that has none."""
+        self._model = model
+        self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
+        self._flat = tf.nest.flatten(batch)
+        self.leaves = _leaves(batch, self._flat)
+        self.rows, self.noise = _ROWS, RepeatableNoise(_ROWS)
+        self.compared, self.shares = ComparedNumbers(), Shares(0, 1)
+        of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
+        self.scalars = ReadScalars(_of_tensorflow(_variables(model)), of_metrics)
+        self.added: dict[int, str] = {}
+        self.names: dict[tuple[str, Any], str] = {}
+        self.gathering, self.gathers = TriedGathering(), False
+        self.judge = functools.partial(row_trial.judge, precision=_precision(model))
+
+    @contextlib.contextmanager
+    def more_rows(self, rows: int) -> Iterator[None]:
+        """For a step that needs so many, such as the largest ten of its losses."""
+        before, self.rows = self.rows, rows
+        try:
+            yield
+        finally:
+            self.rows = before
+
+    def __call__(self, rows: Sequence[np.ndarray], begin: int, size: int) -> Noted:
+        self.noise.next(begin, size, self.rows)
+        self.gathering.next(begin, self.rows / size)
+        tensors = iter([tf.constant(leaf[begin : begin + size]) for leaf in rows])
+        flat = [None if one is None else next(tensors) for one in self._flat]
+        batch = tf.nest.pack_sequence_as(self._batch, flat)
+        tried = {"factor": self.rows / size, "added": self.added, "gathers": False}
+        state = self._traced.state(alone=True, trial=True, gathering=self.gathering, **tried)
+        with state, undone_assignments():  # the next run begins alike
+            logs, notes = self._weighing.noting(lambda: self._step(batch))
+            self.gathers |= self._traced.gathers
+        values = dict(notes.values)
+        values.update(self._logged(logs))
+        self.names = notes.names
+        return {key: _arrays(value) for key, value in values.items()}
+
+    def of_all(self, cut: Sequence[int]) -> list[int]:
+        """A cut of the rows of a trial, of as many as there are."""
+        return [size * self.rows // _ROWS for size in cut]
+
+    def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
+        """The scalars that a step returns, but for results of metrics."""
+        if not isinstance(logs, dict) or set(logs) <= set(self._model.get_metrics_result()):
+            return {}
+        return {("log", name): value for name, value in logs.items() if np.ndim(value) == 0}
+
+
+def _try(run: _Run) -> Kinds:
+    known = _try_rows(run)
+    if known.reason and not known.whole_only:
+        with run.more_rows(_MORE_ROWS):
+            known = _try_rows(run)
+    return known
+
+
+def _try_rows(run: _Run) -> Kinds:
+    fitting: Fitting = {}
+    tried, reason = 0, "it gives no number for rows that were made up"
+    taken: Sequence[np.ndarray] = ()
+    for rows in row_trial.made_up(run.leaves, _draws(run.compared.numbers), run.rows):
+        try:
+            whole = run(rows, 0, run.rows)
+            again = whole if tried else run(rows, 0, run.rows)
+        except Exception as error:  # whatever a step raises for numbers that it does not expect
+            reason = row_trial.first_line(error)
+            continue
+        if not all(_finite(arrays) for arrays in whole.values()):
+            continue
+        if any(MEAN not in run.judge(arrays, [again.get(key, [])], [1]) for key, arrays in whole.items()):
+            return Kinds({}, {}, "what it draws at random differs from call to call")
+        try:
+            _narrow(fitting, _cut(run, rows, whole, run.of_all(_CUTS[tried])))
+        except _WholeOnly as error:
+            return Kinds({}, {}, str(error), whole_only=True)
+        except OverflowError as error:
+            reason = row_trial.first_line(error)
+            continue
+        tried, taken = tried + 1, rows
+        if tried == _ENOUGH:
+            break
+    if tried:
+        _narrow(fitting, _cut_with_other_scalars(run, taken))
+        _narrow(fitting, _cut_with_moved_bounds(run, taken))
+        _narrow(fitting, _cut_as_by_ranks(run))
+    kinds = {key: COUPLED if not fits else MEAN if MEAN in fits else SUM for key, fits in fitting.items()}
+    return Kinds(kinds, run.names, "" if tried else reason, run.gathers)
+
+
+def _draws(compared: Sequence[float]) -> Iterator[row_trial.Draw]:
+    """compared: numbers by which the step knows rows that it treats in a way of their own, from the first draw on."""
+    yield "binary", ()
+    yield "uneven", tuple(compared)
+    yield "numbers", (-1.0, *compared)
+    yield "numbers", (0.0,)
+    yield "binary", tuple(compared)
+    yield "probabilities", ()
+    yield "numbers", ()
+
+
+def _narrow(fitting: Fitting, found: Fitting) -> None:
+    for key, kinds in found.items():
+        fitting[key] = fitting.get(key, {MEAN, SUM}) & kinds
+
+
+def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
+    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd."""
+    fitting: Fitting = {}
+    for steps in (STEPS, STEPS + 1):
+        with run.scalars.changed(steps) as any_are:
+            _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
+    return fitting
+
+
+def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
+    """`_cut` of the step with bounds that no value has reached among the values: all at once, or one by one."""
+    bounds, cut = run.compared.unreached(), run.of_all(_CUTS[0])
+    if not bounds:
+        return {}
+    run.compared.begin()
+    _cut_again(run, rows, cut)
+    with run.compared.moved(bounds):
+        found = _cut_again(run, rows, cut)
+    fitting: Fitting = found or {}
+    for bound in bounds if found is None else ():
+        with run.compared.moved([bound]):
+            _narrow(fitting, _cut_again(run, rows, cut) or {})
+    return fitting
+
+
+def _cut_as_by_ranks(run: _Run) -> Fitting:
+    """`_cut` of as many rows as a batch has, by as many as ranks get: the step may know their numbers."""
+    share, size = run.shares
+    numbers = share * size * sum(int(np.prod(leaf.shape)) for leaf in run.leaves)
+    if share == 0 or size == 1 or numbers > _MOST_OF_BATCH:
+        return {}
+    with run.more_rows(share * size):
+        made_up = row_trial.made_up(run.leaves, [("numbers", tuple(run.compared.numbers))], run.rows)
+        cut = [share] * size if size <= _MOST_PARTS else [share, share * (size - 1)]
+        return _cut_again(run, next(made_up), cut) or {}
+
+
+def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fitting | None:
+    """`_cut`; None where the step does not take such rows, or numbers."""
+    try:
+        whole = run(rows, 0, run.rows)
+        return _cut(run, rows, whole, cut) if all(_finite(arrays) for arrays in whole.values()) else None
+    except Exception:  # whatever a step raises for numbers that it does not expect
+        return None
+
+
+def _with_sums_apart(run: _Run, known: Kinds) -> Kinds:
+    """What is known of a step, where losses that layers add are sums and the rest may be a mean beside them."""
+    sums = [key for key, kind in known.kinds.items() if key[0] == "added" and kind == SUM]
+    if not sums or set(known.of("update").values()) <= {MEAN}:
+        return known
+    run.added = {number: SUM for _, number in sums}
+    apart = _try(run)
+    if COUPLED in apart.kinds.values() and COUPLED not in known.kinds.values():  # all of the step is a sum, with them
+        return known._replace(kinds={**known.kinds, **dict.fromkeys(sums, MEAN)})
+    return apart._replace(kinds={**apart.kinds, **dict.fromkeys(sums, SUM)})
+
+
+def _as_one_sum(run: _Run, known: Kinds) -> Kinds:
+    """What is known of a step, whose loss of the rows of all ranks may be part of a sum over rows."""
+    if not run.gathering.used or COUPLED not in known.of("update").values():
+        return known
+    run.gathering.sums, run.added = True, {}
+    found = _try(run)
+    if set(found.of("update").values()) != {SUM}:
+        return known
+    unscaled = {key: MEAN for key, kind in found.kinds.items() if key[0] == "added" and kind == SUM}
+    return found._replace(kinds={**found.kinds, **unscaled})
+
+
+def _couples_rows(run: _Run) -> bool:
+    """Whether outputs are no means over rows for any draw: a choice between equals may differ from call to call."""
+    coupled = []
+    draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
+    for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
+        try:
+            whole, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
+            found = _cut(run, rows, whole, run.of_all(cut))
+        except Exception:  # whatever a model raises for numbers that it does not expect
+            continue
+        fits = [found[key] for key in whole if key[0] == OUTPUTS]
+        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in whole if key[0] == OUTPUTS)
+        if repeated and all(_finite(whole[key]) for key in whole):
+            coupled.append(any(MEAN not in kinds for kinds in fits))
+    return bool(coupled) and all(coupled) and not run.gathers
+
+
+def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]) -> Fitting:
+    """Which kinds the values of a cut fit.
+
+    `_WholeOnly` where the step does not take the parts, OverflowError where a value of a part is infinite.
+    """
+    begins = [int(begin) for begin in np.cumsum((0, *cut[:-1]))]
+    run.gathering.cut(begins)
+    try:
+        parts = [run(rows, begin, size) for begin, size in zip(begins, cut)]
+        if run.gathering.used:
+            parts = [run(rows, begin, size) for begin, size in zip(begins, cut)]
+    except Exception as error:
+        raise _WholeOnly(row_trial.first_line(error)) from None
+    if any(row_trial.infinite(arrays) for part in parts for arrays in part.values()):
+        raise OverflowError("rows that were made up give infinite values")
+    fitting = {}
+    for key, value in whole.items():
+        of_parts = [part.get(key, []) for part in parts]
+        alike = all(len(part) == len(value) and _finite(part) for part in of_parts)
+        fitting[key] = run.judge(value, of_parts, cut) if alike else set()
+    return fitting
+
+
+def _leaves(batch: Batch, flat: list[Any]) -> list[Leaf]:
+    """What the tensors of a batch are. `_WithoutRows` for a part that has none."""
+    roles: list[int] = []
+    for number, part in enumerate(batch if isinstance(batch, tuple) else (batch,)):
+        roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(part))
+    try:
+        return [Leaf.of(role, part) for role, part in zip(roles, flat) if part is not None]
+    except ValueError as error:
+        raise _WithoutRows(str(error)) from None
+
+
+def _precision(model: Model) -> int:
+    """The bytes of the numbers with which a model's layers compute, at least where these are 2."""
+    computes = {str(getattr(layer, "compute_dtype", "")) for layer in model._flatten_layers()}
+    return 2 if computes & {"float16", "bfloat16"} else 8
+
+
+def _variables(model: Model) -> list[Any]:
+    """What a model keeps beside its weights: TensorFlow does not always tell who reads a variable."""
+    found = [getattr(getattr(model, "optimizer", None), "iterations", None)]
+    for layer in model._flatten_layers():
+        kept = (getattr(layer, name, ()) for name in ("_non_trainable_variables", "_non_trainable_weights"))
+        found += [variable for variables in kept for variable in variables]
+        found += [value for value in vars(layer).values() if isinstance(value, tf.Variable)]
+    return [variable for variable in found if variable is not None]
+
+
+def _of_tensorflow(variables: Iterable[Any]) -> list[Any]:
+    """Variables of Keras 3 have one of TensorFlow in them, once they are made."""
+    found = (getattr(variable, "_value", variable) for variable in variables)
+    return [variable for variable in found if variable is not None]
+
+
+def _arrays(value: Any) -> list[np.ndarray]:
+    parts = value if isinstance(value, (list, tuple)) else [value]
+    return [_compressed(part) for part in parts if part is not None]
+
+
+def _compressed(value: Any) -> np.ndarray:
+    """An array that depends linearly on `value`; of a large one, sums with signs drawn at random."""
+    if is_sparse(value):
+        signs = np.random.default_rng(1).choice((-1, 1), _SIGNS)[np.asarray(value.indices) % _SIGNS]
+        values = np.asarray(value.values)
+        return np.tensordot(signs.astype(values.dtype), values, 1)
+    array = np.asarray(tf.convert_to_tensor(value))
+    if array.size <= _MOST_NUMBERS:
+        return array
+    flat = np.pad(array.reshape(-1), (0, -array.size % _MOST_NUMBERS)).reshape(-1, _MOST_NUMBERS)
+    signs = np.random.default_rng(2).choice((-1, 1), len(flat))
+    return np.tensordot(signs.astype(array.dtype), flat, 1)
+
+
+def _finite(arrays: Sequence[np.ndarray]) -> bool:
+    return all(np.isfinite(np.asarray(one, np.float64)).all() for one in arrays)
+
+
+@contextlib.contextmanager
+def _tried(run: _Run, model: Model, layers: ContextManager[None]) -> Iterator[None]:
+    states = [recording(), run.noise.drawn(), undone_assignments(), without_effects(), run.scalars.noted()]
+    with contextlib.ExitStack() as put_back:
+        for state in [*states, run.compared.noted(), unchanged(model), layers]:
+            put_back.enter_context(state)
+        yield

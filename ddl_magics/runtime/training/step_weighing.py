@@ -1,0 +1,184 @@
+"""Losses, averages and gradients of a step, weighed by what the trial of the step has found out about them."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, NamedTuple, Sequence
+
+import tensorflow as tf
+
+from ..gradients.exchange import scaled
+from ..gradients.row_trial import COUPLED, MEAN, SUM
+from ..gradients.traced_step import TracedStep
+from ..gradients.within_step import WithinStep
+from ..keras_types import Gradient, Tensor
+from ..rank.reporter import Reporter
+
+_REFUSED = (
+    "the loss of %s is neither a mean nor a sum over the rows of a batch, so that workers cannot put it together: "
+    "gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
+)
+_CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
+_ADDED = (
+    "the loss that the layer %r adds is neither a mean nor a sum over the rows of a batch, so that workers cannot put "
+    "it together: gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
+)
+_UNSEEN = "the loss that the layer %r adds in training alone could not be tried: it is taken for a mean over rows"
+_UNSEEN_UPDATE = (
+    "an update that %s makes now and then could not be tried: its loss is taken for a mean over the rows of a batch"
+)
+_WHOLE_ONLY = (
+    "%s takes no part of a batch (%s), and workers get parts, cut along the first axis: if that is not the rows, use "
+    "--strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with ddl.local(...)"
+)
+_INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
+_UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
+
+#: What the means over a model's outputs, and over their squares, are noted as.
+OUTPUTS = "outputs"
+
+
+class Notes:
+    """What a step does while it is tried: values by (what, number), and names of some."""
+
+    def __init__(self) -> None:
+        self.values: dict[tuple[str, Any], Any] = {}
+        self.names: dict[tuple[str, Any], str] = {}
+        self._counts: dict[str, int] = {}
+
+    def note(self, what: str, value: Any, name: str = "") -> int:
+        """The number of this value among those of its kind."""
+        number = self._counts.get(what, 0)
+        self._counts[what] = number + 1
+        self.values[what, number], self.names[what, number] = value, name
+        return number
+
+
+class Kinds(NamedTuple):
+    """What a trial has found out: kinds (row_trial.py), and names, by what was noted.
+
+    reason: why nothing is known. gathers: the step itself puts rows of all ranks together. whole_only: it takes no part
+    of a batch. clips: its code clips gradients.
+    """
+
+    kinds: dict[tuple[str, Any], str]
+    names: dict[tuple[str, Any], str]
+    reason: str = ""
+    gathers: bool = False
+    whole_only: bool = False
+    clips: bool = False
+
+    def of(self, what: str) -> dict[Any, str]:
+        """{number or name: kind} of what was noted as `what`."""
+        return {number: kind for (noted, number), kind in self.kinds.items() if noted == what}
+
+
+class StepWeighing:
+    """What is known of the step that is being traced or tried.
+
+    summed_logs: the names of the values that a step of training, or of testing, returns which are sums over rows.
+    """
+
+    def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter) -> None:
+        self._traced, self._within, self._reporter = traced, within, reporter
+        self._notes: Notes | None = None
+        self._known: Kinds | None = None
+        self._counts: dict[str, int] = {}
+        self._name = ""  # of the step
+        self.summed_logs: dict[bool, frozenset[str]] = {}
+
+    @property
+    def tries(self) -> bool:
+        """Whether a step is being tried."""
+        return self._notes is not None
+
+    def noting(self, step: Callable[[], Any]) -> tuple[Any, Notes]:
+        """Run `step`, and note what it does: (its result, notes)."""
+        self._notes = notes = Notes()
+        try:
+            return step(), notes
+        finally:
+            self._notes = None
+
+    def begin(self, known: Kinds | None, name: str, training: bool) -> None:
+        """A step is traced, of which so much is known; None: it is Keras' own, with losses of Keras.
+
+        ValueError names what cannot be put together.
+        """
+        self._known, self._counts, self._name = known, {}, name
+        self._traced.sums = False
+        if known is None:
+            return
+        if known.whole_only:
+            raise ValueError(_WHOLE_ONLY % (name, known.reason))
+        if known.reason:
+            self._reporter.notice_once("warning", _UNTRIED % (name, known.reason))
+        self._refuse(known, name)
+        updates = known.of("update").values()
+        self._traced.sums = bool(updates) and all(kind == SUM for kind in updates)
+        self.summed_logs[training] = frozenset(name for name, kind in known.of("log").items() if kind == SUM)
+
+    def end(self) -> None:
+        """The step has been traced."""
+        self._known = None
+
+    def _refuse(self, known: Kinds, name: str) -> None:
+        if known.gathers:
+            return
+        for number, kind in known.of("added").items():
+            if kind == COUPLED:
+                raise ValueError(_ADDED % known.names["added", number])
+        if COUPLED in known.of("update").values():
+            raise ValueError(_REFUSED % name + (_CLIPS if known.clips else ""))
+        for what in ("averaged", "log"):
+            for number, kind in known.of(what).items():
+                if kind == COUPLED:
+                    self._reporter.notice_once("warning", _INEXACT % (known.names.get((what, number), number), name))
+
+    def note_update(self, gradients: Sequence[Gradient]) -> None:
+        """An optimizer gets gradients in a step that is tried."""
+        assert self._notes is not None
+        self._notes.note("update", list(gradients))
+
+    def note_outputs(self, outputs: Any) -> None:
+        """A model that is tried has these outputs."""
+        assert self._notes is not None
+        tensors = [one for one in tf.nest.flatten(outputs) if tf.is_tensor(one) and one.dtype.is_floating]
+        self._notes.note(OUTPUTS, [tf.reduce_mean(power) for one in tensors for power in (one, one * one)])
+
+    def added(self, layer: str, loss: Tensor) -> Tensor:
+        """A loss that a layer adds, as a part of the job's."""
+        if self._notes is not None:
+            kind = self._traced.added.get(self._notes.note("added", tf.reduce_sum(loss), layer))
+        else:
+            kind = self._kind("added", unseen=_UNSEEN % layer)
+        return loss * tf.cast(self._within.rows_over_own(), loss.dtype) if kind == SUM else loss
+
+    def averaged(self, metric: str, value: Tensor) -> tuple[Tensor, Tensor | None]:
+        """(value, weight) with which an average of `value` over batches is one of the global batches."""
+        if value.shape.rank != 0:
+            return value, None
+        if self._notes is not None:
+            self._notes.note("averaged", value, metric)
+            return value, None
+        kind = self._kind("averaged")
+        if kind is None:
+            return value, None
+        ratio = self._within.rows_over_own()
+        return value * tf.cast(ratio, value.dtype) if kind == SUM else value, 1.0 / ratio
+
+    def weighed(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
+        """The gradients of an update, as exchange.py weighs them."""
+        if self._kind("update", unseen=_UNSEEN_UPDATE % self._name) != SUM:
+            return gradients
+        ratio = self._within.rows_over_own()
+        return [scaled(gradient, ratio) for gradient in gradients]
+
+    def _kind(self, what: str, unseen: str = "") -> str | None:
+        """Of the next value of its kind; None where nothing is known. unseen: said where no trial has seen it."""
+        if self._known is None or self._traced.share is None:
+            return None
+        number = self._counts.get(what, 0)
+        self._counts[what] = number + 1
+        if unseen and (what, number) not in self._known.kinds and not self._known.reason:
+            self._reporter.notice_once("warning", unseen)
+        return self._known.kinds.get((what, number), MEAN)

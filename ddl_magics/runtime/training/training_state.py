@@ -1,0 +1,161 @@
+"""The state of a fit as arrays and JSON: what model, optimizer and callbacks remember, taken and put back."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
+
+from ..keras_types import Model, Variable
+from .keras_access import KerasAccess
+
+#: {name: array}
+Arrays = Mapping[str, np.ndarray]
+
+
+class CheckpointMismatch(Exception):
+    """A state that does not fit the model: one line."""
+
+
+def of_model(model: Model, access: KerasAccess) -> dict[str, np.ndarray]:
+    """{name: array}, copies: the weights, the optimizer's variables, and the seeds of dropout and noise layers."""
+    groups = _groups(model, access)
+    return {_key(group, i): np.array(variable) for group in groups for i, variable in enumerate(groups[group])}
+
+
+def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, whose: str) -> None:
+    """Put `of_model`'s arrays back. whose: words for a `CheckpointMismatch`, which leaves the model as it was."""
+    groups = _groups(model, access)
+    assignments = []
+    for group, variables in groups.items():
+        count = sum(key.startswith(group + "/") for key in arrays)
+        if count != len(variables):
+            raise CheckpointMismatch(
+                "%s has %d %s, this model has %d%s" % (whose, count, group, len(variables), _REMEDY)
+            )
+        for i, variable in enumerate(variables):
+            array = arrays[_key(group, i)]
+            if array.shape != tuple(variable.shape):
+                words = (whose, i, group, array.shape, tuple(variable.shape), _REMEDY)
+                raise CheckpointMismatch("%s: number %d of its %s has the shape %s, this model's has %s%s" % words)
+            assignments.append((variable, array))
+    for variable, array in assignments:
+        dtype = np.array(variable).dtype
+        variable.assign(array.view(dtype) if array.dtype.kind == "V" else array)
+
+
+_REMEDY = "; give the cell that model and optimizer, or leave --resume out"
+
+
+def _groups(model: Model, access: KerasAccess) -> dict[str, list[Variable]]:
+    return {
+        "weights": access.weights(model),
+        "optimizer variables": access.optimizer_variables(model),
+        "seeds": access.seeds(model),
+    }
+
+
+def _key(group: str, number: int) -> str:
+    return "%s/%d" % (group, number)
+
+
+class CallbackStates:
+    """What the callbacks of a fit have changed in themselves: numbers, texts, arrays, and lists and dicts of these.
+
+    A callback makes anything else again when the cell is run again, and what its constructor was given as well: Keras
+    turns the sign of `min_delta` when it first monitors, and would turn it twice.
+    """
+
+    def __init__(self, callbacks: Iterable[Any]) -> None:
+        self._callbacks = list(callbacks)
+        self._before = [_attributes(callback) for callback in self._callbacks]
+
+    def take(self) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+        """([{"class", "attributes"}], {name: array})"""
+        arrays: dict[str, np.ndarray] = {}
+        states = []
+        for number, (callback, before) in enumerate(zip(self._callbacks, self._before)):
+            found = {}
+            for name, value in _attributes(callback).items():
+                if name not in before or not _same(before[name], value):
+                    found[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
+            states.append({"class": type(callback).__name__, "attributes": found})
+        return states, arrays
+
+    def put(self, states: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
+        """Put back what `take` gave; callbacks of another class are left alone."""
+        for callback, state in zip(self._callbacks, states):
+            if type(callback).__name__ == state["class"]:
+                for name, value in state["attributes"].items():
+                    setattr(callback, name, _decode(value, arrays))
+
+
+#: Attributes that Keras sets in every callback.
+_KERAS_OWN = frozenset(("model", "_model", "params", "validation_data", "_chief_worker_only", "_supports_tf_logs"))
+
+
+def _attributes(callback: Any) -> dict[str, Any]:
+    found = {}
+    constructors = [vars(kind)["__init__"] for kind in type(callback).__mro__ if "__init__" in vars(kind)]
+    given = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+    for name, value in vars(callback).items():
+        if name not in _KERAS_OWN and name not in given:
+            try:
+                found[name] = _copy(value)
+            except TypeError:
+                continue
+    return found
+
+
+def _copy(value: Any) -> Any:
+    """A copy of a value of the kinds that are kept; TypeError for any other."""
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
+        return np.array(value)
+    if isinstance(value, (list, tuple)):
+        return type(value)([_copy(one) for one in value])
+    if type(value) is dict and all(isinstance(key, str) for key in value):
+        return {key: _copy(one) for key, one in value.items()}
+    raise TypeError(type(value).__name__)
+
+
+def _same(one: Any, other: Any) -> bool:
+    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(one, other)
+    if isinstance(one, (list, tuple)) and type(one) is type(other):
+        return len(one) == len(other) and all(map(_same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
+    return type(one) is type(other) and one == other
+
+
+def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
+    """A value as JSON: {"type", "value"} for a kind that JSON does not know; arrays are put into `arrays` by name."""
+    if isinstance(value, np.ndarray):
+        arrays[name] = value
+        return {"type": "array", "value": name}
+    if isinstance(value, (list, tuple)):
+        values = [_encode(one, "%s/%d" % (name, i), arrays) for i, one in enumerate(value)]
+        return values if type(value) is list else {"type": "tuple", "value": values}
+    if isinstance(value, dict):
+        return {
+            "type": "dict",
+            "value": {key: _encode(one, "%s/%s" % (name, key), arrays) for key, one in value.items()},
+        }
+    return value
+
+
+def _decode(value: Any, arrays: Arrays) -> Any:
+    if isinstance(value, list):
+        return [_decode(one, arrays) for one in value]
+    if not isinstance(value, dict):
+        return value
+    inner = value["value"]
+    if value["type"] == "array":
+        array = arrays[inner]
+        return array if array.ndim else array[()]
+    if value["type"] == "tuple":
+        return tuple(_decode(one, arrays) for one in inner)
+    return {key: _decode(one, arrays) for key, one in inner.items()}

@@ -1,0 +1,1 @@
+"""Connections between the processes of a run: authentication, frames, files, shared memory."""

@@ -1,0 +1,107 @@
+"""Shared memory without a name: the system frees it when the last process that has it open ends, or is killed.
+
+One process creates the memory and offers it; the others open it through the creator's entry in /proc. The system allows
+that to processes of the same user in the same PID namespace, so ranks in separate containers cannot. A random token at
+the beginning of the memory proves that a peer has opened the memory that was offered.
+"""
+
+from __future__ import annotations
+
+import hmac
+import mmap
+import os
+import secrets
+import stat
+from typing import TYPE_CHECKING, TypedDict
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+TOKEN_BYTES = 32
+
+
+class MemoryOffer(TypedDict):
+    """What a peer needs to open the memory, as JSON."""
+
+    path: str  # in /proc
+    target: str  # what `path` links to
+    size: int  # bytes
+    token: str  # hexadecimal
+
+
+class MemoryFile:
+    """`size` bytes of shared memory; `bytes` is the memory as a 1-D array of uint8 that begins with the token.
+
+    Raises OSError where the system has no memory to share.
+    """
+
+    def __init__(self, size: int) -> None:
+        self._descriptor: int | None = _nameless_file()
+        self.size = size
+        try:
+            # Without this, the first write to a page that the system lacks kills the process with SIGBUS.
+            os.posix_fallocate(self._descriptor, 0, size)
+            self.bytes = _map(self._descriptor, size)
+        except BaseException:
+            self.close()
+            raise
+        self._token = secrets.token_bytes(TOKEN_BYTES)
+        self.bytes[:TOKEN_BYTES] = np.frombuffer(self._token, np.uint8)
+
+    def offer(self) -> MemoryOffer:
+        """The offer to peers, valid until `close`. Raises ValueError after it."""
+        if self._descriptor is None:
+            raise ValueError("the memory is closed")
+        path = "/proc/%d/fd/%d" % (os.getpid(), self._descriptor)
+        return {"path": path, "target": os.readlink(path), "size": self.size, "token": self._token.hex()}
+
+    def close(self) -> None:
+        """Withdraws the offer. The memory stays while a process has it mapped."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+def attach(offer: MemoryOffer) -> npt.NDArray[np.uint8] | None:
+    """The memory that a peer offers, 1-D and writable, or None where this process cannot open it."""
+    try:
+        # The check comes first: merely opening another process's pipe or device could have an effect on it.
+        if os.readlink(offer["path"]) != offer["target"]:
+            return None
+        descriptor = os.open(offer["path"], os.O_RDWR | os.O_CLOEXEC | os.O_NONBLOCK)
+        try:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode) or status.st_size != offer["size"]:
+                return None
+            memory = _map(descriptor, offer["size"])
+        finally:
+            os.close(descriptor)
+    except (OSError, ValueError):
+        return None
+    same = hmac.compare_digest(memory[:TOKEN_BYTES].tobytes(), bytes.fromhex(offer["token"]))
+    return memory if same else None
+
+
+def host_id() -> str:
+    """The host's boot id, a space, the PID namespace: processes can share memory only if theirs are equal."""
+    try:
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return file.read().strip() + " " + os.readlink("/proc/self/ns/pid")
+    except OSError:  # not Linux: nothing can be shared, so the id is unique
+        return secrets.token_hex(TOKEN_BYTES)
+
+
+def _nameless_file() -> int:
+    if hasattr(os, "memfd_create"):
+        try:
+            return os.memfd_create("ddl_magics")
+        except OSError:
+            pass  # this container forbids it
+    # A Python that was built for an old C library has no memfd_create; O_TMPFILE creates a file without a name too.
+    return os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
+
+
+def _map(descriptor: int, size: int) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(mmap.mmap(descriptor, size), np.uint8)

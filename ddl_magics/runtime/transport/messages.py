@@ -1,0 +1,44 @@
+"""The kinds of frames between the driver, the supervisors and the ranks.
+
+A rank talks to its supervisor through a socket pair. The supervisor forwards frames in both directions without parsing
+them, and adds events of its own. Payloads are JSON, except those of CHUNK and PIECE: they carry the next bytes of the
+artifact or checkpoint that was announced last, and at most one of each is sent at a time.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+# rank or supervisor -> driver
+EVENTS = 1  # [event, ...]
+READY = 2  # {"address": [host, port] | null}: the rank waits for PEERS
+ARTIFACT = 3  # {"name", "size", "sha256"}: CHUNKs follow
+CHUNK = 4  # bytes
+END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
+
+# driver -> rank
+# {"addresses": [[host, port], ...], "local_size": n, "local_rank": 0 to n - 1, "servers": [[host, port], ...] |
+# null}; the supervisor adds "gpus", the result of `gpus.round_robin`
+PEERS = 6
+STOP = 7  # {}: finish the step, keep the model
+
+# both directions, to and from rank 0
+CHECKPOINT = 9  # {"name", "size", "sha256", "fit", "epoch", "step", "complete"}: PIECEs follow
+PIECE = 10  # bytes
+
+# supervisor -> its rank, as the first frame
+CONFIG = 8  # the job's dict with "rank", "host" (the rank's own address) and "scratch" (folder)
+
+# supervisor -> prewarmed process, before CONFIG; the process answers with the same kind and {}
+CLAIM = 11  # {"folder", "variables": {name: value | null}}: become a rank that works in this folder
+
+# rank -> its supervisor, once a second: a `rank.pulse.Pulse`
+PULSE = 12
+
+CHUNK_BYTES = 1 << 20
+
+
+def parse(payload: bytes | bytearray) -> Any:
+    """The JSON value of a frame's payload."""
+    return json.loads(bytes(payload).decode("utf-8"))
