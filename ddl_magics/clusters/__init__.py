@@ -1,1 +1,1 @@
-"""Where a run is executed."""
+"""The clusters that execute runs: an embedded Spark, and the Spark of a Livy session."""

@@ -1,31 +1,37 @@
-"""What a place that executes runs must be able to do, and the answers that it gives.
+"""The interface of a cluster, which executes runs, and the answers that it gives.
 
-A cluster never raises for what can be expected of it: it answers with one of the frozen dataclasses here, and the
-caller branches over them.
+Problems that are to be expected are answers, not exceptions: a method returns one of the frozen dataclasses below, and
+the caller branches over them.
 """
 
 from __future__ import annotations
 
 import base64
+import errno
 import hashlib
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from ddl_magics.spec import RunSpec
+from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime import events as ev
+from ddl_magics.store.files import move
 
 #: Bytes of an artifact that one `fetch` asks for.
 FETCH_BYTES = 4 * 2**20
 
-#: Is told how many bytes of how many are here.
+#: Kind of an event that stands for one that cannot be read; no view knows it.
+UNREADABLE = "unreadable"
+
+#: Called with the bytes received so far and the size of the file.
 Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
 class Ready:
-    """The cluster can be asked to launch; `free` of its `slots` are not taken now."""
+    """The cluster can launch runs; `free` of its `slots` are not in use."""
 
     slots: int
     free: int
@@ -34,7 +40,7 @@ class Ready:
 
 @dataclass(frozen=True)
 class NotStarted:
-    """Nothing runs yet: the first launch starts it and may take `seconds`."""
+    """The cluster is not running yet: the first launch starts it, which takes about `seconds`."""
 
     message: str
     seconds: float
@@ -42,12 +48,12 @@ class NotStarted:
 
 @dataclass(frozen=True)
 class Launched:
-    """The driver has taken the run."""
+    """The driver has accepted the run."""
 
 
 @dataclass(frozen=True)
 class Refused:
-    """The run cannot be; `message` is one line that ends in what to do. `kind`: "usage", "slots" or "spark"."""
+    """The run was not started. `message`: one line that ends in what to do. `kind`: "usage", "slots" or "spark"."""
 
     kind: str
     message: str
@@ -55,7 +61,7 @@ class Refused:
 
 @dataclass(frozen=True)
 class Polled:
-    """Events after the one asked for, in order; `more` says that others are waiting already."""
+    """The events after the given number, in order, and the run's state. `more`: further events are available now."""
 
     events: tuple[Mapping[str, Any], ...]
     last: int
@@ -65,64 +71,80 @@ class Polled:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """No answer. `gone` says that there will be none: the session ended, and the run with it."""
+    """The driver does not answer. `gone`: it never will, because its session has ended, and the run with it."""
 
     message: str
     gone: bool = False
 
 
 class Cluster(Protocol):
-    """Where runs are executed. Methods may be called from any thread; each returns within bounded time."""
+    """Executes runs. Methods may be called from any thread; each returns within bounded time."""
 
-    #: What people call it: "this machine", "hdi-prod, session 12".
+    #: For people: "this machine", "hdi-prod, session 12".
     name: str
     #: Shortest time between two polls.
     poll_seconds: float
-    #: Whether a run goes on when this kernel ends.
+    #: Whether a run continues when this kernel ends.
     outlives_kernel: bool
+    #: So many bytes of the files that a cell has written are fetched at the run's end; None: all.
+    files_bytes: int | None
 
     @property
-    def place(self) -> Mapping[str, Any]:
-        """Where another kernel finds a run's driver again, as JSON and without secrets; empty where it cannot."""
+    def driver_address(self) -> Mapping[str, Any]:
+        """How another kernel finds a run's driver again, as JSON without secrets; empty where it cannot."""
 
     def status(self) -> Ready | NotStarted | Unreachable: ...
 
     def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
-        """What can be refused without waiting for anything."""
+        """Why the run would be refused, as far as that is known without waiting."""
+
+    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        """What the user should know of a run that `check` accepts, a line each."""
 
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
-        """Start the run and return. Names that the cell uses are taken from `namespace` where Spark runs here."""
+        """Start the run and return. Where Spark runs here, `namespace` has the variables that the cell uses."""
 
     def poll(self, run: str, after: int) -> Polled | Unreachable: ...
 
-    def stop(self, run: str) -> None:
-        """Ask the run to finish its step and end, keeping its model. It ends later, with a state event."""
+    def stop(self, run: str, reason: str = "") -> None:
+        """Ask the run to finish its step and end, and to keep its model. It ends later, with a state event.
 
-    def fetch(self, run: str, artifact: str, to: Path, tell: Progress) -> str | None:
-        """Write the artifact to the file `to`; None, or why it could not be had. `tell` hears of each part."""
+        reason: words that follow "stopped" in that event.
+        """
+
+    def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
+        """Write the artifact to the file `to`. Returns None, or in one line why it cannot be fetched.
+
+        Raises:
+            OSError: it cannot be fetched now, as the driver does not answer or a disk is full.
+        """
 
     def release(self, run: str) -> None:
-        """The notebook has all of the run: the driver may forget it."""
+        """Allow the driver to forget the run: the notebook has received all of it."""
 
     def shutdown(self) -> None:
-        """End what was started for this notebook; it is called when the kernel exits."""
+        """End what was started for this notebook. Called when the kernel exits."""
 
 
 class DriverCluster:
-    """The calls of `driver.py`, whose arguments and answers are JSON strings, as methods with the answers above.
+    """The functions of the runtime's `driver.api`, which take and return JSON text, as methods with the answers above.
 
-    Subclasses are `Cluster`s and give `_call`, which brings a request to the driver and its reply back.
+    Subclasses are `Cluster`s and define `_call`, which takes a request to the driver and returns its reply.
     """
 
     outlives_kernel = False
+    files_bytes: int | None = None
 
     @property
-    def place(self) -> Mapping[str, Any]:
+    def driver_address(self) -> Mapping[str, Any]:
         return {}
 
     def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
-        """Raises ConnectionError when the driver cannot be asked, and ProcessLookupError when it is gone."""
+        """Raises ConnectionError or TimeoutError for no answer, and ProcessLookupError when the driver is gone."""
         raise NotImplementedError
+
+    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        return ()
 
     def poll(self, run: str, after: int) -> Polled | Unreachable:
         try:
@@ -133,15 +155,17 @@ class DriverCluster:
             return Unreachable(str(error))
         if "events" not in reply:
             return Unreachable(_message(reply), gone=True)
-        return Polled(tuple(reply["events"]), int(reply["last"]), bool(reply["more"]), str(reply["state"]))
+        return Polled(
+            tuple(_sound(reply["events"], after)), int(reply["last"]), bool(reply["more"]), str(reply["state"])
+        )
 
-    def stop(self, run: str) -> None:
-        self._ask("stop", {"run": run})
+    def stop(self, run: str, reason: str = "") -> None:
+        self._ask("stop", {"run": run, "reason": reason})
 
     def release(self, run: str) -> None:
         self._ask("release", {"run": run})
 
-    def fetch(self, run: str, artifact: str, to: Path, tell: Progress) -> str | None:
+    def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
         part = to.with_name(f".{to.name}.part")
         digest, offset = hashlib.sha256(), 0
         try:
@@ -155,16 +179,18 @@ class DriverCluster:
                     file.write(data)
                     digest.update(data)
                     offset += len(data)
-                    tell(offset, int(reply["size"]))
+                    progress(offset, int(reply["size"]))
                     if offset >= reply["size"]:
                         break
                     if not data:
-                        return f"it ended after {offset} of {reply['size']} bytes"
+                        return f"the data ended after {offset} of {reply['size']} bytes"
             if digest.hexdigest() != reply["sha256"]:
                 return "its checksum is wrong"
-            part.replace(to)
+            move(part, to)
             return None
         except (OSError, ValueError) as error:
+            if _may_pass(error):
+                raise
             return f"{type(error).__name__}: {error}"
         finally:
             part.unlink(missing_ok=True)
@@ -176,11 +202,28 @@ class DriverCluster:
         try:
             self._call(function, json.dumps(request))
         except (ConnectionError, ProcessLookupError, TimeoutError):
-            pass  # whether it was heard shows in the events
+            pass  # the events show whether the driver got the request
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _sound(events: Iterable[Any], after: int) -> Iterator[Mapping[str, Any]]:
+    """The events in a reply, with `UNREADABLE` in place of those of another version that cannot be read."""
+    for number, event in enumerate(events, after + 1):
+        if ev.is_sound(event) and "seq" in event:
+            yield event
+        else:
+            seq = event.get("seq") if isinstance(event, dict) else None
+            placeholder = ev.make(UNREADABLE, ev.JOB)
+            yield {**placeholder, "attempt": 1, "seq": seq if isinstance(seq, int) and seq >= number else number}
 
 
 def refusal(reply: Mapping[str, Any]) -> Launched | Refused:
-    """The answer to `driver.launch`."""
+    """A reply of `driver.api.launch` as an answer."""
     if reply.get("ok"):
         return Launched()
     error = reply.get("error") or {}
@@ -188,5 +231,5 @@ def refusal(reply: Mapping[str, Any]) -> Launched | Refused:
 
 
 def _message(reply: Mapping[str, Any]) -> str:
-    error = reply.get("error")
-    return str(error.get("message", error) if isinstance(error, Mapping) else error or "the driver does not know it")
+    error = reply.get("error") or "the driver does not know the run"
+    return str(error.get("message", error) if isinstance(error, Mapping) else error)

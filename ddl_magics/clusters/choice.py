@@ -1,34 +1,42 @@
-"""Which cluster the next run is executed on: what `%ddl use` said, or what this kernel has."""
+"""The cluster of the next run: what `%ddl use` selected, or what this kernel has."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
-from ddl_magics.clusters.base import Cluster, NotStarted
+from ddl_magics.clusters.base import Cluster, NotStarted, Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import LivySession, NoSession
+from ddl_magics.options.spec import RunSpec
 
 
-class KernelSessionToCome(EmbeddedCluster):
-    """Stands for the session of a sparkmagic kernel that has not started; the first run starts it."""
+class PendingKernelSession(EmbeddedCluster):
+    """A sparkmagic kernel's session that has not started yet; the first run starts it."""
 
     name = "this kernel's Livy session"
 
     def status(self) -> NotStarted:
-        return NotStarted("a Livy session is started (half a minute or so)", 30.0)
+        return NotStarted("a Livy session is started (about half a minute)", 30.0)
+
+    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+        """None: the cell's names are the session's, and not those of this kernel."""
+        return None
+
+    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        return ()
 
 
 class Choice:
-    """The clusters of one kernel. `cluster` says which is in use; the others are its `%ddl use`."""
+    """The clusters of one kernel. `cluster` returns the one in use; `%ddl use` calls the other methods."""
 
     def __init__(self, shell: Any) -> None:
         self._shell = shell
         self._embedded = EmbeddedCluster(lambda: shell.user_ns)
-        self._to_come = KernelSessionToCome()
+        self._pending = PendingKernelSession()
         self._chosen: Cluster | None = None
         self._known: dict[tuple[str, int], LivyCluster] = {}
 
@@ -36,22 +44,22 @@ class Choice:
         """The cluster of the next run.
 
         Args:
-            start: start the session of a sparkmagic kernel where it has not been started.
+            start: start the session of a sparkmagic kernel if it has not started yet.
 
         Raises:
-            NoSession: it cannot be used.
+            NoSession: the session cannot be used.
         """
         if self._chosen is not None:
             return self._chosen
         kernel = sparkmagic_link.kernel_magics(self._shell)
         if kernel is not None:
             session = sparkmagic_link.kernel_session(kernel, start)
-            return self._to_come if session is None else self._of(session)
+            return self._pending if session is None else self._of(session)
         added = self._added()
         return added if added is not None else self._embedded
 
     def close(self) -> None:
-        """The kernel exits: end what was started for it, used or not."""
+        """End what was started for this kernel, used or not. Called when the kernel exits."""
         for cluster in [self._embedded, *self._known.values()]:
             cluster.shutdown()
 
@@ -61,21 +69,21 @@ class Choice:
     def embedded(self) -> None:
         self._chosen = self._embedded
 
-    def livy(self, url: str | None, word: str | None = None, detached: bool = False) -> LivySession | None:
+    def livy(self, url: str | None, id_or_name: str | None = None, detached: bool = False) -> LivySession | None:
         """Use a session of the Livy at `url`, or of the configured one.
 
         Args:
             url: None for the kernel's own session, or that of `%spark add`, or sparkmagic's configuration.
-            word: number or name of a session that is there.
-            detached: make one that outlives this kernel.
+            id_or_name: of an existing session.
+            detached: create a session that outlives this kernel.
 
         Returns:
-            The session, if it was made now.
+            The session, if this call created it.
 
         Raises:
-            NoSession: there is none, and none can be made.
+            NoSession: there is no session, and none can be created.
         """
-        if word is None and not detached:
+        if id_or_name is None and not detached:
             if url is None and sparkmagic_link.kernel_magics(self._shell) is not None:
                 self._chosen = None
                 self.cluster(start=True)
@@ -86,56 +94,63 @@ class Choice:
                 return None
         endpoint = sparkmagic_link.endpoint(self._shell, url)
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
-        if word is not None:
-            self._chosen = self._keep(livy_session.find(http, word))
+        if id_or_name is not None:
+            self._chosen = self._keep(livy_session.find(http, id_or_name))
             return None
         seconds = max(livy_session.START_SECONDS, sparkmagic_link.startup_seconds())
         session = livy_session.create(http, sparkmagic_link.session_properties(), detached, seconds)
         self._chosen = self._keep(session)
-        sparkmagic_link.lend(self._shell, session, endpoint)
+        sparkmagic_link.share_session(self._shell, session, endpoint)
         return session
 
-    def at(self, place: Mapping[str, Any]) -> LivyCluster:
-        """The session where a stored run has its driver, reached with this kernel's credentials.
+    def at(self, address: Mapping[str, Any]) -> LivyCluster:
+        """The session that has the driver of a stored run, reached with this kernel's credentials.
+
+        Args:
+            address: `Cluster.driver_address` as it was stored.
 
         Raises:
-            NoSession: it is not there any more, or sparkmagic is missing.
+            NoSession: the session has ended, sparkmagic is missing, or the address names no runtime.
         """
-        if (place["livy"], place["session"]) in self._known:
-            known = self._known[place["livy"], place["session"]]
-            if known.channel.module == place["runtime"]:
-                return known
-        endpoint = sparkmagic_link.endpoint(self._shell, str(place["livy"]))
+        try:
+            # The runtime that started the run answers for it, whatever version is installed here.
+            runtime = shipping.RuntimePackage(str(address["runtime"]), b"")
+        except ValueError as error:
+            raise NoSession(f"its stored address is damaged: {error}") from None
+        known = self._known.get((address["livy"], address["session"]))
+        if known is not None and known.channel.module == address["runtime"]:
+            return known
+        endpoint = sparkmagic_link.endpoint(self._shell, str(address["livy"]))
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
-        session = livy_session.find(http, str(place["session"]))
-        # Livy 0.5 tells neither its name nor its heartbeat.
-        session.detached = session.detached or bool(place.get("detached"))
-        # The run's own runtime answers for it, whatever version is installed here.
-        return LivyCluster(session, shipping.Shipment(str(place["runtime"]), b""))
+        session = livy_session.find(http, str(address["session"]))
+        # Livy 0.5 reports neither the name nor the heartbeat of a session.
+        session.detached = session.detached or bool(address.get("detached"))
+        return LivyCluster(session, runtime)
 
     def _added(self, url: str | None = None) -> LivyCluster | None:
-        """The session of `%spark add`, at `url` if that is given; None where there is none."""
+        """The session of `%spark add`, at `url` if that is given, or None."""
         magics = sparkmagic_link.spark_magics(self._shell)
         sessions = {} if magics is None else sparkmagic_link.python_sessions(magics)
-        there = {
+        found = {
             name: session
             for name, session in sessions.items()
             if url is None or session.endpoint.url.rstrip("/") == url.rstrip("/")
         }
-        if len(there) > 1:
+        if len(found) > 1:
             raise NoSession(
-                f"sparkmagic has the sessions {', '.join(sorted(there))}: say %ddl use livy URL --session ID "
-                "with the ID that %spark info shows."
+                f"sparkmagic has the sessions {', '.join(sorted(found))}: choose one with %ddl use livy URL "
+                "--session ID; %spark info shows the IDs."
             )
-        return self._of(next(iter(there.values()))) if there else None
+        return self._of(next(iter(found.values()))) if found else None
 
-    def _of(self, theirs: Any) -> LivyCluster:
-        """The cluster of a session of sparkmagic's."""
-        known = self._known.get((theirs.endpoint.url, theirs.id))
+    def _of(self, sparkmagic_session: Any) -> LivyCluster:
+        """The cluster of a session that sparkmagic manages."""
+        endpoint, number = sparkmagic_session.endpoint, sparkmagic_session.id
+        known = self._known.get((endpoint.url, number))
         if known is not None:
             return known
-        http = LivyHttp(sparkmagic_link.connection_of(theirs.endpoint))
-        return self._keep(LivySession(http, int(theirs.id)))
+        http = LivyHttp(sparkmagic_link.connection_of(endpoint))
+        return self._keep(LivySession(http, int(number)))
 
     def _keep(self, session: LivySession) -> LivyCluster:
         key = (session.http.url, session.number)

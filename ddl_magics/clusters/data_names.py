@@ -1,22 +1,26 @@
-"""Whether the DataFrames and columns that a cell names are there, told before anything runs."""
+"""Whether the DataFrames and columns that a cell names exist, checked before anything runs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from ddl_magics.spec import RunSpec
+from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.data import roles, sources
 from ddl_magics.wording import nearest
+
+#: So many columns are listed in a message.
+MOST_COLUMNS = 20
 
 
 def is_frame(value: Any) -> bool:
-    """A pandas or Spark DataFrame, told by its shape: neither library may be imported for the question."""
+    """Whether it is a pandas or Spark DataFrame, by its type's name: neither library is imported for the answer."""
     kind = type(value)
     return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] in ("pandas", "pyspark")
 
 
 def frames(namespace: Mapping[str, Any]) -> list[str]:
-    """Names of the DataFrames of a notebook."""
+    """The names of a notebook's DataFrames."""
     return sorted(name for name, value in namespace.items() if not name.startswith("_") and is_frame(value))
 
 
@@ -25,24 +29,38 @@ def columns(frame: Any) -> list[str]:
 
 
 def problem(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
-    """What is wrong with --data, --features, --label and --validation, in one line; None if nothing is."""
+    """What is wrong with the DataFrames and columns of --data and the options that need it, in one line, or None."""
     if spec.data is None:
         return None
-    names = [*(spec.features or ()), *([spec.label] if spec.label is not None else [])]
-    return _frame_problem("--data", spec.data, names, namespace) or (
-        _frame_problem("--validation", spec.validation, names, namespace) if isinstance(spec.validation, str) else None
-    )
+    if sources.is_files(spec.data):
+        advice = sources.other_format(spec.data)
+        if advice:
+            return f"{advice}."
+    second = spec.validation if isinstance(spec.validation, str) and spec.validation.isidentifier() else None
+    first = None if sources.is_files(spec.data) else _frame_problem("--data", spec.data, spec, namespace)
+    return first or (None if second is None else _frame_problem("--validation", second, spec, namespace))
 
 
-def _frame_problem(flag: str, name: str, wanted: list[str], namespace: Mapping[str, Any]) -> str | None:
+def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
     if name not in namespace:
         return f"{flag}: there is no DataFrame {name}.{nearest(name, frames(namespace))}"
     frame = namespace[name]
     if not is_frame(frame):
-        return f"{flag}: {name} is a {type(frame).__name__}, and must be a Spark or pandas DataFrame."
-    there = columns(frame)
-    for column in wanted:
-        if column not in there:
-            hint = nearest(column, there) or f" It has {', '.join(there[:8])}{', ...' if len(there) > 8 else ''}."
-            return f"{name} has no column {column}.{hint}"
+        return (
+            f"{flag}: {name} is no Spark or pandas DataFrame (its type is {type(frame).__name__}): leave {flag} out "
+            "where the cell uses it as it is, or make a DataFrame of it."
+        )
+    known = columns(frame)
+    others = roles.Roles.from_spec(spec.to_record()).named(known)
+    for column in [*roles.named_columns(spec.features or (), known), *(column for _, column in others)]:
+        if column not in known:
+            return f"{name} has no column {column}.{nearest(column, known) or f' It has {_listed(known)}.'}"
     return None
+
+
+def _listed(known: list[str]) -> str:
+    """The columns; of many, the first and the last, among which the label usually is."""
+    if len(known) <= MOST_COLUMNS:
+        return ", ".join(known)
+    first, last = known[: MOST_COLUMNS // 2], known[-MOST_COLUMNS // 2 :]
+    return f"{len(known)} columns: {', '.join(first)}, ..., {', '.join(last)}"

@@ -1,30 +1,30 @@
-"""Runs on the Spark of this notebook's own process: the user's session, or one made for the workers.
+"""The Spark of the notebook's own process as a cluster: the user's session, or one created for the workers.
 
-The user's session is never stopped or reconfigured. The driver is called directly, in the form in which it would be
-shipped to a cluster.
+The user's session is never stopped or reconfigured. The driver is called directly, as the same package that is shipped
+to a remote cluster.
 """
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from ddl_magics.clusters import data_names, local_spark, shipping
+from ddl_magics.clusters import data_names, dataset_shape, local_spark, preflight, sent_files, shipping
 from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
-from ddl_magics.spec import RunSpec
+from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
 
-#: How long Spark takes to start, for the message that says so.
+#: How long Spark takes to start, about: for the message.
 START_SECONDS = 10.0
-#: How long the end of the kernel waits for a Spark of ours to end.
+#: How long a kernel that exits waits for the Spark that it created to end.
 END_SECONDS = 1.4
 
 
 class EmbeddedCluster(DriverCluster):
-    """The `Cluster` of a kernel; `namespace` gives the notebook's variables, where its own session may be."""
+    """namespace: returns the notebook's variables, among which a session of the user's may be."""
 
     name = "this machine"
     poll_seconds = 0.25
@@ -38,14 +38,14 @@ class EmbeddedCluster(DriverCluster):
         self._load_driver = load_driver
         self._driver: ModuleType | None = None
         self._starting = threading.Lock()
-        self._made: Any = None  # the session that is ours
+        self._created: Any = None  # a SparkSession, if this cluster has created one
 
     def status(self) -> Ready | NotStarted | Unreachable:
         if self._session() is None:
-            return NotStarted(f"an embedded Spark is started ({START_SECONDS:.0f} s or so)", START_SECONDS)
+            return NotStarted(f"an embedded Spark is started (about {START_SECONDS:.0f} s)", START_SECONDS)
         try:
             details = self._call("info", "{}")
-        except Exception as error:  # py4j raises kinds of its own, and without pyspark they have no name
+        except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
             return Unreachable(f"Spark does not answer ({type(error).__name__}: {error})")
         return Ready(int(details["slots"]), int(details["free"]), details)
 
@@ -53,14 +53,23 @@ class EmbeddedCluster(DriverCluster):
         missing = next((name for name in spec.send or () if name not in namespace), None)
         if missing is not None:
             return Refused("usage", f"--send {missing}: this notebook has no variable {missing}.")
-        problem = data_names.problem(spec, namespace)
+        try:
+            sent_files.check(spec)
+        except sent_files.CannotSendFiles as error:
+            return Refused("usage", str(error))
+        problem = data_names.problem(spec, namespace) or preflight.problem(spec, namespace)
         if problem:
             return Refused("usage", problem)
+        if local_spark.is_connect(namespace.get("spark")) or local_spark.is_connect(namespace.get(spec.data or "")):
+            return Refused("spark", local_spark.CONNECT)
         session = self._session()
+        problem = None if session else local_spark.version_problem() or preflight.too_many_workers(spec)
+        if problem:
+            return Refused("spark", problem)
         if session is None and spec.gpus and "spark.master" not in spec.conf:
             return Refused(
                 "usage",
-                "--gpus is for clusters whose Spark manages GPUs, and the embedded Spark does not: leave it out, and a "
+                "--gpus is for clusters where Spark manages GPUs, and the embedded Spark does not: leave it out, and a "
                 "worker uses the GPUs that it finds.",
             )
         return None if session is None else self._check_session(spec, session)
@@ -69,16 +78,19 @@ class EmbeddedCluster(DriverCluster):
         settings = local_spark.session_settings(session)
         for key, value in spec.conf.items():
             if settings.get(key) != value:
-                owner = "was made by an earlier cell" if session is self._made else "is yours"
+                owner = "was created by an earlier cell" if session is self._created else "is yours"
                 return Refused(
                     "usage",
                     f"--conf {key} comes too late: the Spark session {owner} and stays as it is; leave --conf out, "
                     "or restart the kernel.",
                 )
+        problem = None if session is self._created else local_spark.workers_problem(session)
+        if problem:
+            return Refused("spark", problem)
         status = self.status()
         if isinstance(status, Ready) and spec.workers > status.slots:
-            if session is self._made:
-                remedy = "restart the kernel, so that the embedded Spark is made for this cell"
+            if session is self._created:
+                remedy = "restart the kernel, so that the embedded Spark is created for this cell"
             else:
                 remedy = "give your Spark session more cores or executors"
             return Refused(
@@ -88,35 +100,48 @@ class EmbeddedCluster(DriverCluster):
             )
         return None
 
+    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        return [*preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
+
+    def workers_problem(self) -> str | None:
+        """Why the notebook's own Spark session cannot be used, in one line, or None."""
+        if local_spark.is_connect(self._namespace().get("spark")):
+            return local_spark.CONNECT
+        session = self._session()
+        return None if session is None else local_spark.workers_problem(session)
+
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
         try:
             with self._starting:
                 if self._session() is None:
-                    self._made = local_spark.make_session(spec.workers, spec.conf)
+                    self._created = local_spark.create_session(spec.workers, spec.conf)
         except local_spark.CannotStart as error:
             return Refused("spark", str(error))
         try:
-            # The driver looks for `spark` first, and the notebook's variable may hold a session that was stopped.
+            sent_files.upload(spec, self._call)
+            # The driver uses the variable `spark`, and the notebook's may hold a session that was stopped.
             names = {**namespace, "spark": self._session()}
             return refusal(self._call("launch", json.dumps(spec.to_record()), names))
-        except Exception as error:  # py4j raises kinds of its own, and without pyspark they have no name
+        except sent_files.CannotSendFiles as error:
+            return Refused("usage", str(error))
+        except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
             return Refused("spark", f"Spark did not take the run ({type(error).__name__}: {error})")
 
     def shutdown(self) -> None:
-        """End the Spark if it is ours; a user's is the user's. The files of runs go now: `atexit` may never come."""
+        """End the Spark if this cluster created it. Runs' files are deleted now, since `atexit` may never be called."""
         if self._driver is not None:
-            self._driver.held.forget_all()
-        made, self._made = self._made, None
-        if made is not None:
-            # A daemon: the process may end before Spark does, which then ends with it.
-            ending = threading.Thread(target=local_spark.end_session, args=(made,), daemon=True)
+            self._driver.registry.forget_all()
+        created, self._created = self._created, None
+        if created is not None:
+            # A daemon: the process may end before Spark does, and Spark then ends with it.
+            ending = threading.Thread(target=local_spark.end_session, args=(created,), daemon=True)
             ending.start()
             ending.join(END_SECONDS)
 
     def _session(self) -> Any | None:
-        if self._made is not None and self._made.sparkContext._jsc is None:
-            self._made = None  # the user stopped it
-        return self._made or local_spark.existing_session(self._namespace())
+        if self._created is not None and self._created.sparkContext._jsc is None:
+            self._created = None  # the user has stopped it
+        return self._created or local_spark.existing_session(self._namespace())
 
     def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
         if self._driver is None:

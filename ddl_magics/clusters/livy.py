@@ -1,4 +1,4 @@
-"""Runs on the Spark of a Livy session, over its REST interface alone."""
+"""The Spark of a Livy session as a cluster, reached through Livy's REST interface alone."""
 
 from __future__ import annotations
 
@@ -6,44 +6,46 @@ import json
 import threading
 import time
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
-from ddl_magics.clusters import livy_remote, sending, shipping
+from ddl_magics.clusters import livy_remote, sending, sent_files, shipping
 from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
-from ddl_magics.clusters.livy_http import patiently
+from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
-from ddl_magics.spec import RunSpec
+from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
 
-#: How long a launch, a stop and the fetching of a part go on through errors of the network.
-PATIENCE_SECONDS = 300.0
-#: How long the first request to a session may take: the runtime is sent and imported.
+#: How long a launch, a stop or the fetch of a block is repeated while the network fails.
+RETRY_SECONDS = 300.0
+#: How long the first request to a session may take: it sends and imports the runtime.
 OPEN_SECONDS = 120.0
-#: What a session is (its slots, its settings) is asked again after this time.
+#: Details of a session (slots, settings) that are older than this are asked for again.
 DETAILS_SECONDS = 60.0
 
-#: Calls that go on through errors; `poll` is repeated by who follows the run, and `busy` by who waits for a turn.
-_PATIENT = frozenset(("launch", "stop", "fetch", "release"))
+#: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
+_RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
 
 class LivyCluster(DriverCluster):
-    """The `Cluster` of one Livy session, bound to it for good: another session is another cluster."""
+    """The `Cluster` of one Livy session; another session is another cluster."""
 
     poll_seconds = 1.0
+    files_bytes: int | None = 32 << 20
 
-    def __init__(self, session: LivySession, shipment: shipping.Shipment | None = None) -> None:
+    def __init__(self, session: LivySession, runtime: shipping.RuntimePackage | None = None) -> None:
         self.session = session
-        self.channel = Channel(session.http, session.number, shipment or shipping.pack())
+        self.channel = Channel(session.http, session.number, runtime or shipping.pack())
         self.name = f"Livy session {session.number} at {session.http.host}"
-        #: Whether its runs go on when this kernel has ended.
+        #: Whether its runs continue when this kernel has ended.
         self.outlives_kernel = session.detached
         self._details: Mapping[str, Any] | None = None
         self._asked_at = 0.0
         self._asking = threading.Lock()
 
     @property
-    def place(self) -> Mapping[str, Any]:
+    def driver_address(self) -> Mapping[str, Any]:
         session = self.session
         return {
             "livy": session.http.url,
@@ -54,7 +56,7 @@ class LivyCluster(DriverCluster):
         }
 
     def alive(self) -> bool:
-        """Whether the session is there, as far as Livy can be asked."""
+        """Whether the session is alive; True also where Livy does not answer."""
         try:
             return self.channel.state() not in DEAD
         except ProcessLookupError:
@@ -74,7 +76,14 @@ class LivyCluster(DriverCluster):
         return Ready(slots, max(0, slots - busy), details)
 
     def details(self, fresh: bool = False) -> Mapping[str, Any]:
-        """`driver.info` of the session, some time old unless `fresh` is asked for, or where its Python is busy."""
+        """The reply of `driver.api.info`; up to `DETAILS_SECONDS` old, or older while the session's Python is busy.
+
+        Args:
+            fresh: ask now.
+
+        Raises:
+            ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
+        """
         with self._asking:
             if fresh or self._details is None or time.monotonic() > self._asked_at + DETAILS_SECONDS:
                 try:
@@ -90,10 +99,10 @@ class LivyCluster(DriverCluster):
             return self._details
 
     def runs(self) -> list[dict[str, Any]]:
-        """The runs that the session's driver holds, oldest first: {"run", "state", "spec"}.
+        """The runs that the session's driver has, oldest first: {"run", "state", "spec"}.
 
         Raises:
-            ConnectionError, TimeoutError, ProcessLookupError: it cannot be asked.
+            ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
         """
         return list(self._call("runs", "{}")["runs"])
 
@@ -101,12 +110,13 @@ class LivyCluster(DriverCluster):
         if spec.conf:
             return Refused(
                 "usage",
-                f"--conf {next(iter(spec.conf))} comes too late: the Livy session runs already. Set it with "
+                f"--conf {next(iter(spec.conf))} comes too late: the Livy session is running already. Set it with "
                 "%%configure -f, or in session_configs of sparkmagic's config.json.",
             )
         try:
             sending.values(spec, namespace)
-        except sending.CannotSend as error:
+            sent_files.check(spec)
+        except (sending.CannotSend, sent_files.CannotSendFiles) as error:
             return Refused("usage", str(error))
         if self._details is None:
             try:
@@ -125,17 +135,19 @@ class LivyCluster(DriverCluster):
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
         try:
             self.channel.open(OPEN_SECONDS)
-            for sent in sending.values(spec, namespace):
-                code = livy_remote.assign(sent.name, sent.encoding, sent.text)
-                patiently(lambda code=code: self.channel.statement(code), PATIENCE_SECONDS)  # type: ignore[misc]
-            return refusal(self._call("launch", json.dumps(spec.to_record())))
-        except sending.CannotSend as error:
+            for value in sending.values(spec, namespace):
+                code = livy_remote.assign(value.name, value.encoding, value.text)
+                with_retries(partial(self.channel.statement, code), RETRY_SECONDS)
+            sent_files.upload(spec, self._call)
+            # The notebook's folder is not on the cluster, and one of the same path would be another.
+            return refusal(self._call("launch", json.dumps({**spec.to_record(), "folder": None})))
+        except (sending.CannotSend, sent_files.CannotSendFiles) as error:
             return Refused("usage", str(error))
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             return Refused("spark", f"{self.name} did not take the run: {error}")
 
     def shutdown(self) -> None:
-        """End the session if this kernel made it for itself."""
+        """End the session if this kernel created it for itself."""
         self.session.close()
 
     def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
@@ -145,9 +157,9 @@ class LivyCluster(DriverCluster):
             return self.channel.call(function, *arguments, namespace=function == "launch")
 
         try:
-            return patiently(ask, PATIENCE_SECONDS) if function in _PATIENT else ask()
+            return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()
         except Busy:
             if function != "poll":
                 raise
-            # Without a side channel a poll waits for the cell that the session works on. The run goes on meanwhile.
+            # Without a side channel a poll waits for the cell that the session executes. The run continues meanwhile.
             return {"events": [], "last": json.loads(arguments[0])["after"], "more": False, "state": ""}

@@ -1,8 +1,9 @@
-"""How requests reach the driver of a Livy session: jobs of its side channel, or statements where it has none.
+"""Requests to the driver of a Livy session: jobs of its side channel, or statements where it has none.
 
 The side channel (`POST /sessions/N/submit-job`) runs a job in the driver's Python at once, beside the statements. Such
-a job is a pickle; ours says "the function `job` of the shipped runtime, called with this text" and holds nothing else,
-so that it is the same for every Python, and the answer is read by an unpickler that knows text alone.
+a job is a pickle. Ours contains only the reference to the function `job` of the shipped runtime and the text that it is
+called with, so that it is the same for every version of Python. The answer is read by an unpickler that accepts text
+alone.
 """
 
 from __future__ import annotations
@@ -14,88 +15,92 @@ import pickle
 import struct
 import threading
 import time
+from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_remote
-from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable, patiently
-from ddl_magics.clusters.shipping import Shipment
+from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable, with_retries
+from ddl_magics.clusters.shipping import RuntimePackage
+from ddl_magics.runtime.spark import spark_error
 
-#: A statement that others are before waits its turn for so long. The longest of ours takes a second or two.
+#: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
-#: A side-channel job answers within milliseconds.
+#: Side-channel jobs usually answer within milliseconds.
 JOB_SECONDS = 30.0
-#: Between two looks at a statement or job, doubled up to the second.
-LOOK_SECONDS, LONGEST_LOOK_SECONDS = 0.02, 0.5
-#: Tries of the probe that decides whether there is a side channel, while the session is busy with other things.
+#: The pause between two queries for the state of a statement or job: at first, and at most after doublings.
+POLL_SECONDS, LONGEST_POLL_SECONDS = 0.02, 0.5
+#: How long the probe for a side channel is repeated while the session is busy.
 PROBE_SECONDS = 30.0
 
-#: States of a session that it does not leave.
+#: The terminal states of a session.
 DEAD = frozenset(("dead", "error", "killed", "shutting_down", "success"))
 
 
 class Busy(TimeoutError):
-    """The session works on another cell's statement and did not come to ours."""
+    """The session executes another cell's statement and has not reached ours."""
 
 
 class StatementFailed(ConnectionError):
-    """Our statement ended with an error of Python's; the message is its last line."""
+    """Our statement raised an error in the driver's Python; the message is its last line."""
 
 
 class Channel:
-    """The driver of session `number`. Thread-safe: the side channel's jobs and the statements mind their own turns.
+    """Requests to the driver of session `number`. Thread-safe: Livy orders statements and jobs itself.
 
     Attributes:
-        beside: whether the side channel is used; None before `open`.
-        why_not: why it is not, in words.
+        has_side_channel: whether the side channel is used; None before `open`.
+        no_side_channel_reason: why it is not, in words.
     """
 
-    def __init__(self, http: LivyHttp, number: int, shipment: Shipment) -> None:
+    def __init__(self, http: LivyHttp, number: int, runtime: RuntimePackage) -> None:
         self.http = http
         self.number = number
-        self.module = shipment.module
-        self.beside: bool | None = None
-        self.why_not = ""
-        self._shipment = shipment
+        self.module = runtime.module
+        self.has_side_channel: bool | None = None
+        self.no_side_channel_reason = ""
+        self._runtime = runtime
         self._path = f"/sessions/{number}"
         self._opening = threading.Lock()
-        # Without data it is there already, or nowhere.
-        self._shipped = not shipment.data
+        # A package without data is in the session already, or cannot be brought there.
+        self._shipped = not runtime.data
 
     def open(self, seconds: float) -> None:
-        """Bring the runtime to the session, once, and find out whether it has a side channel.
+        """Send the runtime to the session, once, and find out whether the session has a side channel.
 
         Raises:
-            ConnectionError, TimeoutError, ProcessLookupError: it could not be done within `seconds`.
+            ConnectionError, TimeoutError, ProcessLookupError: it did not succeed within `seconds`.
         """
         with self._opening:
             if not self._shipped:
-                for statement in livy_remote.receive(self._shipment):
-                    patiently(lambda code=statement: self.statement(code), seconds)  # type: ignore[misc]
+                for statement in livy_remote.receive(self._runtime):
+                    with_retries(partial(self.statement, statement), seconds)
                 self._shipped = True
-            if self.beside is None:
+            if self.has_side_channel is None:
                 self._probe()
 
     def call(self, function: str, *arguments: str, namespace: bool = False) -> dict[str, Any]:
-        """A function of the runtime's `remote` and its answer; with `namespace`, the session's globals are its last
-        argument.
+        """Call a function of the runtime's `driver.remote` and return its reply.
+
+        Args:
+            namespace: add the session's globals to the arguments.
 
         Raises:
-            ConnectionError, TimeoutError: no answer now.
-            ProcessLookupError: the session is gone, or is another one than it was.
+            ConnectionError, TimeoutError: there is no answer now.
+            ProcessLookupError: the session has ended, or Livy has replaced it by another one of the same number.
         """
-        if self.beside and function not in ("launch", "info"):
+        if self.has_side_channel and function not in ("launch", "info"):
             return self._job(function, arguments[0])
         reply = self.statement(livy_remote.call(self.module, function, *arguments, namespace=namespace))
         if reply.get("missing"):
-            raise Gone(f"session {self.number} is not the one that it was: Livy has started it again")
+            raise self._restarted()
         return reply
 
-    def look(self) -> dict[str, Any]:
-        """What the driver's Python has installed, and its clock."""
-        return self.statement(livy_remote.look(self.module))
+    def environment(self) -> dict[str, Any]:
+        """The versions of the driver's Python and of what it has installed, and its clock."""
+        return self.statement(livy_remote.environment(self.module))
 
     def state(self) -> str:
-        """The session's state as Livy says it."""
+        """The session's state in Livy's words."""
         return str(self.http.get(f"{self._path}/state")["state"])
 
     # Statements
@@ -103,19 +108,19 @@ class Channel:
     def statement(self, code: str, seconds: float = STATEMENT_SECONDS) -> dict[str, Any]:
         """Execute a statement of `livy_remote` and return its answer."""
         posted = self._ask("POST", f"{self._path}/statements", {"code": code})
-        path, deadline, pause = f"{self._path}/statements/{posted['id']}", time.monotonic() + seconds, LOOK_SECONDS
+        path, deadline, pause = f"{self._path}/statements/{posted['id']}", time.monotonic() + seconds, POLL_SECONDS
         while True:
-            # Its own code comes with every answer: seldom is better than often.
-            statement = patiently(lambda: self._ask("GET", path), max(1.0, deadline - time.monotonic()))
+            # Each answer repeats the statement's code: do not ask too often.
+            statement = with_retries(lambda: self._ask("GET", path), max(1.0, deadline - time.monotonic()))
             ended, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
-            # One that ends while Livy reads it has its new state already and no output yet: the next look has it.
+            # A statement that ends during the query may have its new state and no output yet: ask again.
             if ended and (output or statement["state"] == "cancelled"):
                 return self._output(output or {})
             if time.monotonic() > deadline:
                 self._cancel(path)
                 raise Busy(f"session {self.number} is busy with another cell")
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+            pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
     def _output(self, output: dict[str, Any]) -> dict[str, Any]:
         if output.get("status") != "ok":
@@ -129,29 +134,29 @@ class Channel:
         return answer
 
     def _cancel(self, path: str) -> None:
-        """Ours alone: a statement that has not begun is taken out of the queue."""
+        """Take our statement, which has not begun, out of the queue."""
         try:
             self.http.post(f"{path}/cancel", seconds=5.0)
         except (ConnectionError, ProcessLookupError):
-            pass  # it does no harm when its turn comes
+            pass  # it does no harm when it is executed later
 
     # The side channel
 
     def _probe(self) -> None:
         try:
-            patiently(lambda: self._job("busy", "{}"), PROBE_SECONDS)
-            self.beside = True
+            with_retries(lambda: self._job("busy", "{}"), PROBE_SECONDS)
+            self.has_side_channel = True
         except Unavailable as error:
-            self.beside, self.why_not = False, str(error)
+            self.has_side_channel, self.no_side_channel_reason = False, str(error)
         except Rejected as error:
-            self.beside, self.why_not = False, f"it refuses submit-job ({error.status})"
+            self.has_side_channel, self.no_side_channel_reason = False, f"it refuses submit-job ({error.status})"
 
     def _job(self, function: str, argument: str) -> dict[str, Any]:
         body = {"job": base64.b64encode(self._pickled(function, argument)).decode(), "jobType": "pyspark"}
         posted = self._ask("POST", f"{self._path}/submit-job", body)
-        path, deadline, pause = f"{self._path}/jobs/{posted['id']}", time.monotonic() + JOB_SECONDS, LOOK_SECONDS
+        path, deadline, pause = f"{self._path}/jobs/{posted['id']}", time.monotonic() + JOB_SECONDS, POLL_SECONDS
         while True:
-            # The first answer that says "ended" is the last: a lost one is asked for again by a new job.
+            # Livy reports a job's result once. If that answer is lost, the caller asks by a new job.
             job = self._ask("GET", path, compressed=function != "fetch")
             if job["state"] == "SUCCEEDED":
                 return _decoded(job["result"])
@@ -160,26 +165,27 @@ class Channel:
             if time.monotonic() > deadline:
                 raise Unavailable(f"the side channel of session {self.number} does not answer")
             time.sleep(pause)
-            pause = min(2 * pause, LONGEST_LOOK_SECONDS)
+            pause = min(2 * pause, LONGEST_POLL_SECONDS)
 
     def _pickled(self, function: str, argument: str) -> bytes:
-        """Pickle's protocol 2 by hand: the function by reference, a tuple of one text, and the call."""
+        """A pickle of protocol 2, written by hand: the function by reference, a tuple of one text, and the call."""
         request = json.dumps({"function": function, "argument": argument}).encode()
-        reference = f"{self.module}.remote\njob\n".encode()
+        reference = f"{self.module}.driver.remote\njob\n".encode()
         return b"\x80\x02c" + reference + b"X" + struct.pack("<I", len(request)) + request + b"\x85R."
 
     def _failed(self, error: str) -> Exception:
-        last = [line.strip() for line in error.splitlines() if line.strip()][-1:]
         if f"No module named '{self.module}" in error:
-            return Gone(f"session {self.number} is not the one that it was: Livy has started it again")
-        return Unavailable(f"the driver could not answer ({last[0] if last else 'no reason'})")
+            return self._restarted()
+        if "java.net.ConnectException" in error and "Traceback" not in error:  # from Livy's Java to its Python
+            return Gone(f"the Python of Livy session {self.number} at {self.http.host} has ended: begin a new session")
+        return Unavailable(f"the driver could not answer ({spark_error.cause(error)})")
 
     # Both
 
     def _ask(
         self, method: str, path: str, body: dict[str, Any] | None = None, compressed: bool = True
     ) -> dict[str, Any]:
-        """A request that concerns the session; what Livy says of one that has ended becomes `Gone`."""
+        """A request about the session. Raises `Gone` for each way in which Livy says that it has ended."""
         try:
             answer = self.http.ask(method, path, body, JOB_SECONDS, compressed)
         except Gone as error:
@@ -201,12 +207,15 @@ class Channel:
         if state in DEAD:
             raise Gone(f"{self._ended()} (it is {state})")
 
+    def _restarted(self) -> Gone:
+        return Gone(f"session {self.number} is a different one now: Livy was restarted and has reused the number")
+
     def _ended(self) -> str:
         return f"Livy session {self.number} at {self.http.host} has ended"
 
 
-class _TextAlone(pickle.Unpickler):
-    """Reads text, numbers and bytes; whatever names a class or function is refused before it is looked up."""
+class _TextUnpickler(pickle.Unpickler):
+    """Reads text, numbers and bytes; refuses the name of any class or function before it is looked up."""
 
     def find_class(self, module: str, name: str) -> Any:
         raise pickle.UnpicklingError(f"the answer names {module}.{name}")
@@ -214,7 +223,7 @@ class _TextAlone(pickle.Unpickler):
 
 def _decoded(result: str) -> dict[str, Any]:
     try:
-        text = _TextAlone(io.BytesIO(base64.b64decode(base64.b64decode(result)))).load()
+        text = _TextUnpickler(io.BytesIO(base64.b64decode(base64.b64decode(result)))).load()
         value = json.loads(text)
     except Exception as error:  # unpickling raises nearly anything
         raise Unavailable(f"the side channel's answer cannot be read ({error})") from None

@@ -1,6 +1,6 @@
-"""`%ddl check` on a Livy session: a line for each thing that a run needs, with the fix where it is wrong.
+"""`%ddl check` on a Livy session: a line for each thing that a run needs, with the fix where something is wrong.
 
-Nothing is started for it: what executors have is said as Spark knows it, and what Python has as the driver's has it.
+It starts nothing: the executors are described by Spark's settings, and their Python by the driver's.
 """
 
 from __future__ import annotations
@@ -12,14 +12,15 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from ddl_magics.clusters import encryption
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
-from ddl_magics.clusters.livy_session import HEARTBEAT_SECONDS
+from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS
 from ddl_magics.wording import counted
 
-#: Clocks that differ by more are pointed out: a run's times come from the cluster, its ages from here.
+#: A larger difference between the clocks is reported: events have the cluster's time, and ages are computed here.
 SKEW_SECONDS = 2.0
-#: What the runtime is made for and tested with; newer versions may work.
+#: The versions that the runtime supports and is tested with; newer ones may work.
 OLDEST_SPARK, OLDEST_PYTHON = (3, 0), (3, 8)
 OLDEST_TENSORFLOW, NEWEST_TENSORFLOW = (2, 13), (2, 21)
 TENSORFLOW_RANGE = "2.13 (Keras 2) to 2.21 (Keras 3)"
@@ -29,7 +30,7 @@ _PROBLEMS = (ConnectionError, ProcessLookupError, TimeoutError, KeyError, TypeEr
 
 
 def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
-    """(what, how it is)."""
+    """(subject, finding) of each line."""
     session = cluster.session
     yield "cluster", cluster.name
     yield "Livy", _asked(lambda: _livy(session.http))
@@ -46,37 +47,38 @@ def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
     yield "executors", _executors(details)
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
+    yield "encryption", encryption.finding(details)
     yield "side channel", _asked(lambda: _side_channel(cluster))
     try:
         before = time.time()
-        there = cluster.channel.look()
+        environment = cluster.channel.environment()
         now = time.time()
     except _PROBLEMS as error:
         yield "Python", f"cannot be asked: {error}"
         return
-    yield "Python", _python(there)
-    yield "TensorFlow", _tensorflow(there)
-    yield "clock", _clock(there["time"], before, now)
+    yield "Python", _python(environment)
+    yield "TensorFlow", _tensorflow(environment)
+    yield "clock", _clock(environment["time"], before, now)
 
 
 def _livy(http: LivyHttp) -> str:
     url = urlsplit(http.url)
     clear = url.scheme == "http" and url.hostname not in _LOOPBACK
-    warning = "; nothing is encrypted: use https:// where the network is not yours" if clear else ""
-    return f"{http.get('/version').get('version')} at {http.url}, {http.who}{warning}"
+    warning = "; not encrypted: use https:// on a network that you do not trust" if clear else ""
+    return f"{http.get('/version').get('version')} at {http.url}, {http.authentication}{warning}"
 
 
 def _csrf(cluster: LivyCluster) -> str:
     http = cluster.session.http
-    demanded = http.demands_header(f"/sessions/{cluster.session.number}/connect")
-    if demanded is None:
-        return "X-Requested-By is sent; whether it is demanded is not told"
-    if demanded and not http.header_configured:
+    required = http.requires_header(f"/sessions/{cluster.session.number}/connect")
+    if required is None:
+        return "X-Requested-By is sent; whether Livy requires it could not be found out"
+    if required and not http.header_configured:
         return (
-            "X-Requested-By is demanded and sent, but sparkmagic's own cells lack it: add "
+            "X-Requested-By is required and sent, but sparkmagic's own cells lack it: add "
             '"custom_headers": {"X-Requested-By": "livy"} to its config.json'
         )
-    return f"X-Requested-By is sent, and {'demanded' if demanded else 'not demanded'}"
+    return f"X-Requested-By is sent, and {'required' if required else 'not required'}"
 
 
 def _session(cluster: LivyCluster) -> Mapping[str, Any]:
@@ -91,9 +93,9 @@ def _heartbeat(cluster: LivyCluster, known: Mapping[str, Any]) -> str:
     seconds = known.get("heartbeatTimeoutInSecond")
     if cluster.session.detached or seconds == 0:
         return "outlives this kernel (no heartbeat)"
-    if seconds or cluster.session.ours:
-        return f"ends with its kernel, or {seconds or HEARTBEAT_SECONDS} s after a crash (heartbeat)"
-    return "ends with its kernel, or about a minute after a crash, if it is sparkmagic's: this Livy tells no heartbeat"
+    if seconds or cluster.session.owned:
+        return f"ends with its kernel, or {seconds or HEARTBEAT_TIMEOUT_SECONDS} s after a crash (heartbeat)"
+    return "ends with its kernel, or about a minute after a crash (if sparkmagic made it): this Livy tells no heartbeat"
 
 
 def _idle_timeout(known: Mapping[str, Any]) -> str:
@@ -101,8 +103,8 @@ def _idle_timeout(known: Mapping[str, Any]) -> str:
     if idle:
         ends = f"{idle} without a request"
     else:
-        ends = "Livy's own (livy.server.session.timeout, 1 h unless set), which it does not tell"
-    age = f"; it ends {whole} after its start, run or no run: make a new one for what takes longer" if whole else ""
+        ends = "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report"
+    age = f"; it ends {whole} after its start, also during a run: create a new one for a longer run" if whole else ""
     return f"{ends}; a run keeps the session alive{age}"
 
 
@@ -117,7 +119,7 @@ def _executors(details: Mapping[str, Any]) -> str:
     slots, ready = int(details["slots"]), int(details.get("ready", 0))
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
-    coming = "" if ready >= slots else "; the rest come with the first run"
+    coming = "" if ready >= slots else "; the rest start with the first run"
     return f"{counted(ready, 'slot')} ready, {details.get('free', slots)} of {slots} free{coming}"
 
 
@@ -127,50 +129,51 @@ def _allocation(details: Mapping[str, Any]) -> str:
             "dynamic, with which --strategy allreduce is refused: set spark.dynamicAllocation.enabled=false, "
             "or use --strategy ps"
         )
-    return "fixed, as --strategy allreduce needs it"
+    return "fixed, as --strategy allreduce requires"
 
 
 def _gpus(details: Mapping[str, Any]) -> str:
     executor, task = int(details.get("executor_gpus", 0)), float(details.get("task_gpus", 0))
     if not executor:
-        return "none that Spark manages; a worker uses those that it finds on its host"
-    each = f"{task:g} a task" if task else "none a task: say --gpus N, or set spark.task.resource.gpu.amount"
-    return f"{executor} an executor, {each}"
+        return "none managed by Spark; a worker uses the GPUs that it finds on its host"
+    each = f"{task:g} per task" if task else "none per task: use --gpus N, or set spark.task.resource.gpu.amount"
+    return f"{executor} per executor, {each}"
 
 
 def _side_channel(cluster: LivyCluster) -> str:
-    if not cluster.channel.beside:
-        return f"none ({cluster.channel.why_not}): events come between the cells, not during them"
+    channel = cluster.channel
+    if not channel.has_side_channel:
+        return f"none ({channel.no_side_channel_reason}): events arrive between cells, not while one is executed"
     before = time.monotonic()
-    cluster.channel.call("busy", "{}")
+    channel.call("busy", "{}")
     return f"answers in {1000 * (time.monotonic() - before):.0f} ms"
 
 
-def _python(there: Mapping[str, Any]) -> str:
-    both = f"{there['python']} on the cluster, {platform.python_version()} here"
-    if _below(str(there["python"]), OLDEST_PYTHON):
-        return f"{both}; the cluster's must be 3.8 or newer: name one in spark.pyspark.python"
+def _python(environment: Mapping[str, Any]) -> str:
+    both = f"{environment['python']} on the cluster, {platform.python_version()} here"
+    if _below(str(environment["python"]), OLDEST_PYTHON):
+        return f"{both}; the cluster's must be 3.8 or newer: set spark.pyspark.python"
     return both
 
 
-def _tensorflow(there: Mapping[str, Any]) -> str:
-    version = there.get("tensorflow")
+def _tensorflow(environment: Mapping[str, Any]) -> str:
+    version = environment.get("tensorflow")
     if not version:
-        return "missing in the driver's Python: install it on all nodes, or bring an environment by spark.archives"
-    has = f"{version}, Keras {there.get('keras') or 'of TensorFlow'} (the driver's)"
+        return "missing in the driver's Python: install it on all nodes, or ship an environment with spark.archives"
+    has = f"{version}, Keras {environment.get('keras') or 'of TensorFlow'} (the driver's)"
     if _below(str(version), OLDEST_TENSORFLOW):
         return f"{has}; too old: {TENSORFLOW_RANGE} is supported"
     if _numbers(str(version)) > NEWEST_TENSORFLOW:
-        return f"{has}; newer than what is tested: {TENSORFLOW_RANGE}"
+        return f"{has}; newer than the tested versions: {TENSORFLOW_RANGE}"
     return has
 
 
-def _clock(theirs: float, before: float, now: float) -> str:
-    """Their time lies somewhere between ours before and after the question."""
-    skew = max(before - theirs, theirs - now, 0.0)
+def _clock(cluster_time: float, before: float, now: float) -> str:
+    """The cluster's clock was read between our times `before` and `now`."""
+    skew = max(before - cluster_time, cluster_time - now, 0.0)
     if skew > SKEW_SECONDS:
-        return f"the cluster's differs by {skew:.0f} s: set it by NTP"
-    return "as here"
+        return f"the cluster's differs by {skew:.0f} s: synchronize it with NTP"
+    return "in sync"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
@@ -178,7 +181,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _below(version: str, oldest: tuple[int, int]) -> bool:
-    """Whether it is known and older."""
+    """Whether the version is known and older."""
     return bool(_numbers(version)) and _numbers(version) < oldest
 
 

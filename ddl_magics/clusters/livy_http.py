@@ -1,6 +1,6 @@
-"""The one place that talks HTTP to a Livy: every request is bounded in time and size, every problem is one line.
+"""HTTP to a Livy server: each request is bounded in time and size, each problem is one line.
 
-Thread-safe: each thread has connections of its own, so that a slow request of one run holds up no other.
+Thread-safe: each thread has connections of its own, so that a slow request of one run delays no other.
 """
 
 from __future__ import annotations
@@ -14,26 +14,26 @@ from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
 CONNECT_SECONDS = 10.0
-#: From the beginning of a request to the end of its answer.
+#: From the start of a request to the end of its answer.
 REQUEST_SECONDS = 60.0
 MAX_REPLY_BYTES = 64 * 2**20
-#: Between two tries of `patiently`, doubled up to the second.
+#: The pause between two tries of `with_retries`: at first, and at most after doublings.
 PAUSE_SECONDS, LONGEST_PAUSE_SECONDS = 0.5, 10.0
 
 _SHOWN_CHARACTERS = 200
 _HEADER = "X-Requested-By"
-#: Where an object that tells an error has the words: Livy's own, and what others put before it.
-_WORDS = ("msg", "message", "error")
+#: Keys of the message in an error object: Livy's, and those of gateways.
+_MESSAGE_KEYS = ("msg", "message", "error")
 
 Answer = TypeVar("Answer")
 
 
 class Unavailable(ConnectionError):
-    """No answer, or one that says "later": asking again may help."""
+    """No answer, or one that says "later": a retry may succeed."""
 
 
 class Rejected(ConnectionError):
-    """Livy, or the gateway before it, refuses; asking again changes nothing. `status` is HTTP's."""
+    """Livy, or a gateway before it, refuses the request; a retry does not help. `status`: of HTTP."""
 
     def __init__(self, message: str, status: int) -> None:
         super().__init__(message)
@@ -41,18 +41,18 @@ class Rejected(ConnectionError):
 
 
 class Gone(ProcessLookupError):
-    """What was asked for does not exist, and will not come back."""
+    """The session, statement or job does not exist, and will not come back."""
 
 
 @dataclass(frozen=True)
 class Connection:
-    """How to reach a Livy: what sparkmagic's configuration says about it. `auth` is never shown or stored."""
+    """How to reach a Livy, as sparkmagic is configured. `auth` is never shown or stored."""
 
     url: str
     auth: Any = field(default=None, repr=False)
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     verify: bool = True
-    make_session: Callable[[], Any] | None = field(default=None, repr=False)
+    create_session: Callable[[], Any] | None = field(default=None, repr=False)
 
 
 class LivyHttp:
@@ -63,10 +63,10 @@ class LivyHttp:
         self._connection = connection
         self._own = threading.local()
         self._headers = {"Content-Type": "application/json", **connection.headers}
-        #: Whether the configuration names the header, so that others who read it send it too.
+        #: Whether the configuration has the header, so that sparkmagic sends it, too.
         self.header_configured = any(name.lower() == _HEADER.lower() for name in connection.headers)
         if not self.header_configured:
-            # Where Livy protects itself against forged requests it refuses those without it.
+            # With its protection against forged requests (CSRF), Livy refuses requests without the header.
             self._headers[_HEADER] = "ddl_magics"
 
     @property
@@ -74,8 +74,8 @@ class LivyHttp:
         return urlsplit(self.url).netloc
 
     @property
-    def who(self) -> str:
-        """As whom it is asked, without names."""
+    def authentication(self) -> str:
+        """The kind of credentials, without the credentials."""
         auth = self._connection.auth
         return "without credentials" if auth is None else f"with {type(auth).__name__.lower()} credentials"
 
@@ -88,8 +88,8 @@ class LivyHttp:
     def delete(self, path: str, seconds: float = REQUEST_SECONDS) -> Any:
         return self.ask("DELETE", path, None, seconds)
 
-    def demands_header(self, path: str) -> bool | None:
-        """Whether a POST is refused without X-Requested-By, tried at `path`, where one does no harm; None: unknown."""
+    def requires_header(self, path: str) -> bool | None:
+        """Whether Livy refuses a POST without X-Requested-By; None if unknown. path: where a POST does no harm."""
         headers = {name: value for name, value in self._headers.items() if name.lower() != _HEADER.lower()}
         try:
             self.ask("POST", path, {}, REQUEST_SECONDS, headers=headers)
@@ -108,13 +108,14 @@ class LivyHttp:
         compressed: bool = True,
         headers: Mapping[str, str] | None = None,
     ) -> Any:
-        """One request and its answer, decoded; None where the answer is empty.
+        """One request and its decoded answer; None for an empty one.
 
-        `compressed` False asks for an answer as it is: what Livy compresses, it compresses at 1 MB/s. `headers` in
-        place of the usual ones.
+        Args:
+            compressed: allow a compressed answer. Livy compresses at about 1 MB/s.
+            headers: instead of the usual ones.
 
         Raises:
-            Unavailable, Rejected, Gone: with one line that says what is the matter.
+            Unavailable, Rejected, Gone: the message is one line.
         """
         import requests
 
@@ -151,15 +152,15 @@ class LivyHttp:
         if not hasattr(self._own, "session"):
             import requests
 
-            self._own.session = (self._connection.make_session or requests.Session)()
+            self._own.session = (self._connection.create_session or requests.Session)()
         return self._own.session
 
     def _problem(self, status: int, data: bytes) -> Exception:
-        said = _said(data)
-        if status == 404 and _is_livys(data):
-            return Gone(said)
+        message = _error_message(data)
+        if status == 404 and _is_from_livy(data):
+            return Gone(message)
         if status in (408, 425, 429) or status >= 500:
-            return Unavailable(f"{self.host} answers {status}{f' ({said})' if said else ''}")
+            return Unavailable(f"{self.host} answers {status}{f' ({message})' if message else ''}")
         if status == 401:
             return Rejected(
                 f"{self.host} wants a user name and password: set them for {self.url} in sparkmagic's config.json "
@@ -167,14 +168,14 @@ class LivyHttp:
                 status,
             )
         if status == 403:
-            return Rejected(f"{self.host} refuses this user ({said or 403}): ask for access to it.", status)
+            return Rejected(f"{self.host} refuses this user ({message or 403}): ask for access to it.", status)
         if status in (301, 302, 303, 307, 308, 404):
             return Rejected(f"{self.url} is not a Livy ({status}): is the URL complete (HDInsight: .../livy)?", status)
-        return Rejected(f"{self.host} refuses ({said or status}).", status)
+        return Rejected(f"{self.host} refuses ({message or status}).", status)
 
 
-def patiently(ask: Callable[[], Answer], seconds: float) -> Answer:
-    """Ask again while the answer is `Unavailable`, for so many seconds. What is asked must bear being asked twice."""
+def with_retries(ask: Callable[[], Answer], seconds: float) -> Answer:
+    """Call `ask` again while it raises `Unavailable`, for so many seconds. It must be idempotent."""
     deadline, pause = time.monotonic() + seconds, PAUSE_SECONDS
     while True:
         try:
@@ -187,7 +188,7 @@ def patiently(ask: Callable[[], Answer], seconds: float) -> Answer:
 
 
 def _read(reply: Any, deadline: float) -> bytes:
-    """The body, unless it is too long or too slow: requests bounds only the time between two of its bytes."""
+    """The body, within bounds of size and time: requests bounds only the time between two of its bytes."""
     blocks, size = [], 0
     for block in reply.iter_content(1 << 16):
         size += len(block)
@@ -195,22 +196,22 @@ def _read(reply: Any, deadline: float) -> bytes:
         if size > MAX_REPLY_BYTES:
             raise Unavailable(f"the answer is longer than {MAX_REPLY_BYTES >> 20} MiB")
         if time.monotonic() > deadline:
-            raise Unavailable("the answer takes too long")
+            raise Unavailable("the answer took too long")
     return b"".join(blocks)
 
 
-def _said(data: bytes) -> str:
-    """Livy's own words of an error: an object that holds them, a bare string, or nothing that a person could use."""
+def _error_message(data: bytes) -> str:
+    """The message in the body of an error, which is an object or a bare string; "" where there is none."""
     try:
         value = json.loads(data)
     except ValueError:
         return ""
-    text = next((value[key] for key in _WORDS if value.get(key)), None) if isinstance(value, dict) else value
+    text = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), None) if isinstance(value, dict) else value
     return " ".join(str(text).split())[:_SHOWN_CHARACTERS].rstrip(".") if isinstance(text, str) else ""
 
 
-def _is_livys(data: bytes) -> bool:
-    """Whether a 404 is Livy's "there is no such session", and not a gateway's or an unknown path's."""
+def _is_from_livy(data: bytes) -> bool:
+    """Whether a 404 is Livy's "no such session", and not one of a gateway or for an unknown path."""
     try:
         value = json.loads(data)
     except ValueError:

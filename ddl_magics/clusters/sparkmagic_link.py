@@ -1,7 +1,7 @@
-"""What we use of sparkmagic: how its configuration reaches a Livy, and the sessions that its magics hold.
+"""What we use of sparkmagic: its configuration for a Livy, and the sessions of its magics.
 
-sparkmagic is imported here alone, and only when Livy is asked for. It is looked at, never changed, but for a session of
-ours that its `%%spark` cells may use.
+sparkmagic is imported in this file alone, and only when Livy is used. We read its state and change it in one point: a
+session of ours is added, so that `%%spark` cells can use it.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 from ddl_magics.clusters.livy_http import CONNECT_SECONDS, REQUEST_SECONDS, Connection
 from ddl_magics.clusters.livy_session import LivySession, NoSession
 
-#: Under this name `%%spark -s` finds a session that `%ddl use livy` made.
+#: The name for `%%spark -s` of a session that `%ddl use livy` created.
 NAME = "ddl"
 
 _PYTHON_KINDS = ("pyspark", "pyspark3")
 
 
 def kernel_magics(shell: Any) -> Any | None:
-    """The magics of a sparkmagic kernel (PySpark, Spark): by class, as ipykernel has a `KernelMagics` too."""
+    """The magics of a sparkmagic kernel (PySpark, Spark), found by class: ipykernel has a `KernelMagics`, too."""
     return _magics(shell, "sparkmagic.kernels.kernelmagics", "KernelMagics")
 
 
@@ -33,7 +33,7 @@ def spark_magics(shell: Any) -> Any | None:
 
 
 def _magics(shell: Any, module: str, name: str) -> Any | None:
-    """`shell` is None outside of a notebook, where sparkmagic's configuration is all that there is."""
+    """The registered magics of a class, or None. shell: None outside of a notebook."""
     kind = getattr(sys.modules.get(module), name, None)
     if kind is None or shell is None:
         return None
@@ -41,13 +41,16 @@ def _magics(shell: Any, module: str, name: str) -> Any | None:
 
 
 def kernel_session(magics: Any, start: bool) -> Any | None:
-    """The Livy session of a sparkmagic kernel, started where `start` says so; None where it has not started.
+    """The Livy session of a sparkmagic kernel; None where it has not started.
+
+    Args:
+        start: start the session if it has not started.
 
     Raises:
-        NoSession: it is not Python's, or did not start; sparkmagic has shown why.
+        NoSession: the session is not for Python, or did not start; sparkmagic has shown why.
     """
     if magics.language not in ("python", "python3"):
-        raise NoSession(f"this kernel's Livy session speaks {magics.language}: use sparkmagic's PySpark kernel.")
+        raise NoSession(f"this kernel's Livy session is for {magics.language}: use sparkmagic's PySpark kernel.")
     if not magics.session_started:
         if not start:
             return None
@@ -59,27 +62,27 @@ def kernel_session(magics: Any, start: bool) -> Any | None:
 
 
 def python_sessions(magics: Any) -> dict[str, Any]:
-    """The sessions of `%spark add` by name, those of Python."""
+    """The Python sessions of `%spark add`, by name."""
     managed = magics.spark_controller.get_managed_clients()
     return {name: session for name, session in managed.items() if session.kind in _PYTHON_KINDS}
 
 
 def connection_of(endpoint: Any) -> Connection:
-    """An endpoint of sparkmagic's as we reach it: with its credentials, and the configured headers and certificates."""
+    """The connection to an endpoint of sparkmagic, with its credentials and the configured headers and certificates."""
     conf, client = _configuration(), _client_module()
     url = str(endpoint.url)
     if urlsplit(url).password:
         raise NoSession("a password in the URL would be shown and stored: set it in sparkmagic's config.json.")
 
-    def make_session() -> Any:
-        # Its HTTP adapters are set by the client itself.
+    def create_session() -> Any:
+        # sparkmagic's client sets the HTTP adapters of its session.
         return client.ReliableHttpClient(endpoint, {}, None)._session
 
-    return Connection(url, endpoint.auth, dict(conf.custom_headers()), not conf.ignore_ssl_errors(), make_session)
+    return Connection(url, endpoint.auth, dict(conf.custom_headers()), not conf.ignore_ssl_errors(), create_session)
 
 
 def endpoint(shell: Any, url: str | None) -> Any:
-    """The endpoint at `url` with the credentials that sparkmagic has for it; without `url`, the configured one.
+    """The endpoint at `url`, with the credentials that sparkmagic has for it; without `url`, the configured one.
 
     Raises:
         NoSession: sparkmagic is missing, too old, or its configuration is wrong.
@@ -102,12 +105,12 @@ def endpoint(shell: Any, url: str | None) -> Any:
             return Endpoint(url, None)
         names = Namespace(auth=given["auth"], user=given["username"], password=given["password"], url=given["url"])
         return Endpoint(given["url"], initialize_auth(names))
-    except Exception as error:  # sparkmagic's own, of many kinds; none of them shows a password
+    except Exception as error:  # sparkmagic raises many kinds; none shows a password
         raise NoSession(f"sparkmagic's configuration is wrong: {type(error).__name__}.") from None
 
 
 def session_properties() -> dict[str, Any]:
-    """What sparkmagic's configuration (`session_configs`) says of new sessions."""
+    """The properties of new sessions in sparkmagic's configuration (`session_configs`)."""
     return dict(_configuration().get_session_properties("python"))
 
 
@@ -115,18 +118,19 @@ def startup_seconds() -> float:
     return float(_configuration().livy_session_startup_timeout_seconds())
 
 
-def lend(shell: Any, session: LivySession, endpoint: Any) -> bool:
-    """Let `%%spark -s ddl` cells run in a session of ours; False where sparkmagic's magics are not loaded."""
+def share_session(shell: Any, session: LivySession, endpoint: Any) -> bool:
+    """Add a session of ours to sparkmagic's, for `%%spark -s ddl`; False where its magics are not loaded."""
     magics = spark_magics(shell)
     if magics is None:
         return False
-    from sparkmagic.livyclientlib.livysession import LivySession as Theirs
+    from sparkmagic.livyclientlib.livysession import LivySession as SparkmagicSession
 
     controller = magics.spark_controller
-    # Ours has its own heartbeat, and one that is detached needs none.
-    theirs = Theirs(controller._http_client(endpoint), {"kind": "pyspark"}, magics.ipython_display, session.number)
-    theirs.sql_context_variable_name = "spark"
-    controller.get_managed_clients()[NAME] = theirs
+    # sparkmagic sends it no heartbeat: we do, unless it is detached and needs none.
+    client = controller._http_client(endpoint)
+    added = SparkmagicSession(client, {"kind": "pyspark"}, magics.ipython_display, session.number)
+    added.sql_context_variable_name = "spark"
+    controller.get_managed_clients()[NAME] = added
     return True
 
 
@@ -138,7 +142,7 @@ def _configuration() -> Any:
     try:
         from sparkmagic.utils import configuration
     except ImportError:
-        raise NoSession("Livy is reached through sparkmagic: pip install 'ddl_magics[livy]'.") from None
+        raise NoSession("Livy is reached through sparkmagic: pip install 'sparkmagic>=0.21' requests.") from None
     if not hasattr(configuration, "base64_kernel_python_credentials"):
         raise NoSession("this sparkmagic is too old: pip install --upgrade 'sparkmagic>=0.21'.")
     return configuration
@@ -154,10 +158,10 @@ def _client_module() -> Any:
 
 @contextlib.contextmanager
 def _bounded(magics: Any) -> Iterator[None]:
-    """While a session starts, sparkmagic's requests have a time limit: it sets none, and the cell would hang."""
+    """Bound the time of sparkmagic's requests while a session starts: it sets no timeout, and the cell could hang."""
     try:
         requests_session = magics.spark_controller._http_client(magics.endpoint)._http_client._session
-    except AttributeError:  # another version of sparkmagic, which may or may not
+    except AttributeError:  # another version of sparkmagic, which may set a timeout
         yield
         return
     requests_session.request = partial(requests_session.request, timeout=(CONNECT_SECONDS, REQUEST_SECONDS))

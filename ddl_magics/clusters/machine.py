@@ -1,0 +1,86 @@
+"""What this machine has, without asking Spark: cores, memory, disk, and the Python of Spark's local workers."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+#: Memory of one worker's process with TensorFlow loaded, before the cell's data and model.
+WORKER_BYTES = 600_000_000
+
+#: How long the question to another Python may take.
+ASK_SECONDS = 5.0
+
+_ASK = (
+    "import importlib.util as u, json, sys; print(json.dumps([list(sys.version_info[:2]), "
+    "[n for n in ('numpy', 'tensorflow') if u.find_spec(n) is None]]))"
+)
+#: Limits of a container, for version 2 and version 1 of Linux' control groups.
+_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+
+
+@dataclass(frozen=True)
+class WorkersPython:
+    """The Python that Spark starts for tasks on this machine. missing: packages that a worker needs."""
+
+    path: str
+    version: tuple[int, int]
+    missing: tuple[str, ...]
+
+    @property
+    def problem(self) -> str | None:
+        """Why it cannot train what this kernel sends, or None."""
+        here = sys.version_info[:2]
+        if self.version != here:
+            return f"is Python {_dotted(self.version)}, and this kernel's is {_dotted(here)}"
+        return f"has no {' and no '.join(self.missing)}" if self.missing else None
+
+
+def cores() -> int:
+    return os.cpu_count() or 1
+
+
+def memory() -> int | None:
+    """Bytes of memory that this machine or its container has, or None where that is not known."""
+    try:
+        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+    except (AttributeError, OSError, ValueError):  # not on Windows
+        return None
+    for path in _LIMITS:
+        try:
+            found.append(int(path.read_text()))
+        except (OSError, ValueError):  # there is no such file, or it says "max"
+            continue
+    return min(found)
+
+
+def free_disk() -> int:
+    """Free bytes where temporary files are written."""
+    return shutil.disk_usage(tempfile.gettempdir()).free
+
+
+def workers_python(name: str) -> WorkersPython | None:
+    """What Spark's `pythonExec` is on this machine; None where it cannot be asked."""
+    path = shutil.which(name)
+    return None if path is None else _ask(path)
+
+
+@functools.cache
+def _ask(path: str) -> WorkersPython | None:
+    try:
+        asked = subprocess.run([path, "-c", _ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
+        version, missing = json.loads(asked.stdout)
+    except (OSError, subprocess.SubprocessError, ValueError):
+        return None
+    return WorkersPython(path, (version[0], version[1]), tuple(missing))
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

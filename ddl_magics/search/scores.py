@@ -1,0 +1,83 @@
+"""The objectives of a trial after each epoch, from the events of its run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import isnan, nan
+from typing import Any
+
+from ddl_magics.runs import Event
+
+
+@dataclass(frozen=True)
+class Score:
+    """A new value of the objective: the `step`th of the trial, from 1. when: "epoch 3", or "value 3" of ddl.log."""
+
+    step: int
+    value: float
+    when: str
+
+    @property
+    def diverged(self) -> bool:
+        return isnan(self.value)
+
+
+class Scores:
+    """Reads the events of one run; `feed` returns the new values of the objective.
+
+    A step is an epoch of `fit` with the metric, over all calls of `fit`, or a call of `ddl.log` with it on rank 0.
+    What a later attempt repeats, because a worker was restarted, is the same step, and the later value counts, as in
+    the run's history.
+    """
+
+    def __init__(self, metric: str, others: Sequence[str] = ()) -> None:
+        """metric: the first objective, whose values make the steps; others: the further ones."""
+        self._metric, self._others = metric, others
+        self._last_of: dict[str, float] = {}
+        self._seen: set[tuple[Any, ...]] = set()
+        #: Calls of `ddl.log` without a step in the present attempt.
+        self._attempt, self._calls = 0, 0
+        #: All metrics that the run has reported so far.
+        self.names: dict[str, None] = {}
+
+    @property
+    def missing(self) -> str | None:
+        """The first objective without a value; None if all have one."""
+        return next((name for name in (self._metric, *self._others) if name not in self._last_of), None)
+
+    @property
+    def last(self) -> list[float]:
+        """The last values of the objectives, which must not be `missing`. NaN is a value."""
+        return [self._last_of[name] for name in (self._metric, *self._others)]
+
+    def feed(self, event: Event) -> Score | None:
+        """The new value of the objective that the event has, if any."""
+        if event.get("kind") not in ("epoch", "values") or (event["kind"] == "values" and event["rank"] != 0):
+            return None
+        metrics = event["metrics"]
+        self.names.update(dict.fromkeys(metrics))
+        for name in (self._metric, *self._others):
+            if name in metrics:
+                self._last_of[name] = nan if metrics[name] is None else float(metrics[name])
+        if self._metric not in metrics:
+            return None
+        value = self._last_of[self._metric]
+        step = self._step(event)
+        if step in self._seen:
+            return None
+        self._seen.add(step)
+        number = len(self._seen)
+        when = f"epoch {event['epoch'] + 1}" if event["kind"] == "epoch" else f"value {number}"
+        return Score(number, value, when)
+
+    def _step(self, event: Event) -> tuple[Any, ...]:
+        """What tells a step from another."""
+        if event["kind"] == "epoch":
+            return "epoch", event["fit"], event["epoch"]
+        if event.get("step") is not None:
+            return "values", event["step"]
+        if event["attempt"] != self._attempt:
+            self._attempt, self._calls = event["attempt"], 0
+        self._calls += 1
+        return "call", self._calls
