@@ -1,1 +1,1 @@
-"""What a person sees of a run, drawn from its events alone: the live view, the static block, figures and text."""
+"""The views of a run, all made from its events: the live view, the static block, figures and text."""

@@ -1,4 +1,4 @@
-"""The plotly figure of a run: what people zoom, keep and export. Plotly is imported when a figure is made."""
+"""The plotly figure of a run, to zoom and to export. Plotly is imported when a figure is made."""
 
 from __future__ import annotations
 
@@ -18,21 +18,25 @@ _RANKS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a
 
 
 def figure(title: str, events: Iterable[Mapping[str, Any]]) -> go.Figure:
-    """The loss, the metrics, samples/s and the devices of a run, side by side under `title`.
+    """The charts of a run: loss, metrics, samples/s and devices.
 
-    Lines are thinned out to at most `series.POINTS` points. A run without steps gives an empty figure.
+    A line has at most `series.POINTS` points. The figure of a run without steps is empty.
+
+    Args:
+        title: title of the figure.
+        events: all events of the run.
     """
     return draw(title, charts(history_of(events)))
 
 
 def draw(title: str, found: list[Chart]) -> go.Figure:
-    """The figure of some charts."""
+    """The figure with these charts."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
     columns = 2 if len(found) > 1 else 1
     rows = max(1, -(-len(found) // columns))
-    titles = [chart.title for chart in found]
+    titles = [chart.title or " " for chart in found]  # each makes an annotation, an empty one does not
     made = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.36 / rows, horizontal_spacing=0.09)
     for i, chart in enumerate(found):
         row, column = 1 + i // columns, 1 + i % columns
@@ -41,7 +45,7 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
             trace = go.Scatter(
                 x=line.x,
                 y=line.y,
-                name=line.name,
+                name=escape(line.name),
                 mode="lines" if len(line.x) > 1 else "markers",
                 connectgaps=True,
                 line=_pen(line.style, k),
@@ -53,7 +57,7 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
             made.update_yaxes(rangemode="tozero", row=row, col=column)
         x_title = {"text": chart.x_title, "standoff": 4, "font": {"size": 11}}
         made.update_xaxes(title=x_title, rangemode="tozero", row=row, col=column)
-        # The title stands left, for the legend to have the right.
+        # The title of a chart is at the left, its legend at the right.
         left = made.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
         made.layout.annotations[i].update(
             x=left, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
@@ -80,11 +84,11 @@ def _pen(style: str, k: int) -> dict[str, Any]:
 
 
 def _legends(made: go.Figure, found: list[Chart]) -> dict[str, Any]:
-    """Each chart has its own legend, in its upper right corner."""
-    places = {}
+    """Each chart has its own legend in its upper right corner."""
+    legends = {}
     for i in range(len(found)):
         suffix = str(i + 1) if i else ""
         x, y = made.layout[f"xaxis{suffix}"].domain, made.layout[f"yaxis{suffix}"].domain
         box = {"x": x[1], "y": y[1], "xanchor": "right", "yanchor": "bottom", "orientation": "h", "font": {"size": 10}}
-        places[f"legend{suffix}"] = box
-    return places
+        legends[f"legend{suffix}"] = box
+    return legends

@@ -1,6 +1,6 @@
-"""A run as it is drawn: the state, the workers, the lines of its charts, all of bounded size, made from events alone.
+"""Everything that a view shows of a run (state, workers, lines of the charts, log), built from its events.
 
-Pure: no thread, no widget, no clock. Events of kinds that it does not know change nothing.
+The size is bounded, however long the run. Pure: no thread, no widget, no clock. Unknown kinds of events are ignored.
 """
 
 from collections.abc import Iterable, Mapping
@@ -8,40 +8,50 @@ from math import isfinite, isnan
 from statistics import median
 from typing import Any
 
-from ..runtime.events import QUEUED, RUNNING, TERMINAL
+from ..runtime.events import QUEUED, RUNNING, STATES, TERMINAL, steps_done
 from .frames import Frames
-from .loglines import LogTail
-from .progress import Pace, Progress, epochs_seen, transferred
+from .loglines import NAME_CHARACTERS, LogTail, clean
+from .progress import Pace, Progress, steps_per_epoch, transfer_text
 from .series import Series
 from .workers import Worker
 
-#: Metrics that get a line; a model with more of them shows the first.
-METRICS = 24
+#: Number of metrics that get a line; further ones are left out.
+MAX_METRICS = 24
 
-#: Up to so many ranks each has its own line in the charts of devices; above, the lines are lowest, median and highest.
-RANK_LINES = 16
+#: Up to this number of ranks, each has its own line in the charts of devices; above it, the lines are the lowest, the
+#: median and the highest value of the ranks.
+MAX_RANK_LINES = 16
 
-#: The charts over time get a point so often (they thin out as the run gets longer).
+#: Interval of the points in charts over time. Long series merge several of them.
 TICK_SECONDS = 1.0
+
+#: What each rank's host is sampled for. "memory" is bytes, the others are percent.
+DEVICES = ("gpu", "cpu", "memory")
+SPREAD = ("low", "median", "high")
 
 Event = Mapping[str, Any]
 
 
 class History:
-    """All that a view shows of a run of `ranks` workers.
+    """What a view shows of a run.
 
-    `series` has over the chief's steps "metric:NAME" (the chief's running values; validation's are of the job),
-    "epochs:NAME" (the job's exact value of each epoch), "epoch" (steps to epochs) and "seconds" (steps to seconds since
-    `created`), and over seconds since `created` "rate" (samples/s of the job) and "gpu:", "cpu:", "memory:" followed by
-    the rank, or by low, median and high.
+    Attributes:
+        ranks: number of workers.
+        series: lines of the charts by key. Over the chief's steps: "metric:NAME" (the chief's running values; for
+            validation those of the job), "epochs:NAME" (the job's exact value of each epoch), "epoch" (epochs done),
+            "samples" (rows that all ranks have trained) and "seconds" (since `created`). Over seconds since `created`:
+            "rate" (samples/s of the job), and for each of `DEVICES` "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
+        latest: newest value of each metric.
+        fetching: progress of the file that is being fetched from the cluster; empty if there is none.
+        written: URIs of the files that --out has written, by name.
+        created, started, ended: seconds since the epoch; `started` is when the run first was RUNNING.
+        rate, peak: newest and highest samples/s of the job.
     """
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
         self.state: dict[str, Any] = {"state": QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
-        #: The file that is on its way from the cluster, in words; empty when none is.
         self.fetching = ""
-        #: URIs of the files that --out has written, by name.
         self.written: dict[str, str] = {}
         self.created: float | None = None
         self.started: float | None = None
@@ -55,22 +65,25 @@ class History:
         self.peak: float | None = None
         self.logs = LogTail(ranks)
         self.frames = Frames(ranks)
+        self._chief: int | None = None  # the lowest rank that has reported steps
         self._position = 0
         self._epoch_start = 0
         self._epochs_before = 0
-        self._epoch_lengths: dict[tuple[int, int], int] = {}
+        self._longest_epoch = 0  # steps, in this fit
         self._announced: int | None = None
         self._ticked: float | None = None
+        self._samples = 0
+        self._furthest: dict[int, tuple[int, int, int]] = {}  # rank -> fit, epoch and steps done in it
 
     def feed(self, events: Iterable[Event]) -> None:
-        """Take over events in the order of their sequence numbers."""
+        """Add events, in the order of their sequence numbers."""
         for event in events:
             time = event["time"]
             if self.created is None:
                 self.created = time
-            take = getattr(self, "_on_" + event["kind"], None)
-            if take:
-                take(event)
+            handle = getattr(self, "_on_" + event["kind"], None)
+            if handle:
+                handle(event)
             self._tick(time)
 
     def seconds(self, time: float) -> float:
@@ -83,7 +96,7 @@ class History:
         return self.state["state"] in TERMINAL
 
     def metrics(self) -> list[str]:
-        """Names of the metrics that have a line, validation's left out, in order of appearance."""
+        """Names of the metrics that have a line, in order of appearance, without those of the validation."""
         names = (key.removeprefix("metric:") for key in self.series if key.startswith("metric:"))
         return list(dict.fromkeys(name.removeprefix("val_") for name in names))
 
@@ -92,31 +105,36 @@ class History:
 
     def _line(self, key: str) -> Series:
         if key not in self.series:
-            self.series[key] = Series(keep="last" if key in ("epoch", "seconds") else "mean")
+            self.series[key] = Series(keep="last" if key in ("epoch", "seconds", "samples") else "mean")
         return self.series[key]
 
     def _metric(self, name: str, x: float, value: float | None, count: int) -> None:
+        name = clean(name, NAME_CHARACTERS)
         key = "metric:" + name
-        if key not in self.series and sum(known.startswith("metric:") for known in self.series) >= 2 * METRICS:
+        if key not in self.series and sum(known.startswith("metric:") for known in self.series) >= 2 * MAX_METRICS:
             return
         self._line(key).add(x, value, count)
         if value is not None and isfinite(value):
             self.latest[name] = value
 
     def _on_state(self, event: Event) -> None:
+        if event["state"] not in STATES:
+            return
         optional = {name: event.get(name) for name in ("failure", "ready", "needed")}
         self.state = {"state": event["state"], "message": event["message"], **optional}
         if event["state"] == RUNNING and self.started is None:
             self.started = event["time"]
         if event["state"] in TERMINAL:
             self.ended = event["time"]
+            if self._samples:  # also those that other ranks have reported after the chief
+                self._line("samples").add(self._position, self._samples)
 
     def _on_artifact(self, event: Event) -> None:
         if "uri" in event:
             self.written[event["name"]] = event["uri"]
 
     def _on_transfer(self, event: Event) -> None:
-        self.fetching = transferred(event)
+        self.fetching = transfer_text(event)
 
     def _on_worker(self, event: Event) -> None:
         self._worker(event).describe(event)
@@ -139,10 +157,11 @@ class History:
         if self.progress.fit >= 0:
             self._epochs_before += self.progress.epoch + (self.progress.step > 0)
         self._announced = event["steps"]
-        self._epoch_lengths.clear()
+        self._longest_epoch = 0
         self.progress = Progress(event["fit"], event["epochs"], 0, event["steps"], 0, event["time"])
         self.pace.restart()
         self._line("seconds").add(self._position, self.seconds(event["time"]))
+        self._line("samples").add(self._position, self._samples)
         self._begin_epoch(0)
 
     def _begin_epoch(self, epoch: int) -> None:
@@ -152,33 +171,47 @@ class History:
         self._line("epoch").add(self._position, self._epochs_before + epoch)
 
     def _on_steps(self, event: Event) -> None:
-        self._worker(event).add_steps(event)
-        if event["rank"] == self._chief():
+        worker = self._worker(event)
+        worker.add_steps(event)
+        self._count_samples(event)
+        if worker.steps and (self._chief is None or worker.rank < self._chief):
+            self._chief = worker.rank
+        if event["rank"] == (self._chief or 0):
             self._advance(event)
 
-    def _chief(self) -> int:
-        return min((rank for rank, worker in self.workers.items() if worker.steps), default=0)
+    def _count_samples(self, event: Event) -> None:
+        """Count the rows of a bucket, unless it repeats steps of an earlier attempt."""
+        end = (event["fit"], event["epoch"], steps_done(event))
+        if end > self._furthest.get(event["rank"], (-1, -1, -1)):
+            self._furthest[event["rank"]] = end
+            self._samples += event["rows"]
 
     def _advance(self, event: Event) -> None:
         if event["fit"] != self.progress.fit:
             self._on_fit({**event, "epochs": 0, "steps": None})
         if event["epoch"] < self.progress.epoch:
-            return  # a straggling bucket of an epoch that has ended
+            return  # a late bucket of an epoch that has ended
+        earlier = event.get("earlier", 0)
+        if earlier:  # of epochs whose buckets were merged with this one
+            self._position += earlier
+            self._epoch_start = self._position
         if event["epoch"] > self.progress.epoch:
             self._begin_epoch(event["epoch"])
-        done = event["step"] + event["count"]
+        done = steps_done(event)
         self.progress.step = done
         self._position = max(self._position, self._epoch_start + done)
         self._line("seconds").add(self._position, self.seconds(event["time"]))
+        self._line("samples").add(self._position, self._samples)
         for name, value in event["metrics"].items():
             self._metric(name, self._position, value, event["count"])
         self.pace.add(event["time"], self.progress.fraction())
 
     def _on_epoch(self, event: Event) -> None:
         if event["epoch"] == self.progress.epoch and self.progress.step:
-            self._epoch_lengths[event["fit"], event["epoch"]] = self.progress.step
-        self.progress.steps = epochs_seen(self._epoch_lengths, self._announced)
-        for name, value in event["metrics"].items():
+            self._longest_epoch = max(self._longest_epoch, self.progress.step)
+        self.progress.steps = steps_per_epoch(self._longest_epoch, self._announced)
+        for full_name, value in event["metrics"].items():
+            name = clean(full_name, NAME_CHARACTERS)
             if name.startswith("val_") or "metric:" + name not in self.series:
                 self._metric(name, self._position, value, 1)
             elif value is not None and isfinite(value):
@@ -208,7 +241,7 @@ class History:
     def _tick(self, time: float) -> None:
         if self._ticked is None:
             self._ticked = time
-        # Clocks of different hosts differ a little: what lies before the newest tick makes no point of its own.
+        # The clocks of the hosts differ a little, so an event may be older than the newest tick.
         if time - self._ticked < TICK_SECONDS:
             return
         self._ticked = time
@@ -218,7 +251,7 @@ class History:
             self.rate = rate
             self.peak = max(self.peak or 0.0, rate)
             self._line("rate").add(seconds, rate)
-        for name in ("gpu", "cpu", "memory"):
+        for name in DEVICES:
             self._devices(name, seconds)
         self.frames.add(seconds, self.workers.values())
 
@@ -227,9 +260,9 @@ class History:
         known = {rank: value for rank, value in values.items() if not isnan(value)}
         if not known:
             return
-        if self.ranks > RANK_LINES:
-            spread = {"low": min(known.values()), "median": median(known.values()), "high": max(known.values())}
-            for which, value in spread.items():
+        if self.ranks > MAX_RANK_LINES:
+            spread = (min(known.values()), median(known.values()), max(known.values()))
+            for which, value in zip(SPREAD, spread, strict=True):
                 self._line(f"{name}:{which}").add(seconds, value)
         else:
             for rank, value in known.items():

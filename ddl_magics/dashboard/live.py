@@ -1,7 +1,7 @@
 """The live view of a run: a widget that draws in the page, fed with small binary deltas from the run's thread.
 
-The kernel keeps the run's history, thinned out to a bounded size. A page that opens, or reloads, asks for all of it;
-from then on it gets what changed. Every message carries a number: a page that missed one asks again.
+The kernel keeps the history of the run in bounded size. A page that opens or reloads asks for all of it, and gets the
+changes from then on. Messages are numbered: a page that missed one asks for everything again.
 """
 
 import threading
@@ -19,36 +19,46 @@ from .messages import Packed, Packer
 
 _STATIC = Path(__file__).parent / "static"
 
-#: While no page has asked for the history (a blocked kernel hears nobody) small histories are sent whole, so that a
-#: page whose script was still loading misses nothing.
-UNASKED_BYTES = 10_000
+#: A kernel that executes a cell does not receive the page's request. Until one has arrived, each message is a full one
+#: while the history is this small, so that a page whose script was still loading misses nothing.
+UNREQUESTED_BYTES = 10_000
 
-#: The pages hear from the kernel at least this often while the run goes on; silence means that it is gone.
-BEAT_SECONDS = 5.0
+#: While the run has not ended, the pages get a message at least this often. If none comes, the kernel is gone.
+HEARTBEAT_SECONDS = 5.0
 
-_NOT_BUILT = """export default { render({ el }) {
-  el.textContent = "The script of the live view is missing: run `npm ci && npm run build`.";
+NOT_BUILT = """export default { render({ el }) {
+  el.textContent = "The live view has not been built: run `npm ci && npm run build`.";
 } };"""
 
 
-def _built(name: str, otherwise: str) -> str:
+def built(name: str, default: str) -> str:
+    """The text of a file that `npm run build` makes, or `default` without it."""
     path = _STATIC / name
-    return path.read_text(encoding="utf-8") if path.exists() else otherwise
+    return path.read_text(encoding="utf-8") if path.exists() else default
 
 
 class RunWidget(anywidget.AnyWidget):
-    """The widget in the page. It has no state of its own: what it draws comes as messages."""
+    """The widget in the page. What it draws comes as messages; `form` is "view", or "card" for a short one."""
 
-    _esm = _built("widget.js", _NOT_BUILT)
-    _css = _built("widget.css", "")
+    _esm = built("widget.js", NOT_BUILT)
+    _css = built("widget.css", "")
     run = traitlets.Unicode().tag(sync=True)
+    form = traitlets.Unicode("view").tag(sync=True)
 
 
 class LiveView:
-    """Shows one run while it goes on: `feed` it the run's events, display `widget`.
+    """The live view of one run: display `widget`, and `feed` it the events of the run.
 
-    `on_stop` is called in a thread of its own when the reader clicks Stop. With `waiting` the cell waits for the run:
-    clicks are not heard then, so the view names the notebook's stop button instead of showing one.
+    Args:
+        run_id: id of the run.
+        name: name of the run.
+        strategy: value of --strategy.
+        workers: number of workers.
+        cluster: description of the cluster.
+        on_stop: called in a new thread when the reader clicks Stop.
+        waiting: the cell blocks until the run ends. The kernel receives no clicks then, so the view refers to the
+            notebook's interrupt button instead of showing Stop.
+        form: "view", or "card" for state, reason, numbers and buttons, with the rest on request.
     """
 
     def __init__(
@@ -60,11 +70,12 @@ class LiveView:
         cluster: str,
         on_stop: Callable[[], object],
         waiting: bool = False,
+        form: str = "view",
     ) -> None:
         self._on_stop = on_stop
         self._lock = threading.Lock()
         self._history = History(workers)
-        facts = {
+        info = {
             "id": run_id,
             "name": name,
             "strategy": strategy,
@@ -72,38 +83,38 @@ class LiveView:
             "cluster": cluster,
             "waiting": waiting,
         }
-        self._packer = Packer(self._history, facts)
-        self._heard: float | None = None
-        self._asked = False
-        self._told = time.monotonic()
-        self.widget = RunWidget(run=run_id)
+        self._packer = Packer(self._history, info)
+        self._last_seen: float | None = None
+        self._requested = False
+        self._last_sent = time.monotonic()
+        self.widget = RunWidget(run=run_id, form=form)
         self.widget.on_msg(self._receive)
 
-        threading.Thread(target=_beat, args=(weakref.ref(self),), name="ddl-live-view", daemon=True).start()
+        threading.Thread(target=_send_heartbeats, args=(weakref.ref(self),), name="ddl-live-view", daemon=True).start()
 
     def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
-        """Take over new events, in order, and tell the pages. Thread-safe; to be called about once a second."""
+        """Add new events, in order, and update the pages. Thread-safe; to be called about once a second."""
         events = list(events)
         with self._lock:
             if events:
-                self._heard = time.time()
+                self._last_seen = time.time()
                 self._history.feed(events)
-            unasked = not self._asked and self._packer.weight() <= UNASKED_BYTES
-            packed = self._send(self._packer.full if unasked else self._packer.update)
-            # Nobody feeds a run that is over, so what did not fit follows at once.
-            while packed.rest and self._history.over:
+            unrequested = not self._requested and self._packer.estimated_size() <= UNREQUESTED_BYTES
+            packed = self._send(self._packer.full if unrequested else self._packer.update)
+            # A run that has ended is not fed again, so the changes that did not fit are sent at once.
+            while packed.more and self._history.over:
                 packed = self._send(self._packer.update)
 
-    def beat(self) -> bool:
-        """Tell the pages that the kernel is there, if they have not heard from it; False when the run is over."""
+    def heartbeat(self) -> bool:
+        """Send a message if none was sent for `HEARTBEAT_SECONDS`. Returns False once the run has ended."""
         with self._lock:
-            if time.monotonic() - self._told >= BEAT_SECONDS:
+            if time.monotonic() - self._last_sent >= HEARTBEAT_SECONDS:
                 self._send(self._packer.update)
             return not self._history.over
 
     def _send(self, pack: Callable[[float, float | None], Packed]) -> Packed:
-        packed = pack(time.time(), self._heard)
-        self._told = time.monotonic()
+        packed = pack(time.time(), self._last_seen)
+        self._last_sent = time.monotonic()
         self.widget.send({"type": "delta", "delta": packed.message}, packed.buffers)
         return packed
 
@@ -111,17 +122,17 @@ class LiveView:
         kind = content.get("type") if isinstance(content, dict) else None
         if kind == "hello":
             with self._lock:
-                self._asked = True
+                self._requested = True
                 self._send(self._packer.full)
         elif kind == "stop":
             threading.Thread(target=self._on_stop, name="ddl-stop", daemon=True).start()
 
 
-def _beat(view: weakref.ref[LiveView]) -> None:
+def _send_heartbeats(reference: weakref.ref[LiveView]) -> None:
     while True:
-        time.sleep(BEAT_SECONDS)
-        alive = view()
-        # A view that nobody holds any more ends here too.
-        if alive is None or not alive.beat():
+        time.sleep(HEARTBEAT_SECONDS)
+        view = reference()
+        # The view was garbage collected, or its run has ended.
+        if view is None or not view.heartbeat():
             return
-        del alive
+        del view

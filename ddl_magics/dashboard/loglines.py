@@ -1,37 +1,41 @@
-"""What the ranks printed, as the view shows it: the newest lines of each rank, within a bound."""
+"""The newest lines that each rank printed, within a bound."""
 
 import re
 from collections import deque
 from typing import NamedTuple
 
-#: Lines kept of a run with few ranks, shared out among the ranks of a large one.
+#: Lines that are kept in all, divided evenly among the ranks, but at least `LINES_PER_RANK` each.
 LINES = 600
 LINES_PER_RANK = 12
 
-#: A longer line is cut: the view is for reading along, `run.logs()` has all of it.
-LINE_CHARACTERS = 400
+LEVELS = ("out", "err", "info", "warning")
 
-_ESCAPES = re.compile(r"\x1b(\[[0-9;?]*[ -/]*[@-~]|\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
-_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f]")
+#: Longer lines are truncated; `run.logs()` has all of them.
+LINE_CHARACTERS = 400
+#: The same for names: of metrics, hosts, devices and files.
+NAME_CHARACTERS = 100
+
+_ESCAPES = re.compile(r"(?:\x1b\[|\x9b)[0-9;?]*[ -/]*[@-~]|\x1b(\][^\x07\x1b]*(\x07|\x1b\\)?|[@-Z\\-_])")
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class Line(NamedTuple):
-    """A printed line; `level` is "out", "err", "info" or "warning" (the last two are notices of ours)."""
+    """A printed line; `level` is one of `LEVELS`: stdout, stderr, and two for notices of this library."""
 
     rank: int
     level: str
     text: str
 
 
-def clean(text: str, most: int = LINE_CHARACTERS) -> str:
-    """A line as a terminal would have left it: colours gone, what a carriage return overwrote gone, cut to length."""
+def clean(text: str, limit: int = LINE_CHARACTERS) -> str:
+    """A line without escape sequences and without what a carriage return overwrote, truncated to `limit` characters."""
     text = _ESCAPES.sub("", text).rstrip("\r\n")
-    text = _CONTROLS.sub("", text.rsplit("\r", 1)[-1])
-    return text if len(text) <= most else text[: most - 1] + "…"
+    text = _CONTROLS.sub("", text.rsplit("\r", 1)[-1]).encode(errors="replace").decode()
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 class LogTail:
-    """The newest lines of each rank, so that a talkative rank does not push out what the others said."""
+    """The newest lines of each rank: a rank that prints much does not displace the lines of the others."""
 
     def __init__(self, ranks: int) -> None:
         self.limit = max(LINES // (ranks + 1), LINES_PER_RANK)
@@ -39,7 +43,7 @@ class LogTail:
         self._tails: dict[int, deque[tuple[int, Line]]] = {}
 
     def add(self, rank: int, level: str, text: str) -> list[Line]:
-        """Take text of one or more lines; returns the lines."""
+        """Split a text into lines and add them; returns the lines."""
         lines = [Line(rank, level, clean(line)) for line in text.split("\n")]
         if lines and not lines[-1].text:
             lines.pop()
@@ -51,10 +55,10 @@ class LogTail:
 
     @property
     def kept(self) -> int:
-        """Number of lines kept."""
+        """Number of lines that are kept."""
         return sum(map(len, self._tails.values()))
 
     def newest(self, count: int) -> list[Line]:
-        """The newest `count` lines of what is kept, in the order of arrival."""
+        """The newest `count` of the kept lines, in the order of arrival."""
         kept = sorted(entry for tail in self._tails.values() for entry in tail)
         return [line for _, line in kept[max(len(kept) - count, 0) :]]

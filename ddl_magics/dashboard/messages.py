@@ -1,7 +1,7 @@
-"""Packs a history into messages for a page: everything once, and then what changed, never more than a budget allows.
+"""Packs a history into messages for a page: a full message first, then updates of bounded size.
 
-The bound of an update holds by construction, whatever the length of the run and the number of its workers: each part
-of a message has a cap, and what does not fit goes with the next one.
+Each part of an update has a cap, and what does not fit goes into the next update. So the size of an update is bounded,
+whatever the length of the run and the number of its workers.
 """
 
 import json
@@ -11,20 +11,20 @@ import numpy as np
 
 from .history import History
 from .loglines import Line
-from .series import POINTS
+from .series import POINTS, single
 from .workers import COLUMNS
 
-#: Caps of the parts of an update, in bytes or in number; together, with the rest of a message, they stay below 20 kB.
+#: Caps of the parts of an update, which is smaller than 20 kB in all: bytes, rows, `WorkerInfo`s, bytes.
 SERIES_BYTES = 6_000
-ROWS = 80
-FACTS = 12
+MAX_ROWS = 80
+MAX_WORKERS = 12
 LOG_BYTES = 3_000
 
-#: A failure goes first and alone, so that more of its traceback fits.
+#: An update with a failure has no other parts, so that more of the traceback fits.
 TRACEBACK_BYTES = 12_000
 MESSAGE_BYTES = 1_000
 
-#: Cap of the log lines in the message that a page begins with.
+#: Cap of the log lines in a full message.
 FULL_LOG_BYTES = 48_000
 
 _POINT_BYTES = 8
@@ -35,64 +35,77 @@ assert POINTS * _POINT_BYTES + _KEY_BYTES <= SERIES_BYTES, "a series must fit in
 
 
 class Packed(NamedTuple):
-    """A message of `schema.MESSAGE` and its two buffers; `rest` says that more waits for the next message."""
+    """A `Message` of `schema.py` with its two buffers; `more`: some changes are left for the next message."""
 
     message: dict[str, Any]
     buffers: list[bytes]
-    rest: bool
+    more: bool
 
     @property
     def size(self) -> int:
-        """Bytes, without the envelope that Jupyter adds."""
+        """Size in bytes, without the envelope that Jupyter adds."""
         return _size(self.message) + sum(map(len, self.buffers))
 
 
 class Packer:
-    """What the pages that watch a run know of it. Not thread-safe; `history` must not change while it packs."""
+    """Makes the messages about one run, and remembers what the pages have been sent.
 
-    def __init__(self, history: History, facts: dict[str, Any]) -> None:
+    Not thread-safe; `history` must not change while a message is packed.
+
+    Attributes:
+        info: `RunInfo` of `schema.py`.
+        number: number of the newest message.
+    """
+
+    def __init__(self, history: History, info: dict[str, Any]) -> None:
         self.history = history
-        self.facts = facts
+        self.info = info
         self.number = 0
-        self._rest = False
-        self._forget()
+        self._more = False
+        self._reset()
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
+        # What has been sent. Of a series: generation, version, number of points.
         self._series: dict[str, tuple[int, int, int]] = {}
         self._parts: dict[str, Any] = {}
         self._workers: dict[int, dict[str, Any]] = {}
         self._rows: dict[int, bytes] = {}
         self._lines = 0
 
-    def full(self, now: float, heard: float | None) -> Packed:
-        """Everything; updates go on from here."""
-        self._forget()
-        return self._pack({"full": True, "run": self.facts}, now, heard, full=True)
+    def full(self, now: float, last_seen: float | None) -> Packed:
+        """A message with everything.
 
-    def update(self, now: float, heard: float | None) -> Packed:
-        """What changed since the last message."""
-        return self._pack({"full": False}, now, heard, full=False)
+        Args:
+            now: the kernel's clock, in seconds since the epoch.
+            last_seen: when the newest events arrived, in seconds since the epoch.
+        """
+        self._reset()
+        return self._pack({"full": True, "run": self.info}, now, last_seen, full=True)
 
-    def weight(self) -> int:
-        """About the bytes of `full()`, without making it."""
+    def update(self, now: float, last_seen: float | None) -> Packed:
+        """A message with the changes since the last one. The arguments are those of `full`."""
+        return self._pack({"full": False}, now, last_seen, full=False)
+
+    def estimated_size(self) -> int:
+        """The approximate size of `full()` in bytes."""
         history = self.history
         points = sum(map(len, history.series.values()))
         return points * _POINT_BYTES + len(history.workers) * _WORKER_BYTES + history.logs.kept * _LINE_BYTES
 
-    def _pack(self, message: dict[str, Any], now: float, heard: float | None, full: bool) -> Packed:
+    def _pack(self, message: dict[str, Any], now: float, last_seen: float | None, full: bool) -> Packed:
         self.number += 1
-        self._rest = False
+        self._more = False
         message.update(n=self.number, now=now, series=[], rows=0, logs=[], dropped=0)
         self._put(message, "state", self._state())
-        self._put(message, "progress", self._progress(heard))
+        self._put(message, "progress", self._progress(last_seen))
         if not full and message.get("state", {}).get("failure"):
-            return Packed(message, [b"", b""], rest=True)
-        self._put(message, "latest", {name: _digits(value) for name, value in self.history.latest.items()})
-        self._put_workers(message, None if full else FACTS)
+            return Packed(message, [b"", b""], more=True)
+        self._put(message, "latest", {name: _round(value) for name, value in self.history.latest.items()})
+        self._put_workers(message, None if full else MAX_WORKERS)
         points = self._put_series(message, None if full else SERIES_BYTES)
-        rows = self._put_rows(message, None if full else ROWS)
+        rows = self._put_rows(message, None if full else MAX_ROWS)
         self._put_logs(message, FULL_LOG_BYTES if full else LOG_BYTES)
-        return Packed(message, [points, rows], self._rest)
+        return Packed(message, [points, rows], self._more)
 
     def _put(self, message: dict[str, Any], name: str, value: Any) -> None:
         if self._parts.get(name) != value:
@@ -108,14 +121,15 @@ class Packer:
             started=history.started,
             ended=history.ended,
         )
-        state["message"] = _cut(state["message"])
+        state["message"] = _truncate(state["message"])
         failure = state["failure"]
         if failure:
-            traceback = failure["traceback"].encode()[-TRACEBACK_BYTES:].decode(errors="ignore")
-            state["failure"] = dict(failure, message=_cut(failure["message"]), traceback=traceback)
+            traceback = failure["traceback"].encode(errors="replace")[-TRACEBACK_BYTES:].decode(errors="ignore")
+            names = {name: _truncate(failure[name], 100) for name in ("host", "kind")}
+            state["failure"] = dict(failure, message=_truncate(failure["message"]), traceback=traceback, **names)
         return state
 
-    def _progress(self, heard: float | None) -> dict[str, Any]:
+    def _progress(self, last_seen: float | None) -> dict[str, Any]:
         history, progress = self.history, self.history.progress
         return {
             "fit": progress.fit,
@@ -124,59 +138,59 @@ class Packer:
             "step": progress.step,
             "steps": progress.steps,
             "fraction": round(progress.fraction(), 5),
-            "remaining": _digits(history.pace.remaining()),
-            "heard": heard,
-            "rate": _digits(history.rate),
-            "peak": _digits(history.peak),
+            "remaining": _round(history.pace.remaining()),
+            "last_seen": last_seen,
+            "rate": _round(history.rate),
+            "peak": _round(history.peak),
         }
 
-    def _put_workers(self, message: dict[str, Any], most: int | None) -> None:
+    def _put_workers(self, message: dict[str, Any], limit: int | None) -> None:
         changed: list[dict[str, Any]] = []
         for rank, worker in sorted(self.history.workers.items()):
-            facts = worker.facts()
-            facts["message"] = _cut(facts["message"], 100)
-            if self._workers.get(rank) == facts:
+            info = worker.info()
+            info["message"] = _truncate(info["message"], 100)
+            if self._workers.get(rank) == info:
                 continue
-            if len(changed) == most:
-                self._rest = True
+            if len(changed) == limit:
+                self._more = True
                 break
-            self._workers[rank] = facts
-            changed.append(facts)
+            self._workers[rank] = info
+            changed.append(info)
         if changed:
             message["workers"] = changed
 
     def _put_series(self, message: dict[str, Any], room: int | None) -> bytes:
-        waiting = []
+        changed = []
         for key, series in self.history.series.items():
             generation, version, length = self._series.get(key, (series.generation, -1, 0))
             if version != series.version:
-                # The last point that the page has may have taken in more since.
+                # The last point that the page has may have changed since.
                 start = max(length - 1, 0) if generation == series.generation else 0
-                waiting.append((len(series) - start, start, key))
+                changed.append((len(series) - start, start, key))
         buffers = []
-        # Short tails first: a line that was thinned out and must be sent as a whole waits for a message with room.
-        for points, start, key in sorted(waiting):
+        # Short tails first: a series that has to be sent as a whole waits for a message with enough room.
+        for points, start, key in sorted(changed):
             if room is not None:
                 room -= points * _POINT_BYTES + _KEY_BYTES
                 if room < 0:
-                    self._rest = True
+                    self._more = True
                     break
             series = self.history.series[key]
             self._series[key] = (series.generation, series.version, len(series))
             message["series"].append([key, start, points])
-            buffers.append(np.array([series.x[start:], series.y[start:]], dtype="<f4").T.tobytes())
+            buffers.append(single([series.x[start:], series.y[start:]]).T.tobytes())
         return b"".join(buffers)
 
-    def _put_rows(self, message: dict[str, Any], most: int | None) -> bytes:
-        # `_rows` is in the order of sending, so that those whose turn did not come are first the next time.
+    def _put_rows(self, message: dict[str, Any], limit: int | None) -> bytes:
+        # `_rows` is in the order of sending: the ranks that were sent longest ago are first.
         turns = {rank: turn for turn, rank in enumerate(self._rows)}
         changed: list[bytes] = []
         for rank in sorted(self.history.workers, key=lambda rank: turns.get(rank, -1)):
-            row = np.array(self.history.workers[rank].numbers(), dtype="<f4").tobytes()
+            row = single(self.history.workers[rank].numbers()).tobytes()
             if self._rows.get(rank) == row:
                 continue
-            if len(changed) == most:
-                self._rest = True
+            if len(changed) == limit:
+                self._more = True
                 break
             self._rows.pop(rank, None)
             self._rows[rank] = row
@@ -199,17 +213,18 @@ class Packer:
 
 
 def _size(value: Any) -> int:
-    return len(json.dumps(value, ensure_ascii=False).encode())
+    return len(json.dumps(value, ensure_ascii=False).encode(errors="replace"))
 
 
-def _cut(text: str, most: int = MESSAGE_BYTES) -> str:
-    return text if len(text.encode()) <= most else text.encode()[:most].decode(errors="ignore") + "…"
+def _truncate(text: str, limit: int = MESSAGE_BYTES) -> str:
+    encoded = text.encode(errors="replace")
+    return encoded.decode() if len(encoded) <= limit else encoded[:limit].decode(errors="ignore") + "…"
 
 
-def _digits(value: Any) -> Any:
+def _round(value: Any) -> Any:
     return None if value is None else float(f"{value:.6g}")
 
 
 def unpack_rows(buffer: bytes) -> np.ndarray:
-    """The rows of a message as an array of (rows, columns), as the page reads them."""
+    """The rows in the second buffer of a message, as float32 of shape (rows, `COLUMNS`)."""
     return np.frombuffer(buffer, dtype="<f4").reshape(-1, len(COLUMNS))

@@ -1,21 +1,33 @@
-"""How far a run is, and when it will be done."""
+"""The progress of a run and the estimate of the remaining time."""
 
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-#: The pace is measured over this share of the time since the fit began, but over no less than PACE_SECONDS.
+from .loglines import NAME_CHARACTERS, clean
+
+#: The pace is the mean over this share of the time since the fit began, but over at least PACE_SECONDS.
 PACE_SHARE = 0.3
 PACE_SECONDS = 20.0
 
-#: Positions kept for the pace.
+#: Number of positions that are kept to measure the pace.
 PACE_POINTS = 200
 
 
 @dataclass
 class Progress:
-    """The current `fit`: epochs and steps count from 0, `steps` is per epoch and None where it is not known."""
+    """The progress of the current call of `model.fit`.
+
+    Attributes:
+        fit: index of the call; -1 before the first.
+        epochs: number of epochs.
+        epoch: epochs done.
+        steps: steps per epoch; None if unknown.
+        step: steps done in the current epoch.
+        begun: when the fit began, in seconds since the epoch.
+        fits_done: number of calls that have returned.
+    """
 
     fit: int = -1
     epochs: int = 0
@@ -26,7 +38,7 @@ class Progress:
     fits_done: int = 0
 
     def fraction(self) -> float:
-        """The done share of this fit, 0 to 1; an epoch of unknown length counts when it has ended."""
+        """The share of the fit that is done, 0 to 1. An epoch of unknown length counts once it has ended."""
         if self.fit < 0 or not self.epochs:
             return 0.0
         within = min(self.step / self.steps, 1.0) if self.steps else 0.0
@@ -34,22 +46,22 @@ class Progress:
 
 
 class Pace:
-    """Remaining seconds from the newest part of the way: an average over all of it would forget slow-downs too late."""
+    """Estimates the remaining time from the recent pace: the mean over the whole fit reacts late to a slow-down."""
 
     def __init__(self) -> None:
         self._points: deque[tuple[float, float]] = deque(maxlen=PACE_POINTS)
 
     def restart(self) -> None:
-        """Forget the way so far: another fit began."""
+        """Another fit begins."""
         self._points.clear()
 
     def add(self, time: float, fraction: float) -> None:
-        """Note a position; at most one for each change of the fraction."""
+        """Record the position at a time; ignored unless the fraction has grown."""
         if not self._points or fraction > self._points[-1][1]:
             self._points.append((time, fraction))
 
     def remaining(self) -> float | None:
-        """Seconds from the newest position to the end of the fit, or None as long as nothing can be said."""
+        """Seconds from the newest position to the end of the fit; None while there is too little to estimate from."""
         if len(self._points) < 2:
             return None
         time, fraction = self._points[-1]
@@ -62,13 +74,13 @@ class Pace:
         return (1 - fraction) * (time - start) / (fraction - before)
 
 
-def epochs_seen(lengths: Mapping[Any, int], steps: int | None) -> int | None:
-    """Steps of an epoch: as announced, else as long as the longest epoch that has ended."""
-    return steps or max(lengths.values(), default=0) or None
+def steps_per_epoch(longest: int, steps: int | None) -> int | None:
+    """The announced `steps`, else the length of the longest epoch that has ended; None if there is neither."""
+    return steps or longest or None
 
 
-def transferred(event: Mapping[str, Any]) -> str:
-    """ "model-0.keras: 12 of 64 MB", of an event of kind "transfer"; empty when nothing is on its way any more."""
+def transfer_text(event: Mapping[str, Any]) -> str:
+    """A "transfer" event as text, e.g. model-0.keras: 12 of 64 MB; empty once the transfer is complete."""
     if event["done"] >= event["size"]:
         return ""
-    return f"{event['name']}: {event['done'] / 1e6:.0f} of {event['size'] / 1e6:.0f} MB"
+    return f"{clean(event['name'], NAME_CHARACTERS)}: {event['done'] / 1e6:.0f} of {event['size'] / 1e6:.0f} MB"

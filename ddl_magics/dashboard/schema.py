@@ -1,32 +1,54 @@
-"""The messages from the kernel to the view, as a JSON Schema: the TypeScript types are made from it.
+"""JSON Schema of the messages between the kernel's live view and the page.
 
-`python -m ddl_magics.dashboard.schema` prints it. Two binary buffers go with a message: float32 pairs x, y of all
-`series` in their order, and float32 rows of `COLUMNS`, `rows` of them.
+A `Message` travels with two binary buffers: float32 pairs (x, y) of all its `series`, in their order, and its `rows`
+rows of `COLUMNS`, float32. The same messages travel over REST: `View` in `server/openapi.yaml`.
 """
 
-import json
+from __future__ import annotations
+
 from typing import Any
 
 from ..runtime.events import SCHEMA as EVENTS
 from ..runtime.events import STATES
+from .history import DEVICES, SPREAD
+from .loglines import LEVELS
 from .workers import COLUMNS
 
-
-def _text(says: str = "") -> dict[str, Any]:
-    return {"type": "string", **({"description": says} if says else {})}
+Schema = dict[str, Any]
 
 
-def _number(says: str = "") -> dict[str, Any]:
-    return {"type": "number", **({"description": says} if says else {})}
+def _text(description: str = "") -> Schema:
+    return {"type": "string", **({"description": description} if description else {})}
 
 
-def _maybe(schema: dict[str, Any]) -> dict[str, Any]:
+def _integer(description: str = "") -> Schema:
+    return {**_text(description), "type": "integer"}
+
+
+def _number(description: str = "") -> Schema:
+    return {**_text(description), "type": "number"}
+
+
+def _flag(description: str) -> Schema:
+    return {**_text(description), "type": "boolean"}
+
+
+def _nullable(schema: Schema) -> Schema:
     return {**schema, "type": [schema["type"], "null"]}
 
 
-def _object(title: str, optional: tuple[str, ...] = (), **properties: Any) -> dict[str, Any]:
+def reference(name: str) -> Schema:
+    """The definition `name`."""
+    return {"$ref": f"#/definitions/{name}"}
+
+
+def nullable_reference(name: str) -> Schema:
+    """The definition `name`, or null."""
+    return {"anyOf": [reference(name), {"type": "null"}]}
+
+
+def _object(optional: tuple[str, ...] = (), **properties: Schema) -> Schema:
     return {
-        "title": title,
         "type": "object",
         "properties": properties,
         "required": [name for name in properties if name not in optional],
@@ -34,99 +56,189 @@ def _object(title: str, optional: tuple[str, ...] = (), **properties: Any) -> di
     }
 
 
-_COUNT = {"type": "integer"}
+def _tuple(description: str, *items: Schema) -> Schema:
+    size = len(items)
+    return {"description": description, "type": "array", "prefixItems": list(items), "minItems": size, "maxItems": size}
 
-_FAILURE = {**EVENTS["state"][2]["failure"], "title": "Failure", "additionalProperties": False}
 
-_RUN = _object(
-    "RunFacts",
-    id=_text(),
-    name=_text(),
-    strategy=_text("allreduce, ps or single"),
-    workers=_COUNT,
-    cluster=_text("where it runs, in words"),
-    waiting={"type": "boolean", "description": "the cell waits for the run: the notebook's stop button stops it"},
-)
+#: States of a trial of a search.
+TRIAL_STATES = ("waiting", "training", "finished", "pruned", "failed")
 
-_STATE = _object(
-    "RunState",
-    state={"enum": list(STATES), "title": "StateName"},
-    message=_text(),
-    failure=_FAILURE,
-    ready=_maybe(_COUNT),
-    needed=_maybe(_COUNT),
-    created=_maybe(_number("seconds since the epoch, as all times")),
-    started=_maybe(_number("when it first was RUNNING")),
-    ended=_maybe(_number()),
-    fetching=_text("the file that is on its way from the cluster, in words; empty when none is"),
-)
+#: A parameter's value.
+_VALUE: Schema = {"type": ["number", "string", "boolean", "null"]}
 
-_PROGRESS = _object(
-    "RunProgress",
-    fit={"type": "integer", "description": "-1 before the first"},
-    epoch={"type": "integer", "description": "from 0; equal to epochs at the end"},
-    epochs=_COUNT,
-    step={"type": "integer", "description": "steps done in the epoch"},
-    steps=_maybe(_COUNT),
-    fraction=_number("of the current fit, 0 to 1"),
-    remaining=_maybe(_number("seconds, at the time `heard`")),
-    heard=_maybe(_number("when the newest events came")),
-    rate=_maybe(_number("samples/s of the job")),
-    peak=_maybe(_number("the highest rate so far")),
-)
-
-_WORKER = _object(
-    "WorkerFacts",
-    rank=_COUNT,
-    host=_text(),
-    pid=_COUNT,
-    device=_text(),
-    state=_text(),
-    message=_text(),
-    cores=_COUNT,
-)
-
-_SERIES = {
-    "title": "SeriesPart",
-    "description": "key, index of the first point sent (what the page has from there on is replaced), points",
-    "type": "array",
-    "items": [_text(), _COUNT, _COUNT],
-    "minItems": 3,
-    "maxItems": 3,
+#: name -> schema; references are "#/definitions/NAME".
+DEFINITIONS: dict[str, Schema] = {
+    "State": {"enum": list(STATES), "description": "LOST: its kernel is gone"},
+    "Failure": {
+        **EVENTS["state"][2]["failure"],
+        "type": "object",
+        "description": "the root cause of a failed run; rank -1 is the job as a whole",
+        "additionalProperties": False,
+    },
+    "Device": {"enum": list(DEVICES), "description": "a resource that is charted per rank"},
+    "Spread": {"enum": list(SPREAD), "description": "the lines that stand for the ranks of a large job"},
+    "SeriesKey": {
+        "type": "string",
+        "description": "names a line of a chart, see `History.series`",
+        "pattern": r"^((metric|epochs):[\s\S]*|epoch|seconds|samples|rate|"
+        rf"({'|'.join(DEVICES)}):(\d+|{'|'.join(SPREAD)}))$",
+        "tsType": "`${'metric' | 'epochs'}:${string}` | 'epoch' | 'seconds' | 'samples' | 'rate' | "
+        "`${Device}:${number | Spread}`",
+    },
+    "Column": {"enum": list(COLUMNS), "description": "a column of a row, see `Worker`"},
+    "LogLevel": {"enum": list(LEVELS)},
+    "SeriesUpdate": _tuple(
+        "key; index of the first point sent, from which the page replaces its points; number of points",
+        reference("SeriesKey"),
+        _integer(),
+        _integer(),
+    ),
+    "LogLine": _tuple("rank (-1: the job), level, text", _integer(), reference("LogLevel"), _text()),
+    "RunInfo": _object(
+        id=_text(),
+        name=_text(),
+        strategy=_text("value of --strategy"),
+        workers=_integer(),
+        cluster=_text("description of the cluster"),
+        waiting=_flag("the cell blocks until the run ends; only the notebook's interrupt button can stop it"),
+    ),
+    "RunState": _object(
+        state=reference("State"),
+        message=_text(),
+        failure=nullable_reference("Failure"),
+        ready=_nullable(_integer("executors that are ready")),
+        needed=_nullable(_integer("executors that the run needs")),
+        created=_nullable(_number("seconds since the epoch, like all times")),
+        started=_nullable(_number("when the run first was RUNNING")),
+        ended=_nullable(_number()),
+        fetching=_text("progress of the file that is being fetched from the cluster; empty if there is none"),
+    ),
+    "RunProgress": _object(
+        fit=_integer("index of the call of model.fit; -1 before the first"),
+        epoch=_integer("epochs done; equal to `epochs` at the end"),
+        epochs=_integer(),
+        step=_integer("steps done in the current epoch"),
+        steps=_nullable(_integer("steps per epoch")),
+        fraction=_number("share of the current fit that is done, 0 to 1"),
+        remaining=_nullable(_number("estimated seconds until the fit ends, at the time `last_seen`")),
+        last_seen=_nullable(_number("when the newest events arrived")),
+        rate=_nullable(_number("samples/s of the whole job")),
+        peak=_nullable(_number("highest rate so far")),
+    ),
+    "WorkerInfo": _object(
+        rank=_integer(),
+        host=_text(),
+        pid=_integer(),
+        device=_text(),
+        state=_text(),
+        message=_text(),
+        cores=_integer(),
+    ),
+    "Message": _object(
+        ("run", "state", "progress", "latest", "workers"),
+        n=_integer("number of the message; a page that sees a gap asks for a full one"),
+        full=_flag("the message replaces all that the page has"),
+        now=_number("the kernel's clock"),
+        run=reference("RunInfo"),
+        state=reference("RunState"),
+        progress=reference("RunProgress"),
+        latest={
+            "type": "object",
+            "additionalProperties": {"type": "number"},
+            "description": "newest value of each metric",
+        },
+        workers={"type": "array", "items": reference("WorkerInfo")},
+        series={"type": "array", "items": reference("SeriesUpdate")},
+        rows=_integer("number of rows in the second buffer"),
+        logs={"type": "array", "items": reference("LogLine")},
+        dropped=_integer("log lines left out since the last message"),
+    ),
+    "KernelMessage": {
+        **_object(type={"const": "delta"}, delta=reference("Message")),
+        "description": "from kernel to page",
+    },
+    "PageMessage": {
+        **_object(type={"enum": ["hello", "stop"]}),
+        "description": "from page to kernel; hello: send a full message",
+    },
 }
 
-_LOG = {
-    "title": "LogLine",
-    "description": "rank (-1: the job), level, text",
-    "type": "array",
-    "items": [_COUNT, {"enum": ["out", "err", "info", "warning"], "title": "LogLevel"}, _text()],
-    "minItems": 3,
-    "maxItems": 3,
+#: The same for the live view of a search, whose messages are JSON alone.
+SEARCH_DEFINITIONS: dict[str, Schema] = {
+    "TrialState": {"enum": list(TRIAL_STATES)},
+    "SearchAxis": _object(
+        name=_text("of the parameter"),
+        low=_number(),
+        high=_number(),
+        log=_flag("the logarithm is sampled"),
+        choices=_nullable({"type": "array", "items": _VALUE, "description": "null for a range of numbers"}),
+    ),
+    "SearchInfo": _object(
+        id=_text(),
+        name=_text(),
+        metric=_text("the objective, or the first of several"),
+        direction={"enum": ["max", "min"]},
+        others={"type": "array", "items": _text(), "description": "further objectives"},
+        planned=_integer("number of trials"),
+        axes={"type": "array", "items": reference("SearchAxis"), "description": "the parameters that are sampled"},
+        waiting=_flag("the cell blocks until the search ends; only the notebook's interrupt button can stop it"),
+    ),
+    "SearchState": _object(
+        state=reference("State"),
+        message=_text(),
+        about=_text("how it samples, prunes and runs"),
+        at=_number("when the search was so, in seconds since the epoch"),
+        seconds=_number("since its begin, or that it took"),
+        left=_nullable(_number("estimated seconds until its end")),
+        front={
+            "type": "array",
+            "items": _integer(),
+            "description": "number of the best finished trial; of those that no other one beats in several objectives",
+        },
+    ),
+    "TrialView": _object(
+        number=_integer(),
+        state=reference("TrialState"),
+        value=_nullable(_number("of the objective after the last epoch")),
+        others={"type": "array", "items": _nullable(_number()), "description": "further objectives, at its end"},
+        params={"type": "array", "items": _VALUE, "description": "in the order of the axes"},
+        epochs=_integer("with a value of the objective"),
+        begun=_number("in seconds since the epoch"),
+        seconds=_nullable(_number("that it took; null while it runs")),
+        reason=_text("why it was pruned or failed"),
+        run=_text("the id of its run"),
+        tries=_integer(),
+        curve={
+            "type": "array",
+            "description": "epochs, from 1, and the objective after them",
+            "items": _tuple("", _integer(), _nullable(_number())),
+        },
+    ),
+    "SearchMessage": _object(
+        ("info",),
+        n=_integer("number of the message; a page that sees a gap asks for a full one"),
+        full=_flag("the message replaces all that the page has"),
+        now=_number("the kernel's clock"),
+        info=reference("SearchInfo"),
+        state=reference("SearchState"),
+        trials={"type": "array", "items": reference("TrialView"), "description": "those that have changed"},
+    ),
+    "SearchKernelMessage": _object(type={"const": "search"}, search=reference("SearchMessage")),
+    "SearchPageMessage": {
+        "description": "hello: send a full message; stop: end the search",
+        "oneOf": [
+            _object(type={"enum": ["hello", "stop"]}),
+            _object(type={"const": "stop_trial"}, trial=_integer("its number")),
+        ],
+    },
 }
 
-MESSAGE = _object(
-    "Message",
-    ("run", "state", "progress", "latest", "workers"),
-    n={"type": "integer", "description": "1 more than that of the message before; a page that sees a gap asks for all"},
-    full={"type": "boolean", "description": "everything: what the page had is replaced"},
-    now=_number("the kernel's clock"),
-    run=_RUN,
-    state=_STATE,
-    progress=_PROGRESS,
-    latest={"type": "object", "additionalProperties": {"type": "number"}, "description": "newest value of each metric"},
-    workers={"type": "array", "items": _WORKER},
-    series={"type": "array", "items": _SERIES},
-    rows=_COUNT,
-    logs={"type": "array", "items": _LOG},
-    dropped={"type": "integer", "description": "log lines left out since the last message"},
-)
 
-
-def export() -> dict[str, Any]:
-    """The schema of a message, with the names of the columns of a row."""
-    columns = {"title": "Column", "enum": list(COLUMNS)}
-    return {"$schema": "http://json-schema.org/draft-07/schema#", **MESSAGE, "definitions": {"Column": columns}}
-
-
-if __name__ == "__main__":
-    print(json.dumps(export(), indent=2))
+def message_schema() -> Schema:
+    """The schema of a `Message`, as a document of its own."""
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        **reference("Message"),
+        "definitions": DEFINITIONS,
+    }

@@ -1,21 +1,39 @@
-"""A line of a chart that never grows past a bound, however long the run: consecutive points are merged into buckets.
+"""A line of a chart with a bounded number of points, however long the run: consecutive points are merged into buckets.
 
-Counts are conserved: the counts of the buckets always add up to the counts that were added, so no step is lost.
+The counts of the buckets always add up to the counts that were added, so that no step is lost.
 """
 
 from math import isnan, nan
-from typing import Literal
+from typing import Any, Literal
 
-#: Buckets that a series holds at most: about one for each pixel of a chart.
+import numpy as np
+
+#: Maximum number of buckets of a series: about one per pixel of a chart.
 POINTS = 300
 
 
-class Series:
-    """Buckets (x, y, count) in the order of arrival. `x` is where a bucket ends.
+def single(values: Any) -> np.ndarray:
+    """Numbers, or rows of them, as float32 for a page; those that are too large become infinite."""
+    with np.errstate(over="ignore"):
+        return np.array(values, dtype="<f4")
 
-    `y` is the mean of what was merged, weighted by counts (`keep="mean"`), or the newest value (`keep="last"`, for
-    series that map one coordinate to another). Values that are None or not a number count, but have no weight.
-    `generation` changes when points that were final are merged: who follows a series must then read it anew.
+
+class Series:
+    """Buckets (x, y, count) in the order of arrival.
+
+    Attributes:
+        x: where each bucket ends.
+        y: the mean of the merged values, weighted by their counts (`keep="mean"`), or the newest value (`keep="last"`,
+            for series that map one coordinate to another). None and NaN are counted but have no weight.
+        counts: how many steps, or other units, each bucket stands for.
+        generation: changes when final buckets are merged; whoever follows the series has to read it again then.
+        version: changes with each point.
+
+    Args:
+        limit: maximum number of buckets, even.
+
+    Raises:
+        ValueError: `limit` is odd or less than 2.
     """
 
     def __init__(self, limit: int = POINTS, keep: Literal["mean", "last"] = "mean") -> None:
@@ -35,7 +53,7 @@ class Series:
         return len(self.x)
 
     def add(self, x: float, y: float | None, count: int = 1) -> None:
-        """Append a point that stands for `count` steps (or other things that must add up)."""
+        """Append a point that stands for `count` steps or other units."""
         value = nan if y is None else float(y)
         weight = 0 if isnan(value) else max(count, 1)
         self.version += 1
@@ -68,6 +86,6 @@ class Series:
         self.x = self.x[1::2]
         self.counts = [self.counts[i] + self.counts[i + 1] for i in pairs]
         self._weights = [self._weights[i] + self._weights[i + 1] for i in pairs]
-        # New buckets are filled to the size of the old ones, so that all parts of a line are equally dense.
+        # New buckets grow to the size of the old ones, so that the line is equally dense everywhere.
         self._width = max(1, sum(self.counts) // len(self.counts))
         self.generation += 1

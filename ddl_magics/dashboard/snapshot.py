@@ -1,13 +1,14 @@
-"""A history as JSON, from which it goes on with the events that follow: nobody has to read those before it again.
+"""Serializes a history as JSON, so that it can be continued without reading its events again.
 
-What a history is made of is written by its attributes, so that a new one needs no change here. A snapshot is read by
-the version that has written it alone: any other reads the events.
+The attributes of all objects are written, so that a new attribute needs no change here. Only the version that wrote a
+snapshot reads it; any other version reads the events.
 """
 
 import json
 from collections import deque
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 from .._version import __version__
 from .history import History
@@ -16,7 +17,7 @@ from .series import Series
 from .workers import Worker
 
 _EMPTY = History(1)
-#: One of each class that a history holds, new, as the measure of what a stored one must have.
+#: A new object of each class that a history contains; a stored one must have the same attributes.
 _NEW: dict[str, Any] = {
     type(one).__name__: one
     for one in (_EMPTY, *vars(_EMPTY).values(), Series(), Worker(0))
@@ -26,60 +27,69 @@ _NEW: dict[str, Any] = {
 
 @dataclass
 class Snapshot:
-    """A history of all events up to number `seq`; the newest of them is of the time `heard`."""
+    """The history of all events up to the sequence number `seq`; `last_seen` is the time of the newest of them."""
 
     history: History
     seq: int = 0
-    heard: float | None = None
+    last_seen: float | None = None
 
 
 def dump(snapshot: Snapshot) -> bytes:
-    """The snapshot as JSON."""
-    stored = {"version": __version__, "seq": snapshot.seq, "heard": snapshot.heard, "history": _plain(snapshot.history)}
-    return json.dumps(stored, separators=(",", ":")).encode()
+    """The snapshot: a checksum, as a changed digit would be a wrong chart, and JSON in the next line."""
+    stored = {
+        "version": __version__,
+        "seq": snapshot.seq,
+        "last_seen": snapshot.last_seen,
+        "history": _serialized(snapshot.history),
+    }
+    data = json.dumps(stored, separators=(",", ":")).encode()
+    return b"%08x\n" % crc32(data) + data
 
 
 def load(data: bytes) -> Snapshot | None:
-    """What `dump` has written, or None where another version has, or it is damaged."""
+    """The snapshot that `dump` wrote; None if another version wrote it, or if it is damaged."""
+    checksum, _, data = data.partition(b"\n")
+    if checksum != b"%08x" % crc32(data):
+        return None
     try:
         stored = json.loads(data)
         if stored["version"] != __version__:
             return None
-        history = _made(stored["history"])
-        return Snapshot(history, int(stored["seq"]), stored["heard"]) if isinstance(history, History) else None
-    except (ValueError, KeyError, TypeError, RecursionError):
+        history = _restored(stored["history"])
+        return Snapshot(history, int(stored["seq"]), stored["last_seen"]) if isinstance(history, History) else None
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
 
 
-def _plain(value: Any) -> Any:
-    """Anything but a scalar as [kind, parts]."""
+def _serialized(value: Any) -> Any:
+    """A scalar as it is, anything else as [type, parts]."""
     if isinstance(value, (str, int, float, type(None))):
         return value
     if isinstance(value, dict):
-        return ["dict", [[_plain(key), _plain(part)] for key, part in value.items()]]
+        return ["dict", [[_serialized(key), _serialized(part)] for key, part in value.items()]]
     if isinstance(value, deque):
-        return ["deque", [value.maxlen, *map(_plain, value)]]
+        return ["deque", [value.maxlen, *map(_serialized, value)]]
     if isinstance(value, (list, tuple)):
-        return [type(value).__name__, [_plain(part) for part in value]]
-    return [type(value).__name__, {name: _plain(part) for name, part in vars(value).items()}]
+        return [type(value).__name__, [_serialized(part) for part in value]]
+    return [type(value).__name__, {name: _serialized(part) for name, part in vars(value).items()}]
 
 
-def _made(value: Any) -> Any:
+def _restored(value: Any) -> Any:
     if not isinstance(value, list):
         return value
     kind, parts = value
     if kind == "dict":
-        return {_made(key): _made(part) for key, part in parts}
+        return {_restored(key): _restored(part) for key, part in parts}
     if kind == "deque":
-        return deque(map(_made, parts[1:]), maxlen=parts[0])
+        return deque(map(_restored, parts[1:]), maxlen=parts[0])
     if kind in ("list", "tuple"):
-        made = [_made(part) for part in parts]
-        return made if kind == "list" else tuple(made)
+        items = [_restored(part) for part in parts]
+        return items if kind == "list" else tuple(items)
     if kind == "Line":
         return Line(*parts)
     new = _NEW[kind]
     if parts.keys() != vars(new).keys():
-        raise ValueError(f"another version has written this {kind}")
-    made = object.__new__(type(new))
-    vars(made).update({name: _made(part) for name, part in parts.items()})
-    return made
+        raise ValueError(f"another version wrote this {kind}")
+    restored = object.__new__(type(new))
+    vars(restored).update({name: _restored(part) for name, part in parts.items()})
+    return restored

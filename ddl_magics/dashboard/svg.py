@@ -1,4 +1,4 @@
-"""A chart as an inline SVG picture: it is there where no script runs, in either theme."""
+"""A chart as inline SVG, which needs no script and is readable in a light and in a dark theme."""
 
 from html import escape
 from math import floor, isfinite, log10
@@ -6,20 +6,22 @@ from math import floor, isfinite, log10
 from .charts import Chart, Line
 
 WIDTH, HEIGHT = 260, 130
+#: Larger values are left out, and smaller ones are drawn as 0.
+LARGEST, SMALLEST = 1e300, 1e-300
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
 _COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 
 
 def svg(chart: Chart) -> str:
-    """The picture; an empty chart gives the axes alone."""
+    """The chart as SVG; for an empty chart only the axes."""
     xs = [x for line in chart.lines for x in line.x if isfinite(x)]
-    ys = [y for line in chart.lines for y in line.y if y is not None and isfinite(y)]
+    ys = [y for line in chart.lines for _, y in _points(line)]
     x_low, x_high = (0.0, max(xs)) if xs and max(xs) > 0 else (0.0, 1.0)
     y_low, y_high = _range(ys, from_zero=all(line.style == "plain" for line in chart.lines))
     x_scale = (WIDTH - _LEFT - _RIGHT) / (x_high - x_low)
     y_scale = (HEIGHT - _TOP - _BOTTOM) / (y_high - y_low)
 
-    def place(x: float, y: float) -> str:
+    def position(x: float, y: float) -> str:
         return f"{_LEFT + (x - x_low) * x_scale:.1f} {HEIGHT - _BOTTOM - (y - y_low) * y_scale:.1f}"
 
     parts = [
@@ -32,25 +34,27 @@ def svg(chart: Chart) -> str:
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".15"/>'
             f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end" opacity=".7">{tick:,.6g}</text>'
         )
-    ends = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.3g} {chart.x_title}"))
-    for x_text, anchor, words in ends:
-        parts.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{words}</text>')
+    labels = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.3g} {chart.x_title}"))
+    for x_text, anchor, label in labels:
+        parts.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{label}</text>')
     for k, line in enumerate(chart.lines):
         dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
-        path = "".join(("L" if i else "M") + place(x, y) for i, (x, y) in enumerate(_points(line)))
+        path = "".join(("L" if i else "M") + position(x, y) for i, (x, y) in enumerate(_points(line)))
         faint = ' opacity=".35"' if line.style == "steps" else ""
         parts.append(f'<path d="{path}" fill="none" stroke="{colour(line, k)}" stroke-width="1.5"{dash}{faint}/>')
     return "".join(parts) + "</svg>"
 
 
 def colour(line: Line, k: int) -> str:
-    """The colour of a chart's line, the k-th."""
+    """The colour of the k-th line of a chart."""
     by_style = {"steps": 0, "train": 0, "validation": 1}
     return _COLOURS[by_style.get(line.style, k) % len(_COLOURS)]
 
 
 def _points(line: Line) -> list[tuple[float, float]]:
-    return [(x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and isfinite(x) and isfinite(y)]
+    """The points that can be drawn: scaling must neither overflow nor divide by a difference that is too small."""
+    finite = ((x, y) for x, y in zip(line.x, line.y, strict=True) if y is not None and isfinite(x) and isfinite(y))
+    return [(x, 0.0 if abs(y) < SMALLEST else y) for x, y in finite if abs(y) < LARGEST]
 
 
 def _range(ys: list[float], from_zero: bool) -> tuple[float, float]:

@@ -1,6 +1,7 @@
-"""Progress as lines of text, for nbclient, papermill and terminals, where no widget is drawn.
+"""Progress as lines of text, for nbclient, papermill and terminals, which draw no widgets.
 
-Pure: events in, lines out. A line an epoch, changes of state, notices, the failure, and what the chief prints.
+Pure: events in, lines out. There is a line per epoch (of many short ones, every few seconds), change of state and
+notice, and for what the chief prints.
 """
 
 from __future__ import annotations
@@ -10,45 +11,52 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ddl_magics.dashboard.loglines import clean
-from ddl_magics.dashboard.progress import transferred
+from ddl_magics.dashboard.progress import transfer_text
 from ddl_magics.runtime import events as ev
 
 CHIEF = 0
+#: Longer lines are truncated.
+LINE_CHARACTERS = 2000
 
-#: Keras' own progress (a bar, or "16/16 - 1s - loss: 0.5") says again what the epoch's line says.
+#: The first epochs of a fit each have a line; of later ones at most one in so many seconds has, and the last.
+FIRST_EPOCHS, EPOCH_LINE_SECONDS = 20, 2.0
+
+#: Keras' progress bar, or "16/16 - 1s - loss: 0.5": left out, because the line of the epoch says the same.
 _KERAS_PROGRESS = re.compile(r"\s*(Epoch \d+/\d+\s*|\d+/(\d+|Unknown) (.*[━=].*|- .*))")
 
 
 class TextProgress:
-    """The lines of one run; `feed` returns those that new events bring."""
+    """Makes the lines of one run; `feed` returns the lines for new events."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self._begun: float | None = None
         self._fit: Mapping[str, Any] = {}
         self._rows: dict[tuple[int, int, int], tuple[float, float]] = {}
-        self._said = ""
+        self._last_line = ""
+        self._epoch_line = 0.0
+        self._left_out = 0
 
     def feed(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
         lines: list[str] = []
         for event in events:
             if self._begun is None:
                 self._begun = event["time"]
-            take = getattr(self, "_on_" + str(event["kind"]), None)
-            if take:
-                lines += take(event)
-        return lines
+            handle = getattr(self, "_on_" + str(event["kind"]), None)
+            if handle:
+                lines += handle(event)
+        return [clean(line.replace("\n", " "), LINE_CHARACTERS) for line in lines]
 
     def _on_state(self, event: Mapping[str, Any]) -> list[str]:
         failure = event.get("failure")
-        words = event["state"]
+        state = event["state"]
         if failure and failure["rank"] != ev.JOB:
-            words += f" on rank {failure['rank']}" + (f" ({failure['host']})" if failure["host"] else "")
+            state += f" on rank {failure['rank']}" + (f" ({failure['host']})" if failure["host"] else "")
         message = failure["message"] if failure else event["message"]
-        line = f"{words}: {message}" if message else words
-        if line in (self._said, ev.QUEUED):
+        line = f"{state}: {message}" if message else state
+        if line in (self._last_line, ev.QUEUED):
             return []
-        self._said = line
+        self._last_line = line
         return [f"{self.name}  {duration(event['time'] - (self._begun or event['time']))}  {line}"]
 
     def _on_fit(self, event: Mapping[str, Any]) -> list[str]:
@@ -67,22 +75,32 @@ class TextProgress:
         for key in done:
             del self._rows[key]
         total = self._fit.get("epochs") if self._fit.get("fit") == event["fit"] else None
+        if not self._due(event, total):
+            self._left_out += 1
+            return []
         epoch = f"epoch {event['epoch'] + 1}" + (f"/{total}" if total else "")
         parts = [
             f"fit {event['fit'] + 1}, {epoch}" if event["fit"] else epoch,
             *(f"{name} {number(value)}" for name, value in event["metrics"].items()),
             *([f"{sum(rates):,.0f} samples/s"] if rates else []),
             f"{event['seconds']:.1f} s",
+            *([f"({self._left_out} epochs without a line before it)"] if self._left_out else []),
         ]
+        self._left_out, self._epoch_line = 0, event["time"]
         return [f"{self.name}  " + "  ".join(parts)]
+
+    def _due(self, event: Mapping[str, Any], total: int | None) -> bool:
+        number = event["epoch"] + 1
+        late = event["time"] >= self._epoch_line + EPOCH_LINE_SECONDS
+        return bool(number <= FIRST_EPOCHS or number == total or late)
 
     def _on_notice(self, event: Mapping[str, Any]) -> list[str]:
         rank = "" if event["rank"] == ev.JOB else f"rank {event['rank']}: "
         return [f"{self.name}  {event['level']}: {rank}{event['message']}"]
 
     def _on_transfer(self, event: Mapping[str, Any]) -> list[str]:
-        words = transferred(event)
-        return [f"{self.name}  {words}"] if words else []
+        text = transfer_text(event)
+        return [f"{self.name}  {text}"] if text else []
 
     def _on_log(self, event: Mapping[str, Any]) -> list[str]:
         if event["rank"] != CHIEF:
@@ -92,12 +110,12 @@ class TextProgress:
 
 
 def number(value: float | None) -> str:
-    """A metric as it is read: four significant digits."""
+    """A metric with four significant digits."""
     return "nan" if value is None else f"{value:.4g}"
 
 
 def duration(seconds: float) -> str:
-    """0:07, 12:40, 1:02:03."""
+    """Seconds as 0:07, 12:40 or 1:02:03."""
     minutes, rest = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"

@@ -1,20 +1,22 @@
-"""How each rank is doing: the newest of what it reported, and its step times over the last seconds."""
+"""The state of each rank: its newest reports, and its step times over the last seconds."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import exp, nan
+from math import exp, isnan, nan
 from typing import Any
 
-#: Time constant over which a rank's step times are averaged: long enough for slow steps, short enough to show a change.
+from .loglines import NAME_CHARACTERS, clean
+
+#: Time constant of the mean of a rank's step times: long enough for slow steps, short enough to show a change.
 WINDOW_SECONDS = 10.0
 
-#: The same for its samples/s, which a chart shows over time: shorter, for a fall to look like one.
+#: The same for its samples/s: shorter, so that a drop is visible in the chart over time.
 RATE_SECONDS = 3.0
 
-#: A rank that has not reported steps for so long adds nothing to the job's samples/s.
+#: A rank that has not reported steps for this long counts as 0 in the job's samples/s.
 SILENT_SECONDS = 15.0
 
-#: The numbers of a rank as they are sent to the page, in this order. Sizes are bytes; what is unknown is NaN.
+#: Attributes of `Worker` that are sent to the page, in this order. Sizes are bytes, unknown values NaN.
 COLUMNS = (
     "rank",
     "gpu",
@@ -32,14 +34,22 @@ COLUMNS = (
     "commits",
 )
 
-#: What is added up of the buckets of steps, for means over time.
+#: Fields of "steps" events that are averaged over time.
 _TIMES = ("count", "compute", "wait", "copy", "wire")
 
 
 @dataclass
 class Worker:
-    """One rank. `compute` is milliseconds a step, `rate` samples a second; `waiting` for the others or for the server,
-    the `network` and `summing` on the host are shares of the step time, 0 to 1."""
+    """One rank.
+
+    Attributes:
+        cpu: percent of one core.
+        gpu: percent, the mean of the rank's GPUs.
+        memory, gpu_memory, gpu_memory_total: bytes.
+        staleness, staleness_max: of the newest commits to the parameter server; `commits` counts all.
+        steps, rows: totals so far.
+        last_seen: time of the newest "steps" event, in seconds since the epoch.
+    """
 
     rank: int
     host: str = ""
@@ -58,28 +68,29 @@ class Worker:
     commits: float = nan
     steps: int = 0
     rows: int = 0
-    seen: float = nan
+    last_seen: float = nan
     _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
     _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
     def describe(self, event: Mapping[str, Any]) -> None:
-        """Take over a `worker` event."""
+        """Update from a "worker" event."""
         for name in ("host", "pid", "device", "state", "message", "cores"):
-            if event.get(name) is not None:
-                setattr(self, name, event[name])
+            value = event.get(name)
+            if value is not None:
+                setattr(self, name, clean(value, NAME_CHARACTERS) if isinstance(value, str) else value)
 
     def add_steps(self, event: Mapping[str, Any]) -> None:
-        """Count a bucket of steps; older buckets fade."""
+        """Add a "steps" event; the weight of older ones decays exponentially."""
         for sums, window in ((self._times, WINDOW_SECONDS), (self._rates, RATE_SECONDS)):
-            fade = exp(-event["seconds"] / window)
+            decay = exp(-event["seconds"] / window)
             for name in sums:
-                sums[name] = sums[name] * fade + event.get(name, 0.0)
+                sums[name] = sums[name] * decay + event.get(name, 0.0)
         self.steps += event["count"]
         self.rows += event["rows"]
-        self.seen = event["time"]
+        self.last_seen = event["time"]
 
     def add_sample(self, event: Mapping[str, Any]) -> None:
-        """Take over what the process uses; several GPUs of one rank are averaged, their memory is added up."""
+        """Update from a "sample" event: mean utilization and total memory of the rank's GPUs."""
         self.cpu = event["cpu"]
         self.memory = event["memory"]
         gpus = event["gpus"] or ()
@@ -91,26 +102,29 @@ class Worker:
         self.gpu_memory_total = sum(totals) if totals else nan
 
     def add_commits(self, event: Mapping[str, Any]) -> None:
-        """Add up the commits of a parameter-server run; the staleness is that of the newest ones."""
-        self.commits = event["commits"] + (self.commits if self.commits == self.commits else 0)
+        """Add a "commits" event."""
+        self.commits = event["commits"] + (0 if isnan(self.commits) else self.commits)
         self.staleness = event["staleness"]
-        self.staleness_max = max(event["staleness_max"], self.staleness_max if self.commits == self.commits else 0)
+        self.staleness_max = max(event["staleness_max"], 0 if isnan(self.staleness_max) else self.staleness_max)
 
     @property
     def compute(self) -> float:
-        """Milliseconds that a step computes."""
+        """Milliseconds of computation per step."""
         return 1000 * self._times["compute"] / self._times["count"] if self._times["count"] else nan
 
     @property
     def waiting(self) -> float:
+        """Share of the step time spent waiting for other ranks or for the server, 0 to 1."""
         return self._share(self._times["wait"] - self._times["copy"] - self._times["wire"])
 
     @property
     def network(self) -> float:
+        """Share of the step time spent in network transfers, 0 to 1."""
         return self._share(self._times["wire"])
 
     @property
     def summing(self) -> float:
+        """Share of the step time spent moving and adding data on the host, 0 to 1."""
         return self._share(self._times["copy"])
 
     def _share(self, seconds: float) -> float:
@@ -119,19 +133,19 @@ class Worker:
 
     @property
     def rate(self) -> float:
-        """Rows a second while it trains."""
+        """Samples per second of training."""
         return self._rates["rows"] / self._rates["seconds"] if self._rates["seconds"] else nan
 
     def rate_at(self, time: float) -> float:
-        """The rate, or 0 where the rank has been silent."""
-        return self.rate if time - self.seen < SILENT_SECONDS else 0.0
+        """The rate, or 0 if the rank has reported no steps for `SILENT_SECONDS`."""
+        return self.rate if time - self.last_seen < SILENT_SECONDS else 0.0
 
     def numbers(self) -> tuple[float, ...]:
-        """One value for each of `COLUMNS`."""
+        """The values of `COLUMNS`."""
         return tuple(getattr(self, name) for name in COLUMNS)
 
-    def facts(self) -> dict[str, Any]:
-        """What rarely changes, as it is sent to the page."""
+    def info(self) -> dict[str, Any]:
+        """`WorkerInfo` of `schema.py`: what rarely changes."""
         return {
             "rank": self.rank,
             "host": self.host,

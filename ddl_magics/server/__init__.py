@@ -1,6 +1,7 @@
-"""The Jupyter Server extension: the runs of all kernels over REST, for the panel. `openapi.yaml` says what it answers.
+"""The Jupyter Server extension: the stored runs over REST, for the panel. `openapi.yaml` describes the routes.
 
-It sees the store alone. Importing it needs no Jupyter Server: the handlers are imported by the server that loads it.
+It reads the store and nothing else. Importing it does not need Jupyter Server: the handlers are imported only by a
+server that loads the extension.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from typing import Any
 
 from ddl_magics._version import __version__
 
-#: The version is what `jupyter server extension list` shows.
+#: `jupyter server extension list` shows the version.
 __all__ = ["__version__"]
 
 

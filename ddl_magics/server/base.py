@@ -1,4 +1,4 @@
-"""What all our handlers have in common: who may ask, what an answer looks like, how arguments are read."""
+"""The base class of all handlers: authorization, encoding of answers, validation of arguments."""
 
 from __future__ import annotations
 
@@ -15,130 +15,139 @@ from tornado import web
 
 from ddl_magics.server.details import details
 from ddl_magics.server.listing import Entry, Listing
-from ddl_magics.server.stopping import Stopping
-from ddl_magics.server.watching import Watching
-from ddl_magics.store import RunRecord
+from ddl_magics.server.search_views import SearchViews
+from ddl_magics.server.stopping import StopService
+from ddl_magics.server.view_service import ViewService
+from ddl_magics.store import RunRecord, SearchRecord
 
-#: The longest that a request may wait for news, how often it looks, and how many may wait at once.
-WAIT_SECONDS = 30.0
-LOOK_SECONDS = 0.5
-MOST_WAITING = 64
-#: Answers below this size are not compressed.
+#: Longest time that a request may wait for an update, interval of its checks, and number of requests that may wait.
+MAX_WAIT_SECONDS = 30.0
+CHECK_SECONDS = 0.5
+MAX_WAITING = 64
+#: Smaller answers are not compressed.
 COMPRESS_BYTES = 1000
-BODY_BYTES = 16 * 2**10
+MAX_BODY_BYTES = 16 * 2**10
 
-#: How a compressed answer begins, and none that is not.
-_GZIP = b"\x1f\x8b"
+_GZIP_MAGIC = b"\x1f\x8b"
 
 
 @dataclass
 class Service:
-    """What one server knows of runs."""
+    """State shared by the handlers of one server."""
 
     listing: Listing = field(default_factory=Listing)
-    watching: Watching = field(default_factory=Watching)
-    stopping: Stopping = field(default_factory=Stopping)
+    views: ViewService = field(default_factory=ViewService)
+    searches: SearchViews = field(default_factory=SearchViews)
+    stops: StopService = field(default_factory=StopService)
     waiting: int = 0
 
 
-class RunHandler(APIHandler):
-    """A handler of ours. Methods are to be decorated with `web.authenticated` and `authorized`."""
+class BaseHandler(APIHandler):
+    """Base class of the handlers; decorate each method with `web.authenticated` and `authorized`."""
 
     auth_resource = "ddl_magics"
 
     def initialize(self, service: Service) -> None:
         self.service = service
-        self._left = False
-        # A page that polls is nobody who works: the server may be culled.
+        self._disconnected = False
+        # Polling is no activity: an idle server may be culled while a page is open.
         self._track_activity = self.request.method != "GET"
 
     def on_connection_close(self) -> None:
-        self._left = True
+        self._disconnected = True
         super().on_connection_close()
 
-    async def reply(self, value: Any, kind: str = "application/json") -> None:
-        """Answer with a value as JSON, or with a text; compressed where the client takes it."""
+    async def reply(self, value: Any, content_type: str = "application/json") -> None:
+        """Send a JSON value, or a text as it is; compressed if the client accepts it."""
         self.set_header("Vary", "Accept-Encoding")
-        body = await asyncio.to_thread(_packed, value, self.compresses)
-        if body.startswith(_GZIP):
+        body = await asyncio.to_thread(_encode, value, self.accepts_gzip)
+        if body.startswith(_GZIP_MAGIC):
             self.set_header("Content-Encoding", "gzip")
-        await self.finish(body, set_content_type=kind)
+        await self.finish(body, set_content_type=content_type)
 
     @property
-    def compresses(self) -> bool:
+    def accepts_gzip(self) -> bool:
         return "gzip" in self.request.headers.get("Accept-Encoding", "")
 
     async def entry(self, run: str) -> Entry:
-        """The run, readable or not; 404 where there is none."""
+        """The run, readable or not. Raises 404 if there is none."""
         entry = await asyncio.to_thread(self.service.listing.entry, run)
         if entry is None:
             raise web.HTTPError(404, "there is no such run")
         return entry
 
     async def record(self, run: str) -> RunRecord:
-        """The run; 409 where it cannot be read."""
+        """The run. Raises 404 if there is none, 409 if it cannot be read."""
         entry = await self.entry(run)
         if entry.record is None:
             raise web.HTTPError(409, entry.problem)
         return entry.record
 
-    async def unwritten(self, run: str, error: OSError) -> web.HTTPError:
-        """Why a change failed: somebody else has removed the run meanwhile, or the store takes none."""
+    async def search(self, search: str) -> SearchRecord:
+        """The search. Raises 404 if there is none, or none that can be read."""
+        record = await asyncio.to_thread(self.service.listing.search, search)
+        if record is None:
+            raise web.HTTPError(404, "there is no such search")
+        return record
+
+    async def store_error(self, run: str, error: OSError) -> web.HTTPError:
+        """The answer to a change that failed: 404 if the run was deleted meanwhile, else 409."""
         await self.entry(run)
-        return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")
+        return unchanged_store(error)
 
     async def details(self, run: str) -> dict[str, Any]:
-        """All of the run but its events: `RunDetails` in `openapi.yaml`, or `UnreadableRun`."""
+        """`RunDetails` or `UnreadableRun` of `openapi.yaml`."""
         entry = await self.entry(run)
         row = await asyncio.to_thread(self.service.listing.row, entry)
         if entry.record is None:
             return row
         more = await asyncio.to_thread(details, entry.record)
-        return {**row, **more, "stop": self.service.stopping.report(entry.record)}
+        return {**row, **more, "stop": self.service.stops.result(entry.record)}
 
-    async def wait(self, news: Callable[[], bool], seconds: float) -> None:
-        """Return when there is news, which is looked for in a thread, or when the time is over."""
-        deadline = time.monotonic() + (seconds if self.service.waiting < MOST_WAITING else 0)
+    async def wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
+        """Return when `condition`, which is called in a thread, holds, or after `seconds`."""
+        deadline = time.monotonic() + (seconds if self.service.waiting < MAX_WAITING else 0)
         self.service.waiting += 1
         try:
-            while not self._left and time.monotonic() < deadline and not await asyncio.to_thread(news):
-                await asyncio.sleep(LOOK_SECONDS)
+            while not self._disconnected and time.monotonic() < deadline and not await asyncio.to_thread(condition):
+                await asyncio.sleep(CHECK_SECONDS)
         finally:
             self.service.waiting -= 1
 
-    def whole(self, name: str, default: int, least: int, most: int) -> int:
-        """A whole number of the query; 400 where it is none, or out of its bounds."""
-        given = self.get_query_argument(name, str(default))
-        digits = given.removeprefix("-")
-        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and least <= int(given) <= most):
-            raise web.HTTPError(400, f"{name} is a whole number from {least} to {most}")
-        return int(given)
+    def integer_argument(self, name: str, default: int, minimum: int, maximum: int) -> int:
+        """An integer of the query. Raises 400 if it is none or out of bounds."""
+        text = self.get_query_argument(name, str(default))
+        digits = text.removeprefix("-")
+        if not (digits.isascii() and digits.isdecimal() and len(digits) < 20 and minimum <= int(text) <= maximum):
+            raise web.HTTPError(400, f"{name} must be an integer from {minimum} to {maximum}")
+        return int(text)
 
-    def seconds(self) -> float:
-        """How long the client would wait for news."""
-        return float(self.whole("wait", 0, 0, int(WAIT_SECONDS)))
+    def wait_argument(self) -> float:
+        """The seconds that the client is willing to wait for an update."""
+        return float(self.integer_argument("wait", 0, 0, int(MAX_WAIT_SECONDS)))
 
-    def flag(self, name: str) -> bool:
-        given = self.get_query_argument(name, "false")
-        if given not in ("true", "false"):
-            raise web.HTTPError(400, f"{name} is true or false")
-        return given == "true"
+    def boolean_argument(self, name: str) -> bool:
+        """A boolean of the query, by default false. Raises 400 if it is none."""
+        text = self.get_query_argument(name, "false")
+        if text not in ("true", "false"):
+            raise web.HTTPError(400, f"{name} must be true or false")
+        return text == "true"
 
-    def body(self) -> dict[str, Any]:
-        """The JSON object of the request."""
-        if len(self.request.body) > BODY_BYTES:
-            raise web.HTTPError(413, "the body is too long")
+    def json_body(self) -> dict[str, Any]:
+        """The JSON object in the body of the request. Raises 400 if there is none, 413 if it is too large."""
+        if len(self.request.body) > MAX_BODY_BYTES:
+            raise web.HTTPError(413, f"the body is larger than {MAX_BODY_BYTES} bytes")
         try:
             value = json.loads(self.request.body)
         except (ValueError, RecursionError):
             value = None
         if not isinstance(value, dict):
-            raise web.HTTPError(400, "the body is a JSON object")
+            raise web.HTTPError(400, "the body must be a JSON object")
         return value
 
 
-def _packed(value: Any, compress: bool) -> bytes:
-    body = (value if isinstance(value, str) else _json(value)).encode()
+def _encode(value: Any, compress: bool) -> bytes:
+    body = (value if isinstance(value, str) else _json(value)).encode(errors="replace")
     return gzip.compress(body, 5) if compress and len(body) > COMPRESS_BYTES else body
 
 
@@ -146,6 +155,11 @@ def _json(value: Any) -> str:
     try:
         return json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     except ValueError:
-        # What is not finite is not JSON, and unknown to who draws it.
-        plain = json.loads(json.dumps(value), parse_constant=lambda _: None)
-        return json.dumps(plain, separators=(",", ":"))
+        # JSON has no NaN and no infinity: they are sent as null.
+        finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
+        return json.dumps(finite, separators=(",", ":"))
+
+
+def unchanged_store(error: OSError) -> web.HTTPError:
+    """The answer to a change that failed."""
+    return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")

@@ -1,143 +1,153 @@
-"""`events.jsonl` in parts: from a sequence number or a place on, and never more than was asked for.
+"""Reads `events.jsonl` in batches of bounded size, from a byte offset or a sequence number on.
 
-A line that is no event is skipped and counted; one that is half written is left for the next time.
+A line that is not an event is skipped and counted. An incomplete last line is left for the next read. The owner of a
+long run replaces the file now and then by one in which old events are merged: byte offsets are those of an open file.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
-#: A line that is longer than this, and than the limit of a batch, is not an event.
-LINE_BYTES = 4 * 2**20
-#: What is looked through from its begin; in anything larger the place is found by halving.
+from ddl_magics.store.run_folder import parse_event
+
+#: A line that is longer than this and than the limit of a batch is not an event.
+MAX_LINE_BYTES = 4 * 2**20
+#: A file up to this size is scanned from its start; in a larger one the offset is found by bisection.
 SCAN_BYTES = 64 * 2**10
+MARK_BYTES = 256
 
 Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Batch:
-    """Events in order; `place` is where the next batch begins, `more` says that whole lines wait there.
+    """Events in order, and where the next batch begins.
 
-    `skipped` lines in it are no events.
+    Attributes:
+        offset: the byte at which the next batch begins.
+        more: there are complete lines from `offset` on.
+        skipped: the number of lines that are not events.
     """
 
     events: list[Event]
-    place: int
+    offset: int
     more: bool
     skipped: int = 0
 
 
-def read(path: Path, place: int, limit: int, holding: tuple[bytes, ...] = ()) -> Batch:
-    """The events that begin at the byte `place`, from at most `limit` bytes, but one at least.
+def read(file: BinaryIO, offset: int, limit: int, containing: tuple[bytes, ...] = ()) -> Batch:
+    """The events from the byte `offset` on: about `limit` bytes of them, but at least one line.
 
-    With `holding`, lines with none of these bytes are passed over. A file that is not there has no events.
+    With `containing`, only lines that contain one of these strings. OSError if the file cannot be read.
     """
-    try:
-        with open(path, "rb") as file:
-            file.seek(place)
-            data = file.read(limit)
-            if b"\n" not in data and len(data) == limit:
-                data += file.readline(LINE_BYTES)
-            rest = file.read(1)
-    except OSError:
-        return Batch([], place, False)
+    file.seek(offset)
+    data = file.read(limit)
+    if b"\n" not in data and len(data) == limit:
+        data += file.readline(MAX_LINE_BYTES)
+    rest = file.read(1)
     end = data.rfind(b"\n") + 1
     if not end:
-        # Half of a line, or the begin of something that cannot be an event.
-        return Batch([], place + len(data), True, skipped=1) if rest else Batch([], place, False)
+        # Either an incomplete last line, or a line that is too long to be an event.
+        return Batch([], offset + len(data), True, skipped=1) if rest else Batch([], offset, False)
     events: list[Event] = []
     skipped = 0
     for line in data[: end - 1].split(b"\n"):
-        if not holding or any(word in line for word in holding):
-            event = parse(line)
+        if not containing or any(word in line for word in containing):
+            event = parse_event(line)
             if event is None:
                 skipped += 1
             else:
                 events.append(event)
-    return Batch(events, place + end, bool(rest), skipped)
+    return Batch(events, offset + end, bool(rest), skipped)
 
 
-def next_line(path: Path, place: int) -> int:
-    """Where the first line begins that begins at the byte `place` or after it."""
-    if place <= 0:
+def next_line(file: BinaryIO, offset: int) -> int:
+    """The offset of the first line that begins at `offset` or later. OSError if the file cannot be read."""
+    if offset <= 0:
         return 0
+    file.seek(offset - 1)
+    return offset - 1 + len(file.readline(MAX_LINE_BYTES))
+
+
+def bytes_before(file: BinaryIO, offset: int) -> bytes:
+    """Up to `MARK_BYTES` that end at the byte `offset`: they tell a file from another one, as events have times."""
+    begin = file.seek(max(0, offset - MARK_BYTES))
+    return file.read(offset - begin)
+
+
+def seq_before(file: BinaryIO, offset: int) -> int:
+    """The sequence number of the last event that begins before the byte `offset`; 0 if there is none."""
+    begin = offset
+    while begin > 0:
+        begin = max(0, begin - SCAN_BYTES)
+        file.seek(begin)
+        lines = file.read(offset - begin).split(b"\n")[bool(begin) :]
+        for line in reversed(lines):
+            event = parse_event(line)
+            if event is not None:
+                return int(event["seq"])
+    return 0
+
+
+def read_after(path: Path, seq: int, limit: int) -> Batch:
+    """The events with a sequence number above `seq`: about `limit` bytes of them, but at least one event."""
     try:
         with open(path, "rb") as file:
-            file.seek(place - 1)
-            return place - 1 + len(file.readline(LINE_BYTES))
+            batch = read(file, offset_after(file, seq), limit)
+            while batch.more and not batch.events:
+                batch = read(file, batch.offset, limit)
+            return batch
     except OSError:
-        return place
+        return Batch([], 0, False)
 
 
-def place_after(path: Path, seq: int) -> int:
-    """Where the first event with a number above `seq` begins, or the end of the last whole line."""
-    try:
-        with open(path, "rb") as file:
-            return _place_after(file, seq) if seq > 0 else 0
-    except OSError:
+def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[Event]:
+    """All events; about `limit` bytes of them are in memory at a time."""
+    offset, more = 0, True
+    with contextlib.suppress(OSError), open(path, "rb") as file:
+        while more:
+            batch = read(file, offset, limit, containing)
+            yield from batch.events
+            offset, more = batch.offset, batch.more
+
+
+def offset_after(file: BinaryIO, seq: int) -> int:
+    """The offset of the first event with a sequence number above `seq`, or of the end of the last complete line.
+
+    OSError if the file cannot be read.
+    """
+    if seq <= 0:
         return 0
-
-
-def after(path: Path, seq: int, limit: int) -> Batch:
-    """The events with a number above `seq`, from at most `limit` bytes, but one at least."""
-    batch = read(path, place_after(path, seq), limit)
-    while batch.more and not batch.events:
-        batch = read(path, batch.place, limit)
-    return batch
-
-
-def every(path: Path, holding: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[Event]:
-    """All events, with `limit` bytes of them in memory at a time."""
-    place, more = 0, True
-    while more:
-        batch = read(path, place, limit, holding)
-        yield from batch.events
-        place, more = batch.place, batch.more
-
-
-def parse(line: bytes) -> Event | None:
-    """The event of a line, or None. Numbers that JSON does not have are None."""
-    try:
-        event = json.loads(line, parse_constant=lambda _: None)
-        fits = isinstance(event["seq"], int) and isinstance(event["kind"], str)
-        fits = fits and isinstance(event["rank"], int) and isinstance(event["time"], (int, float))
-    except (ValueError, KeyError, TypeError, RecursionError):
-        return None
-    return event if fits else None
-
-
-def _place_after(file: BinaryIO, seq: int) -> int:
     low, high = 0, file.seek(0, 2)
     while high - low > SCAN_BYTES:
         middle = (low + high) // 2
-        found = _event_from(file, middle, high)
+        found = _first_event(file, middle, high)
         if found is None or found[1] > seq:
             high = middle
         else:
             low = found[0]
     file.seek(low)
-    for line in iter(lambda: file.readline(LINE_BYTES), b""):
-        event = parse(line)
+    for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
+        event = parse_event(line)
         if not line.endswith(b"\n") or (event is not None and event["seq"] > seq):
             return low
         low += len(line)
     return low
 
 
-def _event_from(file: BinaryIO, place: int, until: int) -> tuple[int, int] | None:
-    """Place and number of the first event that begins after `place` and before `until`."""
-    file.seek(place)
-    file.readline(LINE_BYTES)
-    while (begins := file.tell()) < until:
-        line = file.readline(LINE_BYTES)
-        event = parse(line)
+def _first_event(file: BinaryIO, offset: int, end: int) -> tuple[int, int] | None:
+    """Offset and sequence number of the first event that begins between `offset` and `end`."""
+    file.seek(offset)
+    file.readline(MAX_LINE_BYTES)
+    while (begin := file.tell()) < end:
+        line = file.readline(MAX_LINE_BYTES)
+        event = parse_event(line)
         if event is not None:
-            return begins, event["seq"]
+            return begin, event["seq"]
         if not line:
             break
     return None

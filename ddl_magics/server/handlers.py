@@ -1,4 +1,4 @@
-"""The routes. Each reads its arguments, asks the store in a thread, and answers; `openapi.yaml` is the contract."""
+"""The routes. A handler validates its arguments, reads the store in a thread and answers as `openapi.yaml` says."""
 
 from __future__ import annotations
 
@@ -9,35 +9,40 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from jupyter_server.auth.decorator import authorized
 from jupyter_server.utils import url_path_join
 from tornado import web
 
 from ddl_magics import store
+from ddl_magics.runs import ending
 from ddl_magics.server import details, eventfile, export, logs
-from ddl_magics.server.base import RunHandler, Service
-from ddl_magics.server.listing import MOST_ROWS, Page
+from ddl_magics.server.base import BaseHandler, Service, unchanged_store
+from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
 
+#: Bytes of events in one answer.
 EVENT_BYTES = 256 * 2**10
-MOST_SEQ = 2**53 - 1
-_RANK = re.compile(r"all|-1|[0-9]{1,6}")
+#: The largest integer that JavaScript represents exactly.
+MAX_INTEGER = 2**53 - 1
 SPECIFICATION = Path(__file__).parent / "openapi.yaml"
 
+_RANK = re.compile(r"all|-1|[0-9]{1,6}")
 
-class Runs(RunHandler):
-    """All runs, newest first; or what changed since a version."""
+
+class RunsHandler(BaseHandler):
+    """Lists all runs, or those that changed since a version."""
 
     @web.authenticated
     @authorized
     async def get(self) -> None:
-        limit = self.whole("limit", 50, 1, MOST_ROWS)
+        limit = self.integer_argument("limit", 50, 1, MAX_PAGE_SIZE)
         since = self.get_query_argument("since", None)
         if since is not None:
             try:
                 page = await asyncio.to_thread(self.service.listing.changes, since, limit)
             except LookupError:
-                raise web.HTTPError(410, "this version is not known (any more): ask without since") from None
+                raise web.HTTPError(410, "this version is not known any more: ask without since") from None
             if page is None:
                 self.set_status(204)
                 await self.finish()
@@ -45,7 +50,7 @@ class Runs(RunHandler):
                 await self._answer(page)
             return
         cursor, words = self.get_query_argument("cursor", None), self.get_query_argument("q", "")
-        live = self.flag("live")
+        live = self.boolean_argument("live")
         try:
             page = await asyncio.to_thread(self.service.listing.page, limit, cursor, live, words)
         except ValueError as error:
@@ -56,8 +61,8 @@ class Runs(RunHandler):
         await self.reply({**asdict(page), "store": str(store.runs_folder())})
 
 
-class Run(RunHandler):
-    """One run: what is known of it, its names, its removal."""
+class RunHandler(BaseHandler):
+    """Reads, renames and deletes one run."""
 
     @web.authenticated
     @authorized
@@ -69,11 +74,11 @@ class Run(RunHandler):
     async def patch(self, run: str) -> None:
         record = await self.record(run)
         try:
-            await asyncio.to_thread(details.rename, record, self.body())
-        except details.Refused as error:
+            await asyncio.to_thread(details.update, record, self.json_body())
+        except details.InvalidUpdate as error:
             raise web.HTTPError(400, str(error)) from None
         except OSError as error:
-            raise await self.unwritten(run, error) from None
+            raise await self.store_error(run, error) from None
         await self.reply(await self.details(run))
 
     @web.authenticated
@@ -85,32 +90,32 @@ class Run(RunHandler):
         folder = store.RunFolder(store.runs_folder() / entry.id)
         try:
             await asyncio.to_thread(folder.discard)
-        except store.Taken as error:
+        except store.RunInUse as error:
             raise web.HTTPError(409, f"{error}: stop it first") from None
         except OSError as error:
-            raise await self.unwritten(run, error) from None
+            raise await self.store_error(run, error) from None
         self.set_status(204)
         await self.finish()
 
 
-class Events(RunHandler):
-    """The events of a run after a sequence number."""
+class EventsHandler(BaseHandler):
+    """Reads the events of a run after a sequence number."""
 
     @web.authenticated
     @authorized
     async def get(self, run: str) -> None:
-        after, seconds = self.whole("after", 0, 0, MOST_SEQ), self.seconds()
+        after, seconds = self.integer_argument("after", 0, 0, MAX_INTEGER), self.wait_argument()
         path = (await self.record(run)).folder / "events.jsonl"
         batch = eventfile.Batch([], 0, False)
 
-        def news() -> bool:
+        def has_updates() -> bool:
             nonlocal batch
-            batch = eventfile.after(path, after, EVENT_BYTES)
+            batch = eventfile.read_after(path, after, EVENT_BYTES)
             entry = self.service.listing.entry(run)
             return bool(batch.events) or entry is None or not entry.live
 
-        if not await asyncio.to_thread(news):
-            await self.wait(news, seconds)
+        if not await asyncio.to_thread(has_updates):
+            await self.wait_until(has_updates, seconds)
         record = await self.record(run)
         last = batch.events[-1]["seq"] if batch.events else after
         await self.reply(
@@ -125,99 +130,164 @@ class Events(RunHandler):
         )
 
 
-class View(RunHandler):
-    """A run as messages for the view that draws it."""
+class ViewHandler(BaseHandler):
+    """Reads a run as messages for the view that draws it."""
 
     @web.authenticated
     @authorized
     async def get(self, run: str) -> None:
-        page, number, seconds = self.get_query_argument("page", ""), self.whole("n", 0, 0, MOST_SEQ), self.seconds()
-        watching = self.service.watching
+        page, number = self.get_query_argument("page", ""), self.integer_argument("n", 0, 0, MAX_INTEGER)
+        seconds = self.wait_argument()
+        views = self.service.views
         record = await self.record(run)
 
-        def news() -> bool:
+        def has_updates() -> bool:
             entry = self.service.listing.entry(run)
-            return entry is None or entry.record is None or watching.news(entry.record, page, number)
+            return entry is None or entry.record is None or views.has_updates(entry.record, page, number)
 
-        if not await asyncio.to_thread(news):
+        if not await asyncio.to_thread(has_updates):
             if record.over:
                 seconds = 0
-            await self.wait(news, seconds)
+            await self.wait_until(has_updates, seconds)
             record = await self.record(run)
-            if not await asyncio.to_thread(news):
+            if not await asyncio.to_thread(has_updates):
                 self.set_status(204)
                 await self.finish()
                 return
-        await self.reply(await asyncio.to_thread(watching.look, record, page, number))
+        await self.reply(await asyncio.to_thread(views.update, record, page, number))
 
 
-class Replay(RunHandler):
-    """The workers of a run over its time."""
+class ReplayHandler(BaseHandler):
+    """Reads the workers' table over the course of a run."""
 
     @web.authenticated
     @authorized
     async def get(self, run: str) -> None:
         record = await self.record(run)
-        await self.reply(await asyncio.to_thread(self.service.watching.replay, record))
+        await self.reply(await asyncio.to_thread(self.service.views.replay, record))
 
 
-class Logs(RunHandler):
-    """What a rank printed."""
+class LogsHandler(BaseHandler):
+    """Reads what a rank printed."""
 
     @web.authenticated
     @authorized
     async def get(self, run: str, rank: str) -> None:
         if not _RANK.fullmatch(rank):
             raise web.HTTPError(404, "there is no such rank")
-        offset, tail = self.whole("offset", 0, 0, MOST_SEQ), self.flag("tail")
-        before = self.whole("before", MOST_SEQ, 0, MOST_SEQ)
+        offset, tail = self.integer_argument("offset", 0, 0, MAX_INTEGER), self.boolean_argument("tail")
+        before = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
-        await self.reply(await asyncio.to_thread(logs.lines, path, which, offset, tail, before))
+        await self.reply(await asyncio.to_thread(logs.page, path, which, offset, tail, before))
 
 
-class Stop(RunHandler):
-    """Ends a run after its current step."""
+class StopHandler(BaseHandler):
+    """Stops a run after its current step."""
 
     @web.authenticated
     @authorized
     async def post(self, run: str) -> None:
         try:
-            report = await self.service.stopping.stop(await self.record(run))
+            result = await self.service.stops.stop(await self.record(run))
         except OSError as error:
-            raise await self.unwritten(run, error) from None
-        await self.reply(report)
+            raise await self.store_error(run, error) from None
+        await self.reply(result)
 
 
-class Export(RunHandler):
-    """A run as a file."""
+class SearchHandler(BaseHandler):
+    """Deletes one search."""
+
+    @web.authenticated
+    @authorized
+    async def delete(self, search: str) -> None:
+        record = await self.search(search)
+        try:
+            await asyncio.to_thread(store.SearchFolder(record.folder).discard)
+        except store.RunInUse as error:
+            raise web.HTTPError(409, f"{error}: stop it first") from None
+        except OSError as error:
+            raise unchanged_store(error) from None
+        self.set_status(204)
+        await self.finish()
+
+
+class SearchViewHandler(BaseHandler):
+    """Reads a search as messages for the view that draws it."""
+
+    @web.authenticated
+    @authorized
+    async def get(self, search: str) -> None:
+        version, seconds = self.get_query_argument("version", ""), self.wait_argument()
+        record = await self.search(search)
+        answer = await self._update(record, version)
+        if answer is None and not record.over:
+            await self.wait_until(lambda: self._has_update(search, version), seconds)
+            answer = await self._update(await self.search(search), version)
+        if answer is None:
+            self.set_status(204)
+            await self.finish()
+        else:
+            await self.reply(answer)
+
+    async def _update(self, record: store.SearchRecord, version: str) -> dict[str, Any] | None:
+        try:
+            return await asyncio.to_thread(self.service.searches.update, record, version)
+        except LookupError as error:
+            raise web.HTTPError(409, str(error)) from None
+
+    def _has_update(self, search: str, version: str) -> bool:
+        record = self.service.listing.search(search)
+        try:
+            return record is None or self.service.searches.update(record, version) is not None
+        except LookupError:
+            return True
+
+
+class SearchStopHandler(BaseHandler):
+    """Ends a search: no further trial is started, and those that run end after their current step."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, search: str) -> None:
+        record = await self.search(search)
+        try:
+            answer = await asyncio.to_thread(ending.ask_stored_search, record)
+        except OSError as error:
+            raise unchanged_store(error) from None
+        await self.reply(answer.to_record())
+
+
+class ExportHandler(BaseHandler):
+    """Sends a run as a file, chunk by chunk."""
 
     @web.authenticated
     @authorized
     async def get(self, run: str) -> None:
-        form = self.get_query_argument("format", "json")
-        if form not in export.TYPES:
-            raise web.HTTPError(400, f"format is one of {', '.join(export.TYPES)}")
-        record, detail = await self.record(run), await self.details(run)
-        if detail["size"] > export.MOST_BYTES:
-            raise web.HTTPError(413, "the run is too long for this: it is events.jsonl in the folder of the store")
-        self.set_header("Content-Disposition", f'attachment; filename="{record.id}.{form}"')
-        if self.compresses:
+        format_ = self.get_query_argument("format", "json")
+        if format_ not in export.CONTENT_TYPES:
+            raise web.HTTPError(400, f"format must be one of {', '.join(export.CONTENT_TYPES)}")
+        record, known = await self.record(run), await self.details(run)
+        if known["size"] > export.MAX_BYTES:
+            raise web.HTTPError(413, "the run is too large to export: copy events.jsonl from its folder in the store")
+        content_type = f"{export.CONTENT_TYPES[format_]}; charset=UTF-8"
+        self.set_header("Content-Disposition", f'attachment; filename="{record.id}.{format_}"')
+        if self.accepts_gzip:
             self.set_header("Content-Encoding", "gzip")
         self.set_header("Vary", "Accept-Encoding")
-        self.set_header("Content-Type", f"{export.TYPES[form]}; charset=UTF-8")
-        pieces = _compressed(export.pieces(form, record, detail), self.compresses)
-        while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
-            if self._left:
+        self.set_header("Content-Type", content_type)
+        chunks = _encoded(export.chunks(format_, record, known), self.accepts_gzip)
+        while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
+            if self._disconnected:
                 return
-            if piece:  # an empty chunk would be the last one
-                self.write(piece)
+            if chunk:  # an empty chunk would end the answer
+                self.write(chunk)
                 await self.flush()
-        await self.finish(set_content_type=f"{export.TYPES[form]}; charset=UTF-8")
+        await self.finish(set_content_type=content_type)
 
 
-class Specification(RunHandler):
-    """The OpenAPI document of these routes."""
+class SpecificationHandler(BaseHandler):
+    """Sends the OpenAPI document of these routes."""
 
     @web.authenticated
     @authorized
@@ -225,16 +295,19 @@ class Specification(RunHandler):
         await self.reply(SPECIFICATION.read_text(encoding="utf-8"), "application/yaml")
 
 
-ROUTES: tuple[tuple[str, type[RunHandler]], ...] = (
-    (r"runs", Runs),
-    (r"runs/([^/]+)", Run),
-    (r"runs/([^/]+)/events", Events),
-    (r"runs/([^/]+)/view", View),
-    (r"runs/([^/]+)/replay", Replay),
-    (r"runs/([^/]+)/logs/([^/]+)", Logs),
-    (r"runs/([^/]+)/stop", Stop),
-    (r"runs/([^/]+)/export", Export),
-    (r"openapi\.yaml", Specification),
+ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
+    (r"runs", RunsHandler),
+    (r"runs/([^/]+)", RunHandler),
+    (r"runs/([^/]+)/events", EventsHandler),
+    (r"runs/([^/]+)/view", ViewHandler),
+    (r"runs/([^/]+)/replay", ReplayHandler),
+    (r"runs/([^/]+)/logs/([^/]+)", LogsHandler),
+    (r"runs/([^/]+)/stop", StopHandler),
+    (r"runs/([^/]+)/export", ExportHandler),
+    (r"searches/([^/]+)", SearchHandler),
+    (r"searches/([^/]+)/view", SearchViewHandler),
+    (r"searches/([^/]+)/stop", SearchStopHandler),
+    (r"openapi\.yaml", SpecificationHandler),
 )
 
 
@@ -246,15 +319,15 @@ def install(app: web.Application) -> Service:
         ".*$",
         [(url_path_join(base, "ddl_magics", path), handler, {"service": service}) for path, handler in ROUTES],
     )
-    # A store of many runs is read once: before the first panel asks for it, which comes with the first page.
+    # Reading a store of many runs takes a while: begin before the first panel asks for it.
     threading.Thread(target=service.listing.page, name="ddl_magics list", daemon=True).start()
     return service
 
 
-def _compressed(pieces: Iterator[str], compress: bool) -> Iterator[bytes]:
+def _encoded(chunks: Iterator[str], compress: bool) -> Iterator[bytes]:
     if not compress:
-        yield from (piece.encode() for piece in pieces)
+        yield from (chunk.encode(errors="replace") for chunk in chunks)
         return
-    packer = zlib.compressobj(5, wbits=16 + zlib.MAX_WBITS)
-    yield from (packer.compress(piece.encode()) for piece in pieces)
-    yield packer.flush()
+    compressor = zlib.compressobj(5, wbits=16 + zlib.MAX_WBITS)
+    yield from (compressor.compress(chunk.encode(errors="replace")) for chunk in chunks)
+    yield compressor.flush()

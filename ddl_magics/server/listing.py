@@ -1,7 +1,8 @@
-"""The list of all runs: what has not changed on disk is not read again, and who asks again gets what changed.
+"""The list of all runs and searches, in pages, and the changes since an earlier answer.
 
-A run is looked at by the stamps of its files; a thousand runs cost a few thousand calls of `stat`. Nothing is written,
-so any number of servers can list one store. What cannot be read is listed with the reason.
+A run is read again only if the `stat` of one of its files has changed, so that a thousand runs cost a few thousand
+calls of `stat`. Nothing is written: any number of servers can list one store. A run that cannot be read is listed with
+the reason.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-from ddl_magics import owner, store
+from ddl_magics import store
 from ddl_magics.server import rows
-from ddl_magics.server.glance import Glance, glance
+from ddl_magics.server.summary import Summary, summarize
 
-MOST_ROWS = 200
-#: Names of removed runs that are kept for those who ask what changed; who asks later gets all anew.
-REMEMBERED = 1000
-#: A folder without `run.json` may be one that is being made.
-YOUNG_SECONDS = 10.0
+MAX_PAGE_SIZE = 200
+#: Number of removed ids that are remembered. A client that missed more of them has to read the pages again.
+MAX_REMOVED = 1000
+#: A folder without `run.json` that is younger than this may be a run that is just being created.
+NEW_FOLDER_SECONDS = 10.0
 
 _FILES = ("run.json", "labels.json", "events.jsonl")
 _CURSOR = re.compile(r"(?P<created>-?\d+(\.\d+)?([eE][-+]?\d+)?)~(?P<id>[A-Za-z0-9_-]{1,64})")
@@ -34,17 +35,25 @@ _CURSOR = re.compile(r"(?P<created>-?\d+(\.\d+)?([eE][-+]?\d+)?)~(?P<id>[A-Za-z0
 
 @dataclass
 class Entry:
-    """A run as it was last seen. `record` is None where there is a `problem`."""
+    """A run as it was last read.
+
+    Attributes:
+        stamps: inode, mtime and size of each of `_FILES`.
+        record: None if there is a `problem`.
+        created: seconds since the epoch.
+        newer: a newer version of ddl_magics wrote the run.
+        revision: the revision of the listing in which the run last changed.
+        summary: the summary of the events, with the stamp of the file that it was made from.
+    """
 
     id: str
     stamps: list[Any]
     record: store.RunRecord | None
     problem: str
     created: float
-    #: A newer version wrote it.
     newer: bool = False
-    changed: int = 0
-    glanced: tuple[Any, Glance] | None = None
+    revision: int = 0
+    summary: tuple[Any, Summary] | None = None
 
     @property
     def live(self) -> bool:
@@ -52,7 +61,7 @@ class Entry:
 
     @property
     def text(self) -> str:
-        """What words are looked for in."""
+        """The text that a search looks at."""
         record = self.record
         if record is None:
             return f"{self.id} {self.problem}".lower()
@@ -64,126 +73,183 @@ class Entry:
         return self.created, self.id
 
 
+@dataclass
+class SearchEntry:
+    """A search as it was last read.
+
+    Attributes:
+        stamp: inode, mtime and size of its `search.json`.
+        revision: the revision of the listing in which the search last changed.
+    """
+
+    record: store.SearchRecord
+    stamp: Any
+    revision: int
+
+    @property
+    def text(self) -> str:
+        """The text that a search looks at."""
+        record = self.record
+        return " ".join((record.id, record.name, record.state, record.notebook, record.cluster)).lower()
+
+
 @dataclass(frozen=True)
 class Page:
-    """Rows, newest first; or what changed since a version, with the ids of what is gone."""
+    """`RunPage` of `openapi.yaml`, without `store`."""
 
     version: str
     total: int
     live: int
     runs: list[dict[str, Any]]
+    searches: list[dict[str, Any]]
     next: str | None = None
     removed: list[str] = field(default_factory=list)
     more: bool = False
 
 
 class Listing:
-    """The runs of the store as one server knows them. Thread-safe."""
+    """The runs of the store, as one server has read them. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
-        self._born = secrets.token_hex(3)
-        self._count = 0
-        self._removed: deque[tuple[int, str]] = deque(maxlen=REMEMBERED)
+        self._searches: dict[str, SearchEntry] = {}
+        # Together they are the `version` of a page; another server has another instance.
+        self._instance = secrets.token_hex(3)
+        self._revision = 0
+        self._removed: deque[tuple[int, str]] = deque(maxlen=MAX_REMOVED)
 
     def page(self, limit: int = 50, cursor: str | None = None, live: bool = False, words: str = "") -> Page:
-        """The newest runs, or those after the `cursor` of a page before.
+        """The newest runs, or those that follow an earlier page.
 
         Args:
-            live: those alone that have not ended.
-            words: those alone in whose name, title, labels, notebook, cluster, state or id each of the words is.
+            limit: number of rows.
+            cursor: `next` of the earlier page.
+            live: only runs that have not ended.
+            words: only runs that contain each of these words in id, name, title, labels, state, notebook or cluster.
 
         Raises:
-            ValueError: it is no cursor.
+            ValueError: the cursor is invalid.
         """
-        before = _position(cursor)
+        before = _parse_cursor(cursor)
         with self._lock:
             self._refresh()
-            chosen = [entry for entry in self._entries.values() if before is None or entry.order < before]
+            entries = [entry for entry in self._entries.values() if before is None or entry.order < before]
             if live:
-                chosen = [entry for entry in chosen if entry.live]
+                entries = [entry for entry in entries if entry.live]
+            searches = [each for each in self._searches.values() if not (live and each.record.over)]
             for word in words.lower().split():
-                chosen = [entry for entry in chosen if word in entry.text]
-            chosen.sort(key=lambda entry: entry.order, reverse=True)
-            last = chosen[limit - 1] if len(chosen) > limit else None
-            following = None if last is None else f"{last.created!r}~{last.id}"
-            found = [self._row(entry) for entry in chosen[:limit]]
-            return Page(self._version, len(self._entries), self._live, found, following)
+                entries = [entry for entry in entries if word in entry.text]
+                searches = [each for each in searches if word in each.text]
+            entries.sort(key=lambda entry: entry.order, reverse=True)
+            last = entries[limit - 1] if len(entries) > limit else None
+            next_cursor = None if last is None else f"{last.created!r}~{last.id}"
+            rows_ = [self._row(entry) for entry in entries[:limit]]
+            found = [] if before else [rows.search_row(each.record) for each in searches]
+            return Page(self._version(), len(self._entries), self._live, rows_, found, next_cursor)
 
     def changes(self, since: str, limit: int = 50) -> Page | None:
-        """What changed since a page of this `version`, oldest change first; None if nothing did.
+        """The changes since the page or answer with the version `since`, oldest first; None if there are none.
 
         Raises:
-            LookupError: this server does not know the version (any more).
+            LookupError: the version is of another server, or too old.
         """
         with self._lock:
             self._refresh()
-            count = self._known(since)
-            if count == self._count:
+            revision = self._parse_version(since)
+            if revision == self._revision:
                 return None
-            fresh = sorted((e for e in self._entries.values() if e.changed > count), key=lambda entry: entry.changed)
-            more = len(fresh) > limit
-            found = [self._row(entry) for entry in fresh[:limit]]
-            version = f"{self._born}-{fresh[limit - 1].changed}" if more else self._version
-            removed = [run for at, run in self._removed if at > count and run not in self._entries]
-            return Page(version, len(self._entries), self._live, found, removed=removed, more=more)
+            everything: list[Entry | SearchEntry] = [*self._entries.values(), *self._searches.values()]
+            changed = sorted((each for each in everything if each.revision > revision), key=lambda each: each.revision)
+            more = len(changed) > limit
+            version = self._version(changed[limit - 1].revision if more else None)
+            rows_ = [self._row(each) for each in changed[:limit] if isinstance(each, Entry)]
+            searches = [rows.search_row(each.record) for each in changed[:limit] if isinstance(each, SearchEntry)]
+            known = self._entries.keys() | self._searches.keys()
+            removed = [name for at, name in self._removed if at > revision and name not in known]
+            return Page(version, len(self._entries), self._live, rows_, searches, removed=removed, more=more)
 
     def entry(self, run: str) -> Entry | None:
-        """The run of this id as it is now, if the store has one. What is no id never reaches the file system."""
+        """The run with this id as it is now, or None. A text that is not an id never reaches the file system."""
         if not store.RUN_ID.fullmatch(run):
             return None
         folder = store.runs_folder() / run
         if folder.is_symlink() or not folder.is_dir():
             return None
         with self._lock:
-            return self._look(str(folder))
+            return self._update(str(folder))
+
+    def search(self, search: str) -> store.SearchRecord | None:
+        """The search with this id as it is now, or None."""
+        if not store.RUN_ID.fullmatch(search):
+            return None
+        folder = store.searches_folder() / search
+        return None if folder.is_symlink() or not folder.is_dir() else store.SearchFolder(folder).record()
 
     def row(self, entry: Entry) -> dict[str, Any]:
-        """What the list says of a run."""
+        """`RunRow` or `UnreadableRun` of `openapi.yaml`."""
         with self._lock:
             return self._row(entry)
 
-    @property
-    def _version(self) -> str:
-        return f"{self._born}-{self._count}"
+    def _version(self, revision: int | None = None) -> str:
+        return f"{self._instance}-{self._revision if revision is None else revision}"
 
     @property
     def _live(self) -> int:
         return sum(entry.live for entry in self._entries.values())
 
-    def _known(self, since: str) -> int:
-        born, _, count = since.partition("-")
-        known = int(count) if count.isdecimal() and len(count) < 16 else -1
-        forgotten = self._removed[0][0] if len(self._removed) == REMEMBERED else 0
-        if born != self._born or not forgotten <= known <= self._count:
-            raise LookupError("another server, or too long ago")
-        return known
+    def _parse_version(self, version: str) -> int:
+        instance, _, digits = version.partition("-")
+        revision = int(digits) if digits.isdecimal() and len(digits) < 16 else -1
+        oldest = self._removed[0][0] if len(self._removed) == MAX_REMOVED else 0
+        if instance != self._instance or not oldest <= revision <= self._revision:
+            raise LookupError("the version is of another server, or too old")
+        return revision
 
     def _refresh(self) -> None:
-        folders = _folders()
+        folders, searches = _folders(store.runs_folder()), _folders(store.searches_folder())
         for folder in folders.values():
-            self._look(folder)
-        for name in self._entries.keys() - folders:
-            del self._entries[name]
-            self._count += 1
-            self._removed.append((self._count, name))
+            self._update(folder)
+        for folder in searches.values():
+            self._update_search(folder)
+        for entries, found in ((self._entries, folders), (self._searches, searches)):
+            for name in entries.keys() - found:
+                self._forget(entries, name)
 
-    def _look(self, folder: str) -> Entry | None:
+    def _forget(self, entries: dict[str, Any], name: str) -> None:
+        del entries[name]
+        self._revision += 1
+        self._removed.append((self._revision, name))
+
+    def _update_search(self, path: str) -> None:
+        """Read a search again if its file has changed. One that cannot be read is not listed: its runs are."""
+        name, folder, stamp = os.path.basename(path), store.SearchFolder(Path(path)), _stamp(f"{path}/search.json")
+        known = self._searches.get(name)
+        if known is not None and known.stamp == stamp and (known.record.over or folder.owned()):
+            return
+        record = folder.record()
+        if record is not None:
+            self._revision += 1
+            self._searches[name] = SearchEntry(record, stamp, self._revision)
+        elif known is not None:
+            self._forget(self._searches, name)
+
+    def _update(self, folder: str) -> Entry | None:
+        """The entry of a folder, read again if one of its files has changed; None if it is not a run yet."""
         name = os.path.basename(folder)
         known = self._entries.get(name)
-        # Text, as a `Path` takes several times as long as what is asked for it, thousands of times in each answer.
+        # Strings, because making a `Path` takes several times as long as the `stat`.
         stamps = [_stamp(f"{folder}/{file}") for file in _FILES]
-        # A run may be lost though none of its files has changed.
-        if known is not None and known.stamps == stamps and (not known.live or owner.alive(_owner(Path(folder)))):
+        # A kernel may die without changing a file.
+        if known is not None and known.stamps == stamps and (not known.live or store.RunFolder(Path(folder)).owned()):
             return known
         entry = _read(Path(folder))
         if entry is None:
             return None
         entry.stamps = stamps
-        entry.glanced = None if known is None else known.glanced
-        self._count += 1
-        entry.changed = self._count
+        entry.summary = None if known is None else known.summary
+        self._revision += 1
+        entry.revision = self._revision
         self._entries[name] = entry
         return entry
 
@@ -191,15 +257,15 @@ class Listing:
         if entry.record is None:
             return rows.unreadable(entry.id, entry.created, entry.problem)
         stamp = entry.stamps[_FILES.index("events.jsonl")]
-        if entry.glanced is None or entry.glanced[0] != stamp:
-            entry.glanced = (stamp, glance(entry.record.folder / "events.jsonl"))
-        return rows.row(entry.record, entry.glanced[1])
+        if entry.summary is None or entry.summary[0] != stamp:
+            entry.summary = (stamp, summarize(entry.record.folder / "events.jsonl"))
+        return rows.row(entry.record, entry.summary[1])
 
 
-def _folders() -> dict[str, str]:
-    """The folders of runs by their names."""
+def _folders(parent: Path) -> dict[str, str]:
+    """The folders of the runs, or of the searches: id -> path."""
     try:
-        with os.scandir(store.runs_folder()) as found:
+        with os.scandir(parent) as found:
             return {e.name: e.path for e in found if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)}
     except OSError:
         return {}
@@ -213,47 +279,40 @@ def _stamp(path: str) -> tuple[int, int, int] | None:
     return found.st_ino, found.st_mtime_ns, found.st_size
 
 
-def _owner(folder: Path) -> dict[str, Any]:
-    try:
-        who = json.loads((folder / "owner.json").read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return who if isinstance(who, dict) else {}
-
-
 def _read(folder: Path) -> Entry | None:
-    """None: it is not there, or not yet."""
+    """Read a folder; None if it is gone, or not a run yet."""
     record = store.RunFolder(folder).record()
     if record is not None and record.id == folder.name and isfinite(record.created):
         return Entry(folder.name, [], record, "", record.created)
     try:
-        made = folder.stat().st_mtime
+        changed = folder.stat().st_mtime
     except OSError:
         return None
     if not (folder / "run.json").exists():
-        if time.time() - made < YOUNG_SECONDS:
+        if time.time() - changed < NEW_FOLDER_SECONDS:
             return None
-        return Entry(folder.name, [], None, "there is no run.json: the folder is half written, or not a run", made)
-    return Entry(folder.name, [], None, *_problem(folder, made))
+        return Entry(folder.name, [], None, "there is no run.json: the folder is incomplete, or not a run", changed)
+    problem, newer = _problem(folder)
+    return Entry(folder.name, [], None, problem, changed, newer)
 
 
-def _problem(folder: Path, made: float) -> tuple[str, float, bool]:
-    """Why a run cannot be read, when it was made, and whether a newer version can."""
+def _problem(folder: Path) -> tuple[str, bool]:
+    """Why a run cannot be read, and whether a newer version wrote it."""
     try:
         stored = json.loads((folder / "run.json").read_bytes())
         newer = stored["format"] > store.FORMAT
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
-        return "run.json is damaged", made, False
+        return "run.json is damaged", False
     if newer:
-        number = f"a newer version wrote it (format {str(stored['format'])[:20]})"
-        return f"{number}: update ddl_magics where Jupyter Server runs", made, True
-    return "run.json is damaged: it holds what no version has written", made, False
+        format_ = str(stored["format"])[:20]
+        return f"a newer version wrote it (format {format_}): update ddl_magics where Jupyter Server runs", True
+    return "run.json is damaged: no version writes such a file", False
 
 
-def _position(cursor: str | None) -> tuple[float, str] | None:
+def _parse_cursor(cursor: str | None) -> tuple[float, str] | None:
     if cursor is None:
         return None
     match = _CURSOR.fullmatch(cursor)
     if match is None:
-        raise ValueError("cursor is none that a page has given")
+        raise ValueError("cursor must be the next of an earlier page")
     return float(match["created"]), match["id"]

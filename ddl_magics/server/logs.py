@@ -1,52 +1,72 @@
-"""What ranks printed, in parts: a place in the file of events is where the next part begins."""
+"""Pages of what the ranks printed; an event's sequence number tells where the next page begins."""
 
 from __future__ import annotations
 
 import sys
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ddl_magics.dashboard.loglines import clean
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import eventfile
 
-#: Of text in one reply, about: a batch is not divided.
+#: Text in one page, approximately: a batch is never split.
 TEXT_BYTES = 256 * 2**10
 BATCH_BYTES = 256 * 2**10
-#: How long one request looks through events of other kinds and ranks.
+#: Time that one request may search the events of other kinds and ranks.
 READ_SECONDS = 0.5
-#: With `tail`, what is looked through at the end of the file.
+#: Size of the part at the end of the file that `tail` searches.
 TAIL_BYTES = 2 * 2**20
-LINE_CHARACTERS = 10_000
+MAX_LINE_CHARACTERS = 10_000
 
-#: Notices, and what became of the job, are shown among what was printed.
+#: Notices and changes of state are shown among the printed lines.
 _KINDS = (b'"log"', b'"notice"', b'"state"')
 
 
-def lines(path: Path, rank: int | None, offset: int, tail: bool = False, before: int = sys.maxsize) -> dict[str, Any]:
-    """Lines of one rank (-1: of the job), or of all, from the byte `offset` on: `Logs` in `openapi.yaml`."""
+def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: int = sys.maxsize) -> dict[str, Any]:
+    """`LogPage` of `openapi.yaml`.
+
+    Args:
+        path: an `events.jsonl`.
+        rank: -1 is the job; None: all ranks.
+        offset: sequence number after which the page begins, unless `tail`.
+        tail: read the part that ends at `before` or at the end of the file.
+        before: sequence number with which the page ends at the latest.
+    """
     try:
-        size = path.stat().st_size
+        with open(path, "rb") as file:
+            return _page(file, rank, offset, tail, before)
     except OSError:
-        size = 0
-    end = min(before, size)
-    bounded = before < size
-    begin = eventfile.next_line(path, max(0, end - TAIL_BYTES)) if tail else min(offset, end)
-    found: list[list[Any]] = []
-    place, more, text, deadline = begin, begin < end or not bounded, 0, time.monotonic() + READ_SECONDS
-    while more and text < TEXT_BYTES and time.monotonic() < deadline:
-        limit = min(BATCH_BYTES, end - place) if bounded else BATCH_BYTES
-        batch = eventfile.read(path, place, limit, _KINDS)
+        return {"lines": [], "offset": offset, "begin": offset, "more": False}
+
+
+def _page(file: BinaryIO, rank: int | None, after: int, tail: bool, before: int) -> dict[str, Any]:
+    size = file.seek(0, 2)
+    end = size if before == sys.maxsize else eventfile.offset_after(file, before)
+    bounded = end < size
+    if tail:
+        begin = eventfile.next_line(file, max(0, end - TAIL_BYTES))
+        after = eventfile.seq_before(file, begin)
+    else:
+        begin = min(eventfile.offset_after(file, after), end)
+    lines: list[list[Any]] = []
+    offset, more, length = begin, begin < end or not bounded, 0
+    deadline = time.monotonic() + READ_SECONDS
+    while more and length < TEXT_BYTES and time.monotonic() < deadline:
+        limit = min(BATCH_BYTES, end - offset) if bounded else BATCH_BYTES
+        batch = eventfile.read(file, offset, limit, _KINDS)
         for event in batch.events:
-            fresh = _lines(event, rank)
-            text += sum(len(line[3]) for line in fresh)
-            found += fresh
-        place, more = batch.place, batch.more and not (bounded and batch.place >= end)
-    return {"lines": found, "offset": place, "begin": begin, "more": more}
+            new = _lines(event, rank)
+            length += sum(len(line[3]) for line in new)
+            lines += new
+        offset, more = batch.offset, batch.more and not (bounded and batch.offset >= end)
+    last = max(after, eventfile.seq_before(file, offset))
+    return {"lines": lines, "offset": last, "begin": after, "more": more and last > after}
 
 
 def _lines(event: eventfile.Event, rank: int | None) -> list[list[Any]]:
+    """`StoredLogLine`s of an event; none if it is of another rank or kind."""
     if rank not in (None, event["rank"]):
         return []
     if event["kind"] == "log":
@@ -57,4 +77,4 @@ def _lines(event: eventfile.Event, rank: int | None) -> list[list[Any]]:
         level, text = "info", ": ".join(filter(None, (str(event.get("state")), str(event.get("message") or ""))))
     else:
         return []
-    return [[event["time"], event["rank"], level, clean(line, LINE_CHARACTERS)] for line in text.splitlines()]
+    return [[event["time"], event["rank"], level, clean(line, MAX_LINE_CHARACTERS)] for line in text.splitlines()]

@@ -1,6 +1,6 @@
-"""The report of a run: one HTML page to keep or to send, which needs no script, no network and no Jupyter.
+"""The report of a run: one HTML page to keep or send, which needs no script, no network and no Jupyter.
 
-What the notebook keeps of a run, with its charts as pictures, and below it the options, the cell and what was printed.
+It has the static block of the notebook, with the charts as pictures, and the options, the cell and the printed lines.
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from typing import Any
 
 from ddl_magics._version import __version__
 from ddl_magics.dashboard.history import History
-from ddl_magics.dashboard.static import report
-from ddl_magics.spec import NO_OPTIONS
+from ddl_magics.dashboard.static import report_html
+from ddl_magics.options.spec import NO_OPTIONS
+from ddl_magics.server import details
 from ddl_magics.store import RunRecord
 
-#: The newest of what was printed; the export as JSON has all of it.
-LOG_LINES = 500
+#: Number of the newest printed lines that are shown; the JSON export has all of them.
+MAX_LOG_LINES = 500
 
-_NO_FAILURE = {"rank": -1, "host": "", "kind": "", "message": "", "traceback": ""}
-#: Fields of the spec that the list of options leaves out: --name is the title, each --conf a row of its own.
-_APART = (*NO_OPTIONS, "name", "conf")
+#: Fields of the spec that are no rows of the options: --name is in the title, and each --conf has a row of its own.
+NOT_LISTED = (*NO_OPTIONS, "name", "set", "conf")
 
-# Nothing may be loaded or executed, whatever a run has called itself. Printed pages begin with what matters.
+# Nothing may be loaded or executed, whatever a run's name or log contains.
 _HEAD = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width,initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
@@ -45,17 +45,17 @@ summary{{cursor:pointer}}footer{{margin-top:24px;color:#4b5560}}
 """
 
 
-def page(record: RunRecord, history: History) -> str:
-    """The whole page; what the run brings along is text in it, never markup."""
+def render(record: RunRecord, history: History) -> str:
+    """The page. Whatever comes from the run is text in it, never markup."""
     title = record.title or record.name
     parts = [
         _HEAD.format(title=escape(title)),
         f"<h1>{escape(title)}</h1>\n",
-        report(_about(record), history),
-        _facts("Run", _run(record)),
-        _facts("Options", _options(record.spec)),
-        _facts("Notebook's machine", record.environment.items()),
-        _facts("Cluster's versions", record.versions.items()),
+        report_html(_run_info(record), history),
+        _table("Run", _identity(record)),
+        _table("Options", _options(record.spec)),
+        _table("Notebook's machine", record.environment.items()),
+        _table("Versions on the cluster", record.versions.items()),
         f"<h2>Cell</h2>\n<pre>{escape(str(record.spec.get('cell', '')))}</pre>\n",
         _log(history),
         f"<footer>Made by ddl_magics {escape(__version__)}, {_when(time.time())}</footer>\n</body></html>\n",
@@ -63,8 +63,8 @@ def page(record: RunRecord, history: History) -> str:
     return "".join(parts)
 
 
-def _about(record: RunRecord) -> dict[str, Any]:
-    """What the block that notebooks keep wants to know."""
+def _run_info(record: RunRecord) -> dict[str, Any]:
+    """The `run` of `static_bundle`."""
     return {
         "id": record.id,
         "name": record.name,
@@ -74,46 +74,48 @@ def _about(record: RunRecord) -> dict[str, Any]:
         "state": record.state,
         "created": record.created,
         "ended": record.ended,
-        "failure": record.failure and {**_NO_FAILURE, **record.failure},
+        "failure": details.failure(record),
     }
 
 
-def _run(record: RunRecord) -> Iterator[tuple[str, Any]]:
+def _identity(record: RunRecord) -> Iterator[tuple[str, Any]]:
     yield "id", record.id
-    yield "begun", _when(record.created)
+    yield "started", _when(record.created)
     yield "ended", record.ended and _when(record.ended)
     yield "notebook", record.notebook
     yield "tags", ", ".join(record.labels)
 
 
 def _options(spec: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """As they are written in the cell; those that are not set are left out."""
+    """The options that are set, as they are written in the cell."""
     for name, value in spec.items():
-        if name not in _APART and value is not None:
+        if name not in NOT_LISTED and value is not None:
             words = ",".join(map(str, value)) if isinstance(value, (list, tuple)) else value
             prefix = "--no-" if value is False else "--"
             yield prefix + name.replace("_", "-"), "✓" if isinstance(value, bool) else words
+    for name, value in (spec.get("set") or {}).items():
+        yield f"--set {name}", value
     for key, value in (spec.get("conf") or {}).items():
         yield f"--conf {key}", value
 
 
-def _facts(title: str, facts: Iterable[tuple[str, Any]]) -> str:
+def _table(title: str, values: Iterable[tuple[str, Any]]) -> str:
     rows = "".join(
         f'<tr><th scope="row">{escape(name)}</th><td>{escape(str(value))}</td></tr>\n'
-        for name, value in facts
+        for name, value in values
         if value not in (None, "")
     )
     return f'<h2>{escape(title)}</h2>\n<div class="facts"><table>\n{rows}</table></div>\n' if rows else ""
 
 
 def _log(history: History) -> str:
-    lines = history.logs.newest(LOG_LINES)
+    lines = history.logs.newest(MAX_LOG_LINES)
     if not lines:
         return ""
     text = "\n".join(f"{'job' if line.rank < 0 else line.rank:>4} {line.text}" for line in lines)
     more = history.logs.added - len(lines)
     words = f"the newest {len(lines):,} of {history.logs.added:,} lines" if more else f"{len(lines):,} lines"
-    return f"<h2>Printed</h2>\n<details><summary>{words}, by rank</summary><pre>{escape(text)}</pre></details>\n"
+    return f"<h2>Log</h2>\n<details><summary>{words}, by rank</summary><pre>{escape(text)}</pre></details>\n"
 
 
 def _when(seconds: float) -> str:

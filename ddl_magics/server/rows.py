@@ -1,4 +1,4 @@
-"""What the list says of a run. Pure: a record and a glance at its events in, JSON out."""
+"""Rows of the list of runs. Pure: a record, and of a run a summary of its events, in; JSON out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ddl_magics.runtime import events as ev
-from ddl_magics.server.glance import Glance
-from ddl_magics.store import RunRecord
+from ddl_magics.server.summary import Summary
+from ddl_magics.store import RunRecord, SearchRecord
 
-FAILURE_CHARACTERS = 300
+MAX_FAILURE_CHARACTERS = 300
 
 
-def row(record: RunRecord, seen: Glance) -> dict[str, Any]:
-    """A run that can be read: `Run` in `openapi.yaml`."""
+def row(record: RunRecord, summary: Summary) -> dict[str, Any]:
+    """`RunRow` of `openapi.yaml`."""
     spec, failure = record.spec, record.failure or {}
     return {
         "id": record.id,
@@ -29,43 +29,72 @@ def row(record: RunRecord, seen: Glance) -> dict[str, Any]:
         "notebook": record.notebook,
         "cell_id": record.cell_id,
         "cluster": record.cluster,
-        "attachable": bool(record.place),
+        "attachable": bool(record.driver_address),
         "strategy": spec.get("strategy"),
         "rule": spec.get("rule"),
         "workers": spec.get("workers"),
-        "cell": hashlib.sha256(str(spec.get("cell", "")).encode()).hexdigest()[:12],
-        "failure": str(failure["message"])[:FAILURE_CHARACTERS] if failure.get("message") else None,
-        **progress(record, seen),
-        "loss": seen.loss,
-        "spark": list(seen.spark),
-        "heard": seen.heard,
+        "parent": spec.get("parent"),
+        "trial": spec.get("trial"),
+        "parameters": {name: str(value) for name, value in (spec.get("set") or {}).items()},
+        "cell_hash": hashlib.sha256(str(spec.get("cell", "")).encode()).hexdigest()[:12],
+        "failure": str(failure["message"])[:MAX_FAILURE_CHARACTERS] if failure.get("message") else None,
+        **progress(record, summary),
+        "loss": summary.loss,
+        "sparkline": list(summary.sparkline),
+        "last_seen": summary.last_seen,
+    }
+
+
+def search_row(record: SearchRecord) -> dict[str, Any]:
+    """`SearchRow` of `openapi.yaml`."""
+    spec, progress = record.spec, record.progress
+    left = _number(progress, "left")
+    return {
+        "id": record.id,
+        "name": record.name,
+        "state": record.state,
+        "live": not record.over,
+        "message": record.message[:MAX_FAILURE_CHARACTERS],
+        "created": record.created,
+        "ended": record.ended,
+        "notebook": record.notebook,
+        "cluster": record.cluster,
+        "workers": spec.get("workers"),
+        "search": spec.get("search"),
+        "objective": str(spec.get("objective")).partition(",")[0].rpartition(":")[0],
+        "planned": spec.get("trials"),
+        "done": _number(progress, "ended") or 0,
+        "best": _number(progress, "best"),
+        "best_trial": _number(progress, "trial"),
+        "remaining": None if left is None or record.over else round(left, 1),
     }
 
 
 def unreadable(run: str, created: float, problem: str) -> dict[str, Any]:
-    """A folder that this version cannot read: `UnreadableRun` in `openapi.yaml`."""
+    """`UnreadableRun` of `openapi.yaml`."""
     return {"id": run, "problem": problem, "created": created, "live": False}
 
 
-def progress(record: RunRecord, seen: Glance) -> dict[str, Any]:
-    """Of the current fit: epochs done and to do, the share that is done, the seconds that it will still take."""
-    known = record.progress
-    epoch, epochs, steps = _number(known, "epoch") or 0, _number(known, "epochs"), _number(known, "steps")
-    begun = _number(known, "begun")
-    current = seen.heard is not None and seen.epoch == epoch and seen.heard >= (begun or 0)
-    step = seen.step if current else 0
+def progress(record: RunRecord, summary: Summary) -> dict[str, Any]:
+    """The progress of the current fit; the remaining seconds are extrapolated from the time since it began."""
+    stored = record.progress
+    epoch, epochs, steps = _number(stored, "epoch") or 0, _number(stored, "epochs"), _number(stored, "steps")
+    begun, last_seen = _number(stored, "begun"), summary.last_seen
+    # A summary of an earlier fit, or of an epoch that has ended since, says nothing about this one.
+    current = last_seen is not None and summary.epoch == epoch and last_seen >= (begun or 0)
+    step = summary.step if current else 0
     within = min(step / steps, 1.0) if steps else 0.0
-    share = min((epoch + within) / epochs, 1.0) if epochs else None
+    fraction = min((epoch + within) / epochs, 1.0) if epochs else None
     remaining = None
-    if share and begun and seen.heard and seen.heard > begun and record.state == ev.RUNNING:
-        remaining = (1 - share) / share * (seen.heard - begun)
-    metrics = known.get("metrics")
+    if fraction and begun and last_seen and last_seen > begun and record.state == ev.RUNNING:
+        remaining = (1 - fraction) / fraction * (last_seen - begun)
+    metrics = stored.get("metrics")
     return {
         "epoch": epoch,
         "epochs": epochs,
         "step": step,
         "steps": steps,
-        "fraction": None if share is None else round(share, 4),
+        "fraction": None if fraction is None else round(fraction, 4),
         "remaining": None if remaining is None else round(remaining, 1),
         "metrics": dict(metrics) if isinstance(metrics, dict) else {},
     }

@@ -1,7 +1,7 @@
-"""Stopping runs: a request to the kernel that follows the run, or, where it is gone, a process that ends the run.
+"""Stopping runs: by a request to the kernel that follows the run, or by a process if that kernel is gone.
 
-The process is `python -m ddl_magics stop`, as what it needs (the clusters, their credentials) is nothing that belongs
-into Jupyter Server. It gets the run's id and nothing else, its time is bounded, and so is what is read of its output.
+The process is `python -m ddl_magics stop`, because Jupyter Server should not load the clusters and their credentials.
+It gets the id of the run and nothing else; its time and the output that is read of it are limited.
 """
 
 from __future__ import annotations
@@ -14,68 +14,72 @@ import os
 import signal
 import sys
 from collections import OrderedDict
+from typing import Literal
 
-from ddl_magics import ending, store
+from ddl_magics import store
+from ddl_magics.runs import ending
 
-#: Ends the run whose id follows, and says what it did in its last line.
+#: Stops the run with the id that follows, and prints the result as JSON in its last line.
 COMMAND = (sys.executable, "-m", "ddl_magics", "stop", "--json")
-#: How long a request waits for the process; what becomes of it later is told with the run.
+#: Time that a request waits for the process; the result of a longer one is in `stop` of the run.
 ANSWER_SECONDS = 8.0
-#: Longer than the process gives itself.
+#: The process limits its own time to `STOP_SECONDS`; it is killed after a minute more.
 PROCESS_SECONDS = ending.STOP_SECONDS + 60.0
-OUTPUT_BYTES = 64 * 2**10
-#: What became of so many runs is remembered.
-REMEMBERED = 100
+MAX_OUTPUT_BYTES = 64 * 2**10
+#: Number of results that are remembered.
+MAX_RESULTS = 100
 
 _log = logging.getLogger(__name__)
 
-Report = dict[str, str]
+#: `StopResult` of `openapi.yaml`.
+StopResult = dict[str, str]
+#: "stopping": the process is still at work.
+Outcome = Literal[ending.Outcome, "stopping"]
 
 
-class Stopping:
-    """The stops of one server, on its event loop. Of several servers each may start a process, and one ends the run."""
+class StopService:
+    """Stops the runs of one server, on its event loop.
+
+    Two servers may each start a process for the same run: one of them stops it, the other one notices.
+    """
 
     def __init__(self) -> None:
-        self._under_way: dict[str, asyncio.Task[Report]] = {}
-        self._reports: OrderedDict[str, Report] = OrderedDict()
+        self._tasks: dict[str, asyncio.Task[StopResult]] = {}
+        self._results: OrderedDict[str, StopResult] = OrderedDict()
 
-    async def stop(self, record: store.RunRecord) -> Report:
-        """End the run, or have it ended; `Stop` in `openapi.yaml`.
+    async def stop(self, record: store.RunRecord) -> StopResult:
+        """Stop the run, or ask its kernel to.
 
         Raises:
-            OSError: its kernel cannot be asked, as the store takes no request, or the run has been removed.
+            OSError: the request cannot be written into the store, or the run was deleted.
         """
         answer = await asyncio.to_thread(ending.ask_stored, record)
-        if answer.outcome != "runs" or not record.place:
+        if answer.outcome != "runs" or not record.driver_address:
             return answer.to_record()
-        task = self._under_way.get(record.id)
+        task = self._tasks.get(record.id)
         if task is None:
-            task = self._under_way[record.id] = asyncio.create_task(self._end(record))
+            task = self._tasks[record.id] = asyncio.create_task(self._stop_without_kernel(record))
         done, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
-        return task.result() if done else self._waiting(record.name)
+        return task.result() if done else _stopping(record.name)
 
-    def report(self, record: store.RunRecord) -> Report | None:
-        """What became of the newest stop of a run without a kernel; None if there was none."""
-        return self._waiting(record.name) if record.id in self._under_way else self._reports.get(record.id)
+    def result(self, record: store.RunRecord) -> StopResult | None:
+        """The result of the newest attempt to stop a run without its kernel; None if there was none."""
+        return _stopping(record.name) if record.id in self._tasks else self._results.get(record.id)
 
-    def _waiting(self, name: str) -> Report:
-        words = f"{name} has no kernel: its session is being looked for, to end the run there."
-        return {"outcome": "stopping", "message": words, "how": ""}
-
-    async def _end(self, record: store.RunRecord) -> Report:
+    async def _stop_without_kernel(self, record: store.RunRecord) -> StopResult:
         try:
-            report = await self._ask_process(record)
+            result = await self._run_process(record)
         except OSError as error:
-            report = _unknown(record, f"the process that ends runs could not be started: {error}")
+            result = _failed(record, f"python -m ddl_magics stop could not be started: {error}")
         finally:
-            self._under_way.pop(record.id, None)
-        self._reports[record.id] = report
-        while len(self._reports) > REMEMBERED:
-            self._reports.popitem(last=False)
-        return report
+            self._tasks.pop(record.id, None)
+        self._results[record.id] = result
+        while len(self._results) > MAX_RESULTS:
+            self._results.popitem(last=False)
+        return result
 
-    async def _ask_process(self, record: store.RunRecord) -> Report:
-        # In the folder of the runs: -m would import what lies in the server's own folder, the notebooks'.
+    async def _run_process(self, record: store.RunRecord) -> StopResult:
+        # `-m` imports from the working directory: the folder of the runs has no modules, that of the notebooks may.
         process = await asyncio.create_subprocess_exec(
             *COMMAND,
             record.id,
@@ -90,36 +94,42 @@ class Stopping:
             output = await asyncio.wait_for(_tail(process.stdout), PROCESS_SECONDS)
             await process.wait()
         except asyncio.TimeoutError:
-            return _unknown(record, f"the process that ends runs had not ended after {PROCESS_SECONDS:.0f} s")
+            return _failed(record, f"python -m ddl_magics stop did not finish within {PROCESS_SECONDS:.0f} s")
         finally:
             if process.returncode is None:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 await process.wait()
-        return _answer(output) or _unknown(record, f"the process that ends runs failed ({process.returncode})")
+        status = process.returncode
+        return _parse(output) or _failed(record, f"python -m ddl_magics stop failed with exit status {status}")
+
+
+def _stopping(name: str) -> StopResult:
+    message = f"{name} has no kernel: its session is being searched, to stop the run there."
+    return {"outcome": "stopping", "message": message, "how": ""}
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:
     tail = b""
-    while part := await stream.read(OUTPUT_BYTES):
-        tail = (tail + part)[-OUTPUT_BYTES:]
+    while part := await stream.read(MAX_OUTPUT_BYTES):
+        tail = (tail + part)[-MAX_OUTPUT_BYTES:]
     return tail
 
 
-def _answer(output: bytes) -> Report | None:
-    """The JSON in the last line."""
+def _parse(output: bytes) -> StopResult | None:
+    """The JSON in the last line; None if there is none."""
     try:
         answer = json.loads(output.decode(errors="replace").strip().rpartition("\n")[2])
         return {name: str(answer[name]) for name in ("outcome", "message", "how")}
     except (ValueError, KeyError, TypeError):
-        _log.warning("ddl_magics stop said: %s", output[-2000:].decode(errors="replace"))
+        _log.warning("python -m ddl_magics stop printed no result: %s", output[-2000:].decode(errors="replace"))
         return None
 
 
-def _unknown(record: store.RunRecord, why: str) -> Report:
-    lost = f"{record.name} is LOST: its kernel is gone, and whether it still trains on {record.cluster} is unknown"
+def _failed(record: store.RunRecord, why: str) -> StopResult:
+    lost = f"{record.name} is LOST: its kernel is gone, and it may still be training on {record.cluster}"
     return {
         "outcome": "runs",
         "message": f"{lost}: {why}.",
-        "how": f"See python -m ddl_magics stop {record.id} in a terminal.",
+        "how": f"Run python -m ddl_magics stop {record.id} in a terminal to see why.",
     }

@@ -1,0 +1,85 @@
+"""The pictures that a cell has shown, for the notebook: nothing that comes with them runs in its page.
+
+Images are data URIs of image files, which execute nothing. HTML is shown in a sandboxed frame of an origin of its own:
+its scripts, if it has any, reach neither the page nor the kernel, and cannot navigate.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+#: The most that the pictures of a run add to the saved notebook.
+MAX_CHARACTERS = 2_000_000
+
+_IMAGES = ("image/png", "image/jpeg")
+_BASE64 = re.compile(r"[A-Za-z0-9+/]+={0,2}")
+_ROW_PIXELS, _LEAST_PIXELS, _MOST_PIXELS, _SCRIPT_PIXELS = 27, 80, 400, 480
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture of a cell; shown when it is a cell's last expression. time: seconds since the epoch.
+
+    data: base64 of an image of type `mime`, or HTML.
+    """
+
+    rank: int
+    time: float
+    mime: str
+    data: str
+
+    def _repr_html_(self) -> str:
+        when = time.strftime("%H:%M:%S", time.localtime(self.time))
+        caption = f'<figcaption style="opacity:.7;font-size:12px">rank {self.rank} · {when}</figcaption>'
+        return f'<figure style="margin:6px 0">{self._drawn()}{caption}</figure>'
+
+    def _drawn(self) -> str:
+        if self.mime in _IMAGES:
+            return f'<img style="max-width:100%" alt="shown by the cell" src="data:{self.mime};base64,{self.data}">'
+        scripts = "<script" in self.data.lower()
+        rows = _LEAST_PIXELS + _ROW_PIXELS * self.data.lower().count("<tr")
+        height = _SCRIPT_PIXELS if scripts else min(rows, _MOST_PIXELS)
+        sandbox = "allow-scripts" if scripts else ""
+        style = f"width:100%;height:{height}px;border:0;background:#fff"
+        return f'<iframe sandbox="{sandbox}" style="{style}" srcdoc="{escape(self.data)}"></iframe>'
+
+
+def pictures(events: Iterable[Mapping[str, Any]]) -> list[Picture]:
+    """Those of a run, in order, without any that is not what its type says."""
+    found = (
+        Picture(int(event["rank"]), float(event["time"]), str(event["mime"]), str(event["data"]))
+        for event in events
+        if event.get("kind") == "picture"
+    )
+    return [each for each in found if each.mime == "text/html" or _is_image(each)]
+
+
+def _is_image(picture: Picture) -> bool:
+    return picture.mime in _IMAGES and _BASE64.fullmatch(picture.data) is not None
+
+
+def bundle(shown: list[Picture], run: str) -> dict[str, str]:
+    """Pictures as a MIME bundle: HTML and plain text, at most about `MAX_CHARACTERS`. run: its variable's name."""
+    parts: list[str] = []
+    for picture in shown:
+        html = picture._repr_html_()
+        if sum(map(len, parts)) + len(html) > MAX_CHARACTERS:
+            parts.append(f"<p>{len(shown) - len(parts)} more: {escape(run)}.pictures</p>")
+            break
+        parts.append(html)
+    plain = f"{len(shown)} picture{'' if len(shown) == 1 else 's'}: {run}.pictures" if shown else ""
+    return {"text/html": f'<div class="ddl-pictures">{"".join(parts)}</div>', "text/plain": plain}
+
+
+#: A cell without any of these words shows no picture.
+_SHOWING = re.compile(r"\b(display|plt|pyplot|matplotlib|seaborn|plotly|PIL|plot_model)\b")
+
+
+def may_show(cell: str) -> bool:
+    """Whether a cell may show pictures, by what it names."""
+    return _SHOWING.search(cell) is not None

@@ -1,0 +1,58 @@
+"""Schemas and constants that the front end takes from Python.
+
+`npm run types` reads them as JSON from `python -m ddl_magics.server.contract` and writes the generated part of
+`openapi.yaml` and `labextension/src/generated.ts`.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, get_args
+
+from ddl_magics.dashboard.history import DEVICES, SPREAD
+from ddl_magics.dashboard.schema import DEFINITIONS, SEARCH_DEFINITIONS, nullable_reference, reference
+from ddl_magics.dashboard.static import STRATEGY_TITLES
+from ddl_magics.dashboard.workers import COLUMNS
+from ddl_magics.runtime import events as ev
+from ddl_magics.server.export import CONTENT_TYPES
+from ddl_magics.server.listing import MAX_PAGE_SIZE
+from ddl_magics.server.report import NOT_LISTED
+from ddl_magics.server.stopping import Outcome
+from ddl_magics.store import MASK
+
+
+def definitions() -> dict[str, Any]:
+    """Name -> JSON Schema; references are "#/definitions/NAME"."""
+    kinds = {f"{_camel_case(kind.pop('title'))}Event": kind for kind in ev.json_schema()["oneOf"]}
+    kinds["StateEvent"]["properties"].update(state=reference("State"), failure=nullable_reference("Failure"))
+    return {
+        **DEFINITIONS,
+        **SEARCH_DEFINITIONS,
+        "StopOutcome": {"enum": list(get_args(Outcome))},
+        "ExportFormat": {"enum": list(CONTENT_TYPES)},
+        **kinds,
+        "RunEvent": {"oneOf": [reference(name) for name in kinds]},
+    }
+
+
+def constants() -> dict[str, Any]:
+    """Name -> value."""
+    return {
+        "COLUMNS": COLUMNS,
+        "DEVICES": DEVICES,
+        "SPREAD": SPREAD,
+        "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
+        "STRATEGY_TITLES": STRATEGY_TITLES,
+        "EXPORT_FORMATS": list(CONTENT_TYPES),
+        "MAX_PAGE_SIZE": MAX_PAGE_SIZE,
+        "NOT_LISTED": NOT_LISTED,
+        "MASK": MASK,
+    }
+
+
+def _camel_case(name: str) -> str:
+    return "".join(word.capitalize() for word in name.split("_"))
+
+
+if __name__ == "__main__":
+    print(json.dumps({"definitions": definitions(), "constants": constants()}))

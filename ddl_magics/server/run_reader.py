@@ -1,0 +1,132 @@
+"""Reads the history of one run from the store, as far as its events have been written."""
+
+from __future__ import annotations
+
+import threading
+import time
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from ddl_magics.dashboard.history import History
+from ddl_magics.dashboard.snapshot import Snapshot
+from ddl_magics.runtime import events as ev
+from ddl_magics.server import eventfile
+from ddl_magics.server.details import failure
+from ddl_magics.store import RunRecord, snapshots
+
+#: Time that one request may read: the first, so that there is soon something to draw, and each that continues it,
+#: which may be longer because every answer has a fixed cost.
+READ_SECONDS = 0.3
+CATCH_UP_SECONDS = 2.0
+BATCH_BYTES = 2**20
+
+
+class RunReader:
+    """The history of one run, which `read_more` continues. Not thread-safe: hold `lock`.
+
+    It starts from the newest snapshot of the run, if there is one. When the owner of a long run has replaced the file
+    by a shorter one, it continues after the last event that it has read. If old events before and after that one have
+    been merged, it begins again, with a new `history`.
+
+    Attributes:
+        info: `RunInfo` of `dashboard/schema.py`.
+        last_seen: time of the newest event, in seconds since the epoch.
+        damaged: number of lines and events that could not be read.
+    """
+
+    def __init__(self, record: RunRecord) -> None:
+        self.lock = threading.Lock()
+        workers = record.spec.get("workers")
+        workers = workers if isinstance(workers, int) else 1
+        self.info: dict[str, Any] = {
+            "id": record.id,
+            "name": record.title or record.name,
+            "strategy": str(record.spec.get("strategy", "")),
+            "workers": workers,
+            "cluster": record.cluster,
+            "waiting": False,
+        }
+        self._folder, self._workers = record.folder, workers
+        self._path: Path = record.folder / "events.jsonl"
+        self._size = -1
+        self._begin(from_snapshot=True)
+
+    def _begin(self, from_snapshot: bool) -> None:
+        snapshot = (snapshots.read(self._folder) if from_snapshot else None) or Snapshot(History(self._workers))
+        self.history, self.last_seen = snapshot.history, snapshot.last_seen
+        self.damaged = 0
+        self._last = snapshot.seq  # number of the last event that was read
+        self._offset, self._found_after = 0, 0
+        self._before = b""  # what lies before the offset: it is another in a file that replaced this one
+        self._more, self._has_caught_up = True, False
+
+    @property
+    def behind(self) -> float:
+        """The share of the file that has not been read, 0 to 1."""
+        return max(0.0, 1 - self._offset / self._size) if self._more and self._size > 0 else 0.0
+
+    def has_grown(self) -> bool:
+        """Whether the file has changed since the last read.
+
+        Its size tells, not the offset: an incomplete last line may never be completed.
+        """
+        return _size(self._path) != self._size
+
+    def read_more(self, seconds: float) -> None:
+        """Read on to the end of the file, for about `seconds` at most."""
+        deadline = time.monotonic() + seconds
+        self._more, self._size = True, _size(self._path)
+        try:
+            with open(self._path, "rb") as file:
+                self._find(file)
+                while self._more and self._read(file) and time.monotonic() < deadline:
+                    pass
+        except OSError:
+            self._more = False
+        self._has_caught_up = self._has_caught_up or not self._more
+
+    def _find(self, file: BinaryIO) -> None:
+        """Set the offset, in another file than that of the last read, to the first event that has not been read.
+
+        The inode does not tell: a file system gives that of the file before the last to the next one.
+        """
+        if self._offset == 0 or eventfile.bytes_before(file, self._offset) != self._before:
+            self._found_after = self._last
+            self._offset = eventfile.offset_after(file, self._last)
+
+    def _read(self, file: BinaryIO) -> bool:
+        """Read a batch. False if the history has begun again."""
+        batch = eventfile.read(file, self._offset, BATCH_BYTES)
+        self.damaged += batch.skipped
+        for event in batch.events:
+            first = event.get("first")
+            if isinstance(first, int) and first <= self._found_after:
+                self._begin(from_snapshot=self._has_caught_up)
+                return False
+            self._feed(event)
+            self._last = max(self._last, event["seq"])
+        self._offset, self._more = batch.offset, batch.more
+        self._before = eventfile.bytes_before(file, self._offset)
+        return True
+
+    def mark_over(self, record: RunRecord) -> None:
+        """End the history if the store says that the run has ended, and no event does.
+
+        A dead kernel has written none; of another run, the end of the file is missing.
+        """
+        if record.over and not self.history.over and not self._more:
+            message = "its kernel is gone" if record.state == ev.LOST else "the end of its events is missing"
+            ended = {"state": record.state, "message": message, "failure": failure(record)}
+            self._feed({"kind": "state", "rank": ev.JOB, "time": record.ended or time.time(), **ended})
+            self.damaged += record.state != ev.LOST
+
+    def _feed(self, event: eventfile.Event) -> None:
+        self.history.feed([event])
+        self.last_seen = event["time"]
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:
+        return 0

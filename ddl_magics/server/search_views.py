@@ -1,0 +1,102 @@
+"""Searches as messages for the pages that draw them: what has changed since the version that a page has.
+
+Nothing is kept of a page: its version says what it has. The view of a search is read again when its file has changed.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Mapping
+from typing import Any
+
+from ddl_magics.runtime import events as ev
+from ddl_magics.store import SearchFolder, SearchRecord
+
+#: Number of views that are kept in memory.
+MAX_VIEWS = 16
+
+
+class SearchViews:
+    """The stored views of one server. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._views: OrderedDict[str, tuple[Any, dict[str, Any] | None]] = OrderedDict()
+
+    def update(self, record: SearchRecord, version: str) -> dict[str, Any] | None:
+        """`SearchUpdate` of `openapi.yaml`: what has changed since `version`, or everything; None if nothing has.
+
+        Raises:
+            LookupError: no view is stored, or it is damaged.
+        """
+        view = self._view(record)
+        if view is None:
+            raise LookupError(f"the trials of {record.name} are not stored yet, or cannot be read")
+        newest = f"{view['writer']}-{view['n']}-{record.state}"
+        if version == newest:
+            return None
+        writer, _, rest = version.partition("-")
+        number = rest.partition("-")[0]
+        known = int(number) if writer == view["writer"] and number.isdecimal() and len(number) < 16 else -1
+        trials = [_shown(trial, record) for trial in view["trials"] if trial["n"] > known or record.state == ev.LOST]
+        message = {
+            "n": view["n"],
+            "full": known < 0,
+            "now": time.time(),
+            "state": _state(view["state"], record),
+            "trials": trials,
+            **({"info": view["info"]} if known < 0 else {}),
+        }
+        return {"version": newest, "message": message, "live": not record.over}
+
+    def _view(self, record: SearchRecord) -> dict[str, Any] | None:
+        folder = SearchFolder(record.folder)
+        stamp = _stamp(folder)
+        with self._lock:
+            known = self._views.get(record.id)
+            if known is None or known[0] != stamp:
+                known = self._views[record.id] = stamp, _read(folder)
+            self._views.move_to_end(record.id)
+            while len(self._views) > MAX_VIEWS:
+                self._views.popitem(last=False)
+            return known[1]
+
+
+def _stamp(folder: SearchFolder) -> tuple[int, int, int] | None:
+    try:
+        found = os.stat(folder.view_path)
+    except OSError:
+        return None
+    return found.st_ino, found.st_mtime_ns, found.st_size
+
+
+def _read(folder: SearchFolder) -> dict[str, Any] | None:
+    """The stored view; None where there is none, or a damaged one."""
+    view = folder.view()
+    types = {"writer": str, "n": int, "info": dict, "state": dict, "trials": list}
+    if any(type(view.get(name)) is not kind for name, kind in types.items()):
+        return None
+    if not all(isinstance(trial, dict) and type(trial.get("n")) is int for trial in view["trials"]):
+        return None
+    return view
+
+
+def _state(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
+    """`SearchState`. A kernel that has died, or had no room on its disk, has not written the end."""
+    if not record.over or stored.get("state") in ev.TERMINAL - {ev.LOST}:
+        return dict(stored)
+    lost = f"its kernel is gone: %ddl attach {record.name} continues it"
+    message = lost if record.state == ev.LOST else record.message
+    seconds = (record.ended or record.created) - record.created
+    return {**stored, "state": record.state, "message": message, "seconds": seconds, "left": None}
+
+
+def _shown(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
+    """`TrialView`. Of a search whose kernel has died, nobody follows a trial."""
+    trial = {name: value for name, value in stored.items() if name != "n"}
+    if record.state == ev.LOST and trial.get("state") == "training":
+        trial["state"] = "waiting"
+    return trial
