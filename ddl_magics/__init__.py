@@ -5,21 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 from ddl_magics._version import __version__
-from ddl_magics.errors import DistributedCellError
-from ddl_magics.run import Run
+from ddl_magics.clusters.scoring import predict
+from ddl_magics.errors import CannotScore, DistributedCellError, SearchFailed
+from ddl_magics.runs import Run
 
-__all__ = ["DistributedCellError", "Run", "__version__", "load_ipython_extension", "unload_ipython_extension"]
+__all__ = [
+    "CannotScore",
+    "DistributedCellError",
+    "Run",
+    "SearchFailed",
+    "__version__",
+    "load_ipython_extension",
+    "predict",
+    "unload_ipython_extension",
+]
 
 
 def load_ipython_extension(shell: Any) -> None:
     """Called by `%load_ext ddl_magics`."""
-    from ddl_magics.extension import load
+    from ddl_magics.notebook import load
 
     load(shell)
 
 
 def unload_ipython_extension(shell: Any) -> None:
     """Called by `%unload_ext ddl_magics`."""
-    from ddl_magics.extension import unload
+    from ddl_magics.notebook import unload
 
     unload(shell)

@@ -1,4 +1,4 @@
-"""The verbs of `%ddl` as a command line, on the stored runs: `python -m ddl_magics runs`."""
+"""The verbs of `%ddl` for stored runs as a command line: `ddl-magics runs`, or `python -m ddl_magics runs`."""
 
 from __future__ import annotations
 
@@ -7,44 +7,95 @@ import json
 import sys
 from collections.abc import Sequence
 
-from ddl_magics import ending, store, verbs
-from ddl_magics.run import Run
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics._version import __version__
+from ddl_magics.options.redaction import as_word
+from ddl_magics.runs import Run, clean_command, ending, verbs
+from ddl_magics.search import Search, ask_to_stop
+from ddl_magics.search.text import searches_table
 from ddl_magics.wording import nearest
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status: 0, or 1 where there is no such run or nothing that could be stopped."""
-    parser = argparse.ArgumentParser(prog="python -m ddl_magics", description="Runs of %%distributed cells.")
+    """Returns the exit status: 0, or 1 if there is no such run or it could not be stopped."""
+    parser = argparse.ArgumentParser(prog="ddl-magics", description="Runs of %%distributed cells.")
+    parser.add_argument("--version", action="version", version=f"ddl_magics {__version__}")
     subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     subparsers.add_parser("runs", help="the newest runs, of all notebooks")
-    for verb, says in (
+    for verb, help in (
         ("show", "a run's figures"),
         ("logs", "what a run printed"),
-        ("stop", "end it after its current step, also without its kernel where its session can be reached"),
+        ("stop", "end a run after its current step; works without its kernel if its session can be reached"),
     ):
-        subparser = subparsers.add_parser(verb, help=says)
-        subparser.add_argument("run", metavar="RUN", help="a run's name (the newest of that name is meant) or id")
+        subparser = subparsers.add_parser(verb, help=help)
+        subparser.add_argument("run", metavar="RUN", help="a run's id, or its name (for the newest run of that name)")
         if verb == "logs":
-            subparser.add_argument("rank", metavar="RANK", type=int, nargs="?", help="one rank's text only")
+            subparser.add_argument("rank", metavar="RANK", type=int, nargs="?", help="show only the text of this rank")
         if verb == "stop":
-            subparser.add_argument("--json", action="store_true", help="say what was done as JSON, in a line")
+            subparser.add_argument("--json", action="store_true", help="print what was done as one line of JSON")
+    cleaner = subparsers.add_parser("clean", help="remove stored runs that are not to be kept")
+    for option, value in (("--keep", "30d"), ("--keep-last", "N"), ("--max-size", "10GB")):
+        cleaner.add_argument(option, metavar=value)
+    cleaner.add_argument(clean_command.DRY_RUN, action="store_true", help="only list them")
     given = parser.parse_args(arguments)
     if given.verb == "runs":
-        print(verbs.runs_table(store.list_runs()))
+        print(verbs.runs_table(store.list_runs()), *searches_table(store.list_searches()), sep="\n")
         return 0
+    if given.verb == "clean":
+        return _clean(given)
+    search = store.find_search(given.run)
+    if search is not None and given.verb in ("show", "stop"):
+        return _of_search(search, given)
     record = store.find_run(given.run)
     if record is None:
         hint = nearest(given.run, [known.name for known in store.list_runs()])
-        print(f"there is no run {given.run}.{hint}", file=sys.stderr)
+        print(f"there is no run {as_word(given.run)}.{hint}", file=sys.stderr)
         return 1
     if given.verb == "show":
         print(verbs.describe(Run.stored(record)))
     elif given.verb == "logs":
-        print(Run.stored(record).logs(given.rank), end="")
+        return _logs(Run.stored(record), given.rank)
     else:
-        ended = ending.end(record)
-        print(json.dumps(ended.to_record()) if given.json else ended.text)
-        return int(ended.outcome not in ("asked", "stopped"))
+        return _ended(ending.end(record), given.json)
+    return 0
+
+
+def _of_search(record: store.SearchRecord, given: argparse.Namespace) -> int:
+    search = Search.stored(record)
+    if given.verb == "stop":
+        return _ended(ask_to_stop(search), given.json)
+    try:
+        print(search)
+    except UsageError as error:  # Optuna is missing
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _ended(ended: ending.Ending, as_json: bool) -> int:
+    print(json.dumps(ended.to_record()) if as_json else ended.text)
+    return int(not ended.success)
+
+
+def _logs(run: Run, rank: int | None) -> int:
+    try:
+        print(verbs.logs(run, rank), end="")
+    except LookupError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _clean(given: argparse.Namespace) -> int:
+    texts = {option: getattr(given, option.strip("-").replace("-", "_")) for option in clean_command.OPTIONS}
+    try:
+        policy = clean_command.policy(texts)
+    except UsageError as error:
+        print(str(error).replace("%ddl clean", "python -m ddl_magics clean"), file=sys.stderr)
+        return 1
+    print(clean_command.clean(policy, given.dry_run))
     return 0
 
 

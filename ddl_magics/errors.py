@@ -1,4 +1,4 @@
-"""The error of a run that failed, shown as if its traceback were the notebook's own."""
+"""Errors that the notebook shows: a failed run's with the remote traceback, as if it were the notebook's own."""
 
 from __future__ import annotations
 
@@ -15,38 +15,74 @@ class DistributedCellError(RuntimeError):
 
     Attributes:
         run: name of the run.
-        rank: rank that failed, -1 where it was the job as a whole.
-        host: where that rank ran; may be empty.
-        kind: "error" (the cell raised), "exit", "signal", "nan", "diverged", "peer", "lost", "timeout" or "spark".
+        rank: the rank that failed, or -1 for the job as a whole.
+        host: the host of that rank; may be empty.
+        kind: "error" (the cell raised), "exit", "signal", "nan", "diverged", "peer", "lost", "stalled" or "spark".
         message: the cause in one line.
-        remote_traceback: the rank's traceback as text; empty where there is none.
+        remote_traceback: the rank's traceback as text, or "".
     """
 
-    def __init__(self, run: str, failure: Mapping[str, Any]) -> None:
+    def __init__(self, run: str, failure: Mapping[str, Any], again: bool = False) -> None:
+        """again: the traceback was shown before, so that IPython shows one line."""
         self.run = run
+        self._again = again
         self.rank = int(failure.get("rank", ev.JOB))
         self.host = str(failure.get("host") or "")
         self.kind = str(failure.get("kind") or "error")
-        self.message = str(failure.get("message") or "no reason was given")
+        self.message = str(failure.get("message") or "no cause was reported")
         self.remote_traceback = str(failure.get("traceback") or "").rstrip()
         super().__init__(f"{self.where}: {self.message}")
 
     @property
     def where(self) -> str:
-        """The run and what of it failed: "digits, rank 1 on wn3"."""
+        """The run, and the rank that failed: "digits, rank 1 on wn3"."""
         rank = "" if self.rank == ev.JOB else f", rank {self.rank}" + (f" on {self.host}" if self.host else "")
         return f"{self.run}{rank}"
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of the frames of this library, which say nothing about the cell's mistake."""
+        """Shown by IPython instead of this library's frames, which say nothing about the cell's mistake."""
         heading = f"{type(self).__name__} ({self.where})"
+        if self._again and self.remote_traceback:
+            message = f"{self.message.splitlines()[0] if self.message else ''} (%ddl show {self.run} has the traceback)"
+            return [_RULE, f"{heading}: {message}"]
         if not self.remote_traceback:
             return [_RULE, f"{heading}: {self.message}"]
         return [_RULE, heading, *_highlighted(self.remote_traceback).splitlines()]
 
 
+class _InOneLine(Exception):
+    """Shown by IPython without a traceback: its frames are this library's, and the line says what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class NotInRun(_InOneLine, LookupError):
+    """The run has no such model, weights, file or rank."""
+
+
+class NotAKerasFile(_InOneLine, ValueError):
+    """The path of a model does not end in .keras."""
+
+
+class CannotScore(_InOneLine, ValueError):
+    """A model cannot score a DataFrame: a column is missing or of another kind, or the first row has no prediction."""
+
+
+class NoAttribute(_InOneLine, AttributeError):
+    """A run has no such attribute."""
+
+
+class NoFolder(_InOneLine, FileNotFoundError):
+    """The folder for a model does not exist."""
+
+
+class SearchFailed(_InOneLine, RuntimeError):
+    """A hyperparameter search cannot continue; the message says why. Its trials are kept."""
+
+
 class CellSyntaxError(Exception):
-    """The cell does not compile; shown as IPython shows a SyntaxError, without the frames of the magic."""
+    """The cell does not compile. Shown as IPython shows a SyntaxError, without the frames of the magic."""
 
     def __init__(self, shell: Any, error: SyntaxError) -> None:
         super().__init__(str(error))
@@ -59,7 +95,7 @@ class CellSyntaxError(Exception):
 
 
 class RunInterrupted(KeyboardInterrupt):
-    """The kernel was interrupted while a cell waited for its run; cells behind it must not start."""
+    """The kernel was interrupted while a cell waited for its run; the cells after it must not start."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"KeyboardInterrupt: {self}"]

@@ -1,7 +1,10 @@
-"""Words that several messages need."""
+"""Wording that several messages share."""
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+#: Characters of a text that a message shows.
+MAX_QUOTED = 80
 
 
 def counted(number: int, noun: str) -> str:
@@ -9,8 +12,32 @@ def counted(number: int, noun: str) -> str:
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
+def quoted(text: str) -> str:
+    """A text in quotes for a message: on one line, and its beginning where it is long."""
+    return repr(text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…")
+
+
+def plain(text: str) -> str:
+    """The same without quotes."""
+    return text if text.isprintable() and len(text) <= MAX_QUOTED else quoted(text)[1:-1]
+
+
 def nearest(word: str, words: Iterable[str]) -> str:
     """' Did you mean ...?' for the closest of `words`, or '' when none is close."""
     by_lower = {w.lower(): w for w in words}
     close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
     return f" Did you mean {by_lower[close[0]]}?" if close else ""
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table, whose rows have as many cells each."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def in_bytes(size: float) -> str:
+    """ "12 kB", "1.2 GB"."""
+    for unit, bytes_of_one in (("GB", 1e9), ("MB", 1e6)):
+        if size >= bytes_of_one:
+            return f"{size / bytes_of_one:.3g} {unit}"
+    return f"{size / 1e3:.0f} kB"

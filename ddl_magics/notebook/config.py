@@ -1,0 +1,117 @@
+"""`%config Distributed.workers = 4`: the defaults of `%%distributed`, one trait per option of the table.
+
+`%config DistributedStore.keep = "30d"`: what `%ddl clean` does, at the start of every run.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from IPython.core.error import UsageError
+from traitlets import TraitError, TraitType
+from traitlets.config import Configurable
+
+from ddl_magics.options.parsing import read_value
+from ddl_magics.options.table import OPTIONS, Option
+from ddl_magics.runs import clean_command
+from ddl_magics.store import cleaning
+from ddl_magics.store.cleaning import Policy
+
+_log = logging.getLogger(__name__)
+
+
+#: What holds for a switch that is not set.
+_SWITCH_DEFAULTS = {
+    "wait": "True where nobody can click, and False in a notebook",
+    "prewarm": "True",
+    "sync_batchnorm": "False",
+    "sync_noise": "False",
+}
+
+
+def _help(option: Option) -> str:
+    """Of the option, with what holds while the trait is None."""
+    default = _SWITCH_DEFAULTS.get(option.name) if option.sets else option.shown_default
+    return f"{option.help} None: {default or 'not set'}."
+
+
+class OptionTrait(TraitType[Any, Any]):
+    """Takes the values that the option takes on the magic's line, as text or as Python values; None means "not set"."""
+
+    def __init__(self, option: Option) -> None:
+        super().__init__(default_value=None, allow_none=True, help=_help(option))
+        self.option = option
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        if value is None:
+            return None
+        if self.option.sets:
+            if not isinstance(value, bool):
+                raise TraitError(f"{self.option.name} must be True or False, not {value!r}.")
+            return value
+        try:
+            if self.option.repeats and isinstance(value, Mapping):
+                return dict(read_value(self.option, f"{k}={v}") for k, v in value.items())
+            if self.option.repeats:
+                return dict([read_value(self.option, str(value))])
+            return read_value(self.option, str(value))
+        except UsageError as error:
+            raise TraitError(str(error)) from None
+
+
+#: By field: --wait and --no-wait are one trait, `wait`.
+_CONFIGURABLE = {option.name: option for option in reversed(OPTIONS) if option.configurable}
+
+Distributed: type[Configurable] = type(
+    "Distributed",
+    (Configurable,),
+    {
+        "__doc__": "Defaults of the options of %%distributed.",
+        **{name: OptionTrait(option).tag(config=True) for name, option in _CONFIGURABLE.items()},
+    },
+)
+
+
+class CleanTrait(TraitType[Any, Any]):
+    """Takes the text that an option of `%ddl clean` takes; None means "not set"."""
+
+    def __init__(self, option: str, help: str) -> None:
+        super().__init__(default_value=None, allow_none=True, help=help)
+        self.option = option
+
+    def validate(self, obj: Any, value: Any) -> Any:
+        if value is None:
+            return None
+        try:
+            clean_command.read(self.option, str(value))
+        except UsageError as error:
+            raise TraitError(str(error)) from None
+        return str(value)
+
+
+class DistributedStore(Configurable):
+    """Which stored runs are kept; with nothing set, all."""
+
+    keep = CleanTrait("--keep", "keep the runs that ended within this time, such as '30d'").tag(config=True)
+    keep_last = CleanTrait("--keep-last", "keep so many of the newest runs").tag(config=True)
+    max_size = CleanTrait("--max-size", "remove the oldest runs beyond this size, such as '10GB'").tag(config=True)
+
+    def clean(self) -> None:
+        """Remove what is not kept, in a thread of its own."""
+        given = {"--keep": self.keep, "--keep-last": self.keep_last, "--max-size": self.max_size}
+        if any(value is not None for value in given.values()):
+            policy = clean_command.policy(given)
+            threading.Thread(target=_clean, args=(policy,), name="ddl_magics clean", daemon=True).start()
+
+
+def _clean(policy: Policy) -> None:
+    for run in cleaning.clean(policy):
+        _log.info("removed the stored run %s (%s)", run.record.name, run.record.id)
+
+
+def configured(config: Configurable) -> dict[str, Any]:
+    """The values that are set, by field of `RunSpec`."""
+    return {name: getattr(config, name) for name in _CONFIGURABLE if getattr(config, name) is not None}

@@ -1,0 +1,152 @@
+"""Shows a run in the notebook: a live widget, and a static block that stays in the saved notebook."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ddl_magics.dashboard import pictures
+from ddl_magics.runs import Event, Run
+from ddl_magics.runtime import events as ev
+from ddl_magics.search import Search
+from ddl_magics.search.text import summary
+from ddl_magics.search.view import SearchView
+
+if TYPE_CHECKING:
+    from IPython.display import DisplayHandle
+
+    from ddl_magics.dashboard.live import LiveView
+
+
+def in_notebook(shell: Any) -> bool:
+    """Whether the shell is a kernel's, so that a front end shows MIME bundles or stores them."""
+    return getattr(shell, "kernel", None) is not None
+
+
+def can_click(shell: Any) -> bool:
+    """Whether a person can use a widget. nbclient, papermill and nbconvert allow no input, so nobody can there."""
+    return in_notebook(shell) and bool(getattr(shell.kernel, "_allow_stdin", False))
+
+
+def show_live(run: Run, waiting: bool) -> None:
+    """Display the live view, and below it the static block; both follow the run."""
+    _show(run, _live_view(run, waiting, "view"))
+    if pictures.may_show(run.spec.cell):
+        _follow_pictures(run)
+
+
+def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
+    from ddl_magics.dashboard.live import LiveView
+
+    return LiveView(
+        run_id=run.id,
+        name=run.name,
+        strategy=run.spec.strategy,
+        workers=run.spec.workers,
+        cluster=run.cluster,
+        on_stop=run.request_stop,
+        waiting=waiting,
+        form=form,
+    )
+
+
+def _show(run: Run, view: LiveView) -> DisplayHandle:
+    """Display a view that nobody has fed, and below it the static block. Returns the handle of the block."""
+    from IPython.display import display
+
+    display(view.widget)
+    block: DisplayHandle = display(bundle(run), raw=True, display_id=True)
+
+    def follow(events: list[Event]) -> None:
+        view.feed(events)
+        if any(event["kind"] == "state" and event["state"] in ev.TERMINAL for event in events):
+            block.update(bundle(run), raw=True)
+
+    run.listen(follow)
+    return block
+
+
+class Cards:
+    """The live cards of the runs of a kernel: what a cell shows that ends in a run.
+
+    A run has one card, however often it is shown: each follows the run.
+
+    Args:
+        shell: the kernel's.
+        lives: whether a run of this kernel has not ended.
+    """
+
+    def __init__(self, shell: Any, lives: Callable[[Run], bool]) -> None:
+        self._shell, self._lives = shell, lives
+        self._shown: dict[str, tuple[LiveView, DisplayHandle]] = {}  # by id
+
+    def show(self, run: Run) -> None:
+        """Display the card of a run that lives.
+
+        Raises:
+            NotImplementedError: it has ended, or nobody can click: IPython shows its HTML and its text then.
+        """
+        from IPython.display import display
+
+        if not can_click(self._shell) or not self._lives(run):
+            raise NotImplementedError
+        if run.id in self._shown:
+            view, block = self._shown[run.id]
+            display(view.widget)
+            display(bundle(run), raw=True, display_id=block.display_id)
+        else:
+            view = _live_view(run, False, "card")
+            self._shown[run.id] = view, _show(run, view)
+
+
+def show_search(search: Search, waiting: bool) -> None:
+    """Display the live view of a search, and below it, for the saved notebook, its text; both follow the search."""
+    from IPython.display import display
+
+    from ddl_magics.dashboard.static import text_block
+    from ddl_magics.search.live import LiveSearch
+
+    def bundle(view: SearchView) -> dict[str, Any]:
+        return text_block(view.id, summary(view))
+
+    display(LiveSearch(search, waiting).widget)
+    block = display(bundle(search.view), raw=True, display_id=True)
+    shown = (search.view.state, 0)
+
+    def follow(view: SearchView) -> None:
+        nonlocal shown
+        if shown != (view.state, view.ended):
+            shown = (view.state, view.ended)
+            block.update(bundle(view), raw=True)
+
+    search.listen(follow)
+
+
+def _follow_pictures(run: Run) -> None:
+    """Display the run's pictures, and those that come."""
+    from IPython.display import display
+
+    drawn = pictures.bundle(run.pictures, run.name)
+    handle = display(drawn, raw=True, display_id=True)
+
+    def follow(events: list[Event]) -> None:
+        if any(event["kind"] == "picture" for event in events):
+            handle.update(pictures.bundle(run.pictures, run.name), raw=True)
+
+    run.listen(follow)
+
+
+def show_static(run: Run) -> None:
+    """Display the static block, which can be read without a kernel, for the run as it is now."""
+    from IPython.display import display
+
+    display(bundle(run), raw=True)
+    if run.pictures:
+        display(pictures.bundle(run.pictures, run.name), raw=True)
+
+
+def bundle(run: Run) -> dict[str, Any]:
+    """The static block of a run as a MIME bundle."""
+    from ddl_magics.dashboard.static import static_bundle
+
+    return static_bundle(run.summary, run.events)

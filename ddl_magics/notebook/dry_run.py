@@ -1,0 +1,132 @@
+"""`--dry-run`: what a cell would do, as a run or as a search, as a table; nothing is started."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters import dataset_shape, local_spark, machine, preflight
+from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
+from ddl_magics.clusters.choice import PendingKernelSession
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.notebook.trial_runs import at_once
+from ddl_magics.options import RunSpec
+from ddl_magics.options.table import OPTIONS, STRATEGIES
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.parameter_server import update_rules
+from ddl_magics.search import space
+from ddl_magics.search.plan import make_plan
+from ddl_magics.search.warm_start import with_earlier_trials
+from ddl_magics.wording import counted, in_bytes
+
+#: So many variables are listed, the largest first.
+MOST_VARIABLES = 8
+
+
+def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
+    """A line for each thing that the run or the search would need and do, or that refuses it."""
+    refused = cluster.check(spec, namespace)
+    problem = refused.message if refused else None
+    lines = [("cluster", f"{cluster.name}: {_slots(cluster, spec)}")]
+    try:
+        lines += _trials(spec, cluster, namespace) if spec.trials else _parameters(spec)
+    except UsageError as error:
+        problem = str(error)
+    lines += _training(spec)
+    if problem is None and _is_here(cluster):
+        lines += _sizes(spec, preflight.captured(spec, namespace))
+        lines += [("dataset", shape) for shape in [dataset_shape.described(spec, namespace)] if shape]
+    lines += [("notice", notice) for notice in ([] if problem else cluster.notices(spec, namespace))]
+    lines.append(("refused", problem) if problem else ("start", "nothing was started: leave --dry-run out"))
+    width = max(len(subject) for subject, _ in lines)
+    return "\n".join(f"{subject:<{width}}  {finding}" for subject, finding in lines)
+
+
+def _is_here(cluster: Cluster) -> bool:
+    """Whether the cluster is the Spark of this kernel."""
+    return isinstance(cluster, EmbeddedCluster) and not isinstance(cluster, PendingKernelSession)
+
+
+def _slots(cluster: Cluster, spec: RunSpec) -> str:
+    wanted, status = counted(spec.workers, "worker") + _each(spec), cluster.status()
+    if isinstance(status, Ready):
+        if spec.trials:
+            return f"{wanted}; it has {counted(status.slots, 'slot')}"
+        waits = "" if status.free >= spec.workers else "; the run would wait for its turn"
+        return f"{wanted} on {status.free} free of {counted(status.slots, 'slot')}{waits}"
+    if isinstance(status, NotStarted):
+        return f"{wanted}; {status.message}"
+    if isinstance(status, Unreachable):
+        return f"{wanted}; {status.message}"
+    assert_never(status)
+
+
+def _each(spec: RunSpec) -> str:
+    return " for each trial" if spec.trials else ""
+
+
+def _parameters(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    """The values that an ordinary run gives to the parameters of the cell. Raises UsageError for bad ones."""
+    given = spec.set or {}
+    space.check_values(spec.cell, given)
+    known = {call.parameter.name: call.parameter for call in space.calls(spec.cell) if call.parameter is not None}
+    for name, parameter in known.items():
+        yield "parameter", f"{name} = {given[name]}" if name in given else f"{name} = {parameter.default}, its default"
+
+
+def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What a search would do. Raises UsageError where it cannot start."""
+    plan = with_earlier_trials(make_plan(spec))
+    yield from plan.lines()
+    status = cluster.status()
+    if isinstance(status, NotStarted) and _is_here(cluster) and "spark.master" not in spec.conf:
+        slots = local_spark.default_slots(spec.workers)
+        status = Ready(slots, slots, {"master": "local"})
+    if isinstance(status, Ready):
+        most = preflight.most_at_once(spec, namespace) if _is_here(cluster) and spec.parallel is None else None
+        trials = min(at_once(status, spec.workers, most), spec.parallel or status.slots, plan.spec.trials or 0)
+        yield "at once", counted(trials, "trial")
+
+
+def _training(spec: RunSpec) -> Iterator[tuple[str, str]]:
+    yield "strategy", f"{spec.strategy}: {STRATEGIES[spec.strategy]}"
+    if spec.rule is not None:
+        rule = update_rules.parse(spec.rule)
+        settings = (f"{name} = {value:g}" for name, value in sorted(rule.settings.items()))
+        derived = (
+            f"{setting.name} = {setting.default}"
+            for setting in update_rules.RULES[rule.name].settings
+            if setting.name not in rule.settings
+        )
+        yield "rule", ", ".join([rule.name, f"window {spec.window}", *settings, *derived])
+    shown = [_set(spec, option.name) for option in OPTIONS if option.name not in _SHOWN]
+    given = [each for each in dict.fromkeys(shown) if each]
+    if given:
+        yield "options", ", ".join(given)
+
+
+#: Fields with a line of their own, or that say nothing about the training.
+_SHOWN = (
+    *("strategy", "rule", "window", "workers", "dry_run", "wait", "conf"),
+    *("set", "trials", "search", "prune", "objective", "parallel", "warm_start"),
+)
+
+
+def _set(spec: RunSpec, name: str) -> str:
+    value = getattr(spec, name)
+    if value in (None, ""):
+        return ""
+    return f"{name} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
+
+
+def _sizes(spec: RunSpec, sent: preflight.Captured) -> Iterator[tuple[str, str]]:
+    largest = sorted(sent.sizes.items(), key=lambda item: -item[1])
+    named = ", ".join(f"{name} ({in_bytes(size)})" for name, size in largest[:MOST_VARIABLES])
+    more = f" and {len(largest) - MOST_VARIABLES} more" if len(largest) > MOST_VARIABLES else ""
+    yield "variables", f"{in_bytes(sent.total)} to each worker: {named}{more}" if sent.sizes else "none"
+    memory = machine.memory()
+    has = "" if memory is None else f" of {in_bytes(memory)}"
+    needed = f"about {in_bytes(preflight.needed_memory(spec, sent))}{_each(spec)}"
+    yield "memory", f"{needed}{has}, without the model and --data"

@@ -1,0 +1,146 @@
+"""`%load_ext ddl_magics`: registers magics, completion and defaults with a shell, and removes them again."""
+
+from __future__ import annotations
+
+import ast
+import atexit
+import difflib
+import re
+from collections.abc import Callable
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from ddl_magics.clusters import shipping
+from ddl_magics.clusters.choice import Choice
+from ddl_magics.notebook.completion import make_matcher
+from ddl_magics.notebook.display import Cards
+from ddl_magics.notebook.hints import after_cells
+from ddl_magics.notebook.magics import VERBS, DistributedMagics
+from ddl_magics.notebook.session import Session
+from ddl_magics.runs import Run
+
+_ATTRIBUTE = "_ddl_magics"
+
+#: How like %%distributed a misspelt magic must be, from 0 to 1.
+NEAR = 0.8
+
+#: `%%distributed --help` with nothing below it: IPython refuses cell magics without a cell.
+_HELP_ALONE = re.compile(r"\s*%(%(ddl_)?distributed\s.*(--help|-h)\b.*)\s*", re.DOTALL)
+
+
+#: The first line of a cell of ours, and of a cell of any magic.
+_MAGIC = re.compile(r"%%(ddl_)?distributed\b")
+_ANY_MAGIC = re.compile(r"%%(\w+)")
+
+
+def _cells_for_us(lines: list[str]) -> list[str]:
+    """An input transformer of IPython for cells that it would refuse with a misleading hint, before our magic runs.
+
+    A cell that asks for help and has no more becomes the line magic, which prints it. One that has nothing below the
+    magic gets an empty line. Blanks before the magic are removed. One with something above the magic, or with a
+    misspelt magic, becomes the line magic, which says what is wrong.
+    """
+    first = next((i for i, line in enumerate(lines) if line.strip()), None)
+    if first is not None and _MAGIC.match(lines[first].lstrip()):
+        lines = [lines[first].lstrip(), *lines[first + 1 :]]
+    written = [line for line in lines if line.strip()]
+    misspelt = _misspelt(written[0]) if written else None
+    if misspelt:
+        return [f"%distributed {misspelt}\n"]
+    if len(written) == 1:
+        match = _HELP_ALONE.fullmatch("".join(lines))
+        if match:
+            return [match[1]]
+        return [written[0].rstrip() + "\n", "\n"] if _MAGIC.match(written[0]) else lines
+    if written and not written[0].startswith("%%"):
+        at = next((i for i, line in enumerate(lines) if _MAGIC.match(line)), None)
+        if at is not None and _complete(lines[:at]):
+            return ["%distributed\n"]
+    return lines
+
+
+def _misspelt(line: str) -> str | None:
+    """The magic of a cell's first line, if it is none and looks like ours: "%%distribute"."""
+    match, shell = _ANY_MAGIC.match(line), get_ipython()
+    if match is None or shell is None or match[1] in shell.magics_manager.magics["cell"]:
+        return None
+    near = difflib.get_close_matches(match[1].lower(), ("distributed",), cutoff=NEAR)
+    return match[0] if near else None
+
+
+def _complete(lines: list[str]) -> bool:
+    """Whether these lines are whole statements, so that the next one is not inside a string."""
+    try:
+        ast.parse("".join("\n" if line.lstrip()[:1] in ("%", "!") else line for line in lines))
+    except SyntaxError:
+        return False
+    return True
+
+
+def load(shell: Any) -> None:
+    """Register with `shell`; loading twice changes nothing."""
+    if hasattr(shell, _ATTRIBUTE):
+        return
+    other = shell.magics_manager.magics["cell"].get("distributed")
+    choice = Choice(shell)
+    session = Session(None, choice.cluster)
+    magics = DistributedMagics(shell, session, choice)
+    shell.register_magics(magics)
+    matcher = make_matcher(shell.user_ns, VERBS, session.names)
+    shell.Completer.custom_matchers.append(matcher)
+    cards = Cards(shell, lambda run: run in session.live())
+    shell.display_formatter.ipython_display_formatter.for_type(Run, cards.show)
+    shell.input_transformers_cleanup.append(_cells_for_us)
+    hint = after_cells(session)
+    shell.events.register("post_run_cell", hint)
+
+    def close() -> None:
+        session.close()
+        choice.close()
+
+    atexit.register(close)
+    _close_before_shutdown(shell, close)
+    setattr(shell, _ATTRIBUTE, (magics, matcher, hint, cards))
+    if other is not None:
+        package = getattr(other, "__module__", "another extension").partition(".")[0]
+        print(
+            f"%%distributed is the magic of ddl_magics now, no longer that of {package}; %%ddl_distributed is another "
+            "name for it."
+        )
+
+
+def _close_before_shutdown(shell: Any, close: Callable[[], None]) -> None:
+    """Close before ipykernel ends the kernel's child processes, Spark among them: the runs would seem to fail.
+
+    ipykernel does so before `atexit`.
+    """
+    kernel = getattr(shell, "kernel", None)
+    if kernel is None:
+        return
+    shutdown = kernel.do_shutdown
+
+    def do_shutdown(restart: bool) -> Any:
+        close()
+        # A kernel whose child processes end slowly is killed before `atexit`.
+        shipping.clear()
+        return shutdown(restart)
+
+    kernel.do_shutdown = do_shutdown
+
+
+def unload(shell: Any) -> None:
+    """Remove magics and completion; runs continue until the kernel ends."""
+    magics, matcher, hint, _ = getattr(shell, _ATTRIBUTE, (None, None, None, None))
+    if magics is None:
+        return
+    for kind in ("line", "cell"):
+        for name in ("distributed", "ddl_distributed", "ddl"):
+            shell.magics_manager.magics[kind].pop(name, None)
+    shell.Completer.custom_matchers.remove(matcher)
+    shell.display_formatter.ipython_display_formatter.pop(Run, None)
+    shell.input_transformers_cleanup.remove(_cells_for_us)
+    shell.events.unregister("post_run_cell", hint)
+    for configurable in (magics.defaults, magics.store):
+        shell.configurables.remove(configurable)
+    delattr(shell, _ATTRIBUTE)

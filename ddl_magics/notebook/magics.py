@@ -1,0 +1,256 @@
+"""`%%distributed` and `%ddl`: parse the line, call what does the work, display the result."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from IPython.core.error import UsageError
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+
+from ddl_magics import store
+from ddl_magics.clusters.choice import Choice
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.notebook import check, display, dry_run
+from ddl_magics.notebook.cell_source import source_of
+from ddl_magics.notebook.config import Distributed, DistributedStore, configured
+from ddl_magics.notebook.livy_request import LivyRequest, lifetime
+from ddl_magics.notebook.session import Session
+from ddl_magics.notebook.waiting import wait_for_search, wait_in_cell
+from ddl_magics.options import RunSpec, help, parsing, similar
+from ddl_magics.options.redaction import as_word
+from ddl_magics.runs import Run, clean_command, verbs
+from ddl_magics.search import Search, ask_to_stop
+from ddl_magics.search.text import searches_table
+from ddl_magics.wording import nearest
+
+VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "clean")
+CLUSTERS = ("auto", "embedded", "livy")
+LATER_VERBS = ("compare", "replay", "predict")
+
+_RANK = re.compile(r"[0-9]{1,7}")
+
+DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
+
+  use auto            run on the kernel's sparkmagic session, or else on this machine
+  use embedded        run on this machine
+  use livy [URL] [--session ID|NAME] [--detached]
+                      run on a Livy session: sparkmagic's, the given one, or a new one;
+                      a detached session outlives this kernel
+  check               check whether runs can be executed, and on what
+  runs                list the newest runs of all notebooks
+  show RUN            show a run's figures, or its live view while it runs
+  logs RUN [RANK]     print what a run printed
+  stop RUN            end a run after its current step; history and model are kept
+  attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
+                      continue a search whose kernel is gone, or which failed
+  clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]
+                      remove stored runs: all but those that ended within --keep and the --keep-last newest, then the
+                      oldest until the store fits into --max-size; never one that lives, that has a tag, or from
+                      which another continues. %config DistributedStore has the same settings for every run"""
+
+
+@magics_class
+class DistributedMagics(Magics):
+    """The magics of one kernel, which act on its `session`."""
+
+    shell: Any
+
+    def __init__(self, shell: Any, session: Session, choice: Choice) -> None:
+        super().__init__(shell)
+        self.session = session
+        self.choice = choice
+        self.defaults = Distributed(parent=shell)
+        self.store = DistributedStore(parent=shell)
+        shell.configurables += [self.defaults, self.store]
+
+    @line_cell_magic
+    def distributed(self, line: str, cell: str | None = None) -> None:
+        """Train the cell's Keras model on several workers: %%distributed --help."""
+        self._train(line, cell)
+
+    @line_cell_magic
+    def ddl_distributed(self, line: str, cell: str | None = None) -> None:
+        """%%distributed under a name that no other extension uses."""
+        self._train(line, cell)
+
+    def _train(self, line: str, cell: str | None = None) -> None:
+        if parsing.wants_help(line):
+            print(help.help_text())
+            return
+        if cell is None:
+            if line.startswith("%%"):  # as the input transformer of `extension` writes it
+                raise UsageError(f"there is no cell magic {line.strip()}. Did you mean %%distributed?")
+            raise UsageError(
+                "%%distributed is a cell magic: write it, with two percent signs, in a cell's first line, and move "
+                "what stands above it to another cell."
+            )
+        spec = parsing.parse(line, configured(self.defaults))
+        spec = dataclasses.replace(spec, cell=source_of(self.shell, line, cell))
+        if spec.dry_run:
+            print(dry_run.report(spec, self.session.cluster, self.shell.user_ns))
+            return
+        if spec.trials is not None:
+            self._search(spec)
+            return
+        run = self.session.submit(spec, self.shell.user_ns)
+        for line in self.session.cluster.notices(spec, self.shell.user_ns):
+            print(f"{run.name}  {line}")
+        self.shell.user_ns[run.name] = run
+        self.store.clean()
+        clickable = display.can_click(self.shell)
+        waiting = not clickable if spec.wait is None else spec.wait
+        if clickable:
+            display.show_live(run, waiting)
+        if not waiting:
+            return
+        try:
+            wait_in_cell(run, text=not clickable)
+        finally:
+            if display.in_notebook(self.shell) and not clickable:
+                display.show_static(run)
+
+    def _search(self, spec: RunSpec) -> None:
+        search = self.session.search(spec, self.shell.user_ns)
+        self.shell.user_ns[search.name] = search
+        for line in self.session.cluster.notices(search.spec, self.shell.user_ns):
+            print(f"{search.name}  {line}")
+        self.store.clean()
+        clickable = display.can_click(self.shell)
+        waiting = not clickable if spec.wait is None else spec.wait
+        if clickable:
+            display.show_search(search, waiting)
+        if not waiting:
+            return
+        try:
+            wait_for_search(search, text=not clickable)
+        finally:
+            if not clickable:
+                print(search)
+
+    @line_magic
+    def ddl(self, line: str) -> None:
+        """Choose the cluster; list, show, stop and remove runs: %ddl --help."""
+        words = parsing.words(line)
+        if not words:
+            print(f"{verbs.next_steps(self.session.newest)}\n\n{DDL_HELP}")
+            return
+        if words[0] in ("--help", "-h", "help"):
+            print(DDL_HELP)
+            return
+        verb, arguments = words[0], words[1:]
+        if verb in LATER_VERBS:
+            raise UsageError(f"%ddl {verb} is not built yet: it comes with a later release.")
+        if verb not in VERBS:
+            raise UsageError(
+                f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(VERBS)}.{similar.verb(verb, VERBS)}"
+            )
+        getattr(self, f"_{verb}")(arguments)
+
+    def _use(self, arguments: list[str]) -> None:
+        if not arguments:
+            raise UsageError("write: %ddl use auto|embedded|livy")
+        kind, rest = arguments[0], arguments[1:]
+        if kind not in CLUSTERS:
+            known = ", ".join(CLUSTERS)
+            raise UsageError(f"%ddl use has no cluster {as_word(kind)}; it takes {known}.{_cluster_hint(kind)}")
+        if kind == "livy":
+            self._use_livy(rest)
+        elif rest:
+            raise UsageError(f"write: %ddl use {kind}")
+        elif kind == "embedded":
+            self.choice.embedded()
+        else:
+            self.choice.auto()
+        print(f"runs are executed on {self.session.cluster.name}")
+
+    def _use_livy(self, arguments: list[str]) -> None:
+        request = LivyRequest.parse(arguments)
+        try:
+            session = self.choice.livy(request.url, request.session, request.detached)
+        except NoSession as error:
+            raise UsageError(str(error)) from None
+        if session is not None:
+            print(lifetime(session))
+
+    def _check(self, arguments: list[str]) -> None:
+        print(check.report(self.session.cluster))
+
+    def _runs(self, arguments: list[str]) -> None:
+        print(verbs.runs_table(store.list_runs()), *searches_table(store.list_searches()), sep="\n")
+
+    def _show(self, arguments: list[str]) -> None:
+        word = _one(arguments, "%ddl show RUN")
+        search = self.session.find_search(word)
+        if search is not None:
+            print(search)
+            return
+        run = self.session.find(word)
+        if display.can_click(self.shell) and run in self.session.live():
+            display.show_live(run, waiting=False)
+            return
+        print(verbs.describe(run))
+        if display.in_notebook(self.shell):
+            display.show_static(run)
+
+    def _attach(self, arguments: list[str]) -> None:
+        word = _one(arguments, "%ddl attach RUN")
+        record = store.find_search(word)
+        if record is not None:
+            self._attach_search(record)
+            return
+        run = self.session.attach(word, self.choice.at)
+        self._define(run, "run")
+        if display.can_click(self.shell):
+            display.show_live(run, waiting=False)
+        else:
+            print(f"{run.name} is {run.state} on {run.cluster}; {run.name}.wait() waits for its end")
+
+    def _attach_search(self, record: store.SearchRecord) -> None:
+        search = self.session.attach_search(record, self.shell.user_ns, self.choice.at)
+        self._define(search, "search")
+        if display.can_click(self.shell):
+            display.show_search(search, waiting=False)
+        else:
+            print(f"{search.name} continues; {search.name}.wait() waits for its end")
+
+    def _define(self, attached: Run | Search, what: str) -> None:
+        """Define the variable of what was attached, unless the user has another of this name."""
+        variable = self.shell.user_ns.get(attached.name)
+        if variable is None or isinstance(variable, type(attached)):
+            self.shell.user_ns[attached.name] = attached
+        else:
+            print(f"your variable {attached.name} is kept; %ddl show {attached.id} shows the {what}")
+
+    def _logs(self, arguments: list[str]) -> None:
+        if len(arguments) not in (1, 2) or not all(_RANK.fullmatch(word) for word in arguments[1:]):
+            raise UsageError("write: %ddl logs RUN [RANK]")
+        run = self.session.find(arguments[0])
+        try:
+            print(verbs.logs(run, int(arguments[1]) if len(arguments) == 2 else None), end="")
+        except LookupError as error:
+            raise UsageError(str(error)) from None
+
+    def _stop(self, arguments: list[str]) -> None:
+        word = _one(arguments, "%ddl stop RUN")
+        search = self.session.find_search(word)
+        print(verbs.stop(self.session.find(word)) if search is None else ask_to_stop(search).text)
+
+    def _clean(self, arguments: list[str]) -> None:
+        print(clean_command.clean(*clean_command.parse(arguments)))
+
+
+def _cluster_hint(kind: str) -> str:
+    """For a word that names no kind of cluster: what the user probably has."""
+    if kind.startswith(("http://", "https://")):
+        return f" For a Livy: %ddl use livy {as_word(kind)}"
+    if kind.partition(":")[0] in ("spark", "yarn", "k8s", "local", "mesos"):
+        return " Create the session with SparkSession.builder.master(...): auto finds it."
+    return nearest(kind, CLUSTERS)
+
+
+def _one(arguments: list[str], usage: str) -> str:
+    if len(arguments) != 1:
+        raise UsageError(f"write: {usage}")
+    return arguments[0]

@@ -1,0 +1,335 @@
+"""The state of this extension in a kernel: the cluster in use, a queue for each cluster, and the runs."""
+
+from __future__ import annotations
+
+import builtins
+import dataclasses
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics.clusters import preflight
+from ddl_magics.clusters.base import Cluster, Unreachable
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.notebook import origin
+from ddl_magics.notebook.trial_runs import TrialRuns
+from ddl_magics.options import RunSpec
+from ddl_magics.options.redaction import as_word
+from ddl_magics.options.values import SEED_LIMIT
+from ddl_magics.runs import Run, RunQueue, attaching
+from ddl_magics.runs.follower import Follower
+from ddl_magics.runtime import events as ev
+from ddl_magics.search import Search, space
+from ddl_magics.search.plan import make_plan
+from ddl_magics.search.warm_start import with_earlier_trials
+from ddl_magics.wording import nearest
+
+#: How long the end of a kernel may wait for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
+EXIT_SECONDS = 1.0
+
+
+class Session:
+    """Submits runs to a cluster, and keeps the runs of this kernel.
+
+    Args:
+        cluster: where runs are executed; None to call `choose` for each run.
+        choose: returns the cluster of the next run; called with True, it starts what the run needs.
+    """
+
+    def __init__(self, cluster: Cluster | None, choose: Callable[[bool], Cluster] | None = None) -> None:
+        self._cluster = cluster
+        self._choose = choose
+        self.runs: dict[str, Run] = {}
+        self.searches: dict[str, Search] = {}
+        self._queues: dict[Cluster, RunQueue] = {}
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of the next run; nothing is started.
+
+        Raises:
+            UsageError: no cluster can be used.
+        """
+        return self._current(start=False)
+
+    @cluster.setter
+    def cluster(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def _current(self, start: bool) -> Cluster:
+        if self._cluster is not None:
+            return self._cluster
+        assert self._choose is not None
+        try:
+            return self._choose(start)
+        except NoSession as error:
+            raise UsageError(str(error)) from None
+
+    def submit(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Run:
+        """Start a run, or queue it; returns at once.
+
+        Args:
+            spec: with the cell's source; id, and name and seed if they are empty, are set here.
+            namespace: the notebook's variables.
+
+        Raises:
+            UsageError: the name is that of another variable, or the cluster refuses the run.
+        """
+        space.check_values(spec.cell, spec.set or {})
+        spec = self._identified(spec, namespace, "run")
+        if spec.resume is not None:
+            resumed = self._resumable(spec.resume)
+            spec = dataclasses.replace(
+                spec,
+                resume=resumed.id,
+                checkpoints=str(resumed.folder / "files"),
+                resume_uri=resumed.spec.get("checkpoint"),
+            )
+        return self._start(spec, self._current(start=True), namespace)
+
+    def _identified(self, spec: RunSpec, namespace: Mapping[str, Any], kind: str) -> RunSpec:
+        """The spec with its id, and with name and seed if they are empty. UsageError as `submit` raises it."""
+        return dataclasses.replace(
+            spec,
+            run=store.new_run_id(),
+            name=self._name(spec.name, namespace, kind),
+            seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
+            folder=_working_folder(),
+        )
+
+    def _start(self, spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Run:
+        """Start or queue a run that has its id, name and seed. Raises UsageError where the cluster refuses it."""
+        refused = cluster.check(spec, namespace)
+        if refused is not None:
+            raise UsageError(refused.message)
+        folder = self._folder(spec, cluster)
+        follower = Follower(spec, cluster, self._queues.setdefault(cluster, RunQueue()), folder, namespace)
+        try:
+            refused = follower.start()
+        except BaseException:  # an interrupt: no variable would refer to the run
+            follower.request_stop()
+            raise
+        if refused is not None:
+            folder.remove()
+            raise UsageError(refused.message)
+        run = Run(spec, folder, follower.timeline, cluster.name, follower)
+        self.runs[spec.run] = run
+        return run
+
+    def search(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Search:
+        """Start a search; returns when its first trial has been started or queued.
+
+        Args:
+            spec: as for `submit`, with `trials`.
+            namespace: the notebook's variables. Later trials see them as they are now.
+
+        Raises:
+            UsageError: as `submit`; or Optuna is missing, or the cell's parameters cannot be read.
+        """
+        plan = with_earlier_trials(make_plan(spec))
+        spec = self._identified(plan.spec, namespace, "search")
+        cluster = self._current(start=True)
+        folder = self._search_folder(spec, cluster)
+        try:
+            launcher = self._trial_runs(spec, cluster, namespace)
+            search = Search.start(dataclasses.replace(plan, spec=spec), folder, launcher)
+        except BaseException:
+            shutil.rmtree(folder.path, ignore_errors=True)
+            raise
+        self.searches[spec.run] = search
+        return search
+
+    def _trial_runs(
+        self,
+        spec: RunSpec,
+        cluster: Cluster,
+        namespace: Mapping[str, Any],
+        clusters: Callable[[Mapping[str, Any]], Cluster] | None = None,
+    ) -> TrialRuns:
+        # A copy: later trials must not see what later cells assign.
+        copied = dict(namespace)
+
+        def start(spec: RunSpec) -> Run:
+            return self._start(dataclasses.replace(spec, run=store.new_run_id()), cluster, copied)
+
+        def attach(record: store.RunRecord) -> Run:
+            if record.over and record.state != ev.LOST:
+                return Run.stored(record)
+            if clusters is None:
+                raise UsageError(f"{record.name} is lost.")
+            return self.attach(record.id, clusters)
+
+        here = isinstance(cluster, EmbeddedCluster) and spec.parallel is None
+        return TrialRuns(cluster, start, attach, preflight.most_at_once(spec, copied) if here else None)
+
+    def attach_search(
+        self, record: store.SearchRecord, namespace: Mapping[str, Any], clusters: Callable[[Mapping[str, Any]], Cluster]
+    ) -> Search:
+        """Continue a search whose kernel is gone, or which failed, on the cluster where it ran if that lives.
+
+        Args:
+            record: the search.
+            namespace: the notebook's variables: trials that start now see these.
+            clusters: the cluster at a driver's address.
+
+        Raises:
+            UsageError: it cannot be continued.
+        """
+        live = self.searches.get(record.id)
+        if live is not None and live.state not in ev.TERMINAL:
+            return live
+        if record.state not in ev.TERMINAL:
+            where = f" ({record.notebook})" if record.notebook else ""
+            raise UsageError(f"{record.name} is followed by another kernel{where}: %ddl show {record.name} shows it.")
+        if record.state not in (ev.LOST, ev.FAILED):
+            raise UsageError(f"{record.name} has ended: {record.state}. %ddl show {record.name} shows it.")
+        spec = RunSpec.from_record(record.spec)
+        make_plan(spec)  # refuses before anything starts
+        try:
+            cluster = clusters(record.driver_address) if record.driver_address else self._current(start=True)
+        except NoSession:
+            cluster = self._current(start=True)  # its session is gone: its trials continue in the present one
+        status = cluster.status()
+        if isinstance(status, Unreachable):  # its trials may train there
+            raise UsageError(f"{record.name} cannot be attached: {status.message}")
+        search = Search.resume(record, self._trial_runs(spec, cluster, namespace, clusters))
+        self.searches[record.id] = search
+        return search
+
+    def find_search(self, word: str) -> Search | None:
+        """The search with this name or id, as `store.find_search` finds it."""
+        record = store.find_search(word)
+        return None if record is None else self.searches.get(record.id) or Search.stored(record)
+
+    def _resumable(self, word: str) -> store.RunRecord:
+        """The ended run that --resume names."""
+        record = store.find_run(self.find(word).id)
+        if record is None or not record.over:
+            raise UsageError(f"--resume {word}: this run has not ended; stop it first with %ddl stop {word}.")
+        return record
+
+    def attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
+        """Follow again a run that was lost or whose kernel is gone, if its driver still has it.
+
+        Args:
+            word: name or id of a stored run, or of a run on the cluster in use that is not stored here.
+            clusters: the cluster at a driver's address.
+
+        Raises:
+            UsageError: the run cannot be attached; it stays as it is.
+        """
+        live = next((run for run in self.live() if word in (run.name, run.id)), None)
+        if live is not None:
+            return live
+        record = store.find_run(word)
+        found = attaching.find_stored(record, clusters) if record else attaching.find_on_cluster(word, self.cluster)
+        if found is None:
+            raise self._no_run(word)
+        run = attaching.attach(found, self._queues.setdefault(found.cluster, RunQueue()))
+        self.runs[run.id] = run
+        return run
+
+    def find(self, word: str) -> Run:
+        """The run with this name or id: the newest of this kernel, else the newest in the store.
+
+        Raises:
+            UsageError: there is none.
+        """
+        for run in reversed(list(self.runs.values())):  # a search may add one meanwhile
+            if word in (run.name, run.id):
+                return run
+        record = store.find_run(word)
+        if record is None:
+            raise self._no_run(word)
+        return self.runs.get(record.id) or Run.stored(record)
+
+    def _no_run(self, word: str) -> UsageError:
+        stored = [run.name for run in store.list_runs()] + [search.name for search in store.list_searches()]
+        names = [*self.names(), *stored]
+        return UsageError(f"there is no run {as_word(word)}.{nearest(word, names) or ' %ddl runs lists them.'}")
+
+    @property
+    def newest(self) -> Run | None:
+        """The run of this kernel that was submitted last."""
+        return next(reversed(list(self.runs.values())), None)
+
+    def names(self) -> list[str]:
+        """The names of the searches and the runs of this kernel."""
+        return [search.name for search in self.searches.values()] + [run.name for run in list(self.runs.values())]
+
+    def live(self) -> Iterator[Run]:
+        """The runs of this kernel that have not ended."""
+        return (run for run in list(self.runs.values()) if run.state not in ev.TERMINAL)
+
+    def close(self) -> None:
+        """Stop the kernel's runs, as it exits, and mark those as lost that do not end within `EXIT_SECONDS`.
+
+        Runs that outlive the kernel continue.
+        """
+        for search in self.searches.values():
+            search.abandon()
+        ending = [run for run in self.live() if not run.outlives_kernel]
+        for run in ending:
+            run.request_stop()
+        deadline = time.monotonic() + EXIT_SECONDS
+        for run in ending:
+            run.give_up(deadline - time.monotonic())
+        used = dict.fromkeys(self._queues)
+        if self._cluster is not None:
+            used[self._cluster] = None
+        for cluster in used:
+            cluster.shutdown()
+
+    def _folder(self, spec: RunSpec, cluster: Cluster) -> store.RunFolder:
+        try:
+            return store.create_run(spec, cluster.name, cluster.driver_address, origin.notebook(), origin.cell())
+        except OSError as error:
+            raise _cannot_store(error) from None
+
+    def _search_folder(self, spec: RunSpec, cluster: Cluster) -> store.SearchFolder:
+        record = {
+            "created": time.time(),
+            "spec": spec.to_record(),
+            "cluster": cluster.name,
+            "driver_address": dict(cluster.driver_address),
+            "notebook": origin.notebook(),
+            "state": ev.RUNNING,
+        }
+        try:
+            return store.SearchFolder.create(record)
+        except OSError as error:
+            raise _cannot_store(error) from None
+
+    def _name(self, name: str, namespace: Mapping[str, Any], kind: str = "run") -> str:
+        if not name:
+            number = 1 + sum(1 for name in self.names() if re.fullmatch(rf"{kind}_[0-9]+", name))
+            while f"{kind}_{number}" in namespace:
+                number += 1
+            return f"{kind}_{number}"
+        if hasattr(builtins, name):
+            raise UsageError(f"--name {name} would hide Python's own {name}: choose another name, such as {name}_run.")
+        variable = namespace.get(name)
+        if variable is not None and not isinstance(variable, (Run, Search)):
+            was = type(variable).__name__
+            raise UsageError(f"--name {name} would replace your variable {name} ({was}): choose another name.")
+        return name
+
+
+def _cannot_store(error: OSError) -> UsageError:
+    return UsageError(f"runs cannot be stored ({error}): set JUPYTER_DATA_DIR to a folder that you can write to.")
+
+
+def _working_folder() -> str | None:
+    """The folder of the kernel, which is the notebook's; None if it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None

@@ -1,0 +1,72 @@
+"""Starts the runs of a search's trials, on the cluster that the search has begun on."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
+from ddl_magics.options import RunSpec
+from ddl_magics.runs import Run
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.store import RunRecord
+
+#: How long the number of slots counts before it is asked for again: on Livy, that is a request.
+SLOTS_SECONDS = 5.0
+
+
+class TrialRuns:
+    """The `Launcher` of a search.
+
+    Args:
+        cluster: where the trials run.
+        start: starts or queues a run.
+        attach: the run of a record, followed again if it has not ended; UsageError where it cannot be.
+        most: runs that this machine's memory holds at once, which counts where the workers run on it.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        start: Callable[[RunSpec], Run],
+        attach: Callable[[RunRecord], Run],
+        most: int | None = None,
+    ) -> None:
+        self._cluster, self._start, self._attach, self._most = cluster, start, attach, most
+        self._room = 0
+        self._asked_at = -SLOTS_SECONDS
+
+    def room(self, workers: int) -> int:
+        """How many runs of so many workers the cluster holds at once; 0 if it does not answer."""
+        now = time.monotonic()
+        if now < self._asked_at + SLOTS_SECONDS:
+            return self._room
+        status = self._cluster.status()
+        if isinstance(status, Ready):
+            self._room, self._asked_at = at_once(status, workers, self._most), now
+            return self._room
+        if isinstance(status, NotStarted):
+            return 1  # the first trial starts the cluster; then its slots are known
+        if isinstance(status, Unreachable):
+            return 0
+        assert_never(status)
+
+    def start(self, spec: RunSpec) -> Run:
+        """Start a run, or queue it. Raises UsageError where it is refused."""
+        return self._start(spec)
+
+    def attach(self, record: RunRecord) -> Run | None:
+        """The run of an earlier kernel: followed again, or as it ended; None if it is lost."""
+        try:
+            return self._attach(record)
+        except UsageError:
+            return None
+
+
+def at_once(status: Ready, workers: int, most: int | None) -> int:
+    """How many runs of so many workers fit into the slots; most: as for `TrialRuns`."""
+    room = status.slots // workers
+    here = str(status.details.get("master", "")).startswith("local")
+    return min(room, most) if here and most is not None else room

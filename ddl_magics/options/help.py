@@ -1,0 +1,44 @@
+"""The table of options as text: for `--help`, and for docs/options.md."""
+
+from __future__ import annotations
+
+from ddl_magics.options.table import BY_FLAG, GROUPS, OPTIONS, Option
+
+
+def _usage(option: Option) -> str:
+    metavar = "|".join(option.choices) if option.choices else option.metavar
+    return f"{option.flag} {metavar}".rstrip()
+
+
+def _described(option: Option) -> list[str]:
+    default = f" Default: {option.shown_default}." if option.shown_default else ""
+    lines = [f"  {_usage(option)}", f"      {option.help}{default}"]
+    return lines + [f"        {choice}: {meaning}" for choice, meaning in option.meanings.items()]
+
+
+def help_text() -> str:
+    """What `%%distributed --help` prints."""
+    lines = ["%%distributed [options]: train the cell's Keras model on several workers.", ""]
+    for group, flags in GROUPS.items():
+        lines += [f"{group}:", *(line for flag in flags for line in _described(BY_FLAG[flag])), ""]
+    return "\n".join(lines).rstrip()
+
+
+def markdown_table() -> str:
+    """The options as a Markdown table."""
+    lines = ["| option | meaning | default |", "|---|---|---|"]
+    for option in OPTIONS:
+        usage = _usage(option).replace("|", "\\|")
+        lines.append(f"| `{usage}` | {option.help} | {option.shown_default} |")
+    return "\n".join(lines)
+
+
+def markdown_meanings() -> str:
+    """A Markdown table for each option whose values need explaining."""
+    tables: list[str] = []
+    for option in OPTIONS:
+        if option.meanings:
+            lines = [f"## Values of `{option.flag}`", "", "| value | meaning |", "|---|---|"]
+            lines += [f"| `{choice}` | {meaning} |" for choice, meaning in option.meanings.items()]
+            tables.append("\n".join(lines))
+    return "\n\n".join(tables)

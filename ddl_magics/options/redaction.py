@@ -1,0 +1,43 @@
+"""Secrets among Spark's settings and other options: masked wherever they are kept or shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from ddl_magics.wording import plain, quoted
+
+MASK = "***"
+
+#: Spark's own `spark.redaction.regex`, and what Azure calls its keys and signatures.
+_SECRET = re.compile(
+    r"(?i)secret|passw|pwd|passphrase|token|credential|signature|(access|account|api|private|shared)[._-]?key|[.]sas[.]"
+    r"|[?&;]sig=|authorization|bearer "
+)
+#: A password may have slashes; a number before a slash is a port.
+_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@|://[^/@\s:]*:(?!\d*/)[^@\s]*@")
+
+
+def is_secret(text: str) -> bool:
+    """Whether the text looks as if it were or contained a secret."""
+    return _SECRET.search(text) is not None or has_password(text)
+
+
+def has_password(text: str) -> bool:
+    """Whether the text contains a URI with a password."""
+    return _PASSWORD.search(text) is not None
+
+
+def shown(text: str) -> str:
+    """What the user has typed, for a message: quoted, on one line, not too long, and `MASK` for a secret."""
+    return MASK if has_password(text) or ("=" in text and is_secret(text)) else quoted(text)
+
+
+def as_word(text: str) -> str:
+    """The same without quotes, for a word that names something."""
+    return MASK if has_password(text) else plain(text)
+
+
+def masked(settings: Mapping[str, str]) -> dict[str, str]:
+    """The settings, with `MASK` in place of each value that is a secret or that contains one."""
+    return {key: MASK if is_secret(key) or is_secret(str(value)) else value for key, value in settings.items()}

@@ -1,0 +1,61 @@
+"""What users of Keras, Spark and other tools type, and what it is called here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from ddl_magics.wording import nearest
+
+#: Words that do not look like ours -> ours.
+FLAGS = {
+    **dict.fromkeys(("-n", "-np", "--np", "--num-workers", "--num-proc", "--n", "--executors", "--slots"), "--workers"),
+    **dict.fromkeys(("--df", "--dataset", "--dataframe"), "--data"),
+    **dict.fromkeys(("--target-column", "--labels", "--y"), "--label"),
+    **dict.fromkeys(("--x", "--columns"), "--features"),
+    **dict.fromkeys(("--output", "-o", "--save"), "--out"),
+    **dict.fromkeys(("--env", "--py-files", "--archives"), "--files"),
+}
+STRATEGIES = {
+    **dict.fromkeys(("sync", "synchronous", "horovod", "ring", "ddp", "dp", "data-parallel"), "allreduce"),
+    **dict.fromkeys(("parameter-server", "parameter_server", "async", "asynchronous", "downpour"), "ps"),
+    **dict.fromkeys(("mirrored", "multiworkermirrored", "multi-worker-mirrored"), "tf-allreduce"),
+    **dict.fromkeys(("local", "none", "one"), "single"),
+    **dict.fromkeys(("averaging", "fedavg", "local-sgd"), "average"),
+}
+VERBS = {
+    **dict.fromkeys(("list", "ls", "ps", "status", "history"), "runs"),
+    **dict.fromkeys(("kill", "cancel", "end", "abort", "interrupt"), "stop"),
+    **dict.fromkeys(("delete", "remove", "rm", "purge"), "clean"),
+    **dict.fromkeys(("info", "describe", "view", "open"), "show"),
+    **dict.fromkeys(("output", "print", "tail"), "logs"),
+    **dict.fromkeys(("doctor", "test", "version"), "check"),
+    **dict.fromkeys(("cluster", "connect", "livy"), "use"),
+}
+
+#: Arguments of Keras that people look for among the options -> where they are.
+_OF_KERAS = {
+    **dict.fromkeys(("epochs", "verbose", "callbacks", "shuffle", "validation-split", "class-weight"), "model.fit"),
+    **dict.fromkeys(("optimizer", "loss", "metrics", "jit-compile", "steps-per-execution"), "model.compile"),
+    **dict.fromkeys(("lr", "learning-rate", "momentum", "weight-decay"), "the optimizer"),
+}
+
+
+def flag(word: str, flags: Iterable[str]) -> str:
+    """A hint for an option that is not there: a sentence with a space before it."""
+    keras = _OF_KERAS.get(word.lstrip("-").replace("_", "-").lower())
+    if keras:
+        return f" It is an argument of {keras}, in the cell."
+    return _did_you_mean(word, FLAGS, flags) or " See %%distributed --help."
+
+
+def strategy(word: str, strategies: Iterable[str]) -> str:
+    return _did_you_mean(word, STRATEGIES, strategies)
+
+
+def verb(word: str, verbs: Iterable[str]) -> str:
+    return _did_you_mean(word, VERBS, verbs)
+
+
+def _did_you_mean(word: str, known: dict[str, str], ours: Iterable[str]) -> str:
+    found = known.get(word.lower())
+    return f" Did you mean {found}?" if found else nearest(word, ours)

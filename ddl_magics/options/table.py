@@ -1,0 +1,564 @@
+"""The table of `%%distributed` options. Parsing, help, completion, configuration and documentation read it.
+
+To add an option, add its row here and its field to `RunSpec`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from ddl_magics.options.spec import RunSpec
+from ddl_magics.options.values import (
+    read_compression,
+    read_count,
+    read_data,
+    read_horizon,
+    read_identifier,
+    read_objective,
+    read_parameter,
+    read_rule,
+    read_seconds,
+    read_seed,
+    read_setting,
+    read_target,
+    read_uri,
+    read_validation,
+)
+from ddl_magics.runtime.driver.run_result import ATTEMPTS
+from ddl_magics.runtime.parameter_server import rule_spec, update_rules
+
+DEFAULT_RULE = "adag"
+
+
+@dataclass(frozen=True)
+class Option:
+    """A row of the table.
+
+    Attributes:
+        flag: as typed, with its dashes.
+        help: one or more sentences.
+        read: makes the value from its text; its ValueError says what the value must be.
+        metavar: the value in the help; empty for a switch.
+        default: the field's value where neither the line nor the configuration sets it.
+        default_text: the default in words, where it depends on other options or is chosen later.
+        choices: the allowed values, where they can be listed.
+        meanings: what each choice means.
+        settings: names of the settings that a choice takes, as in `CHOICE:name=value,name=value`.
+        completes: names that completion offers: the notebook's DataFrames, the columns of --data, or runs.
+        many: takes several values ("a,b,c" or "a b c").
+        repeats: may be given more than once, as `key=value`.
+        needs: flag of the option without which this one has no effect.
+        strategies: the strategies that the option applies to; empty for all.
+        conflicts: what it cannot be combined with ("--rule", or with a value "--strategy ensemble") -> why, and what
+            to do.
+        sets: for a switch, the field and the value that it sets.
+        configurable: may be set by `%config Distributed.<name>`.
+        former_flag: its flag in 0.1.0, where that was another.
+    """
+
+    flag: str
+    help: str
+    read: Callable[[str], Any] = str
+    metavar: str = ""
+    default: Any = None
+    default_text: str = ""
+    choices: tuple[str, ...] = ()
+    meanings: Mapping[str, str] = field(default_factory=dict)
+    settings: Callable[[str], tuple[str, ...]] | None = None
+    completes: Literal["", "frames", "columns", "runs"] = ""
+    many: bool = False
+    repeats: bool = False
+    needs: str = ""
+    strategies: tuple[str, ...] = ()
+    conflicts: Mapping[str, str] = field(default_factory=dict)
+    sets: tuple[str, bool] | None = None
+    configurable: bool = True
+    former_flag: str = ""
+
+    @property
+    def name(self) -> str:
+        """The field of `RunSpec` that the option sets."""
+        return self.sets[0] if self.sets else self.flag.lstrip("-").replace("-", "_")
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people; empty where there is none."""
+        return self.default_text or ("" if self.default is None else str(self.default))
+
+
+def _meaning(rule: rule_spec.RuleDefinition) -> str:
+    return "; ".join([rule.help, *(f"{s.name} = {s.default}: {s.help}" for s in rule.settings)])
+
+
+STRATEGIES: Mapping[str, str] = {
+    "allreduce": "synchronous: every step equals the step of one process with the whole global batch",
+    "ps": "asynchronous, through a parameter server: no worker waits for another",
+    "average": "each worker trains an epoch by itself; then all workers take the mean of their weights",
+    "ensemble": "each worker trains a model of its own, with a seed of its own; all models come back",
+    "single": "one executor runs the cell unchanged",
+    "tf-allreduce": "for cells written for tf.distribute: `strategy` is a MultiWorkerMirroredStrategy of all workers",
+    "tf-ps": "for cells written for tf.distribute: `strategy` is a ParameterServerStrategy, and the cell runs on its "
+    "coordinator",
+}
+
+SEARCHES: Mapping[str, str] = {
+    "tpe": "tree-structured Parzen estimator: samples where earlier trials did well",
+    "random": "samples each parameter independently of earlier trials",
+    "grid": "every combination once; ranges of floats need a step",
+    "evolution": "NSGA-II: recombines and mutates the best trials",
+    "cmaes": "CMA-ES: adapts a normal distribution; for two or more numeric parameters",
+}
+PRUNERS: Mapping[str, str] = {
+    "asha": "asynchronous successive halving: after 1, 3, 9, ... epochs only the best third of the trials continues",
+    "median": "ends a trial that is worse than the median of the earlier trials at the same epoch",
+    "hyperband": "successive halving in several brackets, some of which let trials train longer before they decide",
+    "no": "every trial trains to its end",
+}
+
+_SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with the best values (--set)."
+
+OPTIONS: tuple[Option, ...] = (
+    Option(
+        "--strategy",
+        "How the workers train together.",
+        metavar="NAME",
+        default=RunSpec.strategy,
+        choices=tuple(STRATEGIES),
+        meanings=STRATEGIES,
+    ),
+    Option(
+        "--workers",
+        "Number of training processes of a run; 1 for each trial of a search, where it is not given.",
+        read_count,
+        metavar="N",
+        default=RunSpec.workers,
+    ),
+    Option(
+        "--rule",
+        "Update rule: of the parameter server (ps), or easgd (allreduce). Its settings are derived from the run; set "
+        "one as in aeasgd:alpha=0.1.",
+        read_rule,
+        metavar="NAME",
+        default_text=f"{DEFAULT_RULE} for ps",
+        choices=tuple(update_rules.names()),
+        meanings={name: _meaning(update_rules.RULES[name]) for name in update_rules.names()},
+        settings=lambda name: tuple(setting.name for setting in update_rules.RULES[name].settings),
+    ),
+    Option(
+        "--ps",
+        "Number of parameter servers, each with a part of the model. They are processes beside the driver (ps) or "
+        "beside the workers (tf-ps).",
+        read_count,
+        metavar="N",
+        default=1,
+        strategies=("ps", "tf-ps"),
+    ),
+    Option(
+        "--window",
+        "Batches that a worker trains between two exchanges of its update rule.",
+        read_count,
+        metavar="N",
+        default_text="the number of workers",
+        needs="--rule",
+        strategies=("allreduce", "ps"),
+    ),
+    Option(
+        "--data",
+        "DataFrame that becomes `dataset` in the cell, or Parquet, ORC or TFRecord files that Spark reads: "
+        "hdfs:///sales/*.parquet, abfs://..., s3a://..., file:///.... The rows are divided among the workers; each is "
+        "used once per epoch.",
+        read_data,
+        metavar="DATAFRAME|FILES",
+        completes="frames",
+        conflicts={
+            "--strategy tf-ps": "its cell runs on the coordinator alone; read the data in the function for "
+            "create_per_worker_dataset."
+        },
+        configurable=False,
+    ),
+    Option(
+        "--where",
+        "Use only the rows of --data for which this condition of Spark SQL is true, as in 'year >= 2012'. Spark skips "
+        "files and parts of files that cannot have such rows.",
+        metavar="CONDITION",
+        needs="--data",
+        configurable=False,
+    ),
+    Option(
+        "--features",
+        "Feature columns: a,b,c or a b c. For a model with several inputs, image=pixels,meta=a+b+c makes a dict: the "
+        "column pixels as image, and the matrix of a, b and c as meta.",
+        metavar="COLUMNS",
+        default_text="all but the label and the weight",
+        completes="columns",
+        many=True,
+        needs="--data",
+        configurable=False,
+    ),
+    Option(
+        "--label",
+        "Label column. For a model with several outputs, y1=a,y2=b makes a dict.",
+        metavar="COLUMN",
+        completes="columns",
+        needs="--data",
+        configurable=False,
+    ),
+    Option(
+        "--weight",
+        "Column of sample weights: `dataset` yields (features, label, weight), as Keras' `sample_weight`.",
+        metavar="COLUMN",
+        completes="columns",
+        needs="--label",
+        configurable=False,
+    ),
+    Option(
+        "--batch-size",
+        "Rows in a batch of `dataset`: of the global batch with allreduce and tf-allreduce, else of each worker's own.",
+        read_count,
+        metavar="N",
+        default=32,
+        needs="--data",
+    ),
+    Option(
+        "--validation",
+        "Share of the rows (0.2), or a second DataFrame, that becomes `validation` in the cell. With "
+        "--sequence-length, the last share of the windows of each time series, or those whose label is not before a "
+        "date.",
+        read_validation,
+        metavar="SHARE|DATAFRAME|DATE",
+        completes="frames",
+        needs="--data",
+        configurable=False,
+    ),
+    Option(
+        "--sequence-length",
+        "Make `dataset` of windows over a time series: the features of so many rows in a row, in the order of "
+        "--order-by, and the label of a row behind them.",
+        read_count,
+        metavar="N",
+        needs="--order-by",
+        configurable=False,
+    ),
+    Option(
+        "--order-by",
+        "Column that orders the rows for --sequence-length, such as a time.",
+        metavar="COLUMN",
+        completes="columns",
+        needs="--sequence-length",
+        configurable=False,
+    ),
+    Option(
+        "--horizon",
+        "How many rows after the last of a window the row with its label is; 0 for the last itself.",
+        read_horizon,
+        metavar="N",
+        default_text="1",
+        needs="--sequence-length",
+        configurable=False,
+    ),
+    Option(
+        "--sequence-stride",
+        "Rows from the first of a window to the first of the next window.",
+        read_count,
+        metavar="N",
+        default_text="1",
+        needs="--sequence-length",
+        configurable=False,
+    ),
+    Option(
+        "--group-by",
+        "Columns that tell one time series from another, a,b or a b: no window has rows of two.",
+        metavar="COLUMNS",
+        completes="columns",
+        many=True,
+        needs="--sequence-length",
+        configurable=False,
+    ),
+    Option(
+        "--name",
+        "Name of the run and of the variable that holds it.",
+        read_identifier,
+        metavar="NAME",
+        default_text="run_1, run_2 and so on",
+        configurable=False,
+    ),
+    Option(
+        "--seed",
+        "Random seed of the run; those of the workers follow from it.",
+        read_seed,
+        metavar="N",
+        default_text="drawn at random",
+    ),
+    Option(
+        "--wait",
+        "Wait for the end of the run. The default where nobody can click: nbclient, papermill, scripts, a terminal.",
+        sets=("wait", True),
+    ),
+    Option("--no-wait", "Return at once and train in the background. The default in a notebook.", sets=("wait", False)),
+    Option(
+        "--dry-run",
+        "Show what the run, or the search, would do: slots, sizes, the strategy's settings and an estimate of its "
+        "memory. Nothing is started.",
+        sets=("dry_run", True),
+        configurable=False,
+    ),
+    Option(
+        "--timeout",
+        "Stop the run, or the search with its trials, after this time: seconds, or 90s, 10m, 2h.",
+        read_seconds,
+        metavar="TIME",
+    ),
+    Option(
+        "--target",
+        "End every model.fit after the epoch in which a metric of its history reaches a value, and stop the run when "
+        "rank 0 passes such a value to ddl.log. Whether at least or at most is read from the metric's name; write max "
+        "or min where that does not say it.",
+        read_target,
+        metavar="METRIC:VALUE[:max|min]",
+        conflicts={"--trials": "a search compares what its trials reach; stop it with --timeout, or leave it out."},
+    ),
+    Option(
+        "--set",
+        "Value of a parameter that the cell asks for with ddl.suggest_float, suggest_int or suggest_categorical. May "
+        "be repeated. In a search, the parameter keeps this value.",
+        read_parameter,
+        metavar="NAME=VALUE",
+        repeats=True,
+        configurable=False,
+    ),
+    Option(
+        "--trials",
+        "Search for the best values of the cell's ddl.suggest_... parameters, in so many runs. Needs Optuna on the "
+        "notebook's machine: the extra search of this package.",
+        read_count,
+        metavar="N",
+        conflicts={"--out": _SEARCH_ONLY, "--resume": _SEARCH_ONLY},
+        configurable=False,
+    ),
+    Option(
+        "--objective",
+        "Metric that a search optimizes, as in the history of fit or in ddl.log, and its direction. The value of a "
+        "trial is that of its last epoch. With several, joined by commas, a search finds the trials that no other one "
+        "beats in all of them: --search is then evolution by default, and --prune is no.",
+        read_objective,
+        metavar="METRIC:max|min",
+        needs="--trials",
+        configurable=False,
+    ),
+    Option(
+        "--search",
+        "How a search chooses values.",
+        metavar="NAME",
+        default="tpe",
+        choices=tuple(SEARCHES),
+        meanings=SEARCHES,
+        needs="--trials",
+    ),
+    Option(
+        "--prune",
+        "Which trials a search ends early.",
+        metavar="NAME",
+        default="asha",
+        choices=tuple(PRUNERS),
+        meanings=PRUNERS,
+        needs="--trials",
+    ),
+    Option(
+        "--parallel",
+        "How many trials run at once, at most.",
+        read_count,
+        metavar="N",
+        default_text="as many as fit into the slots and, on this machine, its memory",
+        needs="--trials",
+    ),
+    Option(
+        "--warm-start",
+        "Earlier search, by name or id, from whose trials this one learns before its first: for --search tpe and "
+        "cmaes. Its objective must be the same; trials with values out of this cell's ranges are left out.",
+        metavar="SEARCH",
+        needs="--trials",
+        configurable=False,
+    ),
+    Option(
+        "--conf",
+        "Setting of the Spark session that is started for the run. May be repeated.",
+        read_setting,
+        metavar="KEY=VALUE",
+        repeats=True,
+    ),
+    Option(
+        "--send",
+        "Variables of the notebook, a,b,c or a b c, to copy into the Livy session: numbers, text, lists, dicts, NumPy "
+        "arrays up to half a megabyte. Send nothing secret: Livy logs them.",
+        read_identifier,
+        metavar="NAMES",
+        many=True,
+        configurable=False,
+    ),
+    Option(
+        "--files",
+        "Files and folders beside the notebook, a,b,c or a b c, to copy to the workers of a Livy session, up to 32 MB: "
+        "the cell finds them under the same relative paths. Workers on this machine find the notebook's folder itself.",
+        metavar="PATHS",
+        many=True,
+        configurable=False,
+    ),
+    Option(
+        "--out",
+        "New or empty folder to which the cluster writes the model, its weights, the result and the history, instead "
+        "of sending them to the notebook: hdfs:///models/mnist, abfs://..., s3a://..., file:///...",
+        read_uri,
+        metavar="URI",
+        configurable=False,
+    ),
+    Option(
+        "--compression",
+        "Send gradients between hosts in fewer bytes: rounded to bfloat16 (bf16), or only the largest, here 1 % of "
+        "them (topk:0.01). What a step leaves out is added to the next one. Not used where all workers are on one "
+        "machine.",
+        read_compression,
+        metavar="bf16|topk:0.01",
+        strategies=("allreduce",),
+        conflicts={"--rule": "compression is for gradients, and a rule exchanges weights; leave one of them out."},
+    ),
+    Option(
+        "--sync-batchnorm",
+        "Compute the statistics of every BatchNormalization over the whole global batch, as one process does, and not "
+        "over each worker's part of it. Costs two small exchanges per layer and step. Without it, layers with "
+        "synchronized=True do so.",
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+        sets=("sync_batchnorm", True),
+    ),
+    Option(
+        "--sync-noise",
+        "Draw the random numbers of a training step, such as dropout's, for the whole global batch on every worker, "
+        "which then takes those of its rows: the numbers of one process. Without it, each worker draws numbers of its "
+        "own.",
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+        sets=("sync_noise", True),
+    ),
+    Option(
+        "--gather",
+        "Whether workers exchange their outputs and targets in each step, so that every worker computes the loss of "
+        "the whole global batch. auto does so for losses that need it: those that are neither a mean nor a sum over "
+        "rows, as a trial finds out before training.",
+        metavar="auto|yes|no",
+        default_text="auto",
+        choices=("auto", "yes", "no"),
+        meanings={
+            "auto": "for losses that are neither a mean nor a sum over rows",
+            "yes": "for every compiled loss",
+            "no": "never; a loss that needs it is refused",
+        },
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+    ),
+    Option(
+        "--encrypt",
+        "Whether the connections between workers, parameter servers and driver are encrypted, by TLS 1.3. auto does so "
+        "where Spark encrypts something of its own: spark.network.crypto.enabled, spark.ssl.enabled or "
+        "spark.io.encryption.enabled is set.",
+        metavar="auto|yes|no",
+        default_text="auto",
+        choices=("auto", "yes", "no"),
+        meanings={
+            "auto": "as Spark does with its own connections",
+            "yes": "in any case",
+            "no": "never",
+        },
+    ),
+    Option(
+        "--gpus",
+        "GPUs per worker, of those that Spark manages (spark.executor.resource.gpu.amount). Without it a worker uses "
+        "the GPUs that Spark gives its task, else those that it finds.",
+        read_count,
+        metavar="N",
+    ),
+    Option(
+        "--attempts",
+        "Maximum number of starts of the workers. Killed workers start again from the last checkpoint.",
+        read_count,
+        metavar="N",
+        default_text=str(ATTEMPTS),
+    ),
+    Option(
+        "--stall",
+        "Count a worker as dead when it has made no step for this time: seconds, or 90s, 10m, 2h. Choose more than the "
+        "longest time between two steps of your cell, with the compilation of the first step, validation and "
+        "callbacks. Without it, a stall of a minute is reported and no more.",
+        read_seconds,
+        metavar="TIME",
+    ),
+    Option(
+        "--checkpoint-every",
+        "Steps between two checkpoints. Killed workers start again from the last one.",
+        read_count,
+        metavar="N",
+        default_text="one epoch",
+        strategies=("allreduce",),
+    ),
+    Option(
+        "--checkpoint",
+        "Folder to which the cluster copies the run's checkpoints, so that --resume finds them when session and driver "
+        "are gone: hdfs:///checkpoints, abfs://..., s3a://..., file:///... Each run has a folder of its own in it.",
+        read_uri,
+        metavar="URI",
+        strategies=("allreduce", "ps", "average", "single"),
+    ),
+    Option(
+        "--resume",
+        "Run that failed or was stopped, by name or id: continue from its last checkpoint, with the cell as it is now.",
+        metavar="RUN",
+        completes="runs",
+        conflicts={
+            "--strategy ensemble": "--resume continues the training of one model, and an ensemble has several; leave "
+            "--resume out."
+        },
+        configurable=False,
+    ),
+    Option(
+        "--prewarm",
+        "Keep a process with TensorFlow preloaded for the next run. This is the default.",
+        sets=("prewarm", True),
+    ),
+    Option(
+        "--no-prewarm",
+        "Do not keep a process with TensorFlow preloaded for the next run. Keeping one saves about 3.5 s per launch "
+        "and takes 0.6 GB for a minute.",
+        sets=("prewarm", False),
+        former_flag="--no-spare",
+    ),
+)
+
+#: The options by what they are about, for the help.
+GROUPS: Mapping[str, tuple[str, ...]] = {
+    "training": (
+        *(
+            "--strategy",
+            "--workers",
+            "--rule",
+            "--ps",
+            "--window",
+            "--compression",
+            "--sync-batchnorm",
+            "--sync-noise",
+            "--gather",
+        ),
+        *("--seed", "--target"),
+    ),
+    "data": (
+        *("--data", "--where", "--features", "--label", "--weight", "--batch-size", "--validation"),
+        *("--sequence-length", "--order-by", "--horizon", "--sequence-stride", "--group-by", "--send", "--files"),
+    ),
+    "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
+    "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),
+    "cluster": ("--gpus", "--conf", "--encrypt", "--prewarm", "--no-prewarm"),
+    "output": ("--name", "--wait", "--no-wait", "--out", "--dry-run"),
+}
+
+BY_FLAG: Mapping[str, Option] = {option.flag: option for option in OPTIONS}
+FORMER_FLAGS: Mapping[str, str] = {option.former_flag: option.flag for option in OPTIONS if option.former_flag}

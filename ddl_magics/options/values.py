@@ -1,0 +1,164 @@
+"""Reading the value of an option from its text.
+
+Each function returns the value, or raises a ValueError that says what the value must be: "--workers must be *a whole
+number above 0*, not 'four'". It is a UsageError where the message must not show the value, or has more to say.
+"""
+
+from __future__ import annotations
+
+import keyword
+import re
+from datetime import datetime
+from urllib.parse import urlsplit
+
+from IPython.core.error import UsageError
+
+from ddl_magics.options.redaction import has_password, is_secret
+from ddl_magics.runtime import target
+from ddl_magics.runtime.collectives import compression
+from ddl_magics.runtime.parameter_server import rule_spec, update_rules
+from ddl_magics.wording import MAX_QUOTED
+
+SEED_LIMIT = 2**31
+
+#: Of --objective: to be maximized, or minimized.
+DIRECTIONS = ("max", "min")
+
+
+def read_count(text: str) -> int:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,14}", text):
+        raise ValueError("a whole number above 0")
+    return int(text)
+
+
+def read_compression(text: str) -> str:
+    compression.read(text)
+    return text
+
+
+def read_horizon(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,15}", text):
+        raise ValueError("a whole number, 0 or above")
+    return int(text)
+
+
+def read_seed(text: str) -> int:
+    if not re.fullmatch(r"0*[0-9]{1,10}", text) or int(text) >= SEED_LIMIT:
+        raise ValueError(f"a whole number from 0 to {SEED_LIMIT - 1}")
+    return int(text)
+
+
+def read_identifier(text: str) -> str:
+    if keyword.iskeyword(text):
+        raise ValueError(f"a name of your own ({text} is a word of Python)")
+    if not text.isidentifier():
+        similar = re.sub(r"\W", "_", text.strip("“”‘’\"' "))
+        short = len(text) <= MAX_QUOTED and similar.isidentifier()
+        such = f", such as {similar}" if short and not is_secret(text) else ""
+        raise ValueError(f"a Python name (letters, digits, underscores){such}")
+    return text
+
+
+def read_seconds(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(s|m|h|)", text)
+    if not match or float(match[1]) <= 0:
+        raise ValueError("seconds, or a time such as 90s, 10m, 2h")
+    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+
+
+def read_age(text: str) -> float:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(m|h|d|w)", text)
+    if not match:
+        raise ValueError("a time such as 12h, 30d, 8w")
+    return float(match[1]) * {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}[match[2]]
+
+
+def read_size(text: str) -> int:
+    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(kB|MB|GB|TB)", text)
+    if not match:
+        raise ValueError("a size such as 500MB, 10GB")
+    return int(float(match[1]) * {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}[match[2]])
+
+
+def read_validation(text: str) -> float | str:
+    try:
+        share = float(text)
+    except ValueError:
+        if text.isidentifier():
+            return text
+    else:
+        if 0 < share < 1:
+            return share
+    if re.match(r"[0-9]{4}-", text):
+        try:
+            datetime.fromisoformat(text)
+        except ValueError:
+            raise ValueError("a date such as 2012-06-30 or 2012-06-30T18:00") from None
+        return text
+    raise ValueError("a share between 0 and 1, the name of a DataFrame or, with --order-by, a date such as 2012-06-30")
+
+
+def read_data(text: str) -> str:
+    if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text):
+        return _checked_uri(text, "files, such as hdfs:///sales/*.parquet")
+    if "/" in text or re.search(r"\.(parquet|orc)$", text):
+        raise ValueError(
+            "files with the scheme of their storage, such as hdfs:///sales/*.parquet or file:///data/sales"
+        )
+    return read_identifier(text)
+
+
+def read_uri(text: str) -> str:
+    return _checked_uri(text, "a folder, such as hdfs:///models/mnist")
+
+
+def _checked_uri(text: str, wanted: str) -> str:
+    """The URI, without secrets. wanted: what it must be."""
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise ValueError(wanted) from None
+    if parts.password or has_password(text):
+        raise UsageError("the URI holds a password, which would be stored: set it in Hadoop's configuration instead.")
+    if parts.query:
+        raise UsageError("the URI has a query, which may hold a signature: set that in Hadoop's configuration instead.")
+    if not parts.netloc and not parts.path:
+        raise ValueError(wanted)
+    return text
+
+
+def read_rule(text: str) -> str:
+    try:
+        update_rules.parse(text)
+    except rule_spec.UnknownRule as error:
+        raise UsageError(f"--rule: {error}") from None
+    return text
+
+
+def read_parameter(text: str) -> tuple[str, str]:
+    return _pair(text, "name=value, such as lr=0.01")
+
+
+def read_objective(text: str) -> str:
+    parts = [part.rpartition(":") for part in text.split(",")]
+    if any(not name or direction not in DIRECTIONS for name, _, direction in parts):
+        raise ValueError("a metric and its direction, such as val_accuracy:max, or several: val_accuracy:max,size:min")
+    if len({name for name, *_ in parts}) < len(parts):
+        raise ValueError("different metrics")
+    return text
+
+
+def read_target(text: str) -> str:
+    target.read(text)
+    return text
+
+
+def read_setting(text: str) -> tuple[str, str]:
+    return _pair(text, "key=value, such as spark.executor.memory=4g")
+
+
+def _pair(text: str, wanted: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals or not key.strip():
+        raise ValueError(wanted)
+    return key.strip(), value.strip()

@@ -1,0 +1,117 @@
+"""Attaching: following a run again whose kernel is gone, while its driver lives on in a Livy session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics.clusters.base import Cluster, Polled, Unreachable
+from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.options import RunSpec
+from ddl_magics.runs.cell_files import cell_files
+from ddl_magics.runs.follower import Follower, own_events
+from ddl_magics.runs.run import Run
+from ddl_magics.runs.run_queue import RunQueue
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.store import RunFolder, RunRecord
+
+
+@dataclass(frozen=True)
+class FoundRun:
+    """A run that a driver may hold: its folder here, and the cluster that reaches the driver."""
+
+    spec: RunSpec
+    folder: RunFolder
+    cluster: Cluster
+
+
+def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Cluster]) -> FoundRun:
+    """A run of the store.
+
+    Args:
+        record: the run.
+        cluster_at: the cluster at a driver's address.
+
+    Raises:
+        UsageError: it cannot be attached, or need not be.
+    """
+    name, folder = record.name, RunFolder(record.folder)
+    if not record.driver_address:
+        raise UsageError(
+            f"{name} cannot be attached: it ran on {record.cluster}, which ended with its kernel. %ddl show {name} "
+            "shows what is stored."
+        )
+    if record.state not in ev.TERMINAL:
+        where = f" ({record.notebook})" if record.notebook else ""
+        raise UsageError(f"{name} is followed by another kernel{where}: %ddl show {name} shows it.")
+    artifacts = [event["name"] for event in folder.events() if event["kind"] == "artifact" and "uri" not in event]
+    here = all(file.path is not None for file in cell_files(folder.events()).values())
+    if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts) and here:
+        raise UsageError(f"{name} has ended: {record.state}. %ddl show {name} shows it.")
+    try:
+        return FoundRun(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
+    except NoSession as error:
+        raise UsageError(f"{name} cannot be attached: {error}") from None
+
+
+def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
+    """A run on the cluster that a notebook of another machine has started, by name or id; None if there is none.
+
+    Raises:
+        UsageError: the cluster does not answer, or the run's folder cannot be made.
+    """
+    if not isinstance(cluster, LivyCluster):
+        return None
+    try:
+        runs = cluster.runs()
+    except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+        raise UsageError(f"{cluster.name} did not answer which runs it has: {error}") from None
+    for held in reversed(runs):
+        try:
+            spec = RunSpec.from_record(held["spec"])
+        except ValueError:  # of another version
+            continue
+        if word in (spec.run, spec.name):
+            try:
+                return FoundRun(spec, store.create_run(spec, cluster.name, cluster.driver_address), cluster)
+            except (OSError, ValueError) as error:
+                raise UsageError(f"{word} cannot be stored here ({error}).") from None
+    return None
+
+
+def attach(found: FoundRun, queue: RunQueue) -> Run:
+    """Follow the run again, from the end of its stored events.
+
+    Raises:
+        UsageError: the driver does not answer, or does not know the run.
+    """
+    spec, cluster = found.spec, found.cluster
+    answer = cluster.poll(spec.run, _of_driver(found.folder))
+    if isinstance(answer, Unreachable):
+        raise UsageError(f"{spec.name} cannot be attached: {answer.message}")
+    if not isinstance(answer, Polled):
+        assert_never(answer)
+    if answer.state == ev.LOST:
+        raise UsageError(
+            f"{spec.name} cannot be attached: {cluster.name} does not know it any more. %ddl show {spec.name} shows "
+            "what is stored."
+        )
+    try:
+        events = found.folder.take_over()
+    except store.RunInUse as error:
+        raise UsageError(f"{spec.name} cannot be attached: {error}.") from None
+    follower = Follower(spec, cluster, queue, found.folder, {}, events)
+    follower.attach(answer.state or ev.RUNNING)
+    return Run(spec, found.folder, follower.timeline, cluster.name, follower, attachable=True)
+
+
+def _of_driver(folder: RunFolder) -> int:
+    """The driver's number of the last event that is stored."""
+    events = folder.intact_events()
+    return events[-1]["seq"] - own_events(events) if events else 0

@@ -1,0 +1,135 @@
+"""Files that the cell has written on rank 0, and their way into the notebook's folder.
+
+A name comes from the network: it is used only where it stays in the folder, also by links. A file that has changed
+since the run began is never replaced.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddl_magics.options import RunSpec
+from ddl_magics.runs.timeline import Event
+from ddl_magics.runtime.files.names import FILES, is_inside, listed
+from ddl_magics.store.files import synchronize_folder
+
+
+class CannotPlace(Exception):
+    """Why a file is not written, in one line."""
+
+
+@dataclass(frozen=True)
+class CellFile:
+    """A file that the driver holds. name: relative, with slashes; path: where it is here, once it is."""
+
+    name: str
+    size: int
+    path: Path | None = None
+
+    @property
+    def artifact(self) -> str:
+        """Its name for `Cluster.fetch`."""
+        return FILES + self.name
+
+
+def cell_files(events: Iterable[Event]) -> dict[str, CellFile]:
+    """The files of a run by name, in order of their names."""
+    found: dict[str, CellFile] = {}
+    for event in events:
+        add_event(found, event)
+    return dict(sorted(found.items()))
+
+
+def add_event(files: dict[str, CellFile], event: Event) -> bool:
+    """Change `files`, by name, as an event tells; returns whether it is about one."""
+    name = event.get("name", "")
+    if event.get("kind") == "file":
+        files[name] = CellFile(name, event["size"])
+    elif event.get("kind") == "placed" and name in files:
+        files[name] = CellFile(name, files[name].size, Path(event["path"]))
+    else:
+        return False
+    return True
+
+
+def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
+    """Those that are not here, the smallest first, up to `limit` bytes in all."""
+    found, size = [], 0
+    for file in sorted(files, key=lambda file: file.size):
+        size += 0 if file.path else file.size
+        if file.path is None and (limit is None or size <= limit):
+            found.append(file)
+    return found
+
+
+def subfolder(spec: RunSpec) -> str:
+    """The folder in the notebook's that gets the run's files: of a trial its own, so that trials do not mix theirs."""
+    return "" if spec.trial is None else spec.name
+
+
+def target(folder: str | None, name: str, subfolder: str = "") -> Path:
+    """The path of the file in the notebook's folder, or in a subfolder of it; the folders above it exist then.
+
+    Raises:
+        CannotPlace: there is no such folder here, or the name leads out of it.
+    """
+    if folder is None or not os.path.isdir(folder):
+        raise CannotPlace(f"{name}: the notebook's folder {folder or ''} is not on this machine".replace("  ", " "))
+    path, home = Path(folder, subfolder, name), os.path.realpath(folder)
+    if not is_inside(name) or os.path.commonpath([home, os.path.realpath(path.parent)]) != home:
+        raise CannotPlace(f"{name[:200]!r} is not in the notebook's folder")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise CannotPlace(f"{name}: {error}") from None
+    return path
+
+
+def put(arrived: Path, path: Path, run: str, began: float) -> Path:
+    """Move a file that has arrived to `path`, or beside it where that is newer than the run; returns where it is.
+
+    Args:
+        arrived: in the same folder.
+        path: as `target` gives it.
+        run: name of the run, which becomes part of the name beside.
+        began: when the run began, in seconds since the epoch.
+    """
+    if _is_kept(path, began):
+        number = 0
+        beside = path.with_name(f"{path.stem}.{run}{path.suffix}")
+        while os.path.lexists(beside):
+            number += 1
+            beside = path.with_name(f"{path.stem}.{run}-{number}{path.suffix}")
+        path = beside
+    os.replace(arrived, path)
+    synchronize_folder(path.parent)  # the driver forgets the file soon
+    return path
+
+
+def _is_kept(path: Path, began: float) -> bool:
+    """Whether something at the path must stay: a newer file, a folder, or a link, which leads elsewhere."""
+    try:
+        return path.is_symlink() or (not path.is_file() and path.exists()) or path.stat().st_mtime > began
+    except FileNotFoundError:
+        return False
+
+
+def summary(placed: Mapping[str, Path], folder: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
+    """(level, line) of the notices for files that have been written."""
+    lines = []
+    there = [name for name, path in placed.items() if path == Path(folder, name)]
+    if there:
+        size = sum(sizes[name] for name in there)
+        lines.append(("info", f"written to {folder}: {listed(there)} ({in_words(size)})"))
+    beside = [f"{name} as {path.name}" for name, path in placed.items() if path != Path(folder, name)]
+    if beside:
+        lines.append(("warning", f"kept beside what has changed in {folder} since the run began: {listed(beside)}"))
+    return lines
+
+
+def in_words(size: int) -> str:
+    """ "3.4 MB", "120 kB"."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e6 else f"{max(1, round(size / 1e3))} kB"

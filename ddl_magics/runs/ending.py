@@ -1,0 +1,210 @@
+"""Ending a run from outside its kernel, or one whose kernel is gone: what was done, and what is left to do."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
+
+from ddl_magics.options import RunSpec
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.store import RunFolder, RunRecord, SearchFolder, SearchRecord
+
+if TYPE_CHECKING:
+    from ddl_magics.clusters.livy import LivyCluster
+    from ddl_magics.runs.run import Run
+
+#: How long a run may take to end: a step, the transfer of the model, and the driver's grace before it cancels.
+STOP_SECONDS = 90.0
+#: How long a Livy that does not answer is asked again.
+REACH_SECONDS = 15.0
+
+#: asked: the kernel that follows the run will end it. ended: it had ended before. stopped: it has ended now. nothing:
+#: its kernel is gone, and it does not run. runs: its kernel is gone, and it may still train.
+Outcome = Literal["asked", "ended", "stopped", "nothing", "runs"]
+
+
+@dataclass(frozen=True)
+class Ending:
+    """The outcome of a request to end a run: one line, and in `how` what a person can do if the run may still train."""
+
+    outcome: Outcome
+    message: str
+    how: str = ""
+
+    @property
+    def text(self) -> str:
+        return f"{self.message} {self.how}".rstrip()
+
+    @property
+    def success(self) -> bool:
+        """Whether the request had an effect: the run has ended because of it, or will."""
+        match self.outcome:
+            case "asked" | "stopped":
+                return True
+            case "ended" | "nothing" | "runs":
+                return False
+            case never:
+                assert_never(never)
+
+    def to_record(self) -> dict[str, str]:
+        return asdict(self)
+
+
+def ask(run: Run) -> Ending:
+    """Ask the kernel that follows the run to end it."""
+    unasked = _why_not_ask(run.name, run.state, run.cluster, run.attachable, run.followed)
+    if unasked is None:
+        run.request_stop()
+    return unasked or _asked(run.name)
+
+
+def ask_stored(record: RunRecord) -> Ending:
+    """The same for a stored run, without reading its events.
+
+    Raises:
+        OSError: the request cannot be written, or the run has been removed.
+    """
+    folder = RunFolder(record.folder)
+    unasked = _why_not_ask(record.name, record.state, record.cluster, bool(record.driver_address), folder.owned())
+    if unasked is None:
+        folder.request("stop")
+    return unasked or _asked(record.name)
+
+
+def ask_stored_search(record: SearchRecord) -> Ending:
+    """Ask the kernel that follows a search to end it.
+
+    Raises:
+        OSError: the request cannot be written, or the search has been removed.
+    """
+    unasked = why_not_ask_search(record.name, record.state)
+    if unasked is None:
+        SearchFolder(record.folder).request("stop")
+    return unasked or search_asked(record.name)
+
+
+def search_asked(name: str) -> Ending:
+    return Ending("asked", f"{name} starts no further trial, and its runs stop after their current step.")
+
+
+def why_not_ask_search(name: str, state: str) -> Ending | None:
+    """Why no kernel can be asked to end the search; None if one can."""
+    if state == ev.LOST:
+        message = f"{name} is LOST: its kernel is gone, and nobody starts further trials."
+        return Ending("runs", message, f"%ddl attach {name} continues it; %ddl stop ends a trial that still trains.")
+    return Ending("ended", f"{name} has ended already: {state}.") if state in ev.TERMINAL else None
+
+
+def _asked(name: str) -> Ending:
+    return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
+
+
+def _why_not_ask(name: str, state: str, cluster: str, attachable: bool, followed: bool) -> Ending | None:
+    """Why no kernel can be asked to end the run; None if one can. `followed`: the run's kernel is alive."""
+    if state not in ev.TERMINAL:
+        return None
+    if state != ev.LOST:
+        return Ending("ended", f"{name} has ended already: {state}.")
+    if attachable:
+        how = f"%ddl attach {name} follows it again, if its session lives."
+        return Ending("runs", f"{name} is LOST: {_cause(followed)}.", how)
+    if followed:
+        message = f"{name} is LOST: {_cause(followed)}, and it may still train on {cluster}."
+        return Ending("runs", message, "Restart the kernel of its notebook: its Spark ends with it.")
+    message = f"{name} is LOST: {_cause(followed)}, and its Spark ({cluster}) with it: nothing to stop."
+    return Ending("nothing", message)
+
+
+def _cause(followed: bool) -> str:
+    return "its kernel could not follow it any more" if followed else "its kernel is gone"
+
+
+def end(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
+    """End a run, also one whose kernel is gone, if sparkmagic's configuration gives access to its session.
+
+    This process owns such a run until the end, so that its last events and its model are stored. Of two processes that
+    call this at once, one ends the run, and the other asks the first to.
+    """
+    answer = ask_stored(record)
+    if answer.outcome != "runs" or not record.driver_address:
+        return answer
+    reached = _reach(record)
+    return reached if isinstance(reached, Ending) else _take_and_stop(record, reached, seconds)
+
+
+def _reach(record: RunRecord) -> LivyCluster | Ending:
+    """The session that has the run; or the ending where the run is gone or its session cannot be reached."""
+    from ddl_magics.clusters import sparkmagic_link
+    from ddl_magics.clusters.base import Polled, Unreachable
+    from ddl_magics.clusters.choice import Choice
+    from ddl_magics.clusters.livy_channel import DEAD
+    from ddl_magics.clusters.livy_http import Gone, LivyHttp, with_retries
+    from ddl_magics.clusters.livy_session import NoSession
+
+    address = record.driver_address
+    try:
+        http = LivyHttp(sparkmagic_link.connection_of(sparkmagic_link.endpoint(None, str(address["livy"]))))
+        session = with_retries(lambda: http.get(f"/sessions/{address['session']}"), REACH_SECONDS)
+        # Another session may have got the number meanwhile.
+        name = session.get("name") or address.get("name")
+        if session["state"] in DEAD or name != (address.get("name") or name):
+            return _nothing(record)
+        cluster = Choice(None).at(address)
+    except Gone:
+        return _nothing(record)
+    except (NoSession, ConnectionError, TimeoutError, KeyError, TypeError) as error:
+        return _may_run(record, str(error))
+    answer = cluster.poll(record.id, 0)
+    if isinstance(answer, Unreachable):
+        return _nothing(record) if answer.gone else _may_run(record, answer.message)
+    if isinstance(answer, Polled):
+        return _nothing(record) if answer.state == ev.LOST else cluster
+    assert_never(answer)
+
+
+def _take_and_stop(record: RunRecord, cluster: LivyCluster, seconds: float) -> Ending:
+    from IPython.core.error import UsageError
+
+    from ddl_magics.runs import attaching
+    from ddl_magics.runs.run_queue import RunQueue
+
+    folder = RunFolder(record.folder)
+    try:
+        run = attaching.attach(attaching.FoundRun(RunSpec.from_record(record.spec), folder, cluster), RunQueue())
+    except UsageError as error:
+        now = folder.record()
+        if now is not None and not now.over:
+            return ask_stored(now)
+        return _may_run(record, str(error))
+    run.request_stop()
+    if run.settled(seconds):
+        how = f"{_session(record)} stays, and keeps its executors until it is deleted."
+        return Ending("stopped", f"{record.name} is {run.state}; its history and model are kept.", how)
+    run.give_up(0.0)
+    return Ending("runs", f"{record.name} was asked to stop and has not ended after {seconds:.0f} s.", _how(record))
+
+
+def _nothing(record: RunRecord) -> Ending:
+    message = f"{record.name} is LOST: {_session(record)} does not have it any more. It does not run."
+    return Ending("nothing", message)
+
+
+def _may_run(record: RunRecord, reason: str) -> Ending:
+    lost = f"{record.name} is LOST: {_cause(RunFolder(record.folder).owned())}"
+    where = f"it may still train in {_session(record)}, which could not be reached from here"
+    return Ending("runs", f"{lost}, and {where}: {reason}", _how(record))
+
+
+def _how(record: RunRecord) -> str:
+    address: Mapping[str, Any] = record.driver_address
+    request = f"DELETE {address.get('livy')}/sessions/{address.get('session')}"
+    attach = f"%ddl attach {record.name}, then %ddl stop {record.name}"
+    return f"In a notebook with access to it: {attach}. Or end the whole session: {request}"
+
+
+def _session(record: RunRecord) -> str:
+    address = record.driver_address
+    return f"Livy session {address.get('session')} at {urlsplit(str(address.get('livy'))).hostname}"

@@ -1,0 +1,103 @@
+"""Writes a run's folder: bounded in size, and later where it cannot be written now, as the disk is full."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.store import RunFolder, RunInUse, owner
+
+#: A file of events that is as large, and twice as large as when it was last written as a whole, is replaced by the
+#: events of the timeline, which merges old ones.
+REWRITE_BYTES = 64 << 20
+
+_log = logging.getLogger(__name__)
+
+
+class FolderWriter:
+    """The only writer of a run's folder in its kernel. Thread-safe.
+
+    A thread writes heartbeats until the run is over. A full disk must not end the training, and the timeline has all
+    events: after a failure the thread writes everything again, until that succeeds. Nothing is written any more once
+    another process has become the owner.
+    """
+
+    def __init__(self, folder: RunFolder, timeline: Timeline) -> None:
+        self._folder, self._timeline = folder, timeline
+        self._lock = threading.Lock()
+        self._changes: dict[str, Any] = {}  # of run.json, not written yet
+        self._last = 0  # sequence number of the last event in the folder
+        self._rewrite_at = REWRITE_BYTES
+        self._failing = False
+        self._thread: threading.Thread | None = None
+        self._done = threading.Event()  # no heartbeat any more: what comes after the end is still written
+        self._taken = False  # by another process
+
+    def write(self, events: Sequence[Event], changes: Mapping[str, Any]) -> None:
+        """Append events, and change fields of `run.json`."""
+        with self._lock:
+            if self._taken:
+                return
+            self._changes.update(changes)
+            # The events first: a run whose record says FINISHED has them all.
+            self._try(*([] if self._failing else [lambda: self._append(events)]), self._write_record)
+            if self._thread is None or (self._failing and self._done.is_set()):
+                self._done.clear()
+                self._thread = threading.Thread(target=self._keep, name="ddl_magics store", daemon=True)
+                self._thread.start()
+
+    def _keep(self) -> None:
+        while not self._done.wait(owner.HEARTBEAT_SECONDS):
+            self.tend()
+
+    def tend(self) -> None:
+        """What the thread does at each heartbeat."""
+        with self._lock:
+            if not self._failing:
+                too_large = self._folder.events_bytes() > self._rewrite_at
+                self._try(self._folder.heartbeat, *([self._write_all] if too_large else []))
+                return
+            self._failing = False
+            if self._try(self._folder.heartbeat, self._write_all, self._write_record, again=True):
+                _log.warning("run %s is stored again, with all its events", self._folder.path.name)
+
+    def _try(self, *writes: Callable[[], None], again: bool = False) -> bool:
+        """Write, and return whether all could be written."""
+        failures = []
+        for write in writes:
+            try:
+                write()
+            except RunInUse as error:
+                _log.error("%s, which stores it now: this kernel only shows it", error)
+                self._taken = True
+                self._done.set()
+                return False
+            except OSError as error:
+                failures.append(error)
+        if failures and not self._failing and not again:
+            name = self._folder.path.name
+            _log.error("run %s cannot be stored, and continues; this is tried again: %s", name, failures[0])
+        self._failing = self._failing or bool(failures)
+        if self._timeline.over and not self._failing:
+            self._done.set()
+        return not failures
+
+    def _append(self, events: Sequence[Event]) -> None:
+        fresh = [event for event in events if event["seq"] > self._last]
+        if fresh:
+            self._folder.append(fresh)
+            self._last = fresh[-1]["seq"]
+
+    def _write_all(self) -> None:
+        lines = self._timeline.lines()
+        self._folder.rewrite(text for _, text in lines)
+        self._last = lines[-1][0] if lines else 0
+        self._rewrite_at = max(REWRITE_BYTES, 2 * self._folder.events_bytes())
+
+    def _write_record(self) -> None:
+        if self._changes:
+            self._folder.update(self._changes)
+            self._changes = {}

@@ -1,0 +1,402 @@
+"""The thread that takes a run from the queue to its end: turn, launch, events, artifacts, release.
+
+The driver and the notebook both make events of a run. The driver numbers its own from 1; the run's number of such an
+event is the driver's plus how many events the notebook has made so far (QUEUED, LOST, ...). The notebook's events have
+attempt 0, which the driver never uses.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.clusters.base import UNREADABLE, Cluster, Launched, NotStarted, Polled, Ready, Refused, Unreachable
+from ddl_magics.options import RunSpec
+from ddl_magics.runs import cell_files
+from ddl_magics.runs.recorder import Recorder
+from ddl_magics.runs.run_queue import RunQueue
+from ddl_magics.runs.timeline import Event
+from ddl_magics.runs.transfer import Transfer
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.bounded_log import OLD_EVENTS
+from ddl_magics.runtime.files.names import listed
+from ddl_magics.store import RunFolder
+from ddl_magics.store.snapshots import Snapshots
+from ddl_magics.wording import counted
+
+#: How long `start` waits for the driver's answer, so that a refusal can be the cell's own error.
+LAUNCH_SECONDS = 3.0
+#: Longest pause between two polls while nothing happens, and while there is no answer.
+IDLE_POLL_SECONDS = 2.0
+FAILING_POLL_SECONDS = 10.0
+IDLE_POLL_FACTOR = 1.3
+#: A run is LOST after this time without an answer. A gateway may be away for minutes while the training continues.
+LOST_SECONDS = 600.0
+#: The run's views say so after this time without an answer.
+SILENT_SECONDS = 15.0
+#: How often a queued run checks whether it may start.
+TURN_SECONDS = 0.5
+#: Longest time in the queue.
+QUEUE_SECONDS = 24 * 3600.0
+#: The driver enforces --timeout; if it has not after this grace, the notebook stops the run.
+TIMEOUT_GRACE_SECONDS = 30.0
+
+_VALUES_MERGED = (
+    f"ddl.log was called more than {OLD_EVENTS['values']:,} times: run.history and run.metrics have one value for "
+    "several of the older calls"
+)
+
+_UNREADABLE_REPORTS = (
+    "some reports of the driver cannot be read and are left out: its ddl_magics is of another version than this one"
+)
+
+
+def own_events(events: Sequence[Event]) -> int:
+    """How many of a run's events the notebook has made."""
+    return sum(event.get("attempt") == 0 for event in events)
+
+
+class Follower:
+    """Follows one run in a thread of its own, from `start` or `attach` until its timeline is settled."""
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        cluster: Cluster,
+        queue: RunQueue,
+        folder: RunFolder,
+        namespace: Mapping[str, Any],
+        events: Sequence[Event] = (),
+    ) -> None:
+        """`events`: those in the folder, of a run that is attached again."""
+        self.spec = spec
+        self.cluster = cluster
+        self.recorder = Recorder(spec.run, folder, events)
+        self.recorder.listen(Snapshots(folder, spec.workers, events[-1]["seq"] if events else 0).feed)
+        self.timeline = self.recorder.timeline
+        self._folder = folder
+        self._queue = queue
+        # A copy: a queued cell must not see values that later cells assign.
+        self._namespace: dict[str, Any] = dict(namespace)
+        # While `start` waits for `_decided`, a refusal is its return value; afterwards it fails the run.
+        self._starting = True
+        self._decided = threading.Event()
+        self._refused: Refused | None = None
+        self._refusing = threading.Lock()
+        self._wake = threading.Event()
+        self._stop_wanted = False
+        self._stop_reason = ""
+        self._running_since: float | None = None
+        self._offset = own_events(events)
+        #: By this machine's clock. Of an attached run, about when it began.
+        self._began = min((event["time"] for event in events), default=0.0)
+        self._silent = False
+        self._said_unreadable = False
+        self._said_merged = self.timeline.has_merged_values
+
+    def start(self) -> Refused | None:
+        """Begin, and wait up to `LAUNCH_SECONDS` for the driver's answer.
+
+        Returns:
+            The driver's refusal, if it came in that time: the run has not begun. A later refusal fails the run.
+        """
+        self._queue.join(self.spec.run, self.spec.name)
+        self._begin_thread(lambda: self._wait_for_turn() and self._launch())
+        self._decided.wait(LAUNCH_SECONDS)
+        with self._refusing:
+            self._starting = False
+            return self._refused
+
+    def attach(self, state: str) -> None:
+        """Continue with a run that the driver holds, from the end of the stored events. `state`: the driver's, now."""
+        self._queue.hold(self.spec.run, self.spec.workers, self.spec.name)
+        # If the run has ended meanwhile, the events that say so come from the driver.
+        if self.timeline.last:
+            self._emit("state", state=ev.RUNNING if state in ev.TERMINAL else state, message="attached again")
+        self._decided.set()
+        self._begin_thread(lambda: True)
+
+    def request_stop(self, reason: str = "") -> None:
+        self._stop_reason = reason
+        self._stop_wanted = True
+        self._wake.set()
+
+    def give_up(self, reason: str) -> None:
+        """Mark the run as lost, as the process exits and cannot wait for its end."""
+        self.recorder.end(ev.LOST, reason)
+
+    def _begin_thread(self, begin: Callable[[], bool]) -> None:
+        name = f"ddl_magics {self.spec.name}"
+        threading.Thread(target=self._run_to_end, args=(begin,), name=name, daemon=True).start()
+
+    def _run_to_end(self, begin: Callable[[], bool]) -> None:
+        try:
+            if begin():
+                self._follow()
+                self._queue.leave(self.spec.run)  # its slots are free; what it has left can be fetched meanwhile
+                self._collect()
+        except Exception as error:  # of any kind: a run that nobody follows must not look as if it were running
+            self.recorder.end(ev.LOST, f"the notebook could not follow the run ({type(error).__name__}: {error})")
+            self._end_unfollowed()
+        finally:
+            self._queue.leave(self.spec.run)
+            self.timeline.settle()
+            self._decided.set()
+
+    def _end_unfollowed(self) -> None:
+        """End a run that nobody can attach to again: it would train for nobody, and hold its slots."""
+        if not self.cluster.driver_address:
+            with contextlib.suppress(Exception):  # it raised one already
+                self.cluster.stop(self.spec.run, ", as the notebook could not follow it")
+
+    # Turn and launch
+
+    def _wait_for_turn(self) -> bool:
+        """False if the run ended before its turn came."""
+        if self._take_turn():
+            return True
+        self.recorder.emit("state", state=ev.QUEUED, message=self._waits_for())
+        self._decided.set()
+        began = answered = time.monotonic()
+        while not self._take_turn():
+            if self._stop_due():
+                self.recorder.end(ev.STOPPED, "stopped before it started")
+                return False
+            now, status = time.monotonic(), self.cluster.status()
+            refused = self.cluster.check(self.spec, self._namespace)
+            if not isinstance(status, Unreachable):
+                answered = now
+            elif status.gone or now > answered + LOST_SECONDS:
+                refused = Refused("spark", status.message)
+            if now > began + QUEUE_SECONDS:
+                refused = Refused(
+                    "slots", f"no {counted(self.spec.workers, 'slot')} came free: ask for fewer with --workers."
+                )
+            if refused is not None:
+                self._fail(refused)
+                return False
+            self._pause(TURN_SECONDS)
+        return True
+
+    def _take_turn(self) -> bool:
+        run, workers, status = self.spec.run, self.spec.workers, self.cluster.status()
+        if isinstance(status, Ready):
+            return self._queue.take(run, workers, status.slots, status.free)
+        if isinstance(status, NotStarted):
+            # The cluster is started for this run, with as many slots as it needs.
+            return self._queue.take(run, workers, slots=workers, free=workers)
+        if isinstance(status, Unreachable):
+            return False
+        assert_never(status)
+
+    def _waits_for(self) -> str:
+        waits = f"waits for {counted(self.spec.workers, 'slot')}"
+        ahead = self._queue.ahead(self.spec.run)
+        if not ahead:
+            return waits
+        names = ", ".join(self._queue.name(run) for run in ahead)
+        return f"{waits}; before it: {names}. %ddl stop {ahead[0]} ends the first of them"
+
+    def _launch(self) -> bool:
+        status = self.cluster.status()
+        if isinstance(status, NotStarted):
+            self.recorder.emit("state", state=ev.PREFLIGHT, message=status.message)
+            self._decided.set()
+        self._began = time.time()
+        answer = self.cluster.launch(self.spec, self._namespace)
+        # The launch has sent what the run needs; keeping the names would keep the notebook's arrays in memory.
+        self._namespace = {}
+        if isinstance(answer, Refused):
+            self._fail(answer)
+            return False
+        if isinstance(answer, Launched):
+            self._offset = self.timeline.last
+            self._decided.set()
+            return True
+        assert_never(answer)
+
+    def _fail(self, refused: Refused) -> None:
+        """The refusal is the cell's error while `start` waits for it, and the run's failure afterwards."""
+        with self._refusing:
+            if self._starting and not self._decided.is_set():
+                self._refused = refused
+                return
+        failure = {"rank": ev.JOB, "host": "", "kind": "spark", "message": refused.message, "traceback": ""}
+        self.recorder.end(ev.FAILED, refused.message, failure)
+
+    # Events
+
+    def _follow(self) -> None:
+        pause, answered, stop_sent = self.cluster.poll_seconds, time.monotonic(), False
+        while not self.timeline.over:
+            if self._stop_due() and not stop_sent:
+                stop_sent = True
+                self.cluster.stop(self.spec.run, self._stop_reason)
+            answer = self.cluster.poll(self.spec.run, self.timeline.last - self._offset)
+            if isinstance(answer, Unreachable):
+                self._note_silence(answer, time.monotonic() - answered)
+                pause = min(pause * IDLE_POLL_FACTOR, FAILING_POLL_SECONDS)
+            elif isinstance(answer, Polled):
+                answered = time.monotonic()
+                self._note_answer()
+                self._receive(answer)
+                if answer.more:
+                    continue
+                if answer.state == ev.LOST:
+                    self.recorder.end(ev.LOST, "the driver does not know the run any more")
+                idle = min(pause * IDLE_POLL_FACTOR, IDLE_POLL_SECONDS)
+                pause = self.cluster.poll_seconds if answer.events else idle
+            else:
+                assert_never(answer)
+            if not self.timeline.over:
+                self._pause(pause)
+
+    def _emit(self, kind: str, **fields: Any) -> None:
+        """An event of the notebook's own between those of the driver."""
+        self.recorder.emit(kind, **fields)
+        self._offset += 1
+
+    def _note_silence(self, answer: Unreachable, seconds: float) -> None:
+        """Say that there has been no answer for `seconds`, and end the run where none is to be expected."""
+        if answer.gone:
+            self.recorder.end(ev.LOST, answer.message)
+            return
+        if seconds > SILENT_SECONDS and not self._silent:
+            self._silent = True
+            self._emit(
+                "notice", level="warning", message=f"no answer for {seconds:.0f} s, still trying: {answer.message}"
+            )
+        if seconds > LOST_SECONDS:
+            again = f"; %ddl attach {self.spec.name} follows it again" if self.cluster.driver_address else ""
+            self.recorder.end(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{again}")
+
+    def _note_answer(self) -> None:
+        if self._silent:
+            self._silent = False
+            self._emit("notice", level="info", message="the cluster answers again")
+
+    def _receive(self, answer: Polled) -> None:
+        known = self.timeline.last - self._offset
+        self.recorder.record([self._numbered(event) for event in answer.events if event["seq"] > known])
+        if not self._said_unreadable and any(event["kind"] == UNREADABLE for event in answer.events):
+            self._said_unreadable = True
+            self._emit("notice", level="warning", message=_UNREADABLE_REPORTS)
+        if self.timeline.has_merged_values and not self._said_merged:
+            self._said_merged = True
+            self._emit("notice", level="warning", message=_VALUES_MERGED)
+        if self._running_since is None and self.timeline.state == ev.RUNNING:
+            self._running_since = time.monotonic()
+
+    def _numbered(self, event: Event) -> Event:
+        """An event of the driver with its numbers in the run."""
+        first = {"first": event["first"] + self._offset} if "first" in event else {}
+        return {**event, "seq": event["seq"] + self._offset, **first}
+
+    def _stop_due(self) -> bool:
+        if self._folder.requested("stop") or self._timed_out():
+            self._stop_wanted = True
+        return self._stop_wanted
+
+    def _timed_out(self) -> bool:
+        if self.spec.timeout is None or self._running_since is None:
+            return False
+        return time.monotonic() > self._running_since + self.spec.timeout + TIMEOUT_GRACE_SECONDS
+
+    def _collect(self) -> None:
+        """Fetch what the driver holds, then let it forget the run."""
+        if self.timeline.state == ev.LOST:
+            return
+        complete = True
+        for event in self.timeline.events():
+            if event.get("kind") == "artifact" and "uri" not in event:
+                name = event["name"]
+                problem = self._fetch(name, name, self._folder.file(name), LOST_SECONDS)
+                if problem:
+                    complete = False
+                    self.recorder.emit("notice", level="warning", message=f"{name} could not be fetched: {problem}")
+        self._collect_files(complete)
+
+    def _fetch(self, name: str, artifact: str, to: Path, patience: float) -> str | None:
+        """Write an artifact, which views call `name`, to the file `to`. Returns None, or in one line why it failed.
+
+        patience: what may pass, such as a cluster that does not answer or a full disk, is tried again for so many
+        seconds: the driver may hold the only copy of the model.
+        """
+        deadline, pause = time.monotonic() + patience, self.cluster.poll_seconds
+        transfer = Transfer(name, lambda event: self.recorder.notify(passing=[event]))
+        said = False
+        try:
+            while True:
+                try:
+                    return self.cluster.fetch(self.spec.run, artifact, to, transfer.progress)
+                except OSError as error:
+                    problem = f"{type(error).__name__}: {error}"
+                if time.monotonic() >= deadline:
+                    return problem
+                if not said:
+                    said = True
+                    self.recorder.emit(
+                        "notice", level="warning", message=f"{name} comes later, still trying: {problem}"
+                    )
+                self._pause(pause)
+                pause = min(pause * IDLE_POLL_FACTOR, FAILING_POLL_SECONDS)
+        finally:
+            transfer.close()
+
+    def _collect_files(self, complete: bool) -> None:
+        """Bring what the cell has written to the notebook's folder; the driver may forget the run once all is here.
+
+        complete: all else is.
+        """
+        files = cell_files.cell_files(self.timeline.events())
+        placed, problems = {}, []
+        for file in cell_files.fitting(files.values(), self.cluster.files_bytes):
+            try:
+                placed[file.name] = self.fetch_file(file, patience=LOST_SECONDS)
+            except cell_files.CannotPlace as error:
+                problems.append(str(error))
+        sizes = {name: file.size for name, file in files.items()}
+        home = str(Path(self.spec.folder or "", cell_files.subfolder(self.spec)))
+        for level, line in cell_files.summary(placed, home, sizes):
+            self.recorder.emit("notice", level=level, message=line)
+        if problems:
+            self.recorder.emit("notice", level="warning", message=f"not brought back: {listed(problems)}")
+        left = [file for name, file in files.items() if file.path is None and name not in placed]
+        if left:
+            names = listed([f"{file.name} ({cell_files.in_words(file.size)})" for file in left])
+            message = f"{self.cluster.name} still has {names}: {self.spec.name}.fetch({left[0].name!r}) brings it here"
+            self.recorder.emit("notice", level="info", message=message)
+        elif complete:
+            self.cluster.release(self.spec.run)
+
+    def fetch_file(self, file: cell_files.CellFile, to: Path | None = None, patience: float = 0.0) -> Path:
+        """Bring a file of the cell from the driver to the notebook's folder, or to the path `to`; returns where it is.
+
+        Raises:
+            CannotPlace: it cannot be written, or the driver does not have it any more.
+        """
+        path = cell_files.target(self.spec.folder, file.name, cell_files.subfolder(self.spec)) if to is None else to
+        arrived = path.with_name(f".ddl-{self.spec.run}")
+        problem = self._fetch(file.name, file.artifact, arrived, patience)
+        try:
+            if problem:
+                raise cell_files.CannotPlace(f"{file.name} could not be fetched: {problem}")
+            if to is not None:
+                return arrived.replace(to)
+            path = cell_files.put(arrived, path, self.spec.name, self._began)
+        except OSError as error:
+            raise cell_files.CannotPlace(f"{file.name}: {error}") from None
+        finally:
+            arrived.unlink(missing_ok=True)
+        self.recorder.emit("placed", name=file.name, path=str(path))
+        return path
+
+    def _pause(self, seconds: float) -> None:
+        self.recorder.pulse()
+        self._wake.wait(seconds)
+        self._wake.clear()

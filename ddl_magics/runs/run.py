@@ -1,0 +1,459 @@
+"""`Run`: a training as the notebook sees it, while it runs and afterwards."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from ddl_magics.clusters.scoring import DataFrame, predict, training_inputs
+from ddl_magics.dashboard.pictures import Picture, pictures
+from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
+from ddl_magics.options import RunSpec
+from ddl_magics.runs import tables
+from ddl_magics.runs.cell_files import CannotPlace, cell_files
+from ddl_magics.runs.saved_model import load_model
+from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.strategies import ENSEMBLE
+from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.wording import counted, nearest
+
+if TYPE_CHECKING:
+    import numpy as np
+    import pandas as pd
+    import plotly.graph_objects as go
+
+    from ddl_magics.runs.follower import Follower
+
+#: What completion offers of a run.
+_FOR_CELLS = (
+    *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
+    *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
+    *("weights", "predict", "pictures", "files", "fetch", "figure"),
+)
+
+#: How long `stop` waits for the end: a step, the transfer of the model, and the driver's grace before it cancels.
+STOP_SECONDS = 90.0
+
+
+class Run:
+    """A training, running or ended.
+
+    Guaranteed: all attributes but `result` can be read at any time without waiting. `wait`, `stop`, `result`, `model`,
+    `models`, `weights` and `save_model` can be interrupted, which leaves the run as it is. Not guaranteed: that a run
+    outlives its kernel. It does on a detached Livy session, and does not on an embedded Spark.
+    """
+
+    def __init__(
+        self,
+        spec: RunSpec,
+        folder: RunFolder,
+        timeline: Timeline,
+        cluster: str = "",
+        follower: Follower | None = None,
+        attachable: bool = False,
+        damage: str = "",
+    ) -> None:
+        self.spec = spec
+        self.cluster = cluster
+        #: Whether its driver may be alive though its kernel is gone.
+        self.attachable = attachable
+        #: What is missing of its stored events, in one line; empty where nothing is.
+        self.damage = damage
+        self._folder = folder
+        self._timeline = timeline
+        self._follower = follower
+        self._failure_shown = False
+
+    @classmethod
+    def stored(cls, record: RunRecord) -> Run:
+        """A stored run that has ended or that another kernel owns, as it is now."""
+        folder = RunFolder(record.folder)
+        lines = list(folder.lines())
+        events = [event for event in lines if event is not None]
+        timeline = Timeline(events)
+        damage = _damage(record, events, len(lines) - len(events))
+        timeline.state, timeline.failure = record.state, record.failure
+        timeline.settle()
+        spec = RunSpec.from_record(record.spec)
+        return cls(spec, folder, timeline, record.cluster, attachable=bool(record.driver_address), damage=damage)
+
+    @property
+    def id(self) -> str:
+        """The run's id, which no other run of the store has."""
+        return self.spec.run
+
+    @property
+    def name(self) -> str:
+        """The name of the run, and of its variable."""
+        return self.spec.name
+
+    @property
+    def state(self) -> str:
+        """QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING, STOPPING, STOPPED, FINISHED, FAILED or LOST."""
+        return self._timeline.state
+
+    @property
+    def reason(self) -> str:
+        """Why the run failed or was lost, in one line; else ""."""
+        failure = self._timeline.failure
+        if self.state == ev.FAILED and failure:
+            number = failure.get("rank", ev.JOB)
+            rank = "" if number == ev.JOB else f"rank {number}: "
+            return rank + next(iter(str(failure.get("message", "")).splitlines()), "")
+        return self._last_message() if self.state == ev.LOST else ""
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Id, name, strategy, workers, cluster and state: what heads the static block."""
+        spec = self.spec
+        head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
+        return {**head, "cluster": self.cluster, "state": self.state}
+
+    @property
+    def events(self) -> list[Mapping[str, Any]]:
+        """The events so far, as `ddl_magics.runtime.events` describes them."""
+        return self._timeline.events()
+
+    @property
+    def history(self) -> dict[str, list[float]]:
+        """Name -> values per epoch of the whole job, as Keras' `History.history`; of the last `fit`, so far.
+
+        Of a training loop of the cell's own, the values that rank 0 passed to `ddl.log`, one for each call.
+        """
+        return tables.last_history(self.events)
+
+    @property
+    def histories(self) -> list[dict[str, list[float]]]:
+        """The history of each call of `fit`, and of each training loop between them."""
+        return tables.histories(self.events)
+
+    @property
+    def member_histories(self) -> list[dict[str, list[float]]]:
+        """The `history` of each rank's own model, by rank; only `--strategy ensemble` has more than that of rank 0."""
+        events, members = self.events, range(self.spec.workers if self.spec.strategy == ENSEMBLE else 1)
+        return [(tables.histories(events, member) or [{}])[-1] for member in members]
+
+    @property
+    def metrics(self) -> pd.DataFrame:
+        """One row per value: time, rank, epoch, step, name, value, fit. `step` is missing for an epoch's values."""
+        return tables.metrics(self.events)
+
+    @property
+    def workers(self) -> pd.DataFrame:
+        """One row per rank: rank, host, pid, device, samples/s, state."""
+        return tables.workers(self.events)
+
+    @property
+    def result(self) -> Any:
+        """The value of the cell's last expression on rank 0; waits for the end of the run. None if it was stopped.
+
+        Numbers, text, lists and dicts come back unchanged, arrays as NumPy arrays, Keras models as models, and
+        anything else as its `repr`.
+
+        Raises:
+            DistributedCellError: the run failed or was lost.
+        """
+        self.wait()
+        event = next((e for e in reversed(self.events) if e.get("kind") == "result"), {"encoding": "none"})
+        if event["encoding"] == "npy":
+            import numpy as np
+
+            return np.load(self._file(event["artifact"]), allow_pickle=False)
+        if event["encoding"] == "keras":
+            return load_model(self._file(event["artifact"]))
+        if "artifact" in event:
+            return json.loads(self._file(event["artifact"]).read_text(encoding="utf-8"))
+        return event.get("value")
+
+    def wait(self, timeout: float | None = None) -> Run:
+        """Block until the run has ended and its results are here.
+
+        Raises:
+            DistributedCellError: the run failed or was lost.
+            TimeoutError: the run has not ended after `timeout` seconds; it continues.
+        """
+        try:
+            settled = self._timeline.wait(_is_settled, timeout)
+        except KeyboardInterrupt:
+            raise RunInterrupted(
+                f"no longer waiting for {self.name}, which is {self.state} and continues; {self.name}.wait() waits "
+                f"again, {self.name}.stop() ends it."
+            ) from None
+        if not settled:
+            raise TimeoutError(
+                f"{self.name} is {self.state} after {timeout:g} s and continues: wait longer, or end it with "
+                f"{self.name}.stop()."
+            )
+        if self.state == ev.FAILED:
+            shown, self._failure_shown = self._failure_shown, True
+            raise DistributedCellError(self.name, self._timeline.failure or {}, again=shown)
+        if self.state == ev.LOST:
+            raise DistributedCellError(self.name, {"kind": "lost", "message": f"lost: {self._last_message()}"})
+        return self
+
+    def stop(self, timeout: float = STOP_SECONDS) -> Run:
+        """End the run after its current step, keep model and history, and return when it has ended.
+
+        Raises:
+            TimeoutError: the run has not ended after `timeout` seconds.
+        """
+        self.request_stop()
+        if not self._timeline.wait(_is_settled, timeout):
+            raise TimeoutError(
+                f"{self.name} is still {self.state} {timeout:g} s after it was asked to stop; {self.name}.wait() waits "
+                "longer."
+            )
+        return self
+
+    def request_stop(self, reason: str = "") -> None:
+        """Like `stop`, but return at once. `reason`: why, in words that follow "stopped" in the run's last message."""
+        if self._follower is not None:
+            self._follower.request_stop(reason)
+        elif self.state not in ev.TERMINAL:
+            self._folder.request("stop")
+
+    @property
+    def launched(self) -> bool:
+        """Whether the driver has taken the run; before that there is nothing to keep."""
+        return any(event.get("attempt") != 0 for event in self.events)
+
+    @property
+    def followed(self) -> bool:
+        """Whether the kernel that started the run, or attached it, is alive."""
+        return self._follower is not None or self._folder.owned()
+
+    @property
+    def outlives_kernel(self) -> bool:
+        """Whether the run continues when this kernel ends."""
+        return self._follower is not None and self._follower.cluster.outlives_kernel
+
+    def settled(self, timeout: float) -> bool:
+        """Wait at most `timeout` seconds; returns whether the run has ended and its results are here."""
+        return self._timeline.wait(_is_settled, timeout)
+
+    def listen(self, listener: Callable[[list[Event]], None]) -> None:
+        """Call `listener` with the events so far and then with new ones, in another thread."""
+        if self._follower is not None:
+            self._follower.recorder.listen(listener)
+        else:
+            listener(self._timeline.events())
+
+    def give_up(self, timeout: float) -> None:
+        """Mark the run as lost, as the kernel exits, unless it ends within `timeout` seconds."""
+        self._timeline.wait(_is_settled, max(timeout, 0.0))
+        if self._follower is not None and not self._timeline.over:
+            self._follower.give_up("its kernel has ended")
+
+    def logs(self, rank: int | None = None) -> str:
+        """What one rank printed; or what all printed, each line with its rank before it.
+
+        Raises:
+            LookupError: the run has no such rank.
+        """
+        text, workers = tables.logs(self.events, rank), self.spec.workers
+        if rank is not None and rank >= workers and not text:
+            ranks = "rank 0 alone" if workers == 1 else f"the ranks 0 to {workers - 1}"
+            raise NotInRun(f"{self.name} has {ranks}, and no rank {rank}.")
+        return text
+
+    def model(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1, rank: int = 0) -> Any:
+        """The trained Keras model; waits for the end of the run.
+
+        Args:
+            custom_objects: classes and functions of the cell that the model uses, by name.
+            index: of the models that the cell fitted, in the order of their first `fit`.
+            rank: the rank, with `--strategy ensemble`.
+
+        Raises:
+            DistributedCellError: the run failed or was lost.
+            LookupError: the run has no such model, or --out has written it elsewhere.
+            ValueError: Keras cannot load it: a class or its config is missing, or another version of Keras saved it.
+            ImportError: Keras is not installed here.
+        """
+        return load_model(self._model_file(index, rank), custom_objects)
+
+    def models(self, custom_objects: Mapping[str, Any] | None = None, *, index: int = -1) -> list[Any]:
+        """The models of all ranks with `--strategy ensemble`, else a list of the one model; see `model`."""
+        members = range(len(self.member_histories))
+        return [self.model(custom_objects, index=index, rank=member) for member in members]
+
+    def save_model(self, path: str | Path, *, index: int = -1, rank: int = 0) -> Path:
+        """Write the trained model to a `.keras` file, and return its path. Needs no Keras here. Waits as `model` does.
+
+        Raises:
+            ValueError: the path does not end in .keras.
+            FileNotFoundError: there is no such folder.
+            DistributedCellError, LookupError: as `model`.
+        """
+        target = Path(path)
+        if target.suffix != ".keras":
+            raise NotAKerasFile(f"the file name of a Keras model must end in .keras: {target.with_suffix('.keras')}")
+        if not target.parent.is_dir():
+            raise NoFolder(f"there is no folder {target.parent}: create it first.")
+        return Path(shutil.copyfile(self._model_file(index, rank), target))
+
+    def weights(self, *, index: int = -1, rank: int = 0) -> list[np.ndarray[Any, Any]]:
+        """The trained model's arrays in the order of Keras' `get_weights`; waits and raises as `save_model` does."""
+        import numpy as np
+
+        with np.load(self._artifact("weights-", ".npz", index, rank), allow_pickle=False) as arrays:
+            return [arrays[f"arr_{i}"] for i in range(len(arrays.files))]
+
+    def predict(
+        self,
+        df: DataFrame,
+        features: Sequence[str] | None = None,
+        *,
+        index: int = -1,
+        rank: int = 0,
+        **options: Any,
+    ) -> DataFrame:
+        """A Spark DataFrame with the predictions of the trained model beside its columns; waits for the end of the run.
+
+        It is lazy: Spark scores the rows where they are. `ddl_magics.predict` says more.
+
+        Args:
+            df: a DataFrame of this kernel's Spark session.
+            features: as for `ddl_magics.predict`; if left out, the columns of --data, which become the same tensors as
+                in training.
+            index: as for `model`.
+            rank: as for `model`.
+            options: `output`, `batch_size`, `on_error` and `custom_objects`, as for `ddl_magics.predict`.
+
+        Raises:
+            CannotScore: a column is missing or of another kind, or the first row cannot be scored.
+            DistributedCellError, LookupError: as `model`.
+        """
+        known = training_inputs(self.name, self.spec, self.events) if features is None else features
+        return predict(df, self._model_file(index, rank), features=known, **options)
+
+    @property
+    def pictures(self) -> list[Picture]:
+        """The pictures that the cell has shown so far, with their rank and time; a notebook draws each."""
+        return pictures(self.events)
+
+    @property
+    def files(self) -> dict[str, int]:
+        """The files that the cell has written on rank 0: relative path -> size in bytes. Complete once it has ended."""
+        return {name: file.size for name, file in cell_files(self.events).items()}
+
+    def fetch(self, name: str, to: str | Path | None = None) -> Path:
+        """The path on this machine of a file that the cell has written; waits for the end of the run.
+
+        At its end a run has brought its files to the notebook's folder. On Livy only those up to a size: this fetches
+        the others.
+
+        Args:
+            name: one of `files`.
+            to: write it to this path; else it is brought to the notebook's folder.
+
+        Raises:
+            LookupError: the run has no such file, or it is out of reach.
+        """
+        self._timeline.wait(_is_settled)
+        file = cell_files(self.events).get(name)
+        if file is None:
+            raise NotInRun(f"{self.name} has no file {name}.{nearest(name, self.files) or ' Its files lists them.'}")
+        if file.path is not None and file.path.is_file() and file.path.stat().st_size == file.size:
+            return file.path if to is None else Path(shutil.copyfile(file.path, to))
+        if self._follower is None:
+            again = f": %ddl attach {self.name} first" if self.attachable else ", which has ended with its kernel"
+            raise NotInRun(f"{name} is not on this machine, but with the driver of {self.name}{again}.")
+        try:
+            return self._follower.fetch_file(file, None if to is None else Path(to))
+        except CannotPlace as error:
+            raise NotInRun(str(error)) from None
+
+    def figure(self) -> go.Figure:
+        """A plotly figure of the loss, the metrics and samples/s so far."""
+        from ddl_magics.dashboard.figure import figure
+
+        return figure(f"{self.name} {self.state}: {self.reason}" if self.reason else self.name, self.events)
+
+    def __repr__(self) -> str:
+        metrics = ", ".join(f"{name} {values[-1]:.4g}" for name, values in self.history.items())
+        epochs = max((len(values) for values in self.history.values()), default=0)
+        progress = f": {counted(epochs, 'epoch')}, {metrics}" if epochs else ""
+        reason = f"; {self.reason}" if self.reason else ""
+        return f"<Run {self.name} {self.state}{progress}{reason}>"
+
+    def _repr_html_(self) -> str:
+        from ddl_magics.dashboard.static import static_bundle
+
+        return str(static_bundle(self.summary, self.events)["text/html"])
+
+    def __getattr__(self, name: str) -> Any:
+        """Called for what a run does not have."""
+        raise NoAttribute(f"a run has no {name}.{nearest(name, _FOR_CELLS)}", name=name, obj=self)
+
+    def __dir__(self) -> list[str]:
+        """What a cell uses; completion offers it."""
+        return sorted(_FOR_CELLS)
+
+    def _model_file(self, index: int, rank: int) -> Path:
+        return self._artifact("model-", ".keras", index, rank)
+
+    def _artifact(self, prefix: str, suffix: str, index: int, rank: int) -> Path:
+        self.wait()
+        prefix = f"rank-{rank}-{prefix}" if rank else prefix
+        names = {e["name"] for e in self.events if e.get("kind") == "artifact" and e["name"].startswith(prefix)}
+        numbers = sorted(int(name[len(prefix) : -len(suffix)]) for name in names if name.endswith(suffix))
+        if not numbers and rank and self.spec.strategy != ENSEMBLE:
+            raise NotInRun(
+                f"{self.name} has one model for all workers: leave rank out. Only --strategy ensemble has one for each."
+            )
+        if not numbers:
+            notices = (
+                e["message"] for e in self.events if e.get("kind") == "notice" and "cannot be saved" in e["message"]
+            )
+            raise NotInRun(next(notices, f"{self.name} has no model: none was fitted in the cell ({self.state})."))
+        try:
+            return self._file(f"{prefix}{numbers[index]}{suffix}")
+        except IndexError:
+            raise NotInRun(f"{self.name} has {counted(len(numbers), 'model')}: no index {index}.") from None
+
+    def _file(self, name: str) -> Path:
+        announced = next((e for e in self.events if e.get("kind") == "artifact" and e["name"] == name), {})
+        if "uri" in announced:
+            return self._written(announced)
+        path = self._folder.file(name)
+        if not path.exists():
+            about = (e["message"] for e in reversed(self.events) if e.get("kind") == "notice")
+            reason = next((message for message in about if name in message), "")
+            raise NotInRun(reason or f"{name} of {self.name} is not in {path.parent}.")
+        return path
+
+    def _written(self, announced: Event) -> Path:
+        """The file that --out has written, if it is on this machine's disk."""
+        uri, path = announced["uri"], Path(urlsplit(announced["uri"]).path)
+        if not uri.startswith("file:") or not path.is_file() or path.stat().st_size != announced["size"]:
+            name = announced["name"]
+            raise NotInRun(f"{name} of {self.name} is not on this machine: --out has written it to {uri}")
+        return path
+
+    def _last_message(self) -> str:
+        messages = (e["message"] for e in reversed(self.events) if e.get("kind") == "state" and e.get("message"))
+        if self._follower is not None:
+            return next(messages, "")
+        again = f"; %ddl attach {self.name} follows it again" if self.attachable else ""
+        return f"its kernel is gone{again}"
+
+
+def _damage(record: RunRecord, events: Sequence[Event], unreadable: int) -> str:
+    """What is missing of a stored run's events; a live run's last line may be half written."""
+    if not record.over or record.state == ev.LOST:
+        unreadable = max(0, unreadable - 1)
+    elif not any(event["kind"] == "state" and event["state"] in ev.TERMINAL for event in events):
+        return "events.jsonl is damaged: its end is missing, and so are figures and output of that part"
+    if not unreadable:
+        return ""
+    return f"events.jsonl is damaged: {counted(unreadable, 'line')} cannot be read and are left out"
+
+
+def _is_settled(timeline: Timeline) -> bool:
+    return timeline.settled

@@ -1,0 +1,79 @@
+"""A run's events so far, its state and its failure, shared by the thread that follows the run and its readers.
+
+The memory is bounded, however long the run: see `bounded_log.py`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.bounded_log import BoundedLog, Line
+
+Event = Mapping[str, Any]
+
+
+class Timeline:
+    """Grows by `extend`, until `settle`: no more events come, and the artifacts are here. Thread-safe."""
+
+    def __init__(self, events: Iterable[Event] = (), state: str = ev.QUEUED) -> None:
+        self._changed = threading.Condition()
+        self._log = BoundedLog()
+        self._settled = False
+        self.state = state
+        self.failure: Mapping[str, Any] | None = None
+        self.extend(events)
+
+    @property
+    def last(self) -> int:
+        """Sequence number of the newest event."""
+        return self._log.last
+
+    @property
+    def over(self) -> bool:
+        return self.state in ev.TERMINAL
+
+    @property
+    def settled(self) -> bool:
+        return self._settled
+
+    def events(self, after: int = 0) -> list[Event]:
+        """Those with a higher sequence number than `after`; old ones may have been merged."""
+        with self._changed:
+            return list(self._log.events(after))
+
+    @property
+    def has_merged_values(self) -> bool:
+        """Whether old calls of `ddl.log` are merged."""
+        return self._log.has_merged("values")
+
+    def lines(self) -> list[Line]:
+        """All events, each as its sequence number and JSON."""
+        with self._changed:
+            return list(self._log.lines())
+
+    def extend(self, events: Iterable[Event]) -> None:
+        with self._changed:
+            for event in events:
+                self._log.append(self._numbered(event))
+                if event.get("kind") == "state" and event.get("state") in ev.STATES:
+                    self.state = event["state"]
+                    self.failure = event.get("failure") or self.failure
+            self._changed.notify_all()
+
+    def _numbered(self, event: Event) -> dict[str, Any]:
+        """A stored event may be damaged; its number orders the log."""
+        seq = event.get("seq")
+        return {**event, "seq": seq if isinstance(seq, int) and 0 < seq < 2**53 else self._log.last + 1}
+
+    def settle(self) -> None:
+        with self._changed:
+            self._settled = True
+            self._changed.notify_all()
+
+    def wait(self, done: Callable[[Timeline], bool], timeout: float | None = None) -> bool:
+        """Block until `done(self)`, for at most `timeout` seconds; returns whether it is done."""
+        with self._changed:
+            return self._changed.wait_for(lambda: done(self), timeout)

@@ -1,0 +1,40 @@
+"""Progress of a file on its way from the cluster, for the views alone: it is never stored."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from ddl_magics.runs.timeline import Event
+from ddl_magics.runtime import events as ev
+
+#: Time before the first report, and between two. A shorter transfer is not reported.
+REPORT_SECONDS = 1.0
+
+
+class Transfer:
+    """One file on its way. `report` gets events of kind "transfer": {"name", "done", "size"}, in bytes.
+
+    The last of them has `done` equal to `size`, also where the transfer failed, so that views stop showing it.
+    """
+
+    def __init__(self, name: str, report: Callable[[Event], None]) -> None:
+        self._name = name
+        self._report = report
+        self._last_report = time.monotonic()
+        self._size: int | None = None
+
+    def progress(self, done: int, size: int) -> None:
+        """`done` of `size` bytes have arrived."""
+        now = time.monotonic()
+        if now - self._last_report >= REPORT_SECONDS and done < size:
+            self._last_report, self._size = now, size
+            self._emit(done, size)
+
+    def close(self) -> None:
+        """The transfer has ended."""
+        if self._size is not None:
+            self._emit(self._size, self._size)
+
+    def _emit(self, done: int, size: int) -> None:
+        self._report(ev.make("transfer", ev.JOB, name=self._name, done=done, size=size))

@@ -1,0 +1,111 @@
+"""Text about runs, for `%ddl` and the command line."""
+
+from __future__ import annotations
+
+import time
+
+from ddl_magics import store
+from ddl_magics.dashboard.text import TextProgress, duration, number
+from ddl_magics.runs import ending
+from ddl_magics.runs.run import Run
+from ddl_magics.runs.timeline import Event
+from ddl_magics.runtime import events as ev
+from ddl_magics.wording import aligned, counted
+
+SHOWN_RUNS = 30
+#: So many epochs of a run are lines of `describe`.
+SHOWN_EPOCHS = 40
+
+
+def runs_table(records: list[store.RunRecord]) -> str:
+    """The newest runs, one line each."""
+    if not records:
+        return "no runs yet"
+    rows = [("run", "state", "what", "workers", "epoch", "metrics", "started", "id")]
+    for record in records[:SHOWN_RUNS]:
+        done = record.progress
+        shown = [f"{name} {number(value)}" for name, value in list(done.get("metrics", {}).items())[:2]]
+        rows.append(
+            (
+                record.name,
+                record.state,
+                str(record.spec.get("strategy", "")),
+                str(record.spec.get("workers", "")),
+                f"{done.get('epoch', 0)}/{done['epochs']}" if done.get("epochs") else "",
+                ", ".join(shown),
+                time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created)),
+                record.id,
+            )
+        )
+    lines = aligned(rows)
+    if len(records) > SHOWN_RUNS:
+        lines.append(f"... and {len(records) - SHOWN_RUNS} older")
+    return "\n".join(lines)
+
+
+def describe(run: Run) -> str:
+    """A run as text: its options, and the lines that a waiting cell prints."""
+    spec = run.spec
+    events = run.events
+    took = f", {duration(events[-1]['time'] - events[0]['time'])}" if events else ""
+    rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
+    lines = [
+        f"{run.name} {run.state}{took}",
+        f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
+        *([run.damage] if run.damage else []),
+        *TextProgress(run.name).feed(_thinned([event for event in events if event["kind"] != "log"])),
+    ]
+    failure = next((e["failure"] for e in reversed(events) if e["kind"] == "state" and e.get("failure")), None)
+    return "\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])])
+
+
+def _thinned(events: list[Event]) -> list[Event]:
+    """Without the epochs between the first and the last `SHOWN_EPOCHS` / 2, where there are more."""
+    epochs = [i for i, event in enumerate(events) if event["kind"] == "epoch"]
+    dropped = set(epochs[SHOWN_EPOCHS // 2 : -SHOWN_EPOCHS // 2]) if len(epochs) > SHOWN_EPOCHS else set()
+    return [event for i, event in enumerate(events) if i not in dropped]
+
+
+def logs(run: Run, rank: int | None = None) -> str:
+    """What a run or one of its ranks printed, or one line that says that it printed nothing.
+
+    Raises:
+        LookupError: the run has no such rank.
+    """
+    text = run.logs(rank)
+    if text:
+        return text
+    who = run.name if rank is None else f"rank {rank} of {run.name}"
+    return f"{who} has printed nothing{'' if run.state in ev.TERMINAL else ' so far'}.\n"
+
+
+def next_steps(run: Run | None) -> str:
+    """What one may want next, of the newest run of this kernel; None for none."""
+    if run is None:
+        steps = {
+            "%ddl check": "whether runs can be executed here, and on what",
+            "%%distributed": "in the first line of the cell that trains; --dry-run shows what would happen",
+            "%%distributed --help": "all options",
+        }
+        return _steps("no runs in this kernel yet", steps)
+    name = run.name
+    if run.state == ev.FINISHED or run.state == ev.STOPPED:
+        model = {f"{name}.model()": "the trained model", f"{name}.history": "its metrics per epoch"}
+        again = {f"--resume {name}": "continue it in another cell"} if run.state == ev.STOPPED else {}
+        return _steps(repr(run), {**model, **again, f"%ddl show {name}": "its figures"})
+    if run.state in ev.TERMINAL:
+        attach = {f"%ddl attach {name}": "follow it again"} if run.attachable else {}
+        why = {f"%ddl show {name}": "what happened, with the traceback", f"%ddl logs {name}": "what it printed"}
+        return _steps(repr(run), {**attach, **why, f"--resume {name}": "continue from its last checkpoint"})
+    live = {f"%ddl show {name}": "its live view", f"%ddl logs {name}": "what it has printed"}
+    return _steps(repr(run), {**live, f"{name}.wait()": "wait for its end", f"%ddl stop {name}": "end it"})
+
+
+def _steps(head: str, steps: dict[str, str]) -> str:
+    width = max(map(len, steps))
+    return "\n".join([head, *(f"  {what:<{width}}  {why}" for what, why in steps.items())])
+
+
+def stop(run: Run) -> str:
+    """Ask a run to stop; returns in one line what was done."""
+    return ending.ask(run).text

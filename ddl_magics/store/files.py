@@ -1,0 +1,55 @@
+"""Files that are whole after a power cut: written under another name, synchronized, renamed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def write_atomically(path: Path, parts: Iterable[bytes], lasting: bool = True) -> None:
+    """Replace the file at once: readers see the old content or the new one, never a part.
+
+    Args:
+        path: of the file.
+        parts: its content.
+        lasting: wait until it is on the disk, so that a power cut leaves the old content or the new one. Without it, a
+            power cut may leave the file empty.
+    """
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.writelines(parts)
+            if lasting:
+                synchronize(file.fileno())
+        os.replace(temporary, path)
+        if lasting:
+            synchronize_folder(path.parent)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def move(arrived: Path, path: Path) -> None:
+    """Give a complete file its final name, once its content is on the disk."""
+    with open(arrived, "rb") as file:
+        synchronize(file.fileno())
+    os.replace(arrived, path)
+    synchronize_folder(path.parent)
+
+
+def synchronize(descriptor: int) -> None:
+    """Wait until an open file, or folder, is on the disk."""
+    os.fsync(descriptor)
+
+
+def synchronize_folder(folder: Path) -> None:
+    """The same for a folder's entries, where its file system can do that."""
+    with contextlib.suppress(OSError):
+        descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            synchronize(descriptor)
+        finally:
+            os.close(descriptor)

@@ -1,0 +1,86 @@
+"""The process that owns a run, and whether it is still alive."""
+
+from __future__ import annotations
+
+import os
+import socket
+import tempfile
+import time
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any, TypedDict
+
+HEARTBEAT_SECONDS = 5.0
+#: An owner on another host, or without /proc, counts as dead after this time without a heartbeat.
+SILENCE_SECONDS = 60.0
+
+
+#: How long a comparison of two clocks counts.
+CLOCK_SECONDS = 60.0
+
+_clocks: dict[Path, tuple[float, float]] = {}  # folder -> (when they were compared, the result)
+
+
+class Owner(TypedDict):
+    """What `owner.json` holds. `start` is that of `started`, `heartbeat` in seconds since the epoch."""
+
+    host: str
+    pid: int
+    start: str | None
+    heartbeat: float
+
+
+def this_process() -> Owner:
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "start": started(pid), "heartbeat": time.time()}
+
+
+def is_this_process(owner: Mapping[str, Any]) -> bool:
+    """Whether an `owner.json` names this process."""
+    this = this_process()
+    return (owner.get("host"), owner.get("pid"), owner.get("start")) == (this["host"], this["pid"], this["start"])
+
+
+def started(pid: int) -> str | None:
+    """When the process started, as boot id and clock ticks: equal only for the same process. None where unknown."""
+    try:
+        boot = _boot()
+        # The second field is the program's name in brackets, which may contain spaces and brackets.
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        # A zombie has ended; only its exit status waits for its parent.
+        return None if fields[0] in "ZX" else f"{boot}:{fields[19]}"
+    except (OSError, IndexError):
+        return None
+
+
+@cache
+def _boot() -> str:
+    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+
+
+def alive(owner: Mapping[str, Any], file: Path) -> bool:
+    """Whether the process is alive that an `owner.json` names, which may be damaged. file: its path."""
+    try:
+        pid = int(owner["pid"])
+    except (KeyError, TypeError, ValueError, OverflowError):
+        return False
+    if owner.get("host") == socket.gethostname() and owner.get("start") and started(os.getpid()):
+        return started(pid) == str(owner["start"])
+    try:
+        return time.time() + _clock_ahead(file.parent.parent) - file.stat().st_mtime < SILENCE_SECONDS
+    except OSError:
+        return False
+
+
+def _clock_ahead(folder: Path) -> float:
+    """Seconds by which the clock of a folder's file server is ahead of this host's: clocks of hosts differ."""
+    measured_at, seconds = _clocks.get(folder, (-CLOCK_SECONDS, 0.0))
+    if time.monotonic() - measured_at > CLOCK_SECONDS:
+        try:
+            with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.") as probe:
+                seconds = os.fstat(probe.fileno()).st_mtime - time.time()
+        except OSError:  # it cannot be written
+            seconds = 0.0
+        _clocks[folder] = time.monotonic(), seconds
+    return seconds

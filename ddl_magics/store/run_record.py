@@ -1,0 +1,128 @@
+"""`run.json`: what the store says about a run, and how it is read where it is damaged or of another version."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.options import RunSpec, under_current_names
+from ddl_magics.runtime import events as ev
+
+FORMAT = 1
+
+_FAILURE_TYPES: Mapping[str, type] = {"rank": int, "host": str, "kind": str, "message": str, "traceback": str}
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """`run.json`, read. `state` is LOST where the file has a state that is not terminal and the owner is dead.
+
+    Times are seconds since the epoch.
+    """
+
+    id: str
+    name: str
+    created: float
+    spec: Mapping[str, Any]
+    cluster: str
+    notebook: str
+    state: str
+    failure: Mapping[str, Any] | None = None
+    ended: float | None = None
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    labels: tuple[str, ...] = ()
+    #: The name that was given to the run in the panel, or empty.
+    title: str = ""
+    #: The id of its cell in the notebook; empty where the frontend does not send it.
+    cell_id: str = ""
+    #: Versions and host on the notebook's side.
+    environment: Mapping[str, Any] = field(default_factory=dict)
+    #: Versions on the cluster's side, as rank 0 reports them: of Python, TensorFlow, Keras and Spark.
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    #: Where another kernel finds the driver (`Cluster.driver_address`); empty where only its own kernel can.
+    driver_address: Mapping[str, Any] = field(default_factory=dict)
+    #: Files that the cell has written: name, size in bytes, path on the notebook's machine (None: not there yet).
+    cell_files: Sequence[Mapping[str, Any]] = ()
+    folder: Path = Path()
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> RunRecord:
+        """The record in a `run.json`, with labels and title from a `labels.json`.
+
+        What a view can do without is left out where it is damaged.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is none that this version can read.
+        """
+        if stored["format"] != FORMAT or stored["state"] not in ev.STATES:
+            raise ValueError("no run of this format")
+        created, spec = moment(stored["created"]), under_current_names(_object(stored["spec"]))
+        if created is None or not 0 < RunSpec.from_record(spec).workers <= ev.MAX_RANK:
+            raise ValueError("no run")
+        labels = given.get("labels")
+        return cls(
+            id=_text(stored["id"]),
+            name=_text(stored["name"]),
+            created=created,
+            spec=spec,
+            cluster=_text(stored.get("cluster", "")),
+            notebook=_text(stored.get("notebook", "")),
+            state=stored["state"],
+            failure=None if stored.get("failure") is None else _failure(_object(stored["failure"])),
+            ended=moment(stored.get("ended")),
+            progress=_progress(stored.get("progress")),
+            labels=tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else (),
+            title=str(given.get("title") or ""),
+            cell_id=_text(stored.get("cell_id", "")),
+            environment=_object(stored.get("environment") or {}),
+            versions=_object(stored.get("versions") or {}),
+            driver_address=_object(stored.get("place") or {}),
+            cell_files=[_object(file) for file in stored.get("cell_files") or ()],
+            folder=folder,
+        )
+
+    @property
+    def over(self) -> bool:
+        return self.state in ev.TERMINAL
+
+
+def moment(value: Any) -> float | None:
+    """Seconds since the epoch; None where the value is no time."""
+    return float(value) if _is_amount(value) and value < ev.MAX_TIME else None
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in (int, float) and 0 <= value <= ev.MAX_COUNT
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(f"no text: {value!r:.40}")
+    return value
+
+
+def _object(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"no object: {value!r:.40}")
+    return value
+
+
+def _failure(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """Without fields of another type."""
+    return {name: value for name, value in stored.items() if type(value) is _FAILURE_TYPES.get(name, type(value))}
+
+
+def _progress(stored: Any) -> dict[str, Any]:
+    """Epochs, steps and metrics, without what is no number."""
+    if not isinstance(stored, dict):
+        return {}
+    progress = {name: value for name, value in stored.items() if name != "metrics" and _is_amount(value)}
+    metrics = stored.get("metrics")
+    if isinstance(metrics, dict):
+        numbers = {name: value for name, value in metrics.items() if value is None or type(value) in (int, float)}
+        progress["metrics"] = {
+            name: value for name, value in numbers.items() if type(value) is not int or abs(value) < ev.MAX_INTEGER
+        }
+    return progress
