@@ -1,4 +1,4 @@
-// What the builder of JupyterLab's extensions does not know by itself: our sources are TypeScript.
+// The builder of JupyterLab's extensions does not compile TypeScript by default.
 module.exports = {
   resolve: { extensions: [".ts", ".js"] },
   module: {

@@ -1,38 +1,39 @@
-/** What a reader can do with a run, wherever it is shown. JupyterLab's services are behind it. */
+/** Interfaces between the pages and JupyterLab's services behind them. */
 
-import type { ExportFormat, Stop } from "./api";
-import type { Preferences } from "./view/preferences";
+import type { ExportFormat, SettingValues, StopResult } from "./generated";
 
-/** Runs are named by their id. What needs a confirmation asks for it; what fails is told to the reader. */
+/** What a reader can do with a run, named by its id. Failures are shown to the reader. */
 export interface RunActions {
-  /** Shows the run in a tab of its own, or brings that to the front. */
+  /** Opens the run in a tab of its own, or activates that tab. */
   openRun(run: string): void;
-  /** Shows two or more runs over each other in a tab. */
+  /** The same for a search. */
+  openSearch(search: string): void;
+  /** Opens a comparison of two or more runs in a tab. */
   compare(runs: string[]): void;
-  /** Opens the run's notebook, at the cell where it is found. */
+  /** Opens the notebook of the run, at its cell if that is found. */
   openNotebook(run: string): Promise<void>;
-  /** Puts the cell with its options into the clipboard. */
+  /** Copies the cell with its options to the clipboard. */
   copyAsCell(run: string): Promise<void>;
-  /** Asks, then ends the run after its current step. `null`: the reader or the server said no. */
-  stop(run: string): Promise<Stop | null>;
-  /** Asks, then deletes the run with its files. False: it is still there. */
-  remove(run: string): Promise<boolean>;
-  /** Asks for another title. */
+  /** Stops the run after its current step, after a confirmation. Null: it was cancelled or failed. */
+  stop(run: string): Promise<StopResult | null>;
+  /** Ends the search, after a confirmation. Null: it was cancelled or failed. */
+  stopSearch(search: string): Promise<StopResult | null>;
+  /** Deletes the run with its files, after a confirmation. Returns whether it was deleted. */
+  delete(run: string): Promise<boolean>;
+  /** Asks for a new title. */
   rename(run: string): Promise<void>;
-  /** Asks for other labels. */
+  /** Asks for new labels. */
   label(run: string): Promise<void>;
-  /** Has the browser save a file of the server; `url` is one of `Api.exportUrl`. */
+  /** Downloads a file from the server; `url` is from `Api.exportUrl`. */
   download(url: string): void;
-  /** The run as a file of a format. */
+  /** Downloads the run as a file. */
   exportRun(run: string, format: ExportFormat): void;
-  /** Says a line to the reader, where Jupyter says such things. */
+  /** Shows a notification. */
   notify(message: string, kind?: "info" | "error" | "success"): void;
 }
 
-/** What the reader has set; a page follows changes through `Settings.changed`. */
-export interface Settings extends Preferences {
-  /** Seconds between two looks at what goes on. */
-  readonly pollSeconds: number;
-  /** Calls back after each change; returns how to stop. */
-  changed(listener: () => void): () => void;
+/** The reader's current settings. */
+export interface Settings extends Readonly<SettingValues> {
+  /** Calls `listener` after each change; returns a function that removes it. */
+  onChange(listener: () => void): () => void;
 }

@@ -1,168 +1,194 @@
-/** The server extension's routes, typed as its openapi.yaml says. It knows no JupyterLab: a host hands it `request`. */
+/** The REST routes of the server extension. Independent of JupyterLab: the host passes in a `Request`. */
 
-import type { Events, Logs, Names, Replay, Run, RunDetails, Runs, Stop, UnreadableRun, View } from "./rest";
+import type {
+  ExportFormat,
+  ListRunsQuery,
+  LogPage,
+  ReadLogsQuery,
+  Replay,
+  RunDetails,
+  RunPage,
+  RunUpdate,
+  SearchRow,
+  SearchUpdate,
+  StopResult,
+  UnreadableRun,
+  View,
+  ViewRunQuery,
+  ViewSearchQuery,
+} from "./generated";
 
-export type { Events, Logs, Names, Replay, Run, RunDetails, Runs, Stop, UnreadableRun, View };
+/** A row of the list: a run, or a folder that cannot be read and has a `problem`. */
+export type Row = RunPage["runs"][number];
 
-/** A row of the list; `problem` tells which. */
-export type Row = Run | UnreadableRun;
+/** What the list shows: a run, or a search with its trials. */
+export type Listed = Row | SearchRow;
 
-export type ExportFormat = "csv" | "json" | "html";
-
-/** Asks the server for a path below its base URL. Throws, whatever it likes, where no answer comes. */
+/** Sends a request for a path below the server's base URL. Rejects, with any reason, if there is no answer. */
 export type Request = (path: string, init: RequestInit) => Promise<Response>;
 
-/** What became of a question, where it is no answer. */
+/** A request that failed. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
 
   /**
-   * @param message a line for people
-   * @param status HTTP's; 0 where the server was not reached
-   * @param ours whether our server extension said so, and not Jupyter Server: it is not enabled there, or a proxy spoke
+   * @param message one readable line
+   * @param status HTTP status; 0 if the server was not reached
+   * @param fromExtension whether our server extension sent the error, and not Jupyter Server or a proxy
    */
   constructor(
     message: string,
     readonly status: number,
-    readonly ours: boolean,
+    readonly fromExtension: boolean,
   ) {
     super(message);
   }
 
-  /** The server was not reached: it is gone, or the network is. */
-  get gone(): boolean {
+  /** The server was not reached. */
+  get unreachable(): boolean {
     return this.status === 0;
   }
 
-  /** Jupyter Server answers, and has no such route. */
+  /** Jupyter Server has no such route: our server extension is not enabled. */
   get notEnabled(): boolean {
-    return this.status === 404 && !this.ours;
+    return this.status === 404 && !this.fromExtension;
   }
-}
-
-/** What a list asks for first. */
-export interface ListQuery {
-  limit?: number;
-  cursor?: string;
-  live?: boolean;
-  q?: string;
-}
-
-export interface LogQuery {
-  offset?: number;
-  tail?: boolean;
-  before?: number;
 }
 
 type Query = Record<string, string | number | boolean | undefined>;
 
-/** Each method throws an `ApiError`, or what an aborted `signal` throws. `null` stands for "nothing new". */
+/** Each method rejects with an `ApiError`, or with the reason of an aborted `signal`. Null: there is nothing new. */
 export class Api {
-  /** @param base what exports begin with: the server's base URL, with a slash at its end */
+  /** @param base the server's base URL, with a slash at its end; used by `exportUrl` */
   constructor(
     private readonly request: Request,
     private readonly base = "/",
   ) {}
 
-  /** A page of runs, newest first. */
-  async list(query: ListQuery = {}, signal?: AbortSignal): Promise<Runs> {
-    return (await this.get<Runs>("runs", { ...query }, signal)) as Runs;
+  /** One page of runs, newest first. */
+  async list(query: Omit<ListRunsQuery, "since"> = {}, signal?: AbortSignal): Promise<RunPage> {
+    return required(await this.get<RunPage>("runs", { ...query }, signal));
   }
 
-  /** What changed since an answer of this `version`. Status 410: pages are to be asked for anew. */
-  changes(since: string, limit: number, signal?: AbortSignal): Promise<Runs | null> {
-    return this.get<Runs>("runs", { since, limit }, signal);
+  /** The changes since an answer with this `version`. Status 410: the pages have to be read again. */
+  changes(since: string, limit: number, signal?: AbortSignal): Promise<RunPage | null> {
+    return this.get<RunPage>("runs", { since, limit }, signal);
   }
 
-  /** All that is known of a run but its events. */
+  /** Everything stored about a run except its events. */
   async run(run: string, signal?: AbortSignal): Promise<RunDetails | UnreadableRun> {
-    return (await this.get<RunDetails | UnreadableRun>(at(run), {}, signal)) as RunDetails | UnreadableRun;
+    return required(await this.get<RunDetails | UnreadableRun>(pathOf(run), {}, signal));
   }
 
-  /** Gives a run another title or other labels. */
-  async patch(run: string, names: Names): Promise<RunDetails> {
-    return (await this.ask<RunDetails>(at(run), { method: "PATCH", body: JSON.stringify(names) })) as RunDetails;
+  /** Changes the title or the labels of a run. */
+  async update(run: string, update: RunUpdate): Promise<RunDetails> {
+    return required(await this.fetch<RunDetails>(pathOf(run), { method: "PATCH", body: JSON.stringify(update) }));
   }
 
-  /** Removes a run that has ended, with its files. */
-  async remove(run: string): Promise<void> {
-    await this.ask(at(run), { method: "DELETE" });
+  /** Deletes a run that has ended, with its files. */
+  async delete(run: string): Promise<void> {
+    await this.fetch(pathOf(run), { method: "DELETE" });
   }
 
-  /** Ends a run after its current step. */
-  async stop(run: string): Promise<Stop> {
-    return (await this.ask<Stop>(at(run, "stop"), { method: "POST" })) as Stop;
+  /** Stops a run after its current step. */
+  async stop(run: string): Promise<StopResult> {
+    return required(await this.fetch<StopResult>(pathOf(run, "stop"), { method: "POST" }));
   }
 
-  /** The run as messages for a `RunModel`: without `page` all of it, else what is new after message `n`. */
-  view(run: string, query: { page?: string; n?: number; wait?: number }, signal?: AbortSignal): Promise<View | null> {
-    return this.get<View>(at(run, "view"), query, signal);
+  /** A message for a `RunModel`: a full one without `page`, else the changes since message `n`. */
+  view(run: string, query: ViewRunQuery, signal?: AbortSignal): Promise<View | null> {
+    return this.get<View>(pathOf(run, "view"), { ...query }, signal);
   }
 
-  /** Events after a sequence number, as they are stored. */
-  async events(run: string, query: { after?: number; wait?: number } = {}, signal?: AbortSignal): Promise<Events> {
-    return (await this.get<Events>(at(run, "events"), query, signal)) as Events;
-  }
-
-  /** The table of the workers over the run's time. While it is `behind`, ask again. */
+  /** The workers' table over the course of the run. While `behind` is above 0, ask again. */
   async replay(run: string, signal?: AbortSignal): Promise<Replay> {
-    return (await this.get<Replay>(at(run, "replay"), {}, signal)) as Replay;
+    return required(await this.get<Replay>(pathOf(run, "replay"), {}, signal));
   }
 
   /** What a rank printed; -1 is the job. */
-  async logs(run: string, rank: number | "all", query: LogQuery = {}, signal?: AbortSignal): Promise<Logs> {
-    return (await this.get<Logs>(at(run, `logs/${rank}`), { ...query }, signal)) as Logs;
+  async logs(run: string, rank: number | "all", query: ReadLogsQuery = {}, signal?: AbortSignal): Promise<LogPage> {
+    return required(await this.get<LogPage>(pathOf(run, `logs/${rank}`), { ...query }, signal));
   }
 
-  /** Where a run is had as a file. */
+  /** A message for a `SearchModel`: a full one without `version`, else what has changed since. */
+  searchView(search: string, query: ViewSearchQuery, signal?: AbortSignal): Promise<SearchUpdate | null> {
+    return this.get<SearchUpdate>(searchPath(search, "view"), { ...query }, signal);
+  }
+
+  /** Ends a search: no further trial starts. */
+  async stopSearch(search: string): Promise<StopResult> {
+    return required(await this.fetch<StopResult>(searchPath(search, "stop"), { method: "POST" }));
+  }
+
+  /** Deletes a search that has ended, with its trials. */
+  async deleteSearch(search: string): Promise<void> {
+    await this.fetch(searchPath(search), { method: "DELETE" });
+  }
+
+  /** The URL of a run as a file. */
   exportUrl(run: string, format: ExportFormat): string {
-    return `${this.base}ddl_magics/${at(run, `export?format=${format}`)}`;
+    return `${this.base}ddl_magics/${pathOf(run, `export?format=${format}`)}`;
   }
 
   private get<T>(path: string, query: Query, signal?: AbortSignal): Promise<T | null> {
-    return this.ask<T>(path + words(query), { method: "GET", ...(signal && { signal }) });
+    return this.fetch<T>(path + queryString(query), { method: "GET", ...(signal && { signal }) });
   }
 
-  private async ask<T>(path: string, init: RequestInit): Promise<T | null> {
+  /** `T` is what openapi.yaml promises for the route: the answer is not validated again. */
+  private async fetch<T>(path: string, init: RequestInit): Promise<T | null> {
     let response: Response;
     try {
       response = await this.request(`ddl_magics/${path}`, init);
     } catch (error) {
       if (init.signal?.aborted) throw error;
-      throw new ApiError("Jupyter Server does not answer", 0, false);
+      throw new ApiError("Jupyter Server does not respond", 0, false);
     }
     if (response.status === 204) return null;
-    if (!response.ok) throw await refusal(response);
+    if (!response.ok) throw await errorOf(response);
     try {
-      return (await response.json()) as T;
+      const answer: T = await response.json();
+      return answer;
     } catch (error) {
       if (init.signal?.aborted) throw error;
-      throw new ApiError("Jupyter Server broke off its answer", 0, false);
+      throw new ApiError("Jupyter Server sent an incomplete answer", 0, false);
     }
   }
 }
 
-function at(run: string, part = ""): string {
-  return `runs/${encodeURIComponent(run)}${part && `/${part}`}`;
+/** The answer of a route that always has one. */
+function required<T>(answer: T | null): T {
+  if (answer === null) throw new ApiError("Jupyter Server sent an empty answer", 0, false);
+  return answer;
 }
 
-function words(query: Query): string {
+function pathOf(run: string, route = ""): string {
+  return `runs/${encodeURIComponent(run)}${route && `/${route}`}`;
+}
+
+function searchPath(search: string, route = ""): string {
+  return `searches/${encodeURIComponent(search)}${route && `/${route}`}`;
+}
+
+function queryString(query: Query): string {
   const given = Object.entries(query).filter(([, value]) => value !== undefined && value !== "");
   return given.length ? `?${new URLSearchParams(given.map(([key, value]) => [key, String(value)]))}` : "";
 }
 
-/** The line of the error that the server described; a page of HTML is none of ours. */
-async function refusal(response: Response): Promise<ApiError> {
+/** The error in an answer. An answer without a JSON message, e.g. a HTML page, is not from our extension. */
+async function errorOf(response: Response): Promise<ApiError> {
   try {
-    const { message } = (await response.json()) as { message?: unknown };
-    if (typeof message === "string" && message) return new ApiError(message, response.status, true);
+    const body: unknown = await response.json();
+    if (typeof body === "object" && body !== null && "message" in body) {
+      const { message } = body;
+      if (typeof message === "string" && message) return new ApiError(message, response.status, true);
+    }
   } catch {
-    // Not JSON: said below.
+    // Not JSON.
   }
   return new ApiError(`Jupyter Server answered ${response.status} ${response.statusText}`, response.status, false);
 }
 
-/** Bytes that an answer has as base64. */
-export function bytes(base64: string): Uint8Array<ArrayBuffer> {
+/** Decodes base64. */
+export function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }

@@ -1,47 +1,48 @@
-/** What differs between runs, as a table: how they ended, what they were told to do, where they ran. Pure. */
+/** The differences between runs as rows of a table: results, options, environment. Pure. */
 
-import type { RunDetails } from "../api";
-import { optionsOf } from "../lab/cell";
-import { elapsed } from "../panel/words";
+import { optionsOf, parametersOf, sparkSettingsOf } from "../cell";
+import type { RunDetails } from "../generated";
+import { elapsed } from "../panel/format";
 import type { Translation } from "../translation";
 import { duration, UNKNOWN } from "../view/format";
 import type { RunModel } from "../view/model";
 
-/** Digits of a metric: in a table people look for the small differences. */
+/** Significant digits of a metric: more than in a chart, because small differences matter here. */
 const DIGITS = 5;
 
-/** What stands for a flag, which has no value. */
+/** The value of a flag that is set. */
 const SET = "✓";
 
-/** A run as far as it is known. */
-export interface Known {
+export interface RunToCompare {
   letter: string;
   details: RunDetails | null;
   model: RunModel;
 }
 
-/** A row: a value a run, in their order. */
+/** A row of the table, with one value per run. */
 export interface Difference {
   name: string;
   values: string[];
   differs: boolean;
 }
 
-/** All rows: those that differ first, each part in the order of results, options, surroundings. */
-export function differences(runs: readonly Known[], trans: Translation, now: number): Difference[] {
+export type Entry = [name: string, value: string];
+
+/** All rows: first those that differ; both parts in the order results, options, environment. */
+export function differences(runs: readonly RunToCompare[], trans: Translation, now: number): Difference[] {
   const parts: Entry[][][] = [
-    runs.map((run) => results(run, trans, now)),
-    runs.map(options),
-    runs.map((run) => sameCell(run, runs, trans)),
-    runs.map((run) => surroundings(run, trans)),
+    runs.map((run) => resultEntries(run, trans, now)),
+    runs.map(optionEntries),
+    runs.map((run) => cellEntries(run, runs, trans)),
+    runs.map((run) => environmentEntries(run, trans)),
   ];
   const rows = parts.flatMap(rowsOf);
   return [...rows.filter(({ differs }) => differs), ...rows.filter(({ differs }) => !differs)];
 }
 
-/** Rows of what each run has, in the order in which names first appear. */
+/** One row per name in the entries of the runs, in the order in which the names first occur. */
 export function rowsOf(entries: readonly Entry[][]): Difference[] {
-  const tables = entries.map((each) => new Map(each));
+  const tables = entries.map((ofRun) => new Map(ofRun));
   const names = [...new Set(tables.flatMap((table) => [...table.keys()]))];
   return names.map((name) => {
     const values = tables.map((table) => table.get(name) || UNKNOWN);
@@ -49,55 +50,58 @@ export function rowsOf(entries: readonly Entry[][]): Difference[] {
   });
 }
 
-export type Entry = [name: string, value: string];
-
-function results({ details, model }: Known, trans: Translation, now: number): Entry[] {
+function resultEntries({ details, model }: RunToCompare, trans: Translation, now: number): Entry[] {
   const state = model.state?.state ?? details?.state ?? "";
   const entries: Entry[] = [[trans.__("state"), state]];
   if (details?.failure) entries.push([trans.__("failure"), details.failure]);
-  if (details) entries.push([trans.__("duration"), duration(lasted(details, model, now))]);
+  if (details) {
+    // The model knows of the end earlier than the details, which are polled less often.
+    const ended = details.ended ?? model.state?.ended ?? null;
+    entries.push([trans.__("duration"), duration(elapsed({ created: details.created, ended }, now))]);
+  }
   const epochs = model.progress && model.progress.fit >= 0 ? model.progress.epoch : details?.epoch;
   if (epochs !== undefined) entries.push([trans.__("epochs done"), String(epochs)]);
   const metrics = Object.keys(model.latest).length ? model.latest : (details?.metrics ?? {});
-  return [...entries, ...measured(metrics)];
+  return [...entries, ...metricEntries(metrics)];
 }
 
 /** The metrics that have a value. */
-export function measured(metrics: Readonly<Record<string, number | null>>): Entry[] {
+export function metricEntries(metrics: Readonly<Record<string, number | null>>): Entry[] {
   return Object.entries(metrics).flatMap(([name, value]): Entry[] =>
     value === null ? [] : [[name, String(Number(value.toPrecision(DIGITS)))]],
   );
 }
 
-/** The details are as old as their answer; the model hears when the run ends. */
-function lasted(details: RunDetails, model: RunModel, now: number): number {
-  return elapsed({ ...details, ended: details.ended ?? model.state?.ended ?? null }, now);
-}
-
-/** What the cell asked for. */
-export function options({ details }: Pick<Known, "details">): Entry[] {
+/** The options of the cell. */
+export function optionEntries({ details }: Pick<RunToCompare, "details">): Entry[] {
   if (!details) return [];
-  const settings = Object.entries((details.spec.conf ?? {}) as Record<string, unknown>);
-  const chosen = optionsOf(details.spec).map(([option, value]): Entry => [option, value || SET]);
-  return [...chosen, ...settings.map(([key, value]): Entry => [`--conf ${key}`, String(value)])];
+  const options = optionsOf(details.spec).map(([option, value]): Entry => [option, value || SET]);
+  const parameters = parametersOf(details.spec).map(([name, value]): Entry => [`--set ${name}`, value]);
+  const settings = sparkSettingsOf(details.spec).map(([key, value]): Entry => [`--conf ${key}`, value]);
+  return [...options, ...parameters, ...settings];
 }
 
-/** Who has the same cell as an earlier run says which one. */
-function sameCell({ details }: Known, runs: readonly Known[], trans: Translation): Entry[] {
+/** The letter of the first run with the same cell. */
+function cellEntries({ details }: RunToCompare, runs: readonly RunToCompare[], trans: Translation): Entry[] {
   if (!details) return [];
-  const first = runs.find((run) => run.details?.cell === details.cell);
-  return [[trans.__("cell as in"), first?.letter ?? ""]];
+  const first = runs.find((run) => run.details?.cell_hash === details.cell_hash);
+  return [[trans.__("same cell as"), first?.letter ?? ""]];
 }
 
-/** Where it ran, and what with. */
-export function surroundings({ details }: Pick<Known, "details">, trans: Translation): Entry[] {
+/** Cluster, notebook and versions. */
+export function environmentEntries({ details }: Pick<RunToCompare, "details">, trans: Translation): Entry[] {
   if (!details) return [];
   const { cluster, notebook, versions, environment } = details;
-  const words = (values: object) => Object.entries(values).filter(([, value]) => typeof value === "string");
   return [
     [trans.__("cluster"), cluster],
     [trans.__("notebook"), notebook],
-    ...words(versions).map(([key, value]): Entry => [trans.__("cluster's %1", key), value]),
-    ...words(environment).map(([key, value]): Entry => [trans.__("notebook's %1", key), value]),
+    ...textEntries(versions, (key) => trans.__("cluster's %1", key)),
+    ...textEntries(environment, (key) => trans.__("notebook's %1", key)),
   ];
+}
+
+function textEntries(values: Readonly<Record<string, unknown>>, titleOf: (key: string) => string): Entry[] {
+  return Object.entries(values).flatMap(([key, value]): Entry[] =>
+    typeof value === "string" ? [[titleOf(key), value]] : [],
+  );
 }

@@ -1,76 +1,82 @@
-/** Which line is whose: a box to switch each run off and on, with its letter, its stroke, its name and its state. */
+/** The legend: one entry per run with a checkbox that shows or hides it, its letter, line style, title and state. */
 
 import type { Translation } from "../translation";
-import { attribute, h, show, text } from "../view/dom";
-import type { Compared } from "./feed";
-import type { Look } from "./look";
+import { h, setAttribute, setText, setVisible } from "../view/dom";
+import type { ComparedRun } from "./comparison";
+import type { LineStyle } from "./linestyle";
 
 const SVG = "http://www.w3.org/2000/svg";
+
+export interface LegendOptions {
+  trans: Translation;
+  /** A run was shown or hidden. */
+  onToggle(): void;
+  open(run: string): void;
+}
 
 export class Legend {
   readonly element: HTMLElement;
   private readonly entries: Entry[];
 
-  constructor(runs: readonly Compared[], trans: Translation, toggled: () => void, open: (run: string) => void) {
-    this.entries = runs.map((run) => new Entry(run, trans, toggled, open));
+  constructor(runs: readonly ComparedRun[], options: LegendOptions) {
+    this.entries = runs.map((run) => new Entry(run, options));
     const items = this.entries.map((entry) => entry.element);
-    this.element = h("ul", { class: "ddl-legend", "aria-label": trans.__("Runs") }, ...items);
+    this.element = h("ul", { class: "ddl-legend", "aria-label": options.trans.__("Runs") }, ...items);
   }
 
-  /** `name` is what a reader calls a run. */
-  draw(name: (run: Compared) => string): void {
-    for (const entry of this.entries) entry.draw(name(entry.run));
+  draw(titleOf: (run: ComparedRun) => string): void {
+    for (const entry of this.entries) entry.draw(titleOf(entry.run));
   }
 }
 
 class Entry {
   readonly element: HTMLElement;
-  private readonly box = h("input", { type: "checkbox", checked: true });
-  private readonly name = h("span", { class: "ddl-legend-name" });
+  private readonly checkbox = h("input", { type: "checkbox", checked: true });
+  private readonly title = h("span", { class: "ddl-legend-name" });
   private readonly state = h("span", { class: "ddl-chip" });
   private readonly open = h("button", { type: "button", class: "ddl-button" });
   private readonly problem = h("p", { class: "ddl-legend-problem", role: "status" });
+  private readonly trans: Translation;
 
   constructor(
-    readonly run: Compared,
-    private readonly trans: Translation,
-    toggled: () => void,
-    open: (run: string) => void,
+    readonly run: ComparedRun,
+    { trans, onToggle, open }: LegendOptions,
   ) {
-    this.box.addEventListener("change", () => {
-      run.shown = this.box.checked;
-      toggled();
+    this.trans = trans;
+    this.checkbox.addEventListener("change", () => {
+      run.shown = this.checkbox.checked;
+      onToggle();
     });
     this.open.addEventListener("click", () => open(run.id));
-    text(this.open, trans.__("Open"));
-    const label = h("label", {}, this.box, stroke(run.look), h("b", {}, run.look.letter), this.name);
+    setText(this.open, trans.__("Open"));
+    const label = h("label", {}, this.checkbox, lineSample(run.style), h("b", {}, run.style.letter), this.title);
     this.element = h("li", {}, label, this.state, this.open, this.problem);
   }
 
-  draw(name: string): void {
+  draw(title: string): void {
     const { details, follower, problem } = this.run;
     const state = follower.model.state?.state ?? details?.state ?? "";
-    text(this.name, name);
-    attribute(this.name, "title", [name, this.run.id].join("\n"));
-    text(this.state, state);
+    setText(this.title, title);
+    setAttribute(this.title, "title", [title, this.run.id].join("\n"));
+    setText(this.state, state);
     this.state.dataset.state = state;
-    show(this.state, state !== "");
-    attribute(this.open, "aria-label", this.trans.__("Open %1", name));
-    text(this.problem, problem);
-    show(this.problem, problem !== "");
+    setVisible(this.state, state !== "");
+    setAttribute(this.open, "aria-label", this.trans.__("Open %1", title));
+    setText(this.problem, problem);
+    setVisible(this.problem, problem !== "");
   }
 }
 
-/** A piece of the run's line. */
-export function stroke({ colour, dash }: Look): SVGElement {
-  const drawing = document.createElementNS(SVG, "svg");
+/** A short piece of a run's line. */
+export function lineSample({ colour, dash }: LineStyle): SVGElement {
+  const svg = document.createElementNS(SVG, "svg");
   const line = document.createElementNS(SVG, "line");
-  const fields = { x1: 0, y1: 4, x2: 30, y2: 4, stroke: `var(--ddl-run-${colour})`, "stroke-width": 2 };
-  for (const [name, value] of Object.entries(fields)) line.setAttribute(name, String(value));
-  if (dash.length) line.setAttribute("stroke-dasharray", dash.join(" "));
-  for (const [name, value] of Object.entries({ width: 30, height: 8, "aria-hidden": true })) {
-    drawing.setAttribute(name, String(value));
+  const attributes = { x1: 0, y1: 4, x2: 30, y2: 4, stroke: `var(--ddl-run-${colour})`, "stroke-width": 2 };
+  for (const [name, value] of Object.entries(attributes)) setAttribute(line, name, value);
+  if (dash.length) setAttribute(line, "stroke-dasharray", dash.join(" "));
+  for (const [name, value] of Object.entries({ width: 30, height: 8, "aria-hidden": "true" })) {
+    setAttribute(svg, name, value);
   }
-  drawing.append(line);
-  return drawing;
+  svg.append(line);
+  return svg;
 }

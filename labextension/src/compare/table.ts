@@ -1,14 +1,14 @@
-/** The table of what differs: a column a run; rows that are equal are folded away. */
+/** The table of differences: one column per run; rows without a difference are folded. */
 
 import type { Translation } from "../translation";
-import { attribute, h, show, text } from "../view/dom";
+import { h, setAttribute, setText, setVisible } from "../view/dom";
 import type { Difference } from "./differences";
-import { stroke } from "./legend";
-import type { Look } from "./look";
+import { lineSample } from "./legend";
+import type { LineStyle } from "./linestyle";
 
 export interface Column {
-  look: Look;
-  name: string;
+  style: LineStyle;
+  title: string;
 }
 
 export class DifferenceTable {
@@ -21,45 +21,47 @@ export class DifferenceTable {
   private drawn = "";
 
   constructor(private readonly trans: Translation) {
-    const title = trans.__("What differs");
+    const title = trans.__("Differences");
     const table = h("table", {}, h("thead", {}, this.head), this.differing, this.equal);
-    // A focusable group: what is wider than its place can be scrolled with the keyboard.
+    // Focusable, so that the keyboard can scroll it.
     const scroll = h("div", { class: "ddl-table", tabindex: 0, role: "group", "aria-label": title }, table);
     this.element = h("section", { class: "ddl-compare-part" }, h("h2", {}, title), this.none, scroll, this.fold);
     this.fold.addEventListener("click", () => {
-      show(this.equal, this.equal.hidden);
-      this.label();
+      setVisible(this.equal, this.equal.hidden);
+      this.drawFold();
     });
-    text(this.none, trans.__("Nothing differs."));
+    setText(this.none, trans.__("No differences."));
   }
 
   draw(columns: readonly Column[], rows: readonly Difference[]): void {
-    const now = JSON.stringify([columns, rows]);
-    // A selection in the table survives what changes nothing.
-    if (now === this.drawn) return;
-    this.drawn = now;
-    const heads = columns.map(({ look, name }) =>
-      h("th", { scope: "col" }, stroke(look), h("b", {}, look.letter), " ", name),
+    // Unchanged content is not drawn again, so that a text selection in it is kept.
+    const state = JSON.stringify([columns, rows]);
+    if (state === this.drawn) return;
+    this.drawn = state;
+    const heads = columns.map(({ style, title }) =>
+      h("th", { scope: "col" }, lineSample(style), h("b", {}, style.letter), " ", title),
     );
     this.head.replaceChildren(h("td"), ...heads);
-    const [differing, equal] = [true, false].map((differs) => rows.filter((row) => row.differs === differs).map(line));
-    this.differing.replaceChildren(...(differing ?? []));
-    this.equal.replaceChildren(...(equal ?? []));
-    show(this.none, !differing?.length);
-    show(this.fold, Boolean(equal?.length));
-    this.label();
+    const differing = rows.filter(({ differs }) => differs);
+    const equal = rows.filter(({ differs }) => !differs);
+    this.differing.replaceChildren(...differing.map(rowElement));
+    this.equal.replaceChildren(...equal.map(rowElement));
+    setVisible(this.none, !differing.length);
+    setVisible(this.fold, equal.length > 0);
+    this.drawFold();
   }
 
-  private label(): void {
+  private drawFold(): void {
     const count = this.equal.rows.length;
-    attribute(this.fold, "aria-expanded", String(!this.equal.hidden));
-    const words = this.equal.hidden
+    setAttribute(this.fold, "aria-expanded", String(!this.equal.hidden));
+    const text = this.equal.hidden
       ? this.trans._n("Show %1 equal row", "Show %1 equal rows", count)
       : this.trans._n("Hide %1 equal row", "Hide %1 equal rows", count);
-    text(this.fold, words);
+    setText(this.fold, text);
   }
 }
 
-function line({ name, values }: Difference): HTMLTableRowElement {
+/** A row of a table with a heading and values. */
+export function rowElement({ name, values }: Difference): HTMLTableRowElement {
   return h("tr", {}, h("th", { scope: "row" }, name), ...values.map((value) => h("td", {}, value)));
 }

@@ -1,27 +1,29 @@
-/** What a reader can do with a run, with JupyterLab's services. */
+/** The actions on runs, with JupyterLab's services. */
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import { Clipboard, Notification } from "@jupyterlab/apputils";
 import { PageConfig } from "@jupyterlab/coreutils";
 import type { RunActions } from "../actions";
-import type { ExportFormat, Row, Run, RunDetails, Stop } from "../api";
-import { readable } from "../panel/runlist";
-import { title } from "../panel/words";
-import { cellSource, contentsPaths } from "./cell";
-import { askLabels, askTitle, confirmRemove, confirmStop, tell } from "./dialogs";
+import { cellSource, contentsPaths } from "../cell";
+import type { ExportFormat, RunDetails, RunRow, StopResult } from "../generated";
+import { title } from "../panel/format";
+import { isReadable, isSearch } from "../panel/runlist";
+import { messageOf } from "../polling";
+import { askLabels, askTitle, confirmDelete, confirmStop, showMessage } from "./dialogs";
 import { showCell } from "./notebook";
 import type { IRuns } from "./runs";
 
-/** A notification of JupyterLab cuts off what is longer. */
-const NOTIFICATION_CHARACTERS = 140;
+/** JupyterLab truncates longer notifications. */
+const MAX_NOTIFICATION_CHARACTERS = 140;
 
-/** How long the server may look for a run without a kernel, and how often it is asked. */
+/** How long, and how often, the server is asked for the result of stopping a run without its kernel. */
 const STOP_MS = 180_000;
 const STOP_POLL_MS = 2000;
 
-/** Shows what the tabs show. */
+/** Opens tabs. */
 export interface Tabs {
   openRun(run: string): void;
+  openSearch(search: string): void;
   compare(runs: string[]): void;
 }
 
@@ -36,16 +38,20 @@ export class LabActions implements RunActions {
     this.tabs.openRun(run);
   }
 
+  openSearch(search: string): void {
+    this.tabs.openSearch(search);
+  }
+
   compare(runs: string[]): void {
     this.tabs.compare(runs);
   }
 
   async openNotebook(run: string): Promise<void> {
-    await this.tried(async () => {
+    await this.attempt(async () => {
       const details = await this.details(run);
       const { trans } = this.runs;
       if (!details.notebook) {
-        this.notify(trans.__("It is not known which notebook %1 belongs to", title(details)));
+        this.notify(trans.__("The notebook of %1 is unknown", title(details)));
         return;
       }
       const { contents } = this.app.serviceManager;
@@ -58,83 +64,76 @@ export class LabActions implements RunActions {
   }
 
   async copyAsCell(run: string): Promise<void> {
-    await this.tried(async () => {
+    await this.attempt(async () => {
       const details = await this.details(run);
       Clipboard.copyToSystem(cellSource(details.spec));
-      this.notify(this.runs.trans.__("The cell of %1 is in the clipboard", title(details)), "success");
+      this.notify(this.runs.trans.__("Copied the cell of %1 to the clipboard", title(details)), "success");
     });
   }
 
-  async stop(run: string): Promise<Stop | null> {
+  async stop(run: string): Promise<StopResult | null> {
     return (await this.stopAll([run]))[0] ?? null;
   }
 
-  /** Asks once, then ends these runs. */
-  async stopAll(runs: string[]): Promise<Stop[]> {
+  async stopSearch(search: string): Promise<StopResult | null> {
+    return (await this.stopAll([], [search]))[0] ?? null;
+  }
+
+  /** Stops runs and searches, after one confirmation. Returns the results of those that did not fail. */
+  async stopAll(runs: string[], searches: string[] = []): Promise<StopResult[]> {
     const { api, feed, trans } = this.runs;
-    if (
-      !runs.length ||
-      !(await confirmStop(
-        runs.map((run) => this.name(run)),
-        trans,
-      ))
-    )
-      return [];
-    const outcomes = await Promise.all(runs.map((run) => this.tried(() => api.stop(run))));
+    const ids = [...searches, ...runs];
+    const titles = ids.map((id) => this.titleOf(id));
+    if (!ids.length || !(await confirmStop(titles, searches.length > 0, trans))) return [];
+    const results = await Promise.all(
+      ids.map(async (run) => {
+        const result = await this.attempt(() => (searches.includes(run) ? api.stopSearch(run) : api.stop(run)));
+        return result && { run, result };
+      }),
+    );
     feed.refresh();
-    const told = outcomes.filter((outcome) => outcome !== null);
-    for (const [i, run] of runs.entries()) {
-      const outcome = outcomes[i];
-      if (outcome) this.tellStop(outcome);
-      if (outcome?.outcome === "stopping") void this.tried(() => this.awaitStop(run));
+    const known = results.filter((result) => result !== null);
+    for (const { run, result } of known) {
+      this.showStopResult(result);
+      if (result.outcome === "stopping") void this.attempt(() => this.awaitStop(run));
     }
-    return told;
+    return known.map(({ result }) => result);
   }
 
-  /** Tells what became of a stop that takes longer than a request. */
-  private async awaitStop(run: string): Promise<void> {
-    for (const until = Date.now() + STOP_MS; Date.now() < until; ) {
-      await new Promise((resolve) => setTimeout(resolve, STOP_POLL_MS));
-      const { stop } = await this.details(run);
-      if (stop?.outcome === "stopping") continue;
-      if (stop) this.tellStop(stop);
-      this.runs.feed.refresh();
-      return;
-    }
+  async delete(run: string): Promise<boolean> {
+    return (await this.deleteAll([run])) === 1;
   }
 
-  private tellStop({ message, how }: Stop): void {
-    if (how) void tell([message, how], this.runs.trans);
-    else this.notify(message);
-  }
-
-  async remove(run: string): Promise<boolean> {
-    return (await this.removeAll([run])) === 1;
-  }
-
-  /** Asks once, then deletes these runs; how many are gone. */
-  async removeAll(runs: string[]): Promise<number> {
+  /** Deletes runs, and searches with their trials, after one confirmation. Returns how many were deleted. */
+  async deleteAll(ids: string[]): Promise<number> {
     const { api, feed, trans } = this.runs;
-    const rows = runs.map((run) => feed.list.rows.get(run)).filter((row): row is Row => row !== undefined);
-    if (!rows.length || !(await confirmRemove(rows, trans))) return 0;
-    const done = await Promise.all(rows.map(({ id }) => this.tried(() => api.remove(id).then(() => true))));
+    const rows = ids.map((id) => feed.list.get(id)).filter((row) => row !== undefined);
+    const trials = [...feed.list.rows.values()].filter((row) => ids.includes(feed.list.searchOf(row)?.id ?? ""));
+    if (!rows.length || !(await confirmDelete(rows, trials, trans))) return 0;
+    // A trial goes with its search.
+    const own = rows.filter((row) => isSearch(row) || !ids.includes(feed.list.searchOf(row)?.id ?? ""));
+    const deleted = await Promise.all(
+      own.map((row) =>
+        this.attempt(() => (isSearch(row) ? api.deleteSearch(row.id) : api.delete(row.id)).then(() => true)),
+      ),
+    );
     feed.refresh();
-    return done.filter(Boolean).length;
+    return deleted.filter(Boolean).length;
   }
 
   async rename(run: string): Promise<void> {
-    await this.tried(async () => {
-      const now = await this.known(run);
-      const name = await askTitle(now.title, now.name, this.runs.trans);
-      if (name !== null && name !== now.title) await this.runs.api.patch(run, { title: name });
+    await this.attempt(async () => {
+      const row = await this.row(run);
+      const title = await askTitle(row.title, row.name, this.runs.trans);
+      if (title !== null && title !== row.title) await this.runs.api.update(run, { title });
       this.runs.feed.refresh();
     });
   }
 
   async label(run: string): Promise<void> {
-    await this.tried(async () => {
-      const labels = await askLabels((await this.known(run)).labels, this.runs.trans);
-      if (labels !== null) await this.runs.api.patch(run, { labels });
+    await this.attempt(async () => {
+      const labels = await askLabels((await this.row(run)).labels, this.runs.trans);
+      if (labels !== null) await this.runs.api.update(run, { labels });
       this.runs.feed.refresh();
     });
   }
@@ -151,33 +150,50 @@ export class LabActions implements RunActions {
   }
 
   notify(message: string, kind: "info" | "error" | "success" = "info"): void {
-    if (message.length > NOTIFICATION_CHARACTERS) void tell([message], this.runs.trans);
+    if (message.length > MAX_NOTIFICATION_CHARACTERS) void showMessage([message], this.runs.trans);
     else Notification.emit(message, kind, { autoClose: kind === "error" ? false : 5000 });
   }
 
-  private name(run: string): string {
-    const row = this.runs.feed.list.rows.get(run);
+  /** Waits for the result of a stop that takes longer than its request, and shows it. */
+  private async awaitStop(run: string): Promise<void> {
+    for (const deadline = Date.now() + STOP_MS; Date.now() < deadline; ) {
+      await new Promise((resolve) => setTimeout(resolve, STOP_POLL_MS));
+      const { stop } = await this.details(run);
+      if (stop?.outcome === "stopping") continue;
+      if (stop) this.showStopResult(stop);
+      this.runs.feed.refresh();
+      return;
+    }
+  }
+
+  private showStopResult({ message, how }: StopResult): void {
+    if (how) void showMessage([message, how], this.runs.trans);
+    else this.notify(message);
+  }
+
+  private titleOf(run: string): string {
+    const row = this.runs.feed.list.get(run);
     return row ? title(row) : run;
   }
 
-  /** What the list says of the run; a run that it does not have is asked for. */
-  private async known(run: string): Promise<Run> {
+  /** The row of the run in the list; the server is asked if it is not listed. */
+  private async row(run: string): Promise<RunRow> {
     const row = this.runs.feed.list.rows.get(run);
-    return row && readable(row) ? row : this.details(run);
+    return row && isReadable(row) ? row : this.details(run);
   }
 
   private async details(run: string): Promise<RunDetails> {
     const details = await this.runs.api.run(run);
-    if (!readable(details)) throw new Error(details.problem);
-    return details as RunDetails;
+    if (!isReadable(details)) throw new Error(details.problem);
+    return details;
   }
 
-  /** What fails is told; null then. */
-  private async tried<T>(act: () => Promise<T>): Promise<T | null> {
+  /** The result of an action; null if it failed, which is shown to the reader. */
+  private async attempt<T>(action: () => Promise<T>): Promise<T | null> {
     try {
-      return await act();
+      return await action();
     } catch (error) {
-      this.notify(error instanceof Error ? error.message : String(error), "error");
+      this.notify(messageOf(error), "error");
       return null;
     }
   }

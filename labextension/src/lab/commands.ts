@@ -1,63 +1,57 @@
-/** What can be done, as commands: for the palette, the launcher, the menu of a row, the panel's buttons and shortcuts. */
+/** The commands, for the palette, the launcher, context menus, the panel's toolbar and shortcuts. */
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
 import type { LabIcon } from "@jupyterlab/ui-components";
 import { copyIcon, deleteIcon, downloadIcon, editIcon, ellipsesIcon, fileIcon, notebookIcon, refreshIcon, stopIcon, tagIcon, treeViewIcon } from "@jupyterlab/ui-components"; // biome-ignore format: icons
 import type { ReadonlyPartialJSONObject } from "@lumino/coreutils";
-import type { ExportFormat, Row } from "../api";
-import { readable } from "../panel/runlist";
+import type { Listed, Row } from "../api";
+import { EXPORT_FORMATS } from "../generated";
+import { isReadable, isSearch } from "../panel/runlist";
 import type { LabActions } from "./actions";
+import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
 import type { IRuns } from "./runs";
 
-export const COMMANDS = {
-  panel: "ddl-magics:show-panel",
-  more: "ddl-magics:show-menu",
-  refresh: "ddl-magics:refresh",
-  open: "ddl-magics:open-run",
-  stop: "ddl-magics:stop-run",
-  compare: "ddl-magics:compare-runs",
-  rename: "ddl-magics:rename-run",
-  label: "ddl-magics:tag-run",
-  notebook: "ddl-magics:open-notebook",
-  copy: "ddl-magics:copy-as-cell",
-  export: "ddl-magics:export-run",
-  remove: "ddl-magics:delete-run",
-} as const;
-
-export const FORMATS: readonly ExportFormat[] = ["csv", "json", "html"];
-
-/** Runs that a command is about: those of its arguments, else those that are chosen in the panel. */
-export interface Choice {
-  chosen(): string[];
-  /** Shows the panel. */
-  show(): void;
-  /** Opens the menu of what is chosen. */
-  menu(): void;
+/** The panel, as the commands use it. */
+export interface CommandTarget {
+  /** The runs and searches that are selected in the panel. */
+  selected(): string[];
+  /** Activates the panel. */
+  activate(): void;
+  /** Opens the menu for the selected runs. */
+  openMenu(): void;
 }
 
-export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActions, choice: Choice): void {
+/**
+ * Adds the commands. They act on the runs in their arguments `run` or `runs`, else on the selected ones. Open, stop and
+ * delete act on searches too.
+ */
+export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActions, panel: CommandTarget): void {
   const { commands } = app;
   const { trans, feed } = runs;
 
-  const about = (args: ReadonlyPartialJSONObject): string[] => {
+  const idsOf = (args: ReadonlyPartialJSONObject): string[] => {
     if (typeof args.run === "string") return [args.run];
     if (Array.isArray(args.runs)) return args.runs.filter((run): run is string => typeof run === "string");
-    return choice.chosen();
+    return panel.selected();
   };
-  const rows = (args: ReadonlyPartialJSONObject): Row[] => about(args).flatMap((run) => feed.list.rows.get(run) ?? []);
-  /** A command about one run that can be read. */
-  const one = (id: string, label: string, icon: LabIcon, act: (run: string) => unknown) =>
+  /** Without searches. One that is not listed may be stored all the same. */
+  const runsOf = (args: ReadonlyPartialJSONObject) => idsOf(args).filter((id) => !feed.list.searches.has(id));
+  const rowsOf = (args: ReadonlyPartialJSONObject): Row[] =>
+    idsOf(args).flatMap((run) => feed.list.rows.get(run) ?? []);
+  const listedOf = (args: ReadonlyPartialJSONObject): Listed[] => idsOf(args).flatMap((id) => feed.list.get(id) ?? []);
+  /** Adds a command that acts on one readable run. */
+  const addForOneRun = (id: string, label: string, icon: LabIcon, act: (run: string) => unknown) =>
     commands.addCommand(id, {
       label,
       icon,
       isEnabled: (args) => {
-        const [row, more] = rows(args);
-        return row !== undefined && more === undefined && readable(row);
+        const [row, other] = rowsOf(args);
+        return row !== undefined && other === undefined && isReadable(row);
       },
       execute: (args) => {
-        const [run] = about(args);
-        return run === undefined ? undefined : act(run);
+        const [row] = rowsOf(args);
+        return row && act(row.id);
       },
     });
 
@@ -65,12 +59,12 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
     label: trans.__("Distributed Runs"),
     caption: trans.__("Show the distributed runs of all kernels"),
     icon: runsIcon,
-    execute: () => choice.show(),
+    execute: () => panel.activate(),
   });
   commands.addCommand(COMMANDS.more, {
     label: trans.__("More Actions for Distributed Runs"),
     icon: ellipsesIcon,
-    execute: () => choice.menu(),
+    execute: () => panel.openMenu(),
   });
   commands.addCommand(COMMANDS.refresh, {
     label: trans.__("Refresh Distributed Runs"),
@@ -80,53 +74,72 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
   commands.addCommand(COMMANDS.open, {
     label: trans.__("Open Run"),
     icon: fileIcon,
-    isEnabled: (args) => about(args).length > 0,
+    isEnabled: (args) => idsOf(args).length > 0,
     execute: (args) => {
-      for (const run of about(args)) actions.openRun(run);
+      for (const id of idsOf(args)) {
+        if (feed.list.searches.has(id)) actions.openSearch(id);
+        else actions.openRun(id);
+      }
+    },
+  });
+  commands.addCommand(COMMANDS.search, {
+    label: trans.__("Open Search"),
+    icon: fileIcon,
+    isEnabled: (args) => typeof args.search === "string" || listedOf(args).some(isSearch),
+    execute: (args) => {
+      const searches = listedOf(args).filter(isSearch);
+      const ids = typeof args.search === "string" ? [args.search] : searches.map(({ id }) => id);
+      for (const id of ids) actions.openSearch(id);
     },
   });
   commands.addCommand(COMMANDS.stop, {
     label: trans.__("Stop Run…"),
     icon: stopIcon,
-    // A run whose kernel is gone may train on: the server looks for it.
-    isEnabled: (args) => rows(args).some(stoppable),
-    execute: (args) =>
-      actions.stopAll(
-        rows(args)
-          .filter(stoppable)
-          .map(({ id }) => id),
-      ),
+    isEnabled: (args) => listedOf(args).some(canBeStopped),
+    execute: (args) => {
+      const rows = listedOf(args).filter(canBeStopped);
+      const searches = rows.filter(isSearch).map(({ id }) => id);
+      // A trial ends with its search.
+      const runs = rows.filter((row): row is Row => !isSearch(row));
+      const own = runs.filter((row) => !searches.includes(feed.list.searchOf(row)?.id ?? ""));
+      return actions.stopAll(
+        own.map(({ id }) => id),
+        searches,
+      );
+    },
   });
   commands.addCommand(COMMANDS.compare, {
     label: trans.__("Compare Runs"),
     icon: treeViewIcon,
-    isEnabled: (args) => about(args).length > 1,
+    isEnabled: (args) => runsOf(args).length > 1,
     execute: (args) => {
-      const chosen = about(args);
-      if (chosen.length > 1) actions.compare(chosen);
+      const ids = runsOf(args);
+      if (ids.length > 1) actions.compare(ids);
     },
   });
-  one(COMMANDS.rename, trans.__("Rename Run…"), editIcon, (run) => actions.rename(run));
-  one(COMMANDS.label, trans.__("Tag Run…"), tagIcon, (run) => actions.label(run));
-  one(COMMANDS.notebook, trans.__("Open Notebook of Run"), notebookIcon, (run) => actions.openNotebook(run));
-  one(COMMANDS.copy, trans.__("Copy Run as Cell"), copyIcon, (run) => actions.copyAsCell(run));
+  addForOneRun(COMMANDS.rename, trans.__("Rename Run…"), editIcon, (run) => actions.rename(run));
+  addForOneRun(COMMANDS.label, trans.__("Tag Run…"), tagIcon, (run) => actions.label(run));
+  addForOneRun(COMMANDS.notebook, trans.__("Open Notebook of Run"), notebookIcon, (run) => actions.openNotebook(run));
+  addForOneRun(COMMANDS.copy, trans.__("Copy Run as Cell"), copyIcon, (run) => actions.copyAsCell(run));
   commands.addCommand(COMMANDS.export, {
     label: ({ format }) => trans.__("Export Run as %1", String(format ?? "json").toUpperCase()),
     icon: downloadIcon,
-    isEnabled: (args) => rows(args).length > 0 && rows(args).every(readable),
+    isEnabled: (args) => rowsOf(args).length > 0 && rowsOf(args).every(isReadable),
     execute: (args) => {
-      const format = FORMATS.find((known) => known === args.format) ?? "json";
-      for (const run of about(args)) actions.exportRun(run, format);
+      const format = EXPORT_FORMATS.find((known) => known === args.format) ?? "json";
+      for (const { id } of rowsOf(args)) actions.exportRun(id, format);
     },
   });
-  commands.addCommand(COMMANDS.remove, {
+  commands.addCommand(COMMANDS.delete, {
     label: trans.__("Delete Run…"),
     icon: deleteIcon,
-    isEnabled: (args) => rows(args).length > 0 && rows(args).every((row) => !row.live),
-    execute: (args) => actions.removeAll(about(args)),
+    isEnabled: (args) => listedOf(args).length > 0 && listedOf(args).every((row) => !row.live),
+    execute: (args) => actions.deleteAll(idsOf(args)),
   });
 }
 
-function stoppable(row: Row): boolean {
-  return readable(row) && (row.live || (row.state === "LOST" && row.attachable));
+/** A LOST run may still be training where its driver outlives the kernel: the server looks for it. */
+function canBeStopped(row: Listed): boolean {
+  if (isSearch(row)) return row.live;
+  return isReadable(row) && (row.live || (row.state === "LOST" && row.attachable));
 }

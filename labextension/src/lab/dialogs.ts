@@ -1,94 +1,100 @@
-/** Questions to the reader. */
+/** Dialogs. */
 
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import { Widget } from "@lumino/widgets";
-import type { Row } from "../api";
-import { readable } from "../panel/runlist";
-import { title } from "../panel/words";
+import type { Listed, Row } from "../api";
+import { title } from "../panel/format";
+import { isReadable, isSearch } from "../panel/runlist";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
 
-/** Whether to stop these runs. */
-export function confirmStop(names: string[], trans: Translation): Promise<boolean> {
-  return confirm(
-    trans.__("Stop %1?", names.join(", ")),
-    trans._n(
-      "The run ends after its current step. Its history and its model so far are kept.",
-      "The runs end after their current steps. Their histories and models so far are kept.",
-      names.length,
-    ),
-    trans.__("Stop"),
-    trans,
+/** Asks whether to stop the runs with these titles, among which there may be searches. */
+export function confirmStop(titles: string[], searches: boolean, trans: Translation): Promise<boolean> {
+  const ofSearch = trans.__(
+    "No further trial starts, and those that run end after their current step. What they have reported is kept.",
   );
+  const ofRuns = trans._n(
+    "The run ends after its current step. Its history and its model so far are kept.",
+    "The runs end after their current steps. Their histories and models so far are kept.",
+    titles.length,
+  );
+  const body = searches ? ofSearch : ofRuns;
+  return confirm(trans.__("Stop %1?", titles.join(", ")), body, trans.__("Stop"), trans);
 }
 
-/** Whether to delete these runs. */
-export function confirmRemove(rows: Row[], trans: Translation): Promise<boolean> {
-  const lost = rows.some((row) => readable(row) && row.state === "LOST" && row.attachable);
-  const words = trans._n(
+/** Asks whether to delete these runs and searches, and with the searches their trials. */
+export function confirmDelete(rows: Listed[], trials: Row[], trans: Translation): Promise<boolean> {
+  const mayTrain = [...rows, ...trials].some(
+    (row) => !isSearch(row) && isReadable(row) && row.state === "LOST" && row.attachable,
+  );
+  const text = trans._n(
     "Its history, logs and model files are deleted from the store. This cannot be undone.",
     "Their histories, logs and model files are deleted from the store. This cannot be undone.",
     rows.length,
   );
-  const warning = trans.__("It may still train on its cluster, where it could not be found any more: stop it first.");
-  const names = rows.length > 3 ? trans._n("%1 run", "%1 runs", rows.length) : rows.map(title).join(", ");
-  return confirm(trans.__("Delete %1?", names), lost ? `${words} ${warning}` : words, trans.__("Delete"), trans);
+  const warning = trans.__(
+    "It may still be training on its cluster, and could not be found there afterwards: stop it first.",
+  );
+  const titles = rows.length > 3 ? trans._n("%1 run", "%1 runs", rows.length) : rows.map(title).join(", ");
+  const withTrials = rows.some(isSearch) ? trans.__("The trials of a search go with it.") : "";
+  const body = [text, withTrials, mayTrain && warning].filter(Boolean).join(" ");
+  return confirm(trans.__("Delete %1?", titles), body, trans.__("Delete"), trans);
 }
 
-/** Says what a reader has to know, a paragraph each, until the reader has read it. */
-export async function tell(paragraphs: string[], trans: Translation): Promise<void> {
-  const node = h("div", { class: "ddl-told" }, ...paragraphs.map((words) => h("p", {}, words)));
+/** Shows paragraphs of text until the reader closes the dialog. */
+export async function showMessage(paragraphs: string[], trans: Translation): Promise<void> {
+  const node = h("div", { class: "ddl-dialog-text" }, ...paragraphs.map((text) => h("p", {}, text)));
   const buttons = [Dialog.okButton({ label: trans.__("Close") })];
-  await keepFocus(() => showDialog({ title: trans.__("Distributed Runs"), body: new Widget({ node }), buttons }));
+  await restoringFocus(() => showDialog({ title: trans.__("Distributed Runs"), body: new Widget({ node }), buttons }));
 }
 
-/** Another title; null: leave it. */
-export function askTitle(now: string, fallback: string, trans: Translation): Promise<string | null> {
+/** Asks for a title; null: cancelled. */
+export function askTitle(current: string, name: string, trans: Translation): Promise<string | null> {
   return askText({
     title: trans.__("Rename run"),
-    label: trans.__("Title; empty for the name in the notebook, %1", fallback),
-    text: now,
+    label: trans.__("Title; leave it empty to use the name in the notebook, %1", name),
+    text: current,
     okLabel: trans.__("Rename"),
     cancelLabel: trans.__("Cancel"),
   });
 }
 
-/** Other labels; null: leave them. */
-export async function askLabels(now: readonly string[], trans: Translation): Promise<string[] | null> {
-  const words = await askText({
+/** Asks for labels; null: cancelled. */
+export async function askLabels(current: readonly string[], trans: Translation): Promise<string[] | null> {
+  const text = await askText({
     title: trans.__("Tags of the run"),
     label: trans.__("Tags, separated by commas"),
-    text: now.join(", "),
+    text: current.join(", "),
     okLabel: trans.__("Set"),
     cancelLabel: trans.__("Cancel"),
   });
-  if (words === null) return null;
-  const labels = words.split(",").map((label) => label.trim());
+  if (text === null) return null;
+  const labels = text.split(",").map((label) => label.trim());
   return [...new Set(labels.filter(Boolean))];
 }
 
 async function confirm(title: string, body: string, label: string, trans: Translation): Promise<boolean> {
   const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.warnButton({ label })];
-  return keepFocus(async () => (await showDialog({ title, body, buttons })).button.accept);
+  return restoringFocus(async () => (await showDialog({ title, body, buttons })).button.accept);
 }
 
 /** The text that the reader accepts, or null. */
 function askText(options: Parameters<typeof InputDialog.getText>[0]): Promise<string | null> {
-  return keepFocus(async () => {
+  return restoringFocus(async () => {
     const { button, value } = await InputDialog.getText(options);
     return button.accept ? (value ?? "").trim() : null;
   });
 }
 
-/** The keyboard is after a question where it was before: a dialog with an input does not see to that by itself. */
-async function keepFocus<T>(ask: () => Promise<T>): Promise<T> {
+/** Returns the focus to where it was before a dialog: a dialog with an input does not do so itself. */
+async function restoringFocus<T>(openDialog: () => Promise<T>): Promise<T> {
   const before = document.activeElement;
   try {
-    return await ask();
+    return await openDialog();
   } finally {
     if (before instanceof HTMLElement) {
       before.focus();
-      // Once more after the dialog is gone, should it have taken the focus with it.
+      // Once more after the dialog has been removed, which may drop the focus.
       requestAnimationFrame(() => document.activeElement === document.body && before.focus());
     }
   }

@@ -1,4 +1,4 @@
-/** The mark of distributed runs: workers around what they share. Its colour is the theme's. */
+/** The icon of distributed runs: workers around what they share. The theme sets its colour. */
 
 import { LabIcon } from "@jupyterlab/ui-components";
 

@@ -1,9 +1,9 @@
 /** Opens a notebook at the cell of a run. */
 
 import type { JupyterFrontEnd } from "@jupyterlab/application";
-import { findCell } from "./cell";
+import { findCell, type Spec } from "../cell";
 
-/** What is used of a notebook's widget; its package is large, and nothing else of it is needed here. */
+/** The part of a NotebookPanel that is used here: its package is too large to depend on for this. */
 interface NotebookWidget {
   revealed?: Promise<void>;
   content?: {
@@ -13,16 +13,15 @@ interface NotebookWidget {
   };
 }
 
-export async function showCell(app: JupyterFrontEnd, path: string, spec: Record<string, unknown>): Promise<void> {
-  const widget = (await app.commands.execute("docmanager:open", { path, factory: "Notebook" })) as NotebookWidget;
+export async function showCell(app: JupyterFrontEnd, path: string, spec: Spec): Promise<void> {
+  const args = { path, factory: "Notebook" };
+  const widget: NotebookWidget | undefined = await app.commands.execute("docmanager:open", args);
   await widget?.revealed;
   const content = widget?.content;
   if (!content?.widgets) return;
-  const at = findCell(
-    content.widgets.map((cell) => cell.model.sharedModel.getSource()),
-    spec,
-  );
-  if (at < 0) return;
-  content.activeCellIndex = at;
-  await content.scrollToItem?.(at, "smart");
+  const sources = content.widgets.map((cell) => cell.model.sharedModel.getSource());
+  const index = findCell(sources, spec);
+  if (index < 0) return;
+  content.activeCellIndex = index;
+  await content.scrollToItem?.(index, "smart");
 }

@@ -1,23 +1,26 @@
-/** The panel, its commands and its tabs, in JupyterLab or Notebook 7. */
+/** The plugin of the panel: the sidebar, its commands and menus, and the tabs. */
 
 import { ILayoutRestorer, type JupyterFrontEnd, type JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { ICommandPalette } from "@jupyterlab/apputils";
 import { ILauncher } from "@jupyterlab/launcher";
 import { IStateDB } from "@jupyterlab/statedb";
 import { Menu } from "@lumino/widgets";
-import { EVERYTHING, type Wish } from "../panel/arrange";
+import { EXPORT_FORMATS } from "../generated";
+import { parseFilter } from "../panel/listfilter";
 import { LabActions } from "./actions";
-import { addCommands, COMMANDS, FORMATS } from "./commands";
+import { COMMANDS } from "./commandids";
+import { addCommands } from "./commands";
 import { ID, IRuns } from "./runs";
 import { Sidebar } from "./sidebar";
 import { PageTabs } from "./tabs";
 
-/** Below files and running kernels, above what others add. */
-const SIDE_RANK = 250;
+/** Position in the side bar: below files and running kernels, above other extensions. */
+const SIDEBAR_RANK = 250;
 
-const WISH_KEY = `${ID}:panel`;
+/** Key of the filter in the state database. */
+const FILTER_KEY = `${ID}:panel`;
 
-/** What the menu of a row holds; null is a line. */
+/** The entries of a row's menu; null is a separator. */
 const MENU = [
   COMMANDS.open,
   COMMANDS.notebook,
@@ -31,12 +34,12 @@ const MENU = [
   null,
   COMMANDS.export,
   null,
-  COMMANDS.remove,
+  COMMANDS.delete,
 ] as const;
 
 export const panelPlugin: JupyterFrontEndPlugin<void> = {
   id: `${ID}:panel`,
-  description: "Lists the distributed runs of all kernels in a side panel, and shows them in tabs.",
+  description: "Lists the distributed runs of all kernels in a side panel, and opens them in tabs.",
   autoStart: true,
   requires: [IRuns],
   optional: [ICommandPalette, ILauncher, ILayoutRestorer, IStateDB],
@@ -54,56 +57,62 @@ function activate(
   const { commands, shell, contextMenu } = app;
   const { trans } = runs;
   const actions: LabActions = new LabActions(app, runs, {
-    openRun: (run) => tabs.open([run]),
-    compare: (chosen) => comparisons.open(chosen),
+    openRun: (run) => runTabs.open([run]),
+    openSearch: (search) => searchTabs.open([search]),
+    compare: (compared) => compareTabs.open(compared),
   });
-  const tabs = new PageTabs(app, runs, "run", async (host, [run]) => {
+  const runTabs = new PageTabs(app, runs, "run", async (host, [run = ""]) => {
     const { createRunPage } = await import("../run/page");
-    return createRunPage(host, { ...runs, actions, run: run as string });
+    return createRunPage(host, { ...runs, actions, run });
   });
-  const comparisons = new PageTabs(app, runs, "compare", async (host, chosen) => {
+  const searchTabs = new PageTabs(app, runs, "search", async (host, [search = ""]) => {
+    const { createSearchPage } = await import("../search/page");
+    return createSearchPage(host, { ...runs, actions, search });
+  });
+  const compareTabs = new PageTabs(app, runs, "compare", async (host, compared) => {
     const { createComparePage } = await import("../compare/page");
-    return createComparePage(host, { ...runs, actions, runs: chosen });
+    return createComparePage(host, { ...runs, actions, runs: compared });
   });
   const menu = new Menu({ commands });
   const sidebar = new Sidebar({
     runs,
     commands,
-    wished: (wish) => void state?.save(WISH_KEY, { ...wish }),
+    filterChanged: (filter) => void state?.save(FILTER_KEY, { ...filter }),
   });
   addCommands(app, runs, actions, {
-    chosen: () => sidebar.view.list.chosen,
-    show: () => shell.activateById(sidebar.id),
-    menu: () => sidebar.openMenu(menu),
+    selected: () => sidebar.view.list.selected,
+    activate: () => shell.activateById(sidebar.id),
+    openMenu: () => sidebar.openMenu(menu),
   });
 
   for (const command of MENU) {
-    for (const item of command === null ? [{ type: "separator" as const }] : items(command)) {
+    for (const item of command === null ? [{ type: "separator" as const }] : menuItems(command)) {
       menu.addItem(item);
       contextMenu.addItem({ ...item, selector: ".ddl-list" });
     }
   }
 
-  shell.add(sidebar, "left", { rank: SIDE_RANK, type: "Distributed Runs" });
-  void state?.fetch(WISH_KEY).then((wish) => {
-    if (wish) sidebar.view.restore({ ...EVERYTHING, ...(wish as Partial<Wish>) });
+  shell.add(sidebar, "left", { rank: SIDEBAR_RANK, type: "Distributed Runs" });
+  void state?.fetch(FILTER_KEY).then((stored) => {
+    if (stored) sidebar.view.restore(parseFilter(stored));
   });
 
   const category = trans.__("Distributed Runs");
   for (const command of Object.values(COMMANDS)) {
-    if (command === COMMANDS.more) continue;
-    for (const item of items(command)) palette?.addItem({ ...item, category });
+    if (command === COMMANDS.more || command === COMMANDS.search) continue;
+    for (const item of menuItems(command)) palette?.addItem({ ...item, category });
   }
   launcher?.add({ command: COMMANDS.panel, category: trans.__("Other"), rank: 10 });
   if (restorer) {
     restorer.add(sidebar, sidebar.id);
-    tabs.restore(restorer);
-    comparisons.restore(restorer);
+    runTabs.restore(restorer);
+    searchTabs.restore(restorer);
+    compareTabs.restore(restorer);
   }
 }
 
-/** The entries of a command: exporting has one a format. */
-function items(command: string): { command: string; args?: { format: string } }[] {
+/** The menu entries of a command: the export has one per format. */
+function menuItems(command: string): { command: string; args?: { format: string } }[] {
   if (command !== COMMANDS.export) return [{ command }];
-  return FORMATS.map((format) => ({ command, args: { format } }));
+  return EXPORT_FORMATS.map((format) => ({ command, args: { format } }));
 }

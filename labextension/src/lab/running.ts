@@ -1,16 +1,17 @@
-/** Runs that go on, in JupyterLab's panel of running terminals and kernels. */
+/** The plugin that lists live runs in JupyterLab's panel of running terminals and kernels. */
 
 import type { JupyterFrontEnd, JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { IRunningSessionManagers } from "@jupyterlab/running";
-import type { Run } from "../api";
-import { progress, title } from "../panel/words";
-import { COMMANDS } from "./commands";
+import type { RunRow, SearchRow } from "../generated";
+import { progressOf, title } from "../panel/format";
+import { isSearch } from "../panel/runlist";
+import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
 import { ID, IRuns } from "./runs";
 
 export const runningPlugin: JupyterFrontEndPlugin<void> = {
   id: `${ID}:running`,
-  description: "Lists the distributed runs that go on beside running kernels.",
+  description: "Lists live distributed runs beside running kernels.",
   autoStart: true,
   requires: [IRuns],
   optional: [IRunningSessionManagers],
@@ -18,25 +19,28 @@ export const runningPlugin: JupyterFrontEndPlugin<void> = {
     const { feed, trans } = runs;
     managers?.add({
       name: trans.__("Distributed Runs"),
-      running: () => feed.list.live().map((run) => item(app, runs, run)),
-      // JupyterLab asks before it shuts all down; a second question would be one too many.
+      running: () => feed.list.liveWork().map((run) => runningItem(app, runs, run)),
+      // JupyterLab has already asked for a confirmation.
       shutdownAll: () => {
-        for (const { id } of feed.list.live()) void runs.api.stop(id).then(() => feed.refresh());
+        for (const row of feed.list.liveWork()) {
+          const stopped = isSearch(row) ? runs.api.stopSearch(row.id) : runs.api.stop(row.id);
+          void stopped.then(() => feed.refresh());
+        }
       },
       refreshRunning: () => feed.refresh(),
       runningChanged: feed.changed,
       shutdownLabel: trans.__("Stop Run…"),
       shutdownAllLabel: trans.__("Stop All"),
-      shutdownAllConfirmationText: trans.__("Stop all runs after their current steps? What they learnt is kept."),
+      shutdownAllConfirmationText: trans.__("Stop all runs after their current steps? Their models so far are kept."),
     });
   },
 };
 
-function item(app: JupyterFrontEnd, { trans }: IRuns, run: Run) {
+function runningItem(app: JupyterFrontEnd, { trans }: IRuns, run: RunRow | SearchRow) {
   return {
     icon: () => runsIcon,
     label: () => title(run),
-    detail: () => progress(run, trans) || run.state,
+    detail: () => progressOf(run, trans) || run.state,
     labelTitle: () => [title(run), run.state, run.cluster, run.notebook].filter(Boolean).join("\n"),
     open: () => void app.commands.execute(COMMANDS.open, { run: run.id }),
     shutdown: () => void app.commands.execute(COMMANDS.stop, { run: run.id }),

@@ -1,4 +1,4 @@
-/** What all parts of the extension share: the server's routes, the list, the reader's settings and language. */
+/** The plugin that provides what the others share: the REST routes, the list of runs, settings and translation. */
 
 import type { JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { PageConfig, URLExt } from "@jupyterlab/coreutils";
@@ -9,7 +9,7 @@ import { Token } from "@lumino/coreutils";
 import { Api } from "../api";
 import { RunFeed } from "../panel/feed";
 import type { Translation } from "../translation";
-import { prefer } from "../view/preferences";
+import { setPreferences } from "../view/preferences";
 import { RunSettings } from "./settings";
 
 export const ID = "ddl-magics";
@@ -21,11 +21,11 @@ export interface IRuns {
   readonly trans: Translation;
 }
 
-export const IRuns = new Token<IRuns>(`${ID}:IRuns`, "The distributed runs that this server knows.");
+export const IRuns = new Token<IRuns>(`${ID}:IRuns`, "The distributed runs of this server.");
 
 export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
   id: `${ID}:runs`,
-  description: "Knows the distributed runs of all kernels.",
+  description: "Provides the distributed runs of all kernels.",
   autoStart: true,
   provides: IRuns,
   optional: [ISettingRegistry, ITranslator],
@@ -37,15 +37,15 @@ export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
     );
     const feed = new RunFeed(api);
     const settings = new RunSettings();
-    settings.changed(() => {
+    settings.onChange(() => {
       feed.setInterval(settings.pollSeconds);
-      prefer(settings);
+      setPreferences(settings);
     });
     void registry
       ?.load(runsPlugin.id)
       .then((loaded) => settings.follow(loaded))
-      .catch((error) => console.warn("ddl-magics: the settings cannot be read, the defaults hold", error));
-    // A hidden page asks nothing: what it missed is asked for when it is seen again.
+      .catch((error) => console.warn("ddl-magics: cannot read the settings, using the defaults", error));
+    // A hidden page does not poll, so the list is out of date when the page becomes visible.
     document.addEventListener("visibilitychange", () => document.hidden || feed.refresh());
     void app.started.then(() => feed.start());
     return { api, feed, settings, trans: (translator ?? nullTranslator).load("ddl_magics") };

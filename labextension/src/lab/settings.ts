@@ -1,32 +1,41 @@
-/** What the reader has set in the settings editor; schema/runs.json says what there is. */
+/** The settings of schema/runs.json, as the reader has set them. */
 
 import type { ISettingRegistry } from "@jupyterlab/settingregistry";
 import type { Settings } from "../actions";
+import { DEFAULT_SETTINGS, type SettingValues } from "../generated";
 
 export class RunSettings implements Settings {
-  pollSeconds = 2;
-  maxPoints = 300;
-  series: Settings["series"] = "default";
-  /** Whether the end of a run is told. */
-  notifyAtEnd = true;
+  private values = DEFAULT_SETTINGS;
   private readonly listeners = new Set<() => void>();
 
-  changed(listener: () => void): () => void {
+  get pollSeconds(): number {
+    return this.values.pollSeconds;
+  }
+
+  get maxPoints(): number {
+    return this.values.maxPoints;
+  }
+
+  get series(): SettingValues["series"] {
+    return this.values.series;
+  }
+
+  get notifyAtEnd(): boolean {
+    return this.values.notifyAtEnd;
+  }
+
+  onChange(listener: () => void): () => void {
     this.listeners.add(listener);
     return () => this.listeners.delete(listener);
   }
 
-  /** Takes what is set, now and whenever it changes. */
+  /** Takes the values of the registry, which has validated them, now and after each change. */
   follow(settings: ISettingRegistry.ISettings): void {
-    const take = () => {
-      const { pollSeconds, maxPoints, series, notifyAtEnd } = settings.composite;
-      this.pollSeconds = pollSeconds as number;
-      this.maxPoints = maxPoints as number;
-      this.series = series as Settings["series"];
-      this.notifyAtEnd = notifyAtEnd as boolean;
+    const update = () => {
+      this.values = { ...DEFAULT_SETTINGS, ...settings.composite };
       for (const listener of this.listeners) listener();
     };
-    settings.changed.connect(take);
-    take();
+    settings.changed.connect(update);
+    update();
   }
 }

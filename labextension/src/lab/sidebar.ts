@@ -1,27 +1,27 @@
-/** The panel at the side: the list of runs in JupyterLab's frame, with buttons for what is chosen. */
+/** The panel as a widget of the side bar, with a toolbar for the selected runs. */
 
 import { CommandToolbarButton, Toolbar } from "@jupyterlab/ui-components";
 import type { CommandRegistry } from "@lumino/commands";
 import type { Message } from "@lumino/messaging";
 import { type Menu, Panel, Widget } from "@lumino/widgets";
-import type { Wish } from "../panel/arrange";
+import type { ListFilter } from "../panel/listfilter";
 import { PanelView } from "../panel/panel";
 import type { Translation } from "../translation";
-import { COMMANDS } from "./commands";
+import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
 import { ID, type IRuns } from "./runs";
 
 export interface SidebarOptions {
   runs: IRuns;
   commands: CommandRegistry;
-  /** The filter is another one. */
-  wished(wish: Wish): void;
+  filterChanged(filter: ListFilter): void;
 }
 
 export class Sidebar extends Panel {
   readonly view: PanelView;
-  private readonly bar: Toolbar;
-  private unwatch: (() => void) | null = null;
+  private readonly toolbar: Toolbar;
+  /** Ends watching the feed; null while the panel is hidden. */
+  private stopWatching: (() => void) | null = null;
 
   constructor(options: SidebarOptions) {
     super();
@@ -38,26 +38,26 @@ export class Sidebar extends Panel {
     this.view = new PanelView(body.node, {
       feed: runs.feed,
       trans,
-      open: (run) => void commands.execute(COMMANDS.open, { run }),
-      chosen: () => {
+      open: (id) => void commands.execute(COMMANDS.open, { run: id }),
+      selectionChanged: () => {
         for (const id of Object.values(COMMANDS)) commands.notifyCommandChanged(id);
       },
-      wished: options.wished,
+      filterChanged: options.filterChanged,
     });
-    this.bar = toolbar(commands, trans);
-    this.addWidget(this.bar);
+    this.toolbar = createToolbar(commands, trans);
+    this.addWidget(this.toolbar);
     this.addWidget(body);
   }
 
-  /** Opens a menu below the buttons. */
+  /** Opens a menu below the toolbar. */
   openMenu(menu: Menu): void {
-    const { left, bottom } = this.bar.node.getBoundingClientRect();
+    const { left, bottom } = this.toolbar.node.getBoundingClientRect();
     menu.open(left, bottom);
   }
 
   override dispose(): void {
     if (this.isDisposed) return;
-    this.unwatch?.();
+    this.stopWatching?.();
     this.view.dispose();
     super.dispose();
   }
@@ -67,44 +67,44 @@ export class Sidebar extends Panel {
   }
 
   protected override onAfterAttach(_: Message): void {
-    this.look();
+    this.updateWatching();
   }
 
   protected override onAfterShow(_: Message): void {
-    this.look();
+    this.updateWatching();
   }
 
   protected override onAfterHide(_: Message): void {
-    this.look();
+    this.updateWatching();
   }
 
   protected override onBeforeDetach(_: Message): void {
-    this.unwatch?.();
-    this.unwatch = null;
+    this.stopWatching?.();
+    this.stopWatching = null;
   }
 
   protected override onResize(_: Message): void {
     if (this.isVisible) this.view.list.resized();
   }
 
-  private look(): void {
-    if (this.isVisible && !this.unwatch) {
-      this.unwatch = this.view.watch();
+  private updateWatching(): void {
+    if (this.isVisible && !this.stopWatching) {
+      this.stopWatching = this.view.watch();
       this.view.list.resized();
-    } else if (!this.isVisible && this.unwatch) {
-      this.unwatch();
-      this.unwatch = null;
+    } else if (!this.isVisible && this.stopWatching) {
+      this.stopWatching();
+      this.stopWatching = null;
     }
   }
 }
 
-/** Buttons for what is chosen; the rest is in a menu, which a right click on a row opens too. */
-function toolbar(commands: CommandRegistry, trans: Translation): Toolbar {
-  const bar = new Toolbar();
-  bar.node.setAttribute("aria-label", trans.__("Chosen runs"));
-  const add = (id: string) => bar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
+/** The most important commands; the others are in the menu, which a right click on a row opens too. */
+function createToolbar(commands: CommandRegistry, trans: Translation): Toolbar {
+  const toolbar = new Toolbar();
+  toolbar.node.setAttribute("aria-label", trans.__("Selected runs"));
+  const add = (id: string) => toolbar.addItem(id, new CommandToolbarButton({ commands, id, label: "" }));
   for (const id of [COMMANDS.open, COMMANDS.stop, COMMANDS.compare, COMMANDS.notebook, COMMANDS.more]) add(id);
-  bar.addItem("spacer", Toolbar.createSpacerItem());
+  toolbar.addItem("spacer", Toolbar.createSpacerItem());
   add(COMMANDS.refresh);
-  return bar;
+  return toolbar;
 }

@@ -1,18 +1,19 @@
-/** The status bar while something runs, and a word when it ends. */
+/** The plugin of the status bar, which shows live runs, and of the notification when a run ends. */
 
 import type { JupyterFrontEndPlugin } from "@jupyterlab/application";
 import { Notification } from "@jupyterlab/apputils";
 import { IStatusBar } from "@jupyterlab/statusbar";
 import { Widget } from "@lumino/widgets";
-import type { Run } from "../api";
-import { progress, title } from "../panel/words";
-import { h, text } from "../view/dom";
-import { COMMANDS } from "./commands";
+import type { RunRow, SearchRow } from "../generated";
+import { progressOf, title } from "../panel/format";
+import { isSearch } from "../panel/runlist";
+import { h, setText } from "../view/dom";
+import { COMMANDS } from "./commandids";
 import { ID, IRuns } from "./runs";
 
 export const statusPlugin: JupyterFrontEndPlugin<void> = {
   id: `${ID}:status`,
-  description: "Shows the distributed runs that go on in the status bar, and tells when one ends.",
+  description: "Shows live distributed runs in the status bar, and notifies when one ends.",
   autoStart: true,
   requires: [IRuns],
   optional: [IStatusBar],
@@ -21,9 +22,10 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
     const button = h("button", { type: "button", class: "ddl-status-item" });
     button.addEventListener("click", () => void app.commands.execute(COMMANDS.panel));
     const draw = () => {
-      const live = feed.list.live();
-      text(button, live[0] && live.length === 1 ? alone(live[0], runs) : trans._n("%1 run", "%1 runs", live.length));
-      button.title = live.map((run) => alone(run, runs)).join("\n");
+      const live = feed.list.liveWork();
+      const [first, second] = live;
+      setText(button, first && !second ? summary(first, runs) : trans._n("%1 run", "%1 runs", live.length));
+      button.title = live.map((run) => summary(run, runs)).join("\n");
     };
     feed.changed.connect(draw);
     draw();
@@ -40,15 +42,16 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
       const actions = [
         { label: trans.__("Open"), callback: () => void app.commands.execute(COMMANDS.open, { run: run.id }) },
       ];
-      Notification.emit(ending(run), kind, { autoClose: kind === "warning" ? false : 8000, actions });
+      Notification.emit(endMessage(run), kind, { autoClose: kind === "warning" ? false : 8000, actions });
     });
   },
 };
 
-function alone(run: Run, { trans }: IRuns): string {
-  return `${title(run)}: ${progress(run, trans) || run.state.toLowerCase()}`;
+function summary(run: RunRow | SearchRow, { trans }: IRuns): string {
+  return `${title(run)}: ${progressOf(run, trans) || run.state.toLowerCase()}`;
 }
 
-function ending(run: Run): string {
-  return `${title(run)}: ${run.state}${run.failure ? ` (${run.failure})` : ""}`;
+function endMessage(run: RunRow | SearchRow): string {
+  const why = isSearch(run) ? run.message : run.failure;
+  return `${title(run)}: ${run.state}${why ? ` (${why})` : ""}`;
 }

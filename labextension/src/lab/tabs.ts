@@ -1,107 +1,115 @@
-/** Tabs of the main area: a run, and runs over each other. They come back with the page. */
+/** Tabs of the main area, for a run, a search or a comparison. They are restored when the page is reloaded. */
 
 import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { SplitPanel, Widget } from "@lumino/widgets";
-import { title } from "../panel/words";
-import { COMMANDS } from "./commands";
+import { title } from "../panel/format";
+import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
 import type { IRuns } from "./runs";
 
-/** What draws into a tab, once its script is there. */
-export type Draw = (host: HTMLElement, runs: string[]) => Promise<{ dispose(): void }>;
+/** The command that opens a tab again, and its argument. */
+const RESTORED = {
+  run: { command: COMMANDS.open, argument: "run" },
+  search: { command: COMMANDS.search, argument: "search" },
+  compare: { command: COMMANDS.compare, argument: "runs" },
+} as const;
+
+/** Draws a page into a tab, once its script has been loaded. */
+export type PageFactory = (host: HTMLElement, runs: string[]) => Promise<{ dispose(): void }>;
 
 class PageWidget extends Widget {
-  private drawn: { dispose(): void } | null = null;
+  private page: { dispose(): void } | null = null;
 
   constructor(
     readonly runs: string[],
-    draw: Draw,
+    createPage: PageFactory,
   ) {
     super();
     this.addClass("ddl-page");
-    void draw(this.node, runs).then((page) => {
-      this.drawn = page;
+    void createPage(this.node, runs).then((page) => {
+      this.page = page;
       if (this.isDisposed) page.dispose();
     });
   }
 
   override dispose(): void {
-    if (!this.isDisposed) this.drawn?.dispose();
+    if (!this.isDisposed) this.page?.dispose();
     super.dispose();
   }
 }
 
 type Tab = MainAreaWidget<PageWidget>;
 
-/** The tabs of one kind; each set of runs has one at most. */
+/** The tabs of one kind; there is at most one per set of runs. */
 export class PageTabs {
   private readonly tracker: WidgetTracker<Tab>;
 
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly runs: IRuns,
-    private readonly kind: "run" | "compare",
-    private readonly draw: Draw,
+    private readonly kind: keyof typeof RESTORED,
+    private readonly createPage: PageFactory,
   ) {
     this.tracker = new WidgetTracker<Tab>({ namespace: `ddl-magics-${kind}` });
     runs.feed.changed.connect(() => {
       this.tracker.forEach((tab) => {
-        this.name(tab);
+        this.updateTitle(tab);
       });
     });
   }
 
-  /** Opens those that were open when the page was left. */
+  /** Opens the tabs of the previous session. */
   restore(restorer: ILayoutRestorer): void {
-    const [command, key] = this.kind === "run" ? [COMMANDS.open, "run"] : [COMMANDS.compare, "runs"];
+    const { command, argument } = RESTORED[this.kind];
     void restorer.restore(this.tracker, {
       command,
-      args: ({ content }) => ({ [key]: this.kind === "run" ? (content.runs[0] ?? "") : content.runs }),
+      args: ({ content: { runs } }) => ({ [argument]: this.kind === "compare" ? runs : (runs[0] ?? "") }),
       name: ({ content }) => content.runs.join("+"),
     });
   }
 
+  /** Opens the tab of these runs, or activates it. */
   open(runs: string[]): Tab {
     const id = `ddl-magics-${this.kind}-${runs.join("+")}`;
-    let tab = this.tracker.find((one) => one.id === id);
+    let tab = this.tracker.find((open) => open.id === id);
     if (!tab) {
-      tab = new MainAreaWidget({ content: new PageWidget(runs, this.draw) });
+      tab = new MainAreaWidget({ content: new PageWidget(runs, this.createPage) });
       tab.toolbar.hide(); // it is empty
       tab.id = id;
       tab.title.icon = runsIcon;
       tab.title.closable = true;
-      this.name(tab);
+      this.updateTitle(tab);
       void this.tracker.add(tab);
     }
     const { shell } = this.app;
-    if (!tab.isAttached && hasTabs(this.app)) shell.add(tab, "main");
+    if (!tab.isAttached && hasTabbedMainArea(this.app)) shell.add(tab, "main");
     else if (!tab.isAttached) {
-      // Notebook 7 has one document in its main area, and room below it.
+      // The main area of Notebook 7 has one document: the tab goes below it.
       shell.add(tab, "down");
-      requestAnimationFrame(() => heighten(tab));
+      requestAnimationFrame(() => growDownArea(tab));
     }
     shell.activateById(tab.id);
     return tab;
   }
 
-  private name(tab: Tab): void {
-    const names = tab.content.runs.map((run) => {
-      const row = this.runs.feed.list.rows.get(run);
+  private updateTitle(tab: Tab): void {
+    const titles = tab.content.runs.map((run) => {
+      const row = this.runs.feed.list.get(run);
       return row ? title(row) : run;
     });
-    tab.title.label = names.join(" | ");
+    tab.title.label = titles.join(" | ");
     tab.title.caption = tab.content.runs.join("\n");
   }
 }
 
-/** Whether documents are tabs of one page, as in JupyterLab. */
-function hasTabs(app: JupyterFrontEnd): boolean {
+/** Whether the main area has tabs, as in JupyterLab. */
+function hasTabbedMainArea(app: JupyterFrontEnd): boolean {
   return "layoutModified" in app.shell;
 }
 
-/** Makes the part of the page that the tab is in half as high as the page: Notebook 7 leaves it a line. */
-function heighten(tab: Tab): void {
+/** Gives the area below the document half of the page: Notebook 7 opens it only one line high. */
+function growDownArea(tab: Tab): void {
   let parent = tab.parent;
   while (parent && !(parent instanceof SplitPanel && parent.orientation === "vertical")) parent = parent.parent;
   if (parent instanceof SplitPanel && tab.node.offsetHeight < parent.node.offsetHeight / 4) {

@@ -1,34 +1,34 @@
-/** Why there is nothing in the list, and what to do about it. */
+/** Why the list is empty, and what to do about it. */
 
 import type { Translation } from "../translation";
-import { h, show } from "../view/dom";
-import type { Wish } from "./arrange";
-import type { Link } from "./feed";
+import { h, setVisible } from "../view/dom";
+import type { Connection } from "./feed";
+import type { ListFilter } from "./listfilter";
 
-/** The reasons; at most one holds at a time. */
-export type Emptiness =
+/** The reasons; at most one of them applies. */
+export type EmptyReason =
   | { kind: "loading" }
   | { kind: "none"; store: string }
   | { kind: "filtered"; words: string; live: boolean; total: number }
-  | { kind: "quiet"; total: number }
-  | { kind: "off" | "gone" | "forbidden" | "failed"; message: string };
+  | { kind: "idle"; total: number }
+  | { kind: "disabled" | "unreachable" | "forbidden" | "failed"; message: string };
 
-/** Why none is shown, or null where some are. */
-export function emptiness(
-  link: Link,
+/** Why no row is shown; null if there are rows. */
+export function emptyReason(
+  connection: Connection,
   list: { total: number; store: string },
-  wish: Wish,
+  filter: ListFilter,
   shown: number,
-): Emptiness | null {
+): EmptyReason | null {
   if (shown) return null;
-  if (link.kind !== "ready") return link;
+  if (connection.kind !== "ready") return connection;
   if (list.total === 0) return { kind: "none", store: list.store };
-  const words = wish.words.trim();
-  if (words) return { kind: "filtered", words, live: wish.live, total: list.total };
-  return wish.live ? { kind: "quiet", total: list.total } : { kind: "loading" };
+  const words = filter.words.trim();
+  if (words) return { kind: "filtered", words, live: filter.live, total: list.total };
+  return filter.live ? { kind: "idle", total: list.total } : { kind: "loading" };
 }
 
-/** The cell that makes a first run. */
+/** A cell that starts a first run. */
 export const FIRST_RUN = `%load_ext ddl_magics
 
 %%distributed --workers 2
@@ -39,7 +39,7 @@ export const ENABLE = "jupyter server extension enable ddl_magics.server";
 export interface EmptyActions {
   /** Asks the server again. */
   retry(): void;
-  /** Shows all runs. */
+  /** Clears the filter. */
   showAll(): void;
 }
 
@@ -52,90 +52,87 @@ export class EmptyView {
     private readonly actions: EmptyActions,
   ) {}
 
-  draw(reason: Emptiness | null): void {
-    show(this.element, reason !== null);
-    const now = JSON.stringify(reason);
-    if (now === this.drawn) return;
-    this.drawn = now;
-    this.element.replaceChildren(...(reason ? this.parts(reason) : []));
+  draw(reason: EmptyReason | null): void {
+    setVisible(this.element, reason !== null);
+    const state = JSON.stringify(reason);
+    if (state === this.drawn) return;
+    this.drawn = state;
+    this.element.replaceChildren(...(reason ? this.content(reason) : []));
   }
 
-  private parts(reason: Emptiness): HTMLElement[] {
+  private content(reason: EmptyReason): HTMLElement[] {
     const { trans, actions } = this;
+    const retry = () => button(trans.__("Try again"), actions.retry);
     switch (reason.kind) {
       case "loading":
-        return [line(trans.__("Looking for runs …"))];
+        return [paragraph(trans.__("Loading runs …"))];
       case "none":
         return [
           heading(trans.__("No runs yet")),
-          line(trans.__("A run appears here as soon as its cell is executed, whichever notebook it is in:")),
+          paragraph(trans.__("A run of any notebook appears here as soon as its cell is executed:")),
           code(FIRST_RUN),
-          line(trans.__("Runs are looked for in %1, on the machine of Jupyter Server.", reason.store), "ddl-empty-dim"),
+          paragraph(trans.__("Runs are stored in %1 on the machine of Jupyter Server.", reason.store), "ddl-empty-dim"),
         ];
       case "filtered":
         return [
-          heading(trans.__("No run matches")),
-          line(
+          heading(trans.__("No matching runs")),
+          paragraph(
             reason.live
-              ? trans.__("None that goes on has “%1” in its name, labels, state, notebook or cluster.", reason.words)
+              ? trans.__("No running run has “%1” in its name, tags, state, notebook or cluster.", reason.words)
               : trans._n(
-                  "The one run does not have “%2” in its name, labels, state, notebook or cluster.",
-                  "None of the %1 runs has “%2” in its name, labels, state, notebook or cluster.",
+                  "The only run does not have “%2” in its name, tags, state, notebook or cluster.",
+                  "None of the %1 runs has “%2” in its name, tags, state, notebook or cluster.",
                   reason.total,
                   reason.words,
                 ),
           ),
           button(trans.__("Show all runs"), actions.showAll),
         ];
-      case "quiet":
+      case "idle":
         return [
-          heading(trans.__("Nothing runs")),
-          line(trans._n("The one run has ended.", "All %1 runs have ended.", reason.total)),
+          heading(trans.__("No running runs")),
+          paragraph(trans._n("The only run has ended.", "All %1 runs have ended.", reason.total)),
           button(trans.__("Show all runs"), actions.showAll),
         ];
-      case "off":
+      case "disabled":
         return [
-          heading(trans.__("The server part is not enabled")),
-          line(trans.__("Jupyter Server runs without it. Enable it where the server is installed, then restart it:")),
+          heading(trans.__("The server extension is not enabled")),
+          paragraph(trans.__("Enable it in the environment of Jupyter Server, then restart the server:")),
           code(ENABLE),
-          button(trans.__("Try again"), actions.retry),
+          retry(),
         ];
-      case "gone":
+      case "unreachable":
         return [
-          heading(trans.__("Jupyter Server does not answer")),
-          line(trans.__("Runs go on without it. It is asked again every now and then.")),
-          button(trans.__("Try again"), actions.retry),
+          heading(trans.__("Jupyter Server does not respond")),
+          paragraph(trans.__("Runs continue without it. The panel keeps trying to connect.")),
+          retry(),
         ];
       case "forbidden":
         return [
-          heading(trans.__("You may not see runs here")),
-          line(trans.__("Log in again, or ask who runs this server for access to ddl_magics.")),
-          button(trans.__("Try again"), actions.retry),
+          heading(trans.__("You are not allowed to see the runs of this server")),
+          paragraph(trans.__("Log in again, or ask the administrator of the server for access to ddl_magics.")),
+          retry(),
         ];
       case "failed":
-        return [
-          heading(trans.__("The runs cannot be listed")),
-          line(reason.message),
-          button(trans.__("Try again"), actions.retry),
-        ];
+        return [heading(trans.__("The runs cannot be listed")), paragraph(reason.message), retry()];
     }
   }
 }
 
-function heading(words: string): HTMLElement {
-  return h("h3", {}, words);
+function heading(text: string): HTMLElement {
+  return h("h3", {}, text);
 }
 
-function line(words: string, style = ""): HTMLElement {
-  return h("p", { ...(style && { class: style }) }, words);
+function paragraph(text: string, style?: string): HTMLElement {
+  return h("p", { class: style }, text);
 }
 
-function code(words: string): HTMLElement {
-  return h("pre", { tabindex: 0 }, words);
+function code(text: string): HTMLElement {
+  return h("pre", { tabindex: 0 }, text);
 }
 
-function button(words: string, act: () => void): HTMLElement {
-  const made = h("button", { type: "button", class: "jp-mod-styled" }, words);
-  made.addEventListener("click", act);
-  return made;
+function button(text: string, onClick: () => void): HTMLElement {
+  const element = h("button", { type: "button", class: "jp-mod-styled" }, text);
+  element.addEventListener("click", onClick);
+  return element;
 }

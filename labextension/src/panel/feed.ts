@@ -1,85 +1,99 @@
-/** Keeps the list of runs up to date: polls while somebody looks, backs off where nobody answers. */
+/** Keeps the list of runs up to date by polling; backs off while the server does not respond. */
 
 import { Poll } from "@lumino/polling";
-import { Signal } from "@lumino/signaling";
-import { type Api, ApiError, type Run, type Runs } from "../api";
+import { type ISignal, Signal } from "@lumino/signaling";
+import { type Api, ApiError } from "../api";
+import { MAX_PAGE_SIZE, type RunPage, type RunRow, type SearchRow } from "../generated";
+import { messageOf } from "../polling";
 import { RunList } from "./runlist";
 
-/** The first page is small, so that there is something to look at; the others make few requests. */
-const FIRST_PAGE = 50;
-const PAGE = 200;
+/** The first page is small, so that there is soon something to see; the others are large. */
+const FIRST_PAGE_SIZE = 50;
 
-/** So many of the newest runs are kept; a store may hold any number. */
-const MOST_RUNS = 2000;
+/** Number of the newest runs that are kept; a store may have more. */
+const MAX_RUNS = 2000;
 
 const SECOND = 1000;
 
-/** What the list waits longer for while nothing in it goes on, and while it cannot be seen. */
+/** Factors of the poll interval while no run is live, and while nobody watches the list. */
 const IDLE_FACTOR = 3;
-const UNSEEN_FACTOR = 5;
+const UNWATCHED_FACTOR = 5;
 
-/** The longest that a server that does not answer is left alone. */
-const BACKOFF_SECONDS = 60;
+/** Upper bound of the poll interval while the server does not respond. */
+const MAX_BACKOFF_SECONDS = 60;
 
-/** How it stands between this page and the server. */
-export type Link =
+/** The state of the connection to the server extension. */
+export type Connection =
   | { kind: "loading" }
   | { kind: "ready" }
-  /** `off`: our server extension is not enabled; `gone`: no server answers. */
-  | { kind: "off" | "gone" | "forbidden" | "failed"; message: string };
+  | { kind: "disabled" | "unreachable" | "forbidden" | "failed"; message: string };
 
-export class RunFeed {
+/** The list as the tabs use it. */
+export interface ListFeed {
+  readonly list: RunList;
+  /** The list or the connection has changed. */
+  readonly changed: ISignal<unknown, void>;
+}
+
+/** The list as the panel uses it. */
+export interface PanelFeed extends ListFeed {
+  readonly connection: Connection;
+  /** A run or a search that was listed as live has ended; not the trial of a search. */
+  readonly ended: ISignal<unknown, RunRow | SearchRow>;
+  /** Polls now; a failure shows in `connection`. */
+  refresh(): void;
+  /** Somebody watches the list, until the returned function is called. */
+  watch(): () => void;
+}
+
+export class RunFeed implements PanelFeed {
   readonly list = new RunList();
-  /** Something of the list or the link is not what it was. */
   readonly changed = new Signal<this, void>(this);
-  /** A run has ended that this page saw going on. */
-  readonly ended = new Signal<this, Run>(this);
+  readonly ended = new Signal<this, RunRow | SearchRow>(this);
   private readonly poll: Poll<void, ApiError>;
-  private _link: Link = { kind: "loading" };
+  private _connection: Connection = { kind: "loading" };
   private watchers = 0;
   private seconds = 2;
-  private asking: Promise<void> | null = null;
+  private request: Promise<void> | null = null;
 
   constructor(private readonly api: Api) {
     this.poll = new Poll<void, ApiError>({
       auto: false,
-      factory: () => this.ask(),
-      frequency: { interval: this.seconds * SECOND, backoff: true, max: BACKOFF_SECONDS * SECOND },
+      factory: () => this.requestOnce(),
+      frequency: { interval: this.seconds * SECOND, backoff: true, max: MAX_BACKOFF_SECONDS * SECOND },
       standby: () => document.hidden,
       name: "ddl-magics:runs",
     });
   }
 
-  get link(): Link {
-    return this._link;
+  get connection(): Connection {
+    return this._connection;
   }
 
-  /** Asks now and from then on. */
+  /** Starts polling. */
   start(): void {
     void this.poll.start().catch(() => {});
   }
 
-  /** Asks now. What comes of it is in `link`. */
   refresh(): void {
     void this.poll.refresh().catch(() => {});
   }
 
-  /** Seconds between two looks at what goes on. */
+  /** Sets the poll interval while a run is live and somebody watches. */
   setInterval(seconds: number): void {
     this.seconds = seconds;
-    this.pace();
+    this.updateFrequency();
   }
 
-  /** Somebody sees the list from now on; call what is returned when they do not. */
   watch(): () => void {
     this.watchers += 1;
-    this.pace();
+    this.updateFrequency();
     this.refresh();
     let watching = true;
     return () => {
       if (watching) this.watchers -= 1;
       watching = false;
-      this.pace();
+      this.updateFrequency();
     };
   }
 
@@ -88,76 +102,77 @@ export class RunFeed {
     Signal.clearData(this);
   }
 
-  /** One question at a time: who asks meanwhile waits for the same answer. */
-  private ask(): Promise<void> {
-    this.asking ??= this.tick().finally(() => {
-      this.asking = null;
+  /** One request at a time: callers share the one in progress. */
+  private requestOnce(): Promise<void> {
+    this.request ??= this.tick().finally(() => {
+      this.request = null;
     });
-    return this.asking;
+    return this.request;
   }
 
   private async tick(): Promise<void> {
     try {
-      await (this.list.incomplete ? this.load() : this.update());
-      this.setLink({ kind: "ready" });
+      await (this.list.incomplete ? this.readPages() : this.readChanges());
+      this.setConnection({ kind: "ready" });
     } catch (error) {
       if (this.poll.isDisposed) return;
-      this.setLink(trouble(error));
+      this.setConnection(connectionAfter(error));
       throw error;
     } finally {
-      this.pace();
+      this.updateFrequency();
     }
   }
 
-  private async load(): Promise<void> {
+  private async readPages(): Promise<void> {
     while (this.list.incomplete) {
       const first = this.list.version === "";
-      const cursor = this.list.next ?? undefined;
-      const answer = await this.api.list(first ? { limit: FIRST_PAGE } : { limit: PAGE, ...(cursor && { cursor }) });
-      const enough = !first && this.list.rows.size + answer.runs.length >= MOST_RUNS;
-      this.tell(this.list.page(enough ? { ...answer, next: null } : answer));
+      const cursor = this.list.next;
+      const query = first ? { limit: FIRST_PAGE_SIZE } : { limit: MAX_PAGE_SIZE, ...(cursor !== null && { cursor }) };
+      const page = await this.api.list(query);
+      const full = !first && this.list.rows.size + page.runs.length >= MAX_RUNS;
+      this.emit(this.list.addPage(full ? { ...page, next: null } : page));
     }
   }
 
-  private async update(): Promise<void> {
+  private async readChanges(): Promise<void> {
     try {
-      let answer: Runs | null;
+      let changes: RunPage | null;
       do {
-        answer = await this.api.changes(this.list.version, PAGE);
-        if (answer) this.tell(this.list.changes(answer));
-      } while (answer?.more);
+        changes = await this.api.changes(this.list.version, MAX_PAGE_SIZE);
+        if (changes) this.emit(this.list.applyChanges(changes));
+      } while (changes?.more);
     } catch (error) {
       if (!(error instanceof ApiError && error.status === 410)) throw error;
       this.list.restart();
-      await this.load();
+      await this.readPages();
     }
   }
 
-  private tell(ended: Run[]): void {
-    this._link = { kind: "ready" };
+  private emit(ended: (RunRow | SearchRow)[]): void {
+    this._connection = { kind: "ready" };
     this.changed.emit();
     for (const run of ended) this.ended.emit(run);
   }
 
-  private setLink(link: Link): void {
-    if (JSON.stringify(link) === JSON.stringify(this._link)) return;
-    this._link = link;
+  private setConnection(connection: Connection): void {
+    if (JSON.stringify(connection) === JSON.stringify(this._connection)) return;
+    this._connection = connection;
     this.changed.emit();
   }
 
-  private pace(): void {
+  private updateFrequency(): void {
     if (this.poll.isDisposed) return;
-    const factor = (this.watchers ? 1 : UNSEEN_FACTOR) * (this.list.live().length ? 1 : IDLE_FACTOR);
+    const factor = (this.watchers ? 1 : UNWATCHED_FACTOR) * (this.list.liveWork().length ? 1 : IDLE_FACTOR);
     const interval = this.seconds * SECOND * factor;
     if (this.poll.frequency.interval === interval) return;
-    this.poll.frequency = { interval, backoff: true, max: Math.max(interval, BACKOFF_SECONDS * SECOND) };
+    this.poll.frequency = { interval, backoff: true, max: Math.max(interval, MAX_BACKOFF_SECONDS * SECOND) };
   }
 }
 
-function trouble(error: unknown): Link {
-  const message = error instanceof Error ? error.message : String(error);
+function connectionAfter(error: unknown): Connection {
+  const message = messageOf(error);
   if (!(error instanceof ApiError)) return { kind: "failed", message };
-  if (error.gone) return { kind: "gone", message };
-  if (error.notEnabled) return { kind: "off", message };
+  if (error.unreachable) return { kind: "unreachable", message };
+  if (error.notEnabled) return { kind: "disabled", message };
   return { kind: error.status === 403 ? "forbidden" : "failed", message };
 }

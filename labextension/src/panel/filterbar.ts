@@ -1,8 +1,8 @@
-/** What narrows the list: words, "running only", an order. */
+/** The controls above the list: a search field, "Running only", and the order. */
 
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
-import { EVERYTHING, ORDERS, type Order, type Wish } from "./arrange";
+import { type ListFilter, NO_FILTER, ORDERS, type Order, parseOrder } from "./listfilter";
 
 export class FilterBar {
   readonly element: HTMLElement;
@@ -10,8 +10,8 @@ export class FilterBar {
   private readonly live: HTMLInputElement;
   private readonly order: HTMLSelectElement;
 
-  constructor(trans: Translation, changed: () => void) {
-    const labels: Record<Order, string> = {
+  constructor(trans: Translation, onChange: () => void) {
+    const titles: Record<Order, string> = {
       live: trans.__("Running first"),
       newest: trans.__("Newest first"),
       name: trans.__("By name"),
@@ -22,12 +22,12 @@ export class FilterBar {
       type: "search",
       class: "ddl-filter-words",
       placeholder: trans.__("Filter"),
-      "aria-label": trans.__("Filter runs by words of name, label, state, notebook or cluster"),
+      "aria-label": trans.__("Filter runs by name, tag, state, notebook or cluster"),
     });
     this.live = h("input", { type: "checkbox" });
     this.order = h("select", { class: "ddl-filter-order", "aria-label": trans.__("Order of runs") });
-    this.order.append(...ORDERS.map((value) => h("option", { value }, labels[value])));
-    for (const input of [this.words, this.live, this.order]) input.addEventListener("input", changed);
+    this.order.append(...ORDERS.map((value) => h("option", { value }, titles[value])));
+    for (const input of [this.words, this.live, this.order]) input.addEventListener("input", onChange);
     this.element = h(
       "div",
       { class: "ddl-filter", role: "search" },
@@ -37,19 +37,18 @@ export class FilterBar {
     );
   }
 
-  get wish(): Wish {
-    return { words: this.words.value, live: this.live.checked, order: this.order.value as Order };
+  get filter(): ListFilter {
+    return { words: this.words.value, live: this.live.checked, order: parseOrder(this.order.value) };
   }
 
-  /** Puts a wish of an earlier page back. */
-  set(wish: Wish): void {
-    this.words.value = wish.words;
-    this.live.checked = wish.live;
-    this.order.value = wish.order;
+  set(filter: ListFilter): void {
+    this.words.value = filter.words;
+    this.live.checked = filter.live;
+    this.order.value = filter.order;
   }
 
-  /** Shows all, in the order that was chosen. */
+  /** Shows all runs, in the selected order. */
   clear(): void {
-    this.set({ ...EVERYTHING, order: this.order.value as Order });
+    this.set({ ...NO_FILTER, order: this.filter.order });
   }
 }

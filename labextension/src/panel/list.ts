@@ -1,24 +1,28 @@
-/** The list of runs in a document: rows are made only for what is on the screen, so that any number of runs is quick. */
+/**
+ * The list of runs as a tree of one or two levels: the trials of a search stand below it. Only the visible rows are in the
+ * document, so that its length costs nothing.
+ */
 
-import type { Row } from "../api";
 import type { Translation } from "../translation";
-import { attribute, h, show } from "../view/dom";
+import { h, setAttribute, setChildren, setVisible } from "../view/dom";
+import type { ListItem } from "./listfilter";
 import { RowView, rowId } from "./row";
-import { type Held, Selection } from "./selection";
+import { type Modifiers, Selection } from "./selection";
 
-/** Rows beyond the edges, so that scrolling shows no gaps. */
+/** Number of rows drawn beyond each edge, so that scrolling shows no gaps. */
 const OVERSCAN = 4;
 
-/** Where the document has no layout. */
+/** Sizes for documents without a layout. */
 const ROW_PX = 84;
 const WINDOW_PX = 800;
 
 export interface ListOptions {
   trans: Translation;
-  /** The reader wants to see a run. */
-  open(run: string): void;
-  /** Other rows are chosen now. */
-  chosen(): void;
+  /** Opens a run or a search. */
+  open(id: string): void;
+  /** Shows or hides the trials of a search. */
+  unfold(search: string, expanded: boolean): void;
+  selectionChanged(): void;
 }
 
 export class ListView {
@@ -26,7 +30,7 @@ export class ListView {
   private readonly box: HTMLElement;
   private readonly pool = new Map<string, RowView>();
   private readonly selection = new Selection();
-  private rows: readonly Row[] = [];
+  private items: readonly ListItem[] = [];
   private ids: readonly string[] = [];
   private height = 0;
   private frame = 0;
@@ -35,42 +39,42 @@ export class ListView {
   constructor(private readonly options: ListOptions) {
     this.box = h("ul", {
       class: "ddl-list",
-      role: "listbox",
+      role: "tree",
       tabindex: 0,
       "aria-multiselectable": "true",
       "aria-label": options.trans.__("Runs"),
     });
     this.element = h("div", { class: "ddl-list-scroll" }, this.box);
-    this.element.addEventListener("scroll", () => this.later());
-    this.box.addEventListener("keydown", (event) => this.press(event));
-    this.box.addEventListener("click", (event) => this.click(event));
-    this.box.addEventListener("dblclick", (event) => this.openAt(event));
-    this.box.addEventListener("contextmenu", (event) => this.point(event), { capture: true });
-    this.box.addEventListener("focus", () => this.enter());
+    this.element.addEventListener("scroll", () => this.drawLater());
+    this.box.addEventListener("keydown", (event) => this.onKeyDown(event));
+    this.box.addEventListener("click", (event) => this.onClick(event));
+    this.box.addEventListener("dblclick", (event) => this.onDoubleClick(event));
+    this.box.addEventListener("contextmenu", (event) => this.onContextMenu(event), { capture: true });
+    this.box.addEventListener("focus", () => this.onFocus());
   }
 
-  /** The chosen runs that are shown, in order. */
-  get chosen(): string[] {
+  /** The selected runs and searches among those that are listed, in order. */
+  get selected(): string[] {
     return this.selection.of(this.ids);
   }
 
-  /** The run that the keyboard is at, if it is shown. */
+  /** The row at which the keyboard is, if it is listed. */
   get active(): string | null {
     const { active } = this.selection;
     return active !== null && this.ids.includes(active) ? active : null;
   }
 
-  draw(rows: readonly Row[], now: number): void {
-    const before = this.chosen.join();
-    this.rows = rows;
-    this.ids = rows.map(({ id }) => id);
+  draw(items: readonly ListItem[], now: number): void {
+    const before = this.selected.join();
+    this.items = items;
+    this.ids = items.map(({ row }) => row.id);
     this.now = now;
-    show(this.element, rows.length > 0);
+    setVisible(this.element, items.length > 0);
     this.drawNow();
-    if (this.chosen.join() !== before) this.options.chosen();
+    if (this.selected.join() !== before) this.options.selectionChanged();
   }
 
-  /** The element was shown or has another size. */
+  /** The element became visible or changed its size. */
   resized(): void {
     this.height = 0;
     this.drawNow();
@@ -84,7 +88,7 @@ export class ListView {
     cancelAnimationFrame(this.frame);
   }
 
-  private later(): void {
+  private drawLater(): void {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
   }
 
@@ -95,35 +99,38 @@ export class ListView {
     const height = this.rowHeight();
     const first = Math.max(0, Math.floor(scrollTop / height) - OVERSCAN);
     const end = Math.ceil((scrollTop + (clientHeight || WINDOW_PX)) / height) + OVERSCAN;
-    this.box.style.height = `${this.rows.length * height}px`;
-    const shown = this.rows.slice(first, end);
-    const wanted = new Set(shown.map(({ id }) => id));
-    for (const id of this.pool.keys()) if (!wanted.has(id)) this.pool.delete(id);
-    const elements = shown.map((row, i) => this.drawRow(row, first + i, height));
-    if (elements.length !== this.box.children.length || elements.some((e, i) => e !== this.box.children[i])) {
-      this.box.replaceChildren(...elements);
-    }
+    this.box.style.height = `${this.items.length * height}px`;
+    const shown = this.items.slice(first, end);
+    const ids = new Set(shown.map(({ row }) => row.id));
+    for (const id of this.pool.keys()) if (!ids.has(id)) this.pool.delete(id);
+    setChildren(
+      this.box,
+      shown.map((item, i) => this.drawRow(item, first + i, height)),
+    );
     const { active } = this;
-    attribute(this.box, "aria-activedescendant", active !== null && wanted.has(active) ? rowId(active) : undefined);
+    setAttribute(this.box, "aria-activedescendant", active !== null && ids.has(active) ? rowId(active) : undefined);
   }
 
-  private drawRow(row: Row, index: number, height: number): HTMLElement {
+  private drawRow(item: ListItem, index: number, height: number): HTMLElement {
+    const { row, search, expanded, position, size } = item;
     let view = this.pool.get(row.id);
     if (!view) {
       view = new RowView(this.options.trans);
       this.pool.set(row.id, view);
     }
-    view.draw(row, this.now);
+    view.draw(row, search, this.now);
     const { element } = view;
     element.style.top = `${index * height}px`;
-    attribute(element, "aria-setsize", this.rows.length);
-    attribute(element, "aria-posinset", index + 1);
-    attribute(element, "aria-selected", String(this.selection.has(row.id)));
-    attribute(element, "data-active", this.selection.active === row.id);
+    setAttribute(element, "aria-level", search ? 2 : 1);
+    setAttribute(element, "aria-expanded", expanded === undefined ? undefined : String(expanded));
+    setAttribute(element, "aria-setsize", size);
+    setAttribute(element, "aria-posinset", position);
+    setAttribute(element, "aria-selected", String(this.selection.has(row.id)));
+    setAttribute(element, "data-active", this.selection.active === row.id);
     return element;
   }
 
-  /** Of one row, by the fonts of this page; all are equally high. */
+  /** The height of each row, which depends on the fonts of the page. */
   private rowHeight(): number {
     if (!this.height) {
       const probe = h("li", { class: "ddl-row" });
@@ -134,65 +141,88 @@ export class ListView {
     return this.height || ROW_PX;
   }
 
-  private press(event: KeyboardEvent): void {
+  private onKeyDown(event: KeyboardEvent): void {
     const { active } = this;
-    if (event.key === "Enter" && active !== null && !held(event).toggle) {
+    if (event.key === "Enter" && active !== null && !modifiers(event).toggle) {
       this.options.open(active);
+    } else if (event.key === "ArrowRight" || event.key === "ArrowLeft") {
+      if (!this.onSideways(event.key === "ArrowRight")) return;
     } else {
-      const page = Math.max(1, Math.floor(this.element.clientHeight / this.rowHeight()) - 1);
-      if (!this.selection.press(this.ids, event.key, page, held(event))) return;
-      this.reveal();
+      const pageSize = Math.max(1, Math.floor(this.element.clientHeight / this.rowHeight()) - 1);
+      if (!this.selection.onKey(this.ids, event.key, pageSize, modifiers(event))) return;
+      this.scrollToActive();
       this.changed();
     }
     event.preventDefault();
     event.stopPropagation();
   }
 
-  private click(event: MouseEvent): void {
+  /** Right shows the trials of a search, then goes to the first; left goes to the search, then hides them. */
+  private onSideways(right: boolean): boolean {
+    const index = this.ids.indexOf(this.active ?? "");
+    const item = this.items[index];
+    if (!item) return false;
+    const next = right ? this.items[index + 1] : this.items.find(({ row }) => row.id === item.search?.id);
+    if (item.expanded === !right) this.options.unfold(item.row.id, right);
+    else if (next && (right ? item.expanded : item.search)) {
+      this.selection.onClick(this.ids, next.row.id, { shift: false, toggle: false });
+      this.scrollToActive();
+      this.changed();
+    } else return false;
+    return true;
+  }
+
+  private onClick(event: MouseEvent): void {
     const run = runAt(event);
     if (run === null) return;
-    this.selection.click(this.ids, run, held(event));
+    const item = this.items.find(({ row }) => row.id === run);
+    if (item?.expanded !== undefined && event.target instanceof Element && event.target.closest(".ddl-row-fold")) {
+      this.options.unfold(run, !item.expanded);
+      return;
+    }
+    this.selection.onClick(this.ids, run, modifiers(event));
     this.changed();
   }
 
-  private openAt(event: MouseEvent): void {
+  private onDoubleClick(event: MouseEvent): void {
     const run = runAt(event);
-    if (run !== null) this.options.open(run);
+    const onFold = event.target instanceof Element && event.target.closest(".ddl-row-fold");
+    if (run !== null && !onFold) this.options.open(run);
   }
 
-  private point(event: MouseEvent): void {
+  private onContextMenu(event: MouseEvent): void {
     const run = runAt(event) ?? this.active;
     if (run === null) return;
-    this.selection.point(run);
+    this.selection.onContextMenu(run);
     this.changed();
   }
 
-  /** The keyboard comes in: it is somewhere, without choosing anything. */
-  private enter(): void {
+  /** The first row becomes active, but not selected, when the list gets the focus. */
+  private onFocus(): void {
     if (this.active === null) this.selection.active = this.ids[0] ?? null;
     this.drawNow();
   }
 
   private changed(): void {
     this.drawNow();
-    this.options.chosen();
+    this.options.selectionChanged();
   }
 
-  /** Scrolls so that the keyboard's row is seen. */
-  private reveal(): void {
-    const at = this.ids.indexOf(this.selection.active ?? "");
-    if (at < 0) return;
+  private scrollToActive(): void {
+    const index = this.ids.indexOf(this.selection.active ?? "");
+    if (index < 0) return;
     const height = this.rowHeight();
     const { scrollTop, clientHeight } = this.element;
-    if (at * height < scrollTop) this.element.scrollTop = at * height;
-    else if ((at + 1) * height > scrollTop + clientHeight) this.element.scrollTop = (at + 1) * height - clientHeight;
+    const [top, bottom] = [index * height, (index + 1) * height];
+    if (top < scrollTop) this.element.scrollTop = top;
+    else if (bottom > scrollTop + clientHeight) this.element.scrollTop = bottom - clientHeight;
   }
 }
 
-function held(event: KeyboardEvent | MouseEvent): Held {
+function modifiers(event: KeyboardEvent | MouseEvent): Modifiers {
   return { shift: event.shiftKey, toggle: event.ctrlKey || event.metaKey };
 }
 
-function runAt(event: Event): string | null {
-  return (event.target as Element).closest<HTMLElement>("[data-run]")?.dataset.run ?? null;
+function runAt({ target }: Event): string | null {
+  return target instanceof Element ? (target.closest<HTMLElement>("[data-run]")?.dataset.run ?? null) : null;
 }

@@ -1,74 +1,84 @@
-/** The panel without its frame: filter, list, why it is empty, how many there are. Plain DOM over a feed. */
+/** The panel without JupyterLab's frame: the filter, the list, why it is empty, and the number of runs. */
 
+import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
-import { h, show, text } from "../view/dom";
-import { arrange, type Wish } from "./arrange";
-import { EmptyView, emptiness } from "./empty";
-import type { Link, RunFeed } from "./feed";
+import { h, setText, setVisible } from "../view/dom";
+import { EmptyView, emptyReason } from "./empty";
+import type { Connection, PanelFeed } from "./feed";
 import { FilterBar } from "./filterbar";
+import { title } from "./format";
 import { ListView } from "./list";
-import { title } from "./words";
+import { type ListFilter, listItems } from "./listfilter";
 
-/** Times of runs that go on count up. */
+/** Interval in which the durations of live runs are updated. */
 const CLOCK_MS = 1000;
 
 export interface PanelOptions {
-  feed: RunFeed;
+  feed: PanelFeed;
   trans: Translation;
-  /** The reader wants to see a run. */
-  open(run: string): void;
-  /** Other rows are chosen now. */
-  chosen(): void;
-  /** The filter is another one. */
-  wished(wish: Wish): void;
+  /** Opens a run or a search. */
+  open(id: string): void;
+  selectionChanged(): void;
+  filterChanged(filter: ListFilter): void;
 }
 
 export class PanelView {
   readonly list: ListView;
-  private readonly filter: FilterBar;
+  private readonly filterBar: FilterBar;
   private readonly empty: EmptyView;
   private readonly banner = h("p", { class: "ddl-banner" });
   private readonly foot = h("p", { class: "ddl-foot" });
-  private readonly spoken = h("div", { class: "ddl-aloud", "aria-live": "polite" });
+  /** Announces the end of runs to screen readers. */
+  private readonly announcement = h("div", { class: "ddl-visually-hidden", "aria-live": "polite" });
   private readonly clock: ReturnType<typeof setInterval>;
   private readonly redraw = () => this.draw();
-  private readonly tellEnd = (_: RunFeed, run: Parameters<typeof title>[0] & { state?: string }) =>
-    text(this.spoken, `${title(run)}: ${run.state}`);
+  private readonly announceEnd = (_: unknown, row: RunRow | SearchRow) =>
+    setText(this.announcement, `${title(row)}: ${row.state}`);
+  /** The searches whose trials are shown. */
+  private readonly unfolded = new Set<string>();
 
   constructor(
     host: HTMLElement,
     private readonly options: PanelOptions,
   ) {
     const { trans, feed } = options;
-    this.filter = new FilterBar(trans, () => this.rewish());
-    this.list = new ListView(options);
+    this.filterBar = new FilterBar(trans, () => this.filterChanged());
+    this.list = new ListView({
+      ...options,
+      unfold: (search, expanded) => {
+        if (expanded) this.unfolded.add(search);
+        else this.unfolded.delete(search);
+        this.draw();
+      },
+    });
     this.empty = new EmptyView(trans, {
       retry: () => feed.refresh(),
       showAll: () => {
-        this.filter.clear();
-        this.rewish();
+        this.filterBar.clear();
+        this.filterChanged();
       },
     });
-    host.append(this.filter.element, this.banner, this.empty.element, this.list.element, this.foot, this.spoken);
+    const { filterBar, empty, list } = this;
+    host.append(filterBar.element, this.banner, empty.element, list.element, this.foot, this.announcement);
     feed.changed.connect(this.redraw);
-    feed.ended.connect(this.tellEnd);
+    feed.ended.connect(this.announceEnd);
     this.clock = setInterval(() => {
       if (!document.hidden && feed.list.live().length) this.draw();
     }, CLOCK_MS);
     this.draw();
   }
 
-  get wish(): Wish {
-    return this.filter.wish;
+  get filter(): ListFilter {
+    return this.filterBar.filter;
   }
 
-  /** Puts the filter of an earlier page back. */
-  restore(wish: Wish): void {
-    this.filter.set(wish);
+  /** Restores the filter of an earlier session. */
+  restore(filter: ListFilter): void {
+    this.filterBar.set(filter);
     this.draw();
   }
 
-  /** Somebody sees the panel from now on; call what is returned when they do not. */
+  /** The panel is visible, until the returned function is called. */
   watch(): () => void {
     return this.options.feed.watch();
   }
@@ -76,42 +86,48 @@ export class PanelView {
   draw(): void {
     const { feed } = this.options;
     const now = Date.now() / 1000;
-    const rows = arrange(feed.list.rows.values(), this.wish, now);
-    this.list.draw(rows, now);
-    this.empty.draw(emptiness(feed.link, feed.list, this.wish, rows.length));
-    const stale = rows.length > 0 ? this.stale(feed.link) : "";
-    text(this.banner, stale);
-    show(this.banner, stale !== "");
-    text(this.foot, this.count(rows.length));
-    show(this.foot, feed.list.rows.size > 0);
+    const items = listItems(feed.list, this.filter, this.unfolded, now);
+    this.list.draw(items, now);
+    this.empty.draw(emptyReason(feed.connection, feed.list, this.filter, items.length));
+    const stale = items.length > 0 ? this.staleMessage(feed.connection) : "";
+    setText(this.banner, stale);
+    setVisible(this.banner, stale !== "");
+    setText(this.foot, this.countMessage(items.filter(({ search }) => search === null).length));
+    setVisible(this.foot, feed.list.rows.size > 0);
   }
 
   dispose(): void {
     clearInterval(this.clock);
     this.options.feed.changed.disconnect(this.redraw);
-    this.options.feed.ended.disconnect(this.tellEnd);
+    this.options.feed.ended.disconnect(this.announceEnd);
     this.list.dispose();
   }
 
-  private rewish(): void {
+  private filterChanged(): void {
     this.draw();
-    this.options.wished(this.wish);
+    this.options.filterChanged(this.filter);
   }
 
-  /** Rows are shown, and are not known to be the newest. */
-  private stale(link: Link): string {
+  /** Why the rows may be out of date; empty if they are not. */
+  private staleMessage(connection: Connection): string {
     const { trans } = this.options;
-    if (link.kind === "ready" || link.kind === "loading") return "";
-    if (link.kind === "gone") return trans.__("Jupyter Server does not answer: this is how it was.");
-    return trans.__("This is how it was: %1", link.message);
+    if (connection.kind === "ready" || connection.kind === "loading") return "";
+    if (connection.kind === "unreachable") {
+      return trans.__("Jupyter Server does not respond. The last known state is shown.");
+    }
+    return trans.__("The last known state is shown: %1", connection.message);
   }
 
-  private count(shown: number): string {
+  private countMessage(shown: number): string {
     const { trans, feed } = this.options;
-    const { total, rows } = feed.list;
+    const { total, rows, searches } = feed.list;
     const live = feed.list.live().length;
+    const whole = [...rows.values()].filter((row) => feed.list.searchOf(row) === null).length + searches.size;
     const all = trans._n("%1 run", "%1 runs", total);
-    const parts = [shown < rows.size ? trans.__("%1 of %2", shown, all) : all];
+    const filtered = shown < whole;
+    const parts = [filtered && !searches.size ? trans.__("%1 of %2", shown, all) : all];
+    if (searches.size) parts.push(trans._n("%1 search", "%1 searches", searches.size));
+    if (searches.size && filtered) parts.push(trans.__("%1 of %2 shown", shown, whole));
     if (live) parts.push(trans.__("%1 running", live));
     if (rows.size < total) parts.push(trans.__("the newest %1 are listed", rows.size));
     return parts.join(" · ");

@@ -1,77 +1,75 @@
-/** Which rows are chosen, and how the keyboard and the mouse change that: as in any list of files. Pure. */
+/** The selection of a list, and how keys and clicks change it. Pure. */
 
-/** What was held while a key or the mouse was pressed. */
-export interface Held {
+export interface Modifiers {
   shift: boolean;
-  /** Control, or Command. */
+  /** Control, or Command on a Mac. */
   toggle: boolean;
 }
 
 export class Selection {
-  /** The row that the keyboard is at. */
+  /** The row at which the keyboard is. */
   active: string | null = null;
   private anchor: string | null = null;
-  private chosen = new Set<string>();
+  private selected = new Set<string>();
 
   has(id: string): boolean {
-    return this.chosen.has(id);
+    return this.selected.has(id);
   }
 
-  /** The chosen rows, in the order of `ids`; what is not among them does not count. */
+  /** The selected rows among `ids`, in their order. */
   of(ids: readonly string[]): string[] {
-    return ids.filter((id) => this.chosen.has(id));
+    return ids.filter((id) => this.selected.has(id));
   }
 
-  /** A click on a row. */
-  click(ids: readonly string[], id: string, held: Held): void {
+  onClick(ids: readonly string[], id: string, modifiers: Modifiers): void {
     this.active = id;
-    if (held.shift) {
-      this.reach(ids, id);
+    if (modifiers.shift) {
+      this.extendTo(ids, id);
       return;
     }
-    if (held.toggle) this.toggle(id);
-    else this.chosen = new Set([id]);
+    if (modifiers.toggle) this.toggle(id);
+    else this.selected = new Set([id]);
     this.anchor = id;
   }
 
-  /** The menu is opened on a row: what is chosen stays so if the row is part of it. */
-  point(id: string): void {
+  /** A context menu opens on a row: the row becomes the selection, unless it is part of it. */
+  onContextMenu(id: string): void {
     this.active = id;
-    if (this.chosen.has(id)) return;
-    this.chosen = new Set([id]);
+    if (this.selected.has(id)) return;
+    this.selected = new Set([id]);
     this.anchor = id;
   }
 
-  /** A key; false where it is none of a list's. `page` is how many rows fit on the screen. */
-  press(ids: readonly string[], key: string, page: number, held: Held): boolean {
+  /** Handles a key; returns false if it does not change the selection. `pageSize`: number of visible rows. */
+  onKey(ids: readonly string[], key: string, pageSize: number, modifiers: Modifiers): boolean {
     if (key === " " && this.active !== null) {
       this.toggle(this.active);
       this.anchor = this.active;
       return true;
     }
-    if (key === "a" && held.toggle) {
-      this.chosen = new Set(ids);
+    if (key === "a" && modifiers.toggle) {
+      this.selected = new Set(ids);
       return true;
     }
-    const to = this.target(ids, key, page);
+    const to = this.target(ids, key, pageSize);
     if (to === undefined) return false;
     this.active = to;
-    if (held.shift) this.reach(ids, to);
-    else if (!held.toggle) {
-      this.chosen = new Set([to]);
+    if (modifiers.shift) this.extendTo(ids, to);
+    else if (!modifiers.toggle) {
+      this.selected = new Set([to]);
       this.anchor = to;
     }
     return true;
   }
 
-  private target(ids: readonly string[], key: string, page: number): string | undefined {
+  private target(ids: readonly string[], key: string, pageSize: number): string | undefined {
     const last = ids.length - 1;
     const at = this.active === null ? -1 : ids.indexOf(this.active);
     const targets: Record<string, number> = {
       ArrowDown: Math.min(at + 1, last),
       ArrowUp: Math.max(at - 1, 0),
-      PageDown: Math.min(Math.max(at, 0) + page, last),
-      PageUp: Math.max(at - page, 0),
+      PageDown: Math.min(Math.max(at, 0) + pageSize, last),
+      PageUp: Math.max(at - pageSize, 0),
       Home: 0,
       End: last,
     };
@@ -80,13 +78,13 @@ export class Selection {
   }
 
   private toggle(id: string): void {
-    if (!this.chosen.delete(id)) this.chosen.add(id);
+    if (!this.selected.delete(id)) this.selected.add(id);
   }
 
-  /** All between the anchor and a row. */
-  private reach(ids: readonly string[], id: string): void {
+  /** Selects all rows from the anchor to a row. */
+  private extendTo(ids: readonly string[], id: string): void {
     const from = ids.indexOf(this.anchor ?? id);
     const to = ids.indexOf(id);
-    this.chosen = new Set(ids.slice(Math.max(0, Math.min(from, to)), Math.max(from, to) + 1));
+    this.selected = new Set(ids.slice(Math.max(0, Math.min(from, to)), Math.max(from, to) + 1));
   }
 }

@@ -1,6 +1,6 @@
-/** A line of a few points without axes: how the loss went. */
+/** A small line chart without axes: the loss over the run. */
 
-import { attribute } from "../view/dom";
+import { setAttribute } from "../view/dom";
 
 const WIDTH = 64;
 const HEIGHT = 16;
@@ -11,30 +11,29 @@ export class Sparkline {
   private readonly line = document.createElementNS(SVG, "polyline");
 
   constructor() {
-    // What it shows is in the row's words: the loss, and that it goes down is for the run's own page.
-    for (const [name, value] of Object.entries({
+    const attributes = {
       class: "ddl-spark",
       viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
       width: WIDTH,
       height: HEIGHT,
+      // Hidden from screen readers: the label of the row has the newest loss.
       "aria-hidden": "true",
-    })) {
-      attribute(this.element, name, value);
-    }
+    };
+    for (const [name, value] of Object.entries(attributes)) setAttribute(this.element, name, value);
     this.element.append(this.line);
   }
 
   draw(values: readonly number[]): void {
-    attribute(this.line, "points", points(values));
+    setAttribute(this.line, "points", points(values));
   }
 }
 
-/** The points of the polyline; a single value is no line. */
+/** The points of the polyline; none for a single value. */
 export function points(values: readonly number[]): string {
   if (values.length < 2) return "";
-  const least = Math.min(...values);
-  const span = Math.max(...values) - least || 1;
+  const low = Math.min(...values);
+  const span = Math.max(...values) - low || 1;
   const x = (i: number) => 1 + (i / (values.length - 1)) * (WIDTH - 2);
-  const y = (value: number) => 1 + (1 - (value - least) / span) * (HEIGHT - 2);
+  const y = (value: number) => 1 + (1 - (value - low) / span) * (HEIGHT - 2);
   return values.map((value, i) => `${x(i).toFixed(1)},${y(value).toFixed(1)}`).join(" ");
 }

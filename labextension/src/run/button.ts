@@ -2,8 +2,8 @@
 
 import { h } from "../view/dom";
 
-export function button(words: string, act: () => unknown, title = ""): HTMLButtonElement {
-  const made = h("button", { type: "button", class: "ddl-runpage-button", title: title || undefined }, words);
-  made.addEventListener("click", () => void act());
-  return made;
+export function button(text: string, onClick: () => unknown, title?: string): HTMLButtonElement {
+  const element = h("button", { type: "button", class: "ddl-runpage-button", title }, text);
+  element.addEventListener("click", () => void onClick());
+  return element;
 }

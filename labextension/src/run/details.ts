@@ -1,33 +1,34 @@
-/** What the server says of a run besides its events: asked for when somebody looks, and anew once it has ended. */
+/** The details of a run: requested when they are needed first, and again after the run has changed. */
 
-import type { Api, RunDetails } from "../api";
-import { readable } from "../panel/runlist";
+import type { Api } from "../api";
+import type { RunDetails } from "../generated";
+import { isReadable } from "../panel/runlist";
 
 export class DetailsSource {
-  private asked: Promise<RunDetails> | null = null;
+  private request: Promise<RunDetails> | null = null;
 
   constructor(
     private readonly api: Pick<Api, "run">,
     readonly run: string,
   ) {}
 
-  /** The newest answer. Throws an `ApiError`, or an Error that says why the run cannot be read. */
+  /** The details. Rejects with an `ApiError`, or with an Error that says why the run cannot be read. */
   get(): Promise<RunDetails> {
-    this.asked ??= this.ask().catch((error) => {
-      this.asked = null;
+    this.request ??= this.load().catch((error) => {
+      this.request = null;
       throw error;
     });
-    return this.asked;
+    return this.request;
   }
 
-  /** It is not as it was: who asks next asks the server. */
-  outdate(): void {
-    this.asked = null;
+  /** The run has changed: the next `get` asks the server again. */
+  invalidate(): void {
+    this.request = null;
   }
 
-  private async ask(): Promise<RunDetails> {
-    const answer = await this.api.run(this.run);
-    if (!readable(answer)) throw new Error(answer.problem);
-    return answer as RunDetails;
+  private async load(): Promise<RunDetails> {
+    const details = await this.api.run(this.run);
+    if (!isReadable(details)) throw new Error(details.problem);
+    return details;
   }
 }

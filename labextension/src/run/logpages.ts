@@ -1,31 +1,34 @@
-/** What a rank printed, from its end on: the newest part first, older ones when they are asked for, new lines as they come. */
+/** The log of a run, read from its end: the newest part first, older parts on request, new lines as they are printed. */
 
 import type { Api } from "../api";
-import type { LogLevel } from "../view/messages";
+import type { LogLevel, StoredLogLine } from "../generated";
 
-/** So many lines are kept; beyond them the oldest parts go, and can be asked for again. */
-export const MOST_LINES = 20_000;
+/** Maximum number of lines that are kept; beyond it the oldest parts are dropped, and can be requested again. */
+export const MAX_LINES = 20_000;
 
-/** Lines after which a part is full: what comes next begins another. */
+/** Number of lines after which new lines start another part. */
 const PART_LINES = 1000;
 
-export interface LogLine {
+export interface PrintedLine {
   /** Seconds since the epoch. */
   time: number;
+  /** -1 is the job. */
   rank: number;
   level: LogLevel;
   text: string;
 }
 
-interface PageOfLog {
+/** Consecutive lines; `begin` is their offset in the file of events. */
+interface Part {
   begin: number;
-  lines: LogLine[];
+  lines: PrintedLine[];
 }
 
 export class LogPages {
-  private pages: PageOfLog[] = [];
+  private parts: Part[] = [];
+  /** Where the next lines begin; null before the first request. */
   private offset: number | null = null;
-  /** Changes when lines have come or gone before those that were there. */
+  /** Changes when lines are added or dropped at the beginning. */
   generation = 0;
 
   constructor(
@@ -34,76 +37,72 @@ export class LogPages {
     readonly rank: number | "all",
   ) {}
 
-  get lines(): LogLine[] {
-    return this.pages.flatMap(({ lines }) => lines);
+  get lines(): PrintedLine[] {
+    return this.parts.flatMap(({ lines }) => lines);
   }
 
   /** Whether there may be lines before those that are kept. */
   get hasOlder(): boolean {
-    return (this.pages[0]?.begin ?? 0) > 0;
+    return (this.parts[0]?.begin ?? 0) > 0;
   }
 
-  /** Whether so many lines are kept that older ones are not taken any more. */
+  /** Whether there is no room for older lines. */
   get full(): boolean {
-    return this.count >= MOST_LINES;
+    return this.count >= MAX_LINES;
   }
 
-  /** Takes what is new: at first the end of the log. Throws what `Api.logs` throws; then it is as it was. */
-  async follow(signal: AbortSignal): Promise<void> {
+  /** Reads the new lines; at first, the end of the log. Rejects as `Api.logs` does; everything read so far is kept. */
+  async readNew(signal: AbortSignal): Promise<void> {
     const first = this.offset === null;
-    let answer = await this.api.logs(
-      this.run,
-      this.rank,
-      first ? { tail: true } : { offset: this.offset ?? 0 },
-      signal,
-    );
-    if (first) this.pages = [{ begin: answer.begin, lines: [] }];
-    this.append(answer.begin, answer.lines);
-    this.offset = answer.offset;
-    while (answer.more) {
-      answer = await this.api.logs(this.run, this.rank, { offset: this.offset }, signal);
-      this.append(answer.begin, answer.lines);
-      this.offset = answer.offset;
+    const query = this.offset === null ? { tail: true } : { offset: this.offset };
+    let page = await this.api.logs(this.run, this.rank, query, signal);
+    if (first) this.parts = [{ begin: page.begin, lines: [] }];
+    this.append(page.begin, page.lines);
+    this.offset = page.offset;
+    while (page.more) {
+      page = await this.api.logs(this.run, this.rank, { offset: this.offset }, signal);
+      this.append(page.begin, page.lines);
+      this.offset = page.offset;
     }
-    // The end may be all of other ranks, or of numbers.
-    if (first && !this.count) await this.older(signal);
+    // The end of the file may have no lines of this rank.
+    if (first && !this.count) await this.readOlder(signal);
   }
 
-  /** Takes the part before, and those before that until there are lines in one. */
-  async older(signal: AbortSignal): Promise<void> {
+  /** Reads the part before; if it has no lines, the parts before that. */
+  async readOlder(signal: AbortSignal): Promise<void> {
     while (this.hasOlder && !this.full) {
-      const before = this.pages[0]?.begin ?? 0;
-      let answer = await this.api.logs(this.run, this.rank, { tail: true, before }, signal);
-      // A line longer than a part has nothing before it that could be had.
-      const page = { begin: answer.begin < before ? answer.begin : 0, lines: answer.lines.map(line) };
-      while (answer.more) {
-        answer = await this.api.logs(this.run, this.rank, { offset: answer.offset, before }, signal);
-        page.lines.push(...answer.lines.map(line));
+      const before = this.parts[0]?.begin ?? 0;
+      let page = await this.api.logs(this.run, this.rank, { tail: true, before }, signal);
+      // A line that is longer than a part ends the log: what is before it cannot be reached.
+      const part = { begin: page.begin < before ? page.begin : 0, lines: page.lines.map(printedLine) };
+      while (page.more) {
+        page = await this.api.logs(this.run, this.rank, { offset: page.offset, before }, signal);
+        part.lines.push(...page.lines.map(printedLine));
       }
-      // What this comes before has gone meanwhile, as new lines came.
-      if (before !== this.pages[0]?.begin) return;
-      this.pages.unshift(page);
+      // New lines have displaced the oldest part meanwhile: this one does not fit any more.
+      if (before !== this.parts[0]?.begin) return;
+      this.parts.unshift(part);
       this.generation += 1;
-      if (page.lines.length) return;
+      if (part.lines.length) return;
     }
   }
 
   private get count(): number {
-    return this.pages.reduce((sum, { lines }) => sum + lines.length, 0);
+    return this.parts.reduce((sum, { lines }) => sum + lines.length, 0);
   }
 
-  private append(begin: number, lines: unknown[][]): void {
+  private append(begin: number, lines: StoredLogLine[]): void {
     if (!lines.length) return;
-    const last = this.pages.at(-1);
-    if (last && last.lines.length < PART_LINES) last.lines.push(...lines.map(line));
-    else this.pages.push({ begin, lines: lines.map(line) });
-    while (this.count > MOST_LINES && this.pages.length > 1) {
-      this.pages.shift();
+    const last = this.parts.at(-1);
+    if (last && last.lines.length < PART_LINES) last.lines.push(...lines.map(printedLine));
+    else this.parts.push({ begin, lines: lines.map(printedLine) });
+    while (this.count > MAX_LINES && this.parts.length > 1) {
+      this.parts.shift();
       this.generation += 1;
     }
   }
 }
 
-function line([time, rank, level, text]: unknown[]): LogLine {
-  return { time: Number(time), rank: Number(rank), level: level as LogLevel, text: String(text) };
+function printedLine([time, rank, level, text]: StoredLogLine): PrintedLine {
+  return { time, rank, level, text };
 }

@@ -1,17 +1,17 @@
-/** The controls of a replay: play, speed, and where it is. */
+/** The controls of a replay: play and pause, position, speed. */
 
 import type { Translation } from "../translation";
-import { attribute, h, text } from "../view/dom";
+import { h, setAttribute, setText } from "../view/dom";
 import { duration } from "../view/format";
 
 export const SPEEDS = [1, 4, 16, 64];
 
-/** How often it moves while it plays; whoever wants less motion sees a still picture every other second. */
+/** Interval of the frames; longer for readers who prefer reduced motion. */
 const FRAME_MS = 100;
-const STILL_MS = 2000;
+const REDUCED_MOTION_FRAME_MS = 2000;
 
-/** Parts of the run that the arrow keys go by. */
-const NOTCHES = 200;
+/** Number of steps of the slider, by which the arrow keys move. */
+const SLIDER_STEPS = 200;
 
 export class Player {
   readonly element: HTMLElement;
@@ -22,17 +22,18 @@ export class Player {
   private begin = 0;
   private end = 0;
   private timer: ReturnType<typeof setInterval> | null = null;
-  private before = 0;
-  private now = 0;
+  /** When the last frame was drawn, in milliseconds. */
+  private lastFrame = 0;
+  private position = 0;
 
-  /** `moved` gets the moment that is to be shown, in seconds since the run was created; null: its end, the whole run. */
+  /** @param onSeek gets the position in seconds since the run was created; null: the end */
   constructor(
     private readonly trans: Translation,
-    private readonly moved: (seconds: number | null) => void,
+    private readonly onSeek: (seconds: number | null) => void,
   ) {
     this.play = h("button", { type: "button", class: "ddl-runpage-button ddl-runpage-play" });
     this.play.addEventListener("click", () => this.toggle());
-    attribute(this.slider, "aria-label", trans.__("Time in the run"));
+    setAttribute(this.slider, "aria-label", trans.__("Time in the run"));
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
     this.slider.addEventListener("keydown", (event) => {
       if (event.key !== " ") return;
@@ -48,13 +49,13 @@ export class Player {
     this.draw();
   }
 
-  /** From where to where there is something to play. */
-  set([begin, end]: [number, number]): void {
+  /** Sets where the replay begins and ends, in seconds since the run was created. */
+  setSpan([begin, end]: readonly [number, number]): void {
     if (begin === this.begin && end === this.end) return;
     [this.begin, this.end] = [begin, end];
-    attribute(this.slider, "min", begin);
-    attribute(this.slider, "max", end);
-    attribute(this.slider, "step", (end - begin) / NOTCHES);
+    setAttribute(this.slider, "min", begin);
+    setAttribute(this.slider, "max", end);
+    setAttribute(this.slider, "step", (end - begin) / SLIDER_STEPS);
     this.seek(end);
   }
 
@@ -70,35 +71,36 @@ export class Player {
   }
 
   private start(): void {
-    if (this.now >= this.end) this.seek(this.begin);
-    this.before = Date.now();
-    this.timer = setInterval(() => this.advance(), wantsStillness() ? STILL_MS : FRAME_MS);
+    if (this.position >= this.end) this.seek(this.begin);
+    this.lastFrame = Date.now();
+    const interval = prefersReducedMotion() ? REDUCED_MOTION_FRAME_MS : FRAME_MS;
+    this.timer = setInterval(() => this.advance(), interval);
     this.draw();
   }
 
   private advance(): void {
-    const passed = (Date.now() - this.before) / 1000;
-    this.before += passed * 1000;
-    this.seek(this.now + passed * Number(this.speed.value));
-    if (this.now >= this.end) this.pause();
+    const passed = (Date.now() - this.lastFrame) / 1000;
+    this.lastFrame += passed * 1000;
+    this.seek(this.position + passed * Number(this.speed.value));
+    if (this.position >= this.end) this.pause();
   }
 
   private seek(seconds: number): void {
-    this.now = Math.min(Math.max(seconds, this.begin), this.end);
+    this.position = Math.min(Math.max(seconds, this.begin), this.end);
     this.draw();
-    this.moved(this.now >= this.end ? null : this.now);
+    this.onSeek(this.position >= this.end ? null : this.position);
   }
 
   private draw(): void {
-    const { trans, now, begin, end } = this;
-    text(this.play, this.timer ? trans.__("Pause") : trans.__("Replay"));
-    this.slider.value = String(now);
-    const words = trans.__("%1 of %2", duration(now - begin), duration(end - begin));
-    attribute(this.slider, "aria-valuetext", words);
-    text(this.clock, words);
+    const { trans, position, begin, end } = this;
+    setText(this.play, this.timer ? trans.__("Pause") : trans.__("Replay"));
+    this.slider.value = String(position);
+    const text = trans.__("%1 of %2", duration(position - begin), duration(end - begin));
+    setAttribute(this.slider, "aria-valuetext", text);
+    setText(this.clock, text);
   }
 }
 
-function wantsStillness(): boolean {
+function prefersReducedMotion(): boolean {
   return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }

@@ -1,24 +1,25 @@
-/** What a replay shows besides the lines of the charts: the workers' numbers over time, and what was printed when. */
+/** What a replay shows besides the charts: the workers' table and the log over the course of the run. */
 
-import { type Api, bytes } from "../api";
+import { type Api, decodeBase64 } from "../api";
 import { floats } from "../view/model";
-import { type LogLine, LogPages } from "./logpages";
+import { LogPages, type PrintedLine } from "./logpages";
 
-/** Parts of the log that are asked for, from its end on: of a long one the begin stays away. */
-const LOG_PARTS = 8;
+/** Number of parts of the log that are read from its end; the beginning of a longer log is left out. */
+const MAX_LOG_PARTS = 8;
 
-/** Rows of `COLUMNS` at a moment, in seconds since the run was created. */
+/** The workers' table at a time: rows of `COLUMNS`. */
 export interface Frame {
+  /** Seconds since the run was created. */
   seconds: number;
   rows: Float32Array;
 }
 
 export class Recording {
   readonly frames: Frame[] = [];
-  /** What the ranks printed, in the order of time; what became of the job is told by other means. */
-  printed: readonly LogLine[] = [];
+  /** What the ranks printed, and warnings about the job, in order of time. */
+  printed: readonly PrintedLine[] = [];
   private readonly log: LogPages;
-  private asked: Promise<void> | null = null;
+  private request: Promise<void> | null = null;
 
   constructor(
     private readonly api: Pick<Api, "replay" | "logs">,
@@ -27,28 +28,30 @@ export class Recording {
     this.log = new LogPages(api, run, "all");
   }
 
-  /** Asks for it once; who calls again gets the same answer, or a new one where there was none. Throws an `ApiError`. */
+  /** Loads the recording, once; after an error, another call tries again. Rejects with an `ApiError`. */
   load(signal: AbortSignal): Promise<void> {
-    this.asked ??= Promise.all([this.loadFrames(signal), this.loadLog(signal)]).then(
+    this.request ??= Promise.all([this.loadFrames(signal), this.loadLog(signal)]).then(
       () => {},
       (error) => {
-        this.asked = null;
+        this.request = null;
         throw error;
       },
     );
-    return this.asked;
+    return this.request;
   }
 
   private async loadFrames(signal: AbortSignal): Promise<void> {
     let answer = await this.api.replay(this.run, signal);
     while (answer.behind > 0) answer = await this.api.replay(this.run, signal);
-    const frames = answer.moments.map(({ seconds, rows }) => ({ seconds, rows: floats(bytes(rows)) }));
+    const frames = answer.frames.map(({ seconds, rows }) => ({ seconds, rows: floats(decodeBase64(rows)) }));
     this.frames.splice(0, this.frames.length, ...frames);
   }
 
   private async loadLog(signal: AbortSignal): Promise<void> {
-    await this.log.follow(signal);
-    for (let part = 1; part < LOG_PARTS && this.log.hasOlder && !this.log.full; part++) await this.log.older(signal);
+    await this.log.readNew(signal);
+    for (let part = 1; part < MAX_LOG_PARTS && this.log.hasOlder && !this.log.full; part++) {
+      await this.log.readOlder(signal);
+    }
     this.printed = this.log.lines.filter(({ rank, level }) => rank >= 0 || level === "warning");
   }
 }

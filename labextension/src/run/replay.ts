@@ -1,117 +1,120 @@
-/** A run that has ended, as it was at a moment of it: made from what its view has, and its recording. Pure. */
+/** Reconstructs the state of a run at an earlier time, from its model and its recording. Pure. */
 
-import { between, epochAt } from "../view/axes";
-import { COLUMNS, type RunProgress } from "../view/messages";
-import { type Line, LOG_LINES, RunModel } from "../view/model";
-import type { LogLine } from "./logpages";
+import { COLUMNS, type RunProgress } from "../generated";
+import { epochAt, interpolate } from "../view/axes";
+import { type Line, MAX_LOG_LINES, RunModel } from "../view/model";
+import type { PrintedLine } from "./logpages";
 import type { Frame } from "./recording";
 
-/** From its first steps to its end, in seconds since it was created; null where it is not known when a step was done. */
-export function span(model: RunModel): [number, number] | null {
+/** From the first steps of a run to its end, in seconds since it was created; null if it cannot be replayed. */
+export function timeSpan(model: RunModel): [number, number] | null {
   const seconds = model.line("seconds");
   if (!model.over || !seconds || seconds.x.length < 2) return null;
   const { created, started } = model.state ?? {};
-  const from = created != null && started != null ? Math.max(0, started - created) : 0;
-  const to = Math.max(
-    from,
-    ...[...model.lines].filter(([key]) => isOverTime(key)).map(([, line]) => line.x.at(-1) ?? 0),
-  );
-  const end = Math.max(to, seconds.y.at(-1) ?? 0);
-  return end > from ? [from, end] : null;
+  const begin = created != null && started != null ? Math.max(0, started - created) : 0;
+  const ends = [...model.lines].filter(([key]) => isOverTime(key)).map(([, line]) => line.x.at(-1) ?? 0);
+  const end = Math.max(begin, seconds.y.at(-1) ?? 0, ...ends);
+  return end > begin ? [begin, end] : null;
 }
 
-/** Its clock stands at the moment that it shows. */
+/** A model whose clock stands still. */
 class PastModel extends RunModel {
-  constructor(private readonly moment: number) {
+  constructor(private readonly time: number) {
     super();
   }
 
   override now(): number {
-    return this.moment;
+    return this.time;
   }
 }
 
-/** What was known `seconds` after the run was created. The frames and lines are in the order of time. */
+/**
+ * The model as it was `seconds` after the run was created.
+ *
+ * @param current the model of the run
+ * @param frames the workers' table, in order of time
+ * @param printed the log, in order of time
+ */
 export function modelAt(
-  whole: RunModel,
+  current: RunModel,
   seconds: number,
   frames: readonly Frame[] = [],
-  printed: readonly LogLine[] = [],
+  printed: readonly PrintedLine[] = [],
 ): RunModel {
-  const created = whole.state?.created ?? 0;
-  const model = new PastModel(created + seconds);
-  const step = stepAt(whole, seconds);
-  model.run = whole.run;
-  if (whole.state) model.state = { ...whole.state, state: "RUNNING", message: "", failure: null, ended: null };
-  for (const [key, line] of whole.lines) {
-    const cut = until(line, isOverTime(key) ? seconds : step);
-    if (cut.x.length) model.lines.set(key, cut);
+  const created = current.state?.created ?? 0;
+  const past = new PastModel(created + seconds);
+  const step = stepAt(current, seconds);
+  past.run = current.run;
+  if (current.state) past.state = { ...current.state, state: "RUNNING", message: "", failure: null, ended: null };
+  for (const [key, line] of current.lines) {
+    const part = until(line, isOverTime(key) ? seconds : step);
+    if (part.x.length) past.lines.set(key, part);
   }
-  for (const name of Object.keys(whole.latest)) {
-    const value = newestOf(model, name);
-    if (value !== null) model.latest[name] = value;
+  for (const name of Object.keys(current.latest)) {
+    const value = newestValue(past, name);
+    if (value !== null) past.latest[name] = value;
   }
-  if (whole.progress) model.progress = progressAt(whole, whole.progress, model, step);
-  takeWorkers(model, whole, frames.findLast((frame) => frame.seconds <= seconds)?.rows);
+  if (current.progress) past.progress = progressAt(current, current.progress, past, step);
+  addWorkers(past, current, frames.findLast((frame) => frame.seconds <= seconds)?.rows);
   const later = printed.findIndex(({ time }) => time - created > seconds);
-  model.logged = later < 0 ? printed.length : later;
-  const newest = printed.slice(Math.max(0, model.logged - LOG_LINES), model.logged);
-  model.logs = newest.map(({ rank, level, text }) => [rank, level, text]);
-  return model;
+  past.logged = later < 0 ? printed.length : later;
+  const newest = printed.slice(Math.max(0, past.logged - MAX_LOG_LINES), past.logged);
+  past.logs = newest.map(({ rank, level, text }) => [rank, level, text]);
+  return past;
 }
 
-/** Which epochs are of which of several calls of `fit` is not known any more: they count through, without an end. */
-function progressAt(whole: RunModel, progress: RunProgress, past: RunModel, step: number): RunProgress {
+/** With several calls of `fit`, it is unknown which epochs belong to which: they are numbered through, without a total. */
+function progressAt(current: RunModel, progress: RunProgress, past: RunModel, step: number): RunProgress {
   const { steps, peak } = progress;
-  const at = epochAt(whole.line("epoch"), steps, step) ?? 0;
   const epochs = progress.fit > 0 ? 0 : progress.epochs;
-  // A step is a fraction of an epoch here, and back again: what is less than a thousandth is rounding.
-  const epoch = Math.floor(at + 1e-3);
+  const done = epochAt(current.line("epoch"), steps, step) ?? 0;
+  // Less than a thousandth of an epoch is a rounding error of the conversion from steps and back.
+  const epoch = Math.floor(done + 1e-3);
   return {
     fit: 0,
     epoch,
     epochs,
-    step: Math.max(0, Math.round(steps ? (at - epoch) * steps : step)),
+    step: Math.max(0, Math.round(steps ? (done - epoch) * steps : step)),
     steps,
-    fraction: epochs ? Math.min(at / epochs, 1) : 0,
+    fraction: epochs ? Math.min(done / epochs, 1) : 0,
     remaining: null,
-    heard: null,
+    last_seen: null,
     rate: past.line("rate")?.y.at(-1) ?? null,
     peak,
   };
 }
 
-/** The ranks that had said something; what they are is as it was at the end, but for their state. */
-function takeWorkers(model: RunModel, whole: RunModel, rows: Float32Array = new Float32Array()): void {
-  model.takeRows(rows.length / COLUMNS.length, rows);
-  for (const worker of model.workers.values()) {
-    const known = whole.workers.get(worker.facts.rank);
-    if (known) worker.facts = { ...known.facts, state: "", message: "" };
+/** Adds the ranks of a frame. Their host and device are the current ones, their state is unknown. */
+function addWorkers(past: RunModel, current: RunModel, rows: Float32Array = new Float32Array()): void {
+  past.applyRows(rows.length / COLUMNS.length, rows);
+  for (const worker of past.workers.values()) {
+    const known = current.workers.get(worker.info.rank);
+    if (known) worker.info = { ...known.info, state: "", message: "" };
   }
 }
 
-/** As the charts have it: exact values of epochs once there are two of them, before that running ones. */
-function newestOf(model: RunModel, name: string): number | null {
+/** The newest value of a metric, as the chart shows it: exact values once there are two, before that running ones. */
+function newestValue(model: RunModel, name: string): number | null {
   const epochs = model.line(`epochs:${name}`);
   return (epochs && epochs.x.length > 1 ? epochs : model.line(`metric:${name}`))?.y.at(-1) ?? null;
 }
 
-/** The step that was under way. Before the first that is known there was none. */
+/** The step at a time; 0 before the first step. */
 export function stepAt(model: RunModel, seconds: number): number {
   const line = model.line("seconds");
   if (!line?.x.length) return 0;
   const knots = { x: line.y.map((second) => second ?? 0), y: line.x };
-  const at = Math.min(Math.max(seconds, 0), knots.x.at(-1) ?? 0);
-  return Math.max(0, between(knots, at));
+  const time = Math.min(Math.max(seconds, 0), knots.x.at(-1) ?? 0);
+  return Math.max(0, interpolate(knots, time));
 }
 
-/** Lines over seconds; the others are over steps. */
+/** Whether a line is over seconds; the others are over steps. */
 function isOverTime(key: string): boolean {
   return /^(rate$|gpu:|cpu:|memory:)/.test(key);
 }
 
+/** The points of a line up to `end`. */
 function until({ x, y }: Line, end: number): Line {
-  let count = x.length;
-  while (count > 0 && (x[count - 1] as number) > end) count -= 1;
+  const count = x.findLastIndex((at) => at <= end) + 1;
   return { x: x.slice(0, count), y: y.slice(0, count) };
 }

@@ -1,10 +1,10 @@
-/** Tabs of a page: one stop of the Tab key, the arrows go from one to the next, and what is chosen is shown at once. */
+/** Tabs of a page. The row of tabs is one Tab stop; the arrow keys move along it and show the tab at once. */
 
-import { attribute, h, show } from "../view/dom";
+import { h, setAttribute, setVisible } from "../view/dom";
 import { focusOn, roving } from "../view/keys";
 
-/** What stands in a tab. It is told when it is seen, and when no longer. */
-export interface Part {
+/** The content of a tab, which is told when it becomes visible or hidden. */
+export interface TabContent {
   readonly element: HTMLElement;
   show(): void;
   hide(): void;
@@ -12,7 +12,7 @@ export interface Part {
 
 export interface Tab {
   title: string;
-  part: Part;
+  content: TabContent;
 }
 
 let pages = 0;
@@ -23,39 +23,39 @@ export class Tabs {
   private readonly panels: HTMLElement[];
   private current = -1;
 
-  /** `label` names the row of tabs; the first is chosen. */
+  /** @param label of the row of tabs, for screen readers */
   constructor(
     label: string,
     private readonly tabs: readonly Tab[],
   ) {
     const page = `ddl-runpage-${pages++}`;
     this.buttons = tabs.map(({ title }, i) => {
-      const names = { id: `${page}-tab-${i}`, "aria-controls": `${page}-panel-${i}` };
-      const button = h("button", { type: "button", role: "tab", ...names }, title);
-      for (const event of ["click", "focus"]) button.addEventListener(event, () => this.choose(i));
+      const ids = { id: `${page}-tab-${i}`, "aria-controls": `${page}-panel-${i}` };
+      const button = h("button", { type: "button", role: "tab", ...ids }, title);
+      for (const event of ["click", "focus"]) button.addEventListener(event, () => this.select(i));
       return button;
     });
-    this.panels = tabs.map(({ part }, i) => {
-      const names = { id: `${page}-panel-${i}`, "aria-labelledby": `${page}-tab-${i}` };
-      return h("div", { role: "tabpanel", class: "ddl-runpage-panel", ...names }, part.element);
+    this.panels = tabs.map(({ content }, i) => {
+      const ids = { id: `${page}-panel-${i}`, "aria-labelledby": `${page}-tab-${i}` };
+      return h("div", { role: "tabpanel", class: "ddl-runpage-panel", ...ids }, content.element);
     });
     const list = h("div", { class: "ddl-runpage-tabs", role: "tablist", "aria-label": label }, ...this.buttons);
     roving(list);
     this.element = h("div", {}, list, ...this.panels);
-    this.choose(0);
+    this.select(0);
   }
 
-  choose(index: number): void {
+  select(index: number): void {
     if (index === this.current) return;
-    this.tabs[this.current]?.part.hide();
+    this.tabs[this.current]?.content.hide();
     this.current = index;
     focusOn(this.buttons, index);
     this.buttons.forEach((button, i) => {
-      attribute(button, "aria-selected", String(i === index));
+      setAttribute(button, "aria-selected", String(i === index));
     });
     this.panels.forEach((panel, i) => {
-      show(panel, i === index);
+      setVisible(panel, i === index);
     });
-    this.tabs[index]?.part.show();
+    this.tabs[index]?.content.show();
   }
 }

@@ -10,100 +10,104 @@ export interface Tick {
 
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 86400, 172800];
 
-/** The smallest of 1, 2, 5 times a power of ten that is not below `least`. */
-export function nice(least: number): number {
-  const power = 10 ** Math.floor(Math.log10(least));
-  const step = [1, 2, 5, 10].find((factor) => factor * power >= least * (1 - 1e-9)) ?? 10;
+/** The smallest of 1, 2 or 5 times a power of ten that is at least `minimum`. */
+export function nice(minimum: number): number {
+  const power = 10 ** Math.floor(Math.log10(minimum));
+  const step = [1, 2, 5, 10].find((factor) => factor * power >= minimum * (1 - 1e-9)) ?? 10;
   return step * power;
 }
 
-function multiples(step: number, from: number, to: number): number[] {
+export function multiples(step: number, from: number, to: number): number[] {
   const first = Math.ceil(from / step - 1e-9);
   const last = Math.floor(to / step + 1e-9);
   return Array.from({ length: Math.max(0, last - first + 1) }, (_, i) => (first + i) * step);
 }
 
-/** Seconds as minutes and hours; about `most` ticks. */
-export function timeTicks(from: number, to: number, most: number): Tick[] {
-  const step = TIME_STEPS.find((seconds) => (to - from) / seconds <= most) ?? nice((to - from) / most);
+/** Ticks of an axis in seconds; about `count` of them. */
+export function timeTicks(from: number, to: number, count: number): Tick[] {
+  const step = TIME_STEPS.find((seconds) => (to - from) / seconds <= count) ?? nice((to - from) / count);
   return multiples(step, from, to).map((at) => ({ at, label: duration(at) }));
 }
 
 /**
- * Steps as epochs. `starts` says at which step (x) which epoch (y, from 0) began; an epoch of `steps` steps may be under
- * way after the last of them. Where epochs say nothing the ticks count steps.
+ * Ticks of an axis in steps, labelled with epochs if they are known, else with steps.
+ *
+ * @param starts the line "epoch": steps (x) and the epochs done at them (y)
+ * @param steps steps per epoch, null if unknown
  */
 export function epochTicks(
   starts: Line | undefined,
   steps: number | null,
   from: number,
   to: number,
-  most: number,
+  count: number,
 ): Tick[] {
   const knots = epochKnots(starts, steps);
-  const [first, last] = knots ? [between(knots, from), between(knots, to)] : [0, 0];
-  if (!knots || !(last > first)) {
-    return countTicks("step", from, to, most);
-  }
+  const [first, last] = knots ? [interpolate(knots, from), interpolate(knots, to)] : [0, 0];
+  if (!knots || !(last > first)) return countTicks("step", from, to, count);
   const inverse = { x: knots.y, y: knots.x };
-  return multiples(nice((last - first) / most), first, last).map((epoch, i) => {
-    const words = String(Number(epoch.toPrecision(4)));
-    return { at: between(inverse, epoch), label: i ? words : `epoch ${words}` };
+  return multiples(nice((last - first) / count), first, last).map((epoch, i) => {
+    const label = String(Number(epoch.toPrecision(4)));
+    return { at: interpolate(inverse, epoch), label: i ? label : `epoch ${label}` };
   });
 }
 
-/** Whole numbers of a thing, which the first tick names. */
-export function countTicks(thing: string, from: number, to: number, most: number): Tick[] {
-  const step = Math.max(1, nice(Math.max(to - from, 1) / most));
-  return multiples(step, from, to).map((at, i) => ({ at, label: i ? number(at) : `${thing} ${number(at)}` }));
+/** Integer ticks; the first label names the unit. */
+export function countTicks(unit: string, from: number, to: number, count: number): Tick[] {
+  const step = Math.max(1, nice(Math.max(to - from, 1) / count));
+  return multiples(step, from, to).map((at, i) => ({ at, label: i ? number(at) : `${unit} ${number(at)}` }));
 }
 
-/** The epoch at a step, in epochs done, or null where that is not known. */
-export function epochAt(starts: Line | undefined, steps: number | null, x: number): number | null {
+/** The epochs done at a step; null if unknown. The parameters are those of `epochTicks`. */
+export function epochAt(starts: Line | undefined, steps: number | null, step: number): number | null {
   const knots = epochKnots(starts, steps);
-  return knots ? between(knots, x) : null;
+  return knots ? interpolate(knots, step) : null;
 }
 
-/** Points of a piecewise linear curve, by rising x. */
+/** Points of a piecewise linear curve, in order of x. */
 export interface Knots {
   x: number[];
   y: number[];
 }
 
-/** Where epochs are known, steps (x) and the epochs done at them (y); null where they are not. */
+/** Steps (x) and the epochs done at them (y), continued by one epoch; null if the length of an epoch is unknown. */
 export function epochKnots(starts: Line | undefined, steps: number | null): Knots | null {
-  if (!starts?.x.length) return null;
-  const knots = { x: [...starts.x], y: starts.y.map((epoch) => epoch ?? 0) };
-  const length = steps ?? lastLength(knots);
+  const lastStep = starts?.x.at(-1);
+  if (!starts || lastStep === undefined) return null;
+  const x = [...starts.x];
+  const y = starts.y.map((epoch) => epoch ?? 0);
+  const length = steps ?? lastLength({ x, y });
   if (!length) return null;
-  knots.x.push((knots.x.at(-1) as number) + length);
-  knots.y.push((knots.y.at(-1) as number) + 1);
-  return knots;
+  x.push(lastStep + length);
+  y.push((y.at(-1) ?? 0) + 1);
+  return { x, y };
 }
 
+/** Steps per epoch between the last two knots; 0 if unknown. */
 function lastLength({ x, y }: Knots): number {
-  const n = x.length;
-  if (n < 2) return 0;
-  const epochs = (y[n - 1] as number) - (y[n - 2] as number);
-  return epochs > 0 ? ((x[n - 1] as number) - (x[n - 2] as number)) / epochs : 0;
+  const [x0, x1] = x.slice(-2);
+  const [y0, y1] = y.slice(-2);
+  if (x0 === undefined || x1 === undefined || y0 === undefined || y1 === undefined) return 0;
+  return y1 > y0 ? (x1 - x0) / (y1 - y0) : 0;
 }
 
-/** Piecewise linear, going on straight beyond both ends; a single knot holds everywhere. */
-export function between({ x, y }: Knots, value: number): number {
+/** Piecewise linear interpolation, and extrapolation beyond both ends. A single knot is a constant, none gives NaN. */
+export function interpolate({ x, y }: Knots, value: number): number {
+  const at = (values: number[], i: number) => values[i] ?? Number.NaN;
   let [low, high] = [0, x.length - 1];
   while (high - low > 1) {
     const middle = (low + high) >> 1;
-    if ((x[middle] as number) <= value) low = middle;
+    if (at(x, middle) <= value) low = middle;
     else high = middle;
   }
-  const [x0, x1, y0, y1] = [x[low], x[high], y[low], y[high]] as [number, number, number, number];
+  const [x0, x1, y0, y1] = [at(x, low), at(x, high), at(y, low), at(y, high)];
   return x1 === x0 ? y1 : y0 + ((value - x0) / (x1 - x0)) * (y1 - y0);
 }
 
-/** Both ends of a y axis, or "zero" for one that begins there. */
+/** Both ends of a y axis, or "zero" for one that begins at 0. */
 export type Range = readonly [number, number] | "zero";
 
-/** The y range for values between `low` and `high`: from zero, unless that would flatten the line. */
+/** The y range for values from `low` to `high`: it begins at 0 unless that would flatten the line. */
 export function valueRange(low: number, high: number, range?: Range): [number, number] {
   if (range && range !== "zero") return [...range];
   if (!Number.isFinite(low) || !Number.isFinite(high)) return [0, 1];

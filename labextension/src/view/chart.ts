@@ -2,7 +2,7 @@
 
 import uPlot from "uplot";
 import { type Range, type Tick, valueRange } from "./axes";
-import { attribute, h, show } from "./dom";
+import { h, setAttribute, setVisible } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
 import { preferences } from "./preferences";
@@ -11,21 +11,22 @@ import type { Palette } from "./theme";
 const HEIGHT = 124;
 const DASH = [5, 3];
 const MIN_WIDTH = 120;
-/** Room for a label of the x axis: half of the last one stands beyond the lines. */
+/** Width of a label of the x axis; half of the last one is to the right of the lines. */
 const LABEL = 36;
 const AXIS_FONT = "10px system-ui, sans-serif";
 
-/** A line as a chart draws it; `colour` counts in the palette, -1 is the text's colour. */
+/** One line of a chart. */
 export interface Trace {
   line: Line;
+  /** Index in the palette; -1 is the colour of the text. */
   colour: number;
-  /** The number's words in the heading, `value` being the newest one or that under the pointer. */
-  says(value: number | null): string;
-  /** When it says them; always if not said. */
-  when?: "always" | "pointed" | "resting" | "never";
-  /** What the heading says as long as the pointer is elsewhere, in place of the line's last value. */
+  /** A value of the line as text for the heading. */
+  format(value: number | null): string;
+  /** When the heading has the value: while the pointer is over the chart ("hover") or not ("idle"). Default: always. */
+  shown?: "always" | "hover" | "idle" | "never";
+  /** The newest value for the heading; by default the last value of the line. */
   newest?: number | undefined;
-  /** True for the usual pattern; else lengths of strokes and gaps. */
+  /** True for the default pattern, else the lengths of strokes and gaps. */
   dash?: boolean | readonly number[];
   thin?: boolean;
   faint?: boolean;
@@ -33,17 +34,17 @@ export interface Trace {
 
 export interface ChartContent {
   traces: Trace[];
-  /** For those who do not see the canvas. */
+  /** Describes the chart for screen readers. */
   summary: string;
-  ticks(from: number, to: number, most: number): Tick[];
-  /** Words for an x under the pointer. */
-  where(x: number): string;
-  range?: Range | undefined;
-  /** The x range as long as nobody zooms. */
-  span: readonly [number, number];
-  /** After the numbers, e.g. "58 % of peak". */
+  ticks(from: number, to: number, count: number): Tick[];
+  /** The x under the pointer as text. */
+  formatX(x: number): string;
+  yRange?: Range | undefined;
+  /** The x range while the reader has not zoomed. */
+  xRange: readonly [number, number];
+  /** Follows the values in the heading, e.g. "58 % of peak". */
   remark?: string | undefined;
-  /** What the numbers are, for who wonders. */
+  /** Tooltip that explains the values. */
   hint?: string | undefined;
 }
 
@@ -52,47 +53,47 @@ export class Chart {
   private readonly values = h("span", { class: "ddl-values" });
   private readonly canvas = h("div", { class: "ddl-canvas", role: "img" });
   private plot: uPlot | null = null;
-  private drawn = "";
+  /** The style of the lines that `plot` was made for. */
+  private style = "";
   private content: ChartContent | null = null;
   private width = 0;
   private zoomed = false;
 
-  /** `sync` names the charts whose pointers move together. */
+  /**
+   * @param sync name of the group of charts whose pointers move together
+   * @param colours the current palette
+   */
   constructor(
     heading: HTMLElement,
     private readonly sync: string,
     private readonly colours: () => Palette,
     private readonly height = HEIGHT,
   ) {
-    this.element = h(
-      "section",
-      { class: "ddl-chart" },
-      h("div", { class: "ddl-heading" }, heading, this.values),
-      this.canvas,
-    );
+    const head = h("div", { class: "ddl-heading" }, heading, this.values);
+    this.element = h("section", { class: "ddl-chart" }, head, this.canvas);
   }
 
-  /** Draws; null hides the chart. */
+  /** Draws the content; null hides the chart. */
   draw(content: ChartContent | null): void {
     this.content = content;
-    show(this.element, content !== null);
+    setVisible(this.element, content !== null);
     if (!content) return;
     this.canvas.setAttribute("aria-label", content.summary);
-    const shape = JSON.stringify(content.traces.map(({ colour, dash, thin, faint }) => [colour, dash, thin, faint]));
-    if (shape !== this.drawn || !this.plot) {
+    const style = JSON.stringify(content.traces.map(({ colour, dash, thin, faint }) => [colour, dash, thin, faint]));
+    if (style !== this.style || !this.plot) {
       this.plot?.destroy();
       this.zoomed = false;
-      this.plot = this.width ? this.make(content) : null;
-      this.drawn = shape;
+      this.plot = this.width ? this.createPlot(content) : null;
+      this.style = style;
     } else {
-      // Whoever has zoomed in is looking at something.
+      // New data must not reset the zoom.
       this.plot.setData(joined(content.traces), !this.zoomed);
       if (this.zoomed) this.plot.redraw();
     }
-    this.head();
+    this.drawHeading();
   }
 
-  /** Fits the canvas to the room that the chart has. */
+  /** Fits the canvas to the width of the chart. */
   resize(): void {
     const width = Math.max(MIN_WIDTH, Math.floor(this.canvas.clientWidth));
     if (width === this.width || !this.canvas.clientWidth) return;
@@ -101,10 +102,10 @@ export class Chart {
     else if (this.content) this.draw(this.content);
   }
 
-  /** Draws with new colours. */
+  /** Redraws after the palette has changed. */
   recolour(): void {
     this.plot?.redraw(false);
-    this.head();
+    this.drawHeading();
   }
 
   destroy(): void {
@@ -112,7 +113,7 @@ export class Chart {
     this.plot = null;
   }
 
-  private make(content: ChartContent): uPlot {
+  private createPlot(content: ChartContent): uPlot {
     const stroke = (trace: Trace) => () => colourOf(this.colours(), trace.colour);
     const dim = () => this.colours().dim;
     const grid = { stroke: () => this.colours().grid, width: 1 };
@@ -128,8 +129,8 @@ export class Chart {
         drag: { x: true, y: false },
       },
       scales: {
-        x: { time: false, range: (plot, low, high) => this.span(plot, low, high) },
-        y: { range: (_plot, low, high) => valueRange(low, high, this.content?.range) },
+        x: { time: false, range: (plot, low, high) => this.xRange(plot, low, high) },
+        y: { range: (_plot, low, high) => valueRange(low, high, this.content?.yRange) },
       },
       series: [
         {},
@@ -164,22 +165,25 @@ export class Chart {
           values: (_plot, splits) => splits.map(tick),
         },
       ],
-      hooks: { setCursor: [() => this.head()], setScale: [(plot, key) => key === "x" && this.noteZoom(plot)] },
+      hooks: {
+        setCursor: [() => this.drawHeading()],
+        setScale: [(plot, key) => key === "x" && this.updateZoomed(plot)],
+      },
     };
     return new uPlot(options, joined(content.traces), this.canvas);
   }
 
-  /** All there is, unless a part of it was asked for. */
-  private span(plot: uPlot, low: number, high: number): [number, number] {
+  /** The x range of the content, or the part that the reader has zoomed into. */
+  private xRange(plot: uPlot, low: number, high: number): [number, number] {
     const xs = plot.data[0];
-    // Around a single point uPlot asks for a range of its own making, which nobody chose.
-    const all = xs.length < 2 || (low === xs[0] && high === xs[xs.length - 1]);
-    const [from, to] = this.content?.span ?? [low, high];
-    return all ? [from, to] : [low, high];
+    // Around a single point uPlot asks for a range of its own choice.
+    const whole = xs.length < 2 || (low === xs[0] && high === xs[xs.length - 1]);
+    const [from, to] = this.content?.xRange ?? [low, high];
+    return whole ? [from, to] : [low, high];
   }
 
-  private noteZoom(plot: uPlot): void {
-    const [from, to] = this.content?.span ?? [];
+  private updateZoomed(plot: uPlot): void {
+    const [from, to] = this.content?.xRange ?? [];
     this.zoomed = plot.data[0].length > 1 && (plot.scales.x?.min !== from || plot.scales.x?.max !== to);
   }
 
@@ -189,27 +193,26 @@ export class Chart {
     return this.content.ticks(min, max, Math.max(2, Math.floor(plot.bbox.width / devicePixelRatio / (LABEL + 2))));
   }
 
-  /** The numbers beside the heading: under the pointer, else the newest. */
-  private head(): void {
+  /** The values in the heading: those under the pointer, else the newest. */
+  private drawHeading(): void {
     const content = this.content;
     if (!content) return;
     const index = this.plot?.cursor.idx;
     const x = index == null ? null : (this.plot?.data[0][index] ?? null);
     const colours = this.colours();
     const parts: Node[] = [];
-    const silent = x === null ? "pointed" : "resting";
+    const left = x === null ? "hover" : "idle";
     for (const trace of content.traces) {
-      const value = x === null ? (trace.newest ?? last(trace.line)) : valueAt(trace.line, x);
-      if (trace.when === silent || trace.when === "never" || (x !== null && value === null)) continue;
-      const words = trace.says(value);
-      const part = h("span", {}, words);
+      const value = x === null ? (trace.newest ?? lastValue(trace.line)) : valueAt(trace.line, x);
+      if (trace.shown === left || trace.shown === "never" || (x !== null && value === null)) continue;
+      const part = h("span", {}, trace.format(value));
       part.style.color = colourOf(colours, trace.colour);
       parts.push(part);
     }
-    const remark = x === null ? content.remark : content.where(x);
+    const remark = x === null ? content.remark : content.formatX(x);
     if (remark) parts.push(h("span", { class: "ddl-dim" }, remark));
     this.values.replaceChildren(...parts);
-    attribute(this.values, "title", content.hint);
+    setAttribute(this.values, "title", content.hint);
   }
 }
 
@@ -217,33 +220,31 @@ function colourOf(colours: Palette, index: number): string {
   return index < 0 ? colours.text : (colours.lines[index % colours.lines.length] ?? colours.text);
 }
 
-/** The traces over one common x, as uPlot wants them; what a trace has no point for is skipped by its line. */
+/** The traces over one common x, as uPlot wants them; a line connects its points across missing values. */
 export function joined(traces: readonly Trace[]): uPlot.AlignedData {
   const { maxPoints } = preferences();
-  const tables = traces.map(({ line: all }) => {
-    const line = thinned(all, maxPoints);
-    return [line.x, line.y] as uPlot.AlignedData;
+  const tables = traces.map(({ line }): uPlot.AlignedData => {
+    const { x, y } = thinned(line, maxPoints);
+    return [x, y];
   });
-  if (!tables.length) return [[]];
-  return tables.length === 1 ? (tables[0] as uPlot.AlignedData) : uPlot.join(tables);
+  const [first, second] = tables;
+  if (!first) return [[]];
+  return second ? uPlot.join(tables) : first;
 }
 
-/** Every so many-th point, so that there are at most `most`; the last is among them. */
-export function thinned(line: Line, most: number): Line {
-  const every = Math.ceil(line.x.length / most);
+/** Every n-th point, such that at most `limit` are left; the last point is always kept. */
+export function thinned(line: Line, limit: number): Line {
+  const every = Math.ceil(line.x.length / limit);
   if (every <= 1) return line;
-  const stays = (_: unknown, i: number) => (line.x.length - 1 - i) % every === 0;
-  return { x: line.x.filter(stays), y: line.y.filter(stays) };
+  const kept = (_: unknown, i: number) => (line.x.length - 1 - i) % every === 0;
+  return { x: line.x.filter(kept), y: line.y.filter(kept) };
 }
 
-function last(line: Line): number | null {
+function lastValue(line: Line): number | null {
   return line.y.findLast((y) => y !== null) ?? null;
 }
 
-/** The value at or before x. */
+/** The last known value at or before x. */
 export function valueAt(line: Line, x: number): number | null {
-  for (let i = line.x.length - 1; i >= 0; i--) {
-    if ((line.x[i] as number) <= x && line.y[i] !== null) return line.y[i] as number;
-  }
-  return null;
+  return line.y[line.x.findLastIndex((at, i) => at <= x && line.y[i] !== null)] ?? null;
 }

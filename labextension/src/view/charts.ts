@@ -1,26 +1,35 @@
-/** The four charts of a run: loss, another metric, samples/s of the job, and what the devices do. */
+/** The four charts of a run: loss, another metric, samples/s of the job, and the load of the devices. */
 
-import { epochAt, epochTicks, timeTicks } from "./axes";
+import { DEVICES, type Device, SPREAD, type Spread } from "../generated";
+import { epochAt, epochTicks, type Range, timeTicks } from "./axes";
 import { Chart, type ChartContent, type Trace, valueAt } from "./chart";
-import { choice, h } from "./dom";
+import { createSelect, h } from "./dom";
 import { duration, gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
 import type { Palette } from "./theme";
 
-const DEVICES = {
-  gpu: { title: "GPU %", says: percent, range: [0, 100] as const, scale: 1 },
-  cpu: { title: "CPU %", says: percent, range: "zero" as const, scale: 1 },
-  memory: { title: "memory, GB", says: (gb: number) => gigabytes(gb * 1e9), range: "zero" as const, scale: 1e-9 },
-};
-type Device = keyof typeof DEVICES;
+interface DeviceChart {
+  title: string;
+  format(value: number): string;
+  yRange: Range;
+  /** Factor from the unit of the series to that of the chart. */
+  scale: number;
+}
 
-/** The first steps of a fit take time; before them the charts would only move about. */
+const DEVICE_CHARTS: Record<Device, DeviceChart> = {
+  gpu: { title: "GPU %", format: percent, yRange: [0, 100], scale: 1 },
+  cpu: { title: "CPU %", format: percent, yRange: "zero", scale: 1 },
+  memory: { title: "memory, GB", format: (gb) => gigabytes(gb * 1e9), yRange: "zero", scale: 1e-9 },
+};
+
+/** The charts appear with the first steps, or after this time if a run reports none. */
 const DEVICES_ALONE_SECONDS = 30;
 
-const SPREAD = ["low", "median", "high"];
+/** Up to this number of ranks, the heading has the value of each; above it, the lowest and the highest. */
+const MAX_VALUES = 6;
 
-/** So many ranks have their number in a heading; of more it says between which values they are. */
-const NUMBERED = 6;
+/** Colours of the lowest, the median and the highest line: indices in the palette. */
+const SPREAD_COLOURS: Record<Spread, number> = { low: 2, median: -1, high: 1 };
 
 let views = 0;
 
@@ -35,12 +44,12 @@ export class Charts {
 
   constructor(colours: () => Palette) {
     const draw = () => this.model && this.draw(this.model);
-    const [metric, metricTitle] = choice("metric of the second chart");
-    const [device, deviceTitle] = choice("measure of the fourth chart");
+    const [metric, metricTitle] = createSelect("metric in the second chart");
+    const [device, deviceTitle] = createSelect("resource in the fourth chart");
     for (const select of [metric, device]) select.addEventListener("change", draw);
     this.metric = metric;
     this.device = device;
-    // Charts that share a scale share a pointer: the names must not be those of another view in the page.
+    // Charts with the same sync key share a pointer, so the keys must be unique in the page.
     const [steps, time] = [`ddl-steps-${views}`, `ddl-time-${views++}`];
     this.charts = [
       new Chart(this.lossTitle, steps, colours),
@@ -55,26 +64,29 @@ export class Charts {
 
   draw(model: RunModel): void {
     this.model = model;
-    const names = model.metrics();
-    const first = names.includes("loss") ? "loss" : names[0];
-    options(
+    const metrics = model.metrics();
+    const first = metrics.includes("loss") ? "loss" : metrics[0];
+    const others = metrics.filter((name) => name !== first);
+    setOptions(
       this.metric,
-      names.filter((name) => name !== first).map((name) => [name, name]),
+      others.map((name) => [name, name]),
     );
     this.lossTitle.textContent = first ?? "loss";
-    const devices = (Object.keys(DEVICES) as Device[]).filter((name) => deviceKeys(model, name).length);
-    options(
+    const devices = DEVICES.filter((name) => deviceLines(model, name).length);
+    setOptions(
       this.device,
-      devices.map((name) => [name, DEVICES[name].title]),
+      devices.map((name) => [name, DEVICE_CHARTS[name].title]),
     );
+    const device = devices.find((name) => name === this.device.value);
+    const rate = rateContent(model);
     const contents = [
       first === undefined ? null : metricContent(model, first),
       this.metric.value ? metricContent(model, this.metric.value) : null,
-      rateContent(model),
-      this.device.value ? deviceContent(model, this.device.value as Device) : null,
+      rate,
+      device ? deviceContent(model, device) : null,
     ];
-    const steps = first !== undefined || contents[2] !== null;
-    this.element.hidden = !steps && !longWithout(model);
+    const hasSteps = first !== undefined || rate !== null;
+    this.element.hidden = !hasSteps && !runsWithoutSteps(model);
     this.element.dataset.charts = String(contents.filter((content) => content !== null).length);
     this.charts.forEach((chart, i) => {
       chart.draw(contents[i] ?? null);
@@ -96,13 +108,13 @@ export class Charts {
   }
 }
 
-/** Whether a run has trained for a while and reported no steps: then what the devices do is all there is to see. */
-function longWithout(model: RunModel): boolean {
+/** Whether a run has been running for a while without reporting steps: then only the devices can be charted. */
+function runsWithoutSteps(model: RunModel): boolean {
   const started = model.state?.started ?? null;
   return (
     started !== null &&
     (model.over || model.now() - started > DEVICES_ALONE_SECONDS) &&
-    deviceKeys(model, "cpu").length > 0
+    deviceLines(model, "cpu").length > 0
   );
 }
 
@@ -111,28 +123,28 @@ function metricContent(model: RunModel, name: string): ChartContent {
   const validation = model.line(`metric:val_${name}`);
   const epochs = model.line(`epochs:${name}`);
   const traces: Trace[] = [];
-  // Keras' running values begin anew in each epoch: once there are epochs to compare, their exact values are the line.
-  const whole = (epochs?.x.length ?? 0) > 1;
+  // Keras' running values start anew in each epoch: once there are two epochs, their exact values are the line.
+  const exact = epochs !== undefined && epochs.x.length > 1;
   const newest = model.latest[name];
-  if (train)
-    traces.push({ line: train, colour: 0, newest, faint: whole, says: number, when: whole ? "pointed" : "always" });
-  if (epochs && whole) traces.push({ line: epochs, colour: 0, newest, says: number, when: "resting" });
+  if (train) {
+    const shown = exact ? "hover" : "always";
+    traces.push({ line: train, colour: 0, newest, faint: exact, format: number, shown });
+  }
+  if (exact) traces.push({ line: epochs, colour: 0, newest, format: number, shown: "idle" });
   if (validation) {
-    const says = (value: number | null) => `val ${number(value)}`;
-    traces.push({ line: validation, colour: 1, dash: true, newest: model.latest[`val_${name}`], says });
+    const format = (value: number | null) => `val ${number(value)}`;
+    traces.push({ line: validation, colour: 1, dash: true, newest: model.latest[`val_${name}`], format });
   }
   const starts = model.line("epoch");
   const steps = model.progress?.steps ?? null;
-  const words = traces.filter(({ when }) => when !== "pointed").map((trace) => trace.says(trace.newest ?? null));
+  const values = traces.filter(({ shown }) => shown !== "hover").map((trace) => trace.format(trace.newest ?? null));
+  const lines = traces.map(({ line }) => line);
   return {
     traces,
-    summary: `${name} over the epochs, now ${words.join(", ")}`,
-    span: spanOf(
-      traces.map(({ line }) => line),
-      0,
-    ),
-    ticks: (from, to, most) => epochTicks(starts, steps, from, to, most),
-    where: (x) => {
+    summary: `${name} over the epochs, now ${values.join(", ")}`,
+    xRange: xRangeOf(lines, 0),
+    ticks: (from, to, count) => epochTicks(starts, steps, from, to, count),
+    formatX: (x) => {
       const epoch = epochAt(starts, steps, x);
       return epoch === null ? `step ${number(x)}` : `epoch ${epoch.toFixed(1)}`;
     },
@@ -145,81 +157,88 @@ function rateContent(model: RunModel): ChartContent | null {
   const { rate, peak } = model.progress ?? {};
   const share = rate && peak && !model.over ? `${percent((100 * rate) / peak)} of peak` : undefined;
   return {
-    traces: [{ line, colour: -1, newest: rate ?? undefined, says: number }],
+    traces: [{ line, colour: -1, newest: rate ?? undefined, format: number }],
     summary: `samples per second of the job over time, now ${number(rate)}`,
     ticks: timeTicks,
-    where: (x) => `at ${duration(x)}`,
-    range: "zero",
-    span: timeSpan(model),
+    formatX: (x) => `at ${duration(x)}`,
+    yRange: "zero",
+    xRange: timeRange(model),
     remark: share,
   };
 }
 
 function deviceContent(model: RunModel, device: Device): ChartContent {
-  const { title, says, range, scale } = DEVICES[device];
-  const keys = deviceKeys(model, device);
-  const spread = keys.some((key) => SPREAD.includes(key));
-  // The title has the unit.
-  const plain = (value: number | null) => says(value ?? Number.NaN).replace(/ (%|GB)$/, "");
-  const lines = keys.map((key) => scaled(model.line(`${device}:${key}`) as Line, scale));
-  const many = !spread && keys.length > NUMBERED;
-  const traces = keys.map((key, i): Trace => {
+  const { title, format, yRange, scale } = DEVICE_CHARTS[device];
+  const found = deviceLines(model, device).map(([key, line]): [string, Line] => [key, scaled(line, scale)]);
+  const keys = found.map(([key]) => key);
+  const spread = keys.some(isSpread);
+  const many = !spread && keys.length > MAX_VALUES;
+  // The unit is in the title.
+  const plain = (value: number | null) => format(value ?? Number.NaN).replace(/ (%|GB)$/, "");
+  const traces = found.map(([key, line], i): Trace => {
     return {
-      line: lines[i] as Line,
-      colour: spread ? ([2, -1, 1][i] ?? 0) : i,
+      line,
+      colour: isSpread(key) ? SPREAD_COLOURS[key] : i,
       thin: !spread || key !== "median",
       dash: i >= 8,
-      // Few ranks are told apart by colour and number.
-      says: (value) => (spread ? plain(value) : keys.length > 2 ? key : `${key}: ${plain(value)}`),
-      ...(many && { when: "never" }),
+      // With more than two ranks there is no room for the values: the heading is a legend then.
+      format: (value) => (spread ? plain(value) : keys.length > 2 ? key : `${key}: ${plain(value)}`),
+      ...(many && { shown: "never" }),
     };
   });
-  const between = (x: number) => {
-    const values = lines.map((line) => valueAt(line, x)).filter((value) => value !== null);
+  const lowToHigh = (x: number) => {
+    const values = traces.map(({ line }) => valueAt(line, x)).filter((value) => value !== null);
     return `${plain(Math.min(...values))} – ${plain(Math.max(...values))}`;
   };
   const without = device === "gpu" && !spread ? model.ranks().filter(({ numbers }) => Number.isNaN(numbers.gpu)) : [];
-  const none = without.length ? `${without.map(({ facts }) => facts.rank).join(" ")} none` : undefined;
+  const none = without.length ? `${without.map(({ info }) => info.rank).join(" ")} none` : undefined;
   return {
     traces,
     summary: `${title} of ${spread ? "the ranks: lowest, median, highest" : `ranks ${keys.join(", ")}`} over time`,
     ticks: timeTicks,
-    where: (x) => (many ? `${between(x)} at ${duration(x)}` : `at ${duration(x)}`),
-    range,
-    span: timeSpan(model),
-    remark: many ? between(Number.POSITIVE_INFINITY) : none,
-    hint: spread ? "lowest, median, highest of the ranks" : many ? "lowest and highest of the ranks" : undefined,
+    formatX: (x) => (many ? `${lowToHigh(x)} at ${duration(x)}` : `at ${duration(x)}`),
+    yRange,
+    xRange: timeRange(model),
+    remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : none,
+    hint: spread ? "lowest, median and highest rank" : many ? "lowest and highest rank" : undefined,
   };
 }
 
-/** From where to where the charts over time go: all of them alike. */
-function timeSpan(model: RunModel): [number, number] {
-  const keys = [...model.lines.keys()].filter((key) => /^(rate$|gpu:|cpu:)/.test(key));
-  return spanOf(keys.map((key) => model.line(key) as Line));
+/** The common x range of the charts over time. */
+function timeRange(model: RunModel): [number, number] {
+  const overTime = [...model.lines].filter(([key]) => /^(rate$|gpu:|cpu:)/.test(key));
+  return xRangeOf(overTime.map(([, line]) => line));
 }
 
-function spanOf(lines: readonly Line[], first?: number): [number, number] {
+function xRangeOf(lines: readonly Line[], first?: number): [number, number] {
   const from = first ?? Math.min(...lines.map(({ x }) => x[0] ?? Number.POSITIVE_INFINITY));
   const to = Math.max(...lines.map(({ x }) => x.at(-1) ?? 0));
   return to > from ? [from, to] : [from, from + 1];
 }
 
-function deviceKeys(model: RunModel, device: Device): string[] {
+/** The lines of a device: one per rank in order, or lowest, median and highest. */
+function deviceLines(model: RunModel, device: Device): [key: string, line: Line][] {
   const prefix = `${device}:`;
-  const keys = [...model.lines.keys()].filter((key) => key.startsWith(prefix)).map((key) => key.slice(prefix.length));
-  const order = (key: string) => (SPREAD.includes(key) ? SPREAD.indexOf(key) : Number(key));
-  return keys.sort((a, b) => order(a) - order(b));
+  const found = [...model.lines].filter(([key]) => key.startsWith(prefix));
+  const order = (key: string) => (isSpread(key) ? SPREAD.indexOf(key) : Number(key));
+  return found
+    .map(([key, line]): [string, Line] => [key.slice(prefix.length), line])
+    .sort(([a], [b]) => order(a) - order(b));
+}
+
+function isSpread(key: string): key is Spread {
+  return SPREAD.some((name) => name === key);
 }
 
 function scaled(line: Line, scale: number): Line {
   return scale === 1 ? line : { x: line.x, y: line.y.map((y) => (y === null ? null : y * scale)) };
 }
 
-/** Fills a select; what was chosen stays chosen. */
-function options(select: HTMLSelectElement, entries: readonly (readonly [string, string])[]): void {
-  const before = [...select.options].map((option) => option.value).join("\n");
-  if (before === entries.map(([value]) => value).join("\n")) return;
-  const chosen = select.value;
-  select.replaceChildren(...entries.map(([value, title]) => h("option", { value }, title)));
-  if (entries.some(([value]) => value === chosen)) select.value = chosen;
+/** Sets the options of a select, which keeps its value if it can. */
+function setOptions(select: HTMLSelectElement, options: readonly (readonly [value: string, title: string])[]): void {
+  const current = [...select.options].map((option) => option.value).join("\n");
+  if (current === options.map(([value]) => value).join("\n")) return;
+  const selected = select.value;
+  select.replaceChildren(...options.map(([value, title]) => h("option", { value }, title)));
+  if (options.some(([value]) => value === selected)) select.value = selected;
 }

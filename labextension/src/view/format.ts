@@ -1,10 +1,10 @@
-/** Numbers as people of the field read them. What is not known is an en dash, never a zero. */
+/** Numbers as text. An unknown value is an en dash, never a zero. */
 
 export const UNKNOWN = "–";
 
 const grouped = new Intl.NumberFormat("en-US", { maximumFractionDigits: 0 });
 
-/** Three significant digits, thousands grouped: 0.130, 26.1, 5,420, 1.2e-7. */
+/** Three significant digits with grouped thousands: 0.130, 26.1, 5,420, 1.2e-7. */
 export function number(value: number | null | undefined): string {
   if (value === null || value === undefined || !Number.isFinite(value)) return UNKNOWN;
   const size = Math.abs(value);
@@ -15,7 +15,7 @@ export function number(value: number | null | undefined): string {
   return value.toPrecision(3);
 }
 
-/** Short enough for an axis: 0.5, 20, 10k, 1.5M. */
+/** A number for an axis: 0.5, 20, 10k, 1.5M. */
 export function tick(value: number): string {
   const size = Math.abs(value);
   if (size >= 1e6) return `${Number((value / 1e6).toPrecision(3))}M`;
@@ -33,7 +33,7 @@ export function duration(seconds: number): string {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** How long ago: 0.8 s, 12 s, 3 min, 2 h. */
+/** Seconds as 0.8 s, 12 s, 3 min or 2 h. */
 export function age(seconds: number): string {
   if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;
   if (seconds < 90) return `${Math.round(seconds)} s`;
@@ -52,7 +52,7 @@ export function gigabytes(bytes: number): string {
   return Number.isFinite(bytes) ? `${inGigabytes(bytes)} GB` : UNKNOWN;
 }
 
-/** Used of total: 5.1 / 16 GB. */
+/** Used and total bytes: 5.1 / 16 GB. */
 export function gigabytesOf(used: number, total: number): string {
   if (!Number.isFinite(used)) return UNKNOWN;
   return Number.isFinite(total) ? `${inGigabytes(used)} / ${inGigabytes(total)} GB` : gigabytes(used);
@@ -64,6 +64,6 @@ function inGigabytes(bytes: number): string {
 }
 
 /** "1 worker", "4 workers". */
-export function plural(count: number, one: string): string {
-  return `${grouped.format(count)} ${one}${count === 1 ? "" : "s"}`;
+export function plural(count: number, noun: string): string {
+  return `${grouped.format(count)} ${noun}${count === 1 ? "" : "s"}`;
 }

@@ -1,17 +1,17 @@
-/** The head of a run: its state, name and times, Stop, and the bar of its progress. */
+/** The header of a run: state, name, times, the Stop button and the progress bar. */
 
-import { attribute, h, show, text } from "./dom";
+import { STRATEGY_TITLES, type State } from "../generated";
+import { h, setAttribute, setText, setVisible } from "./dom";
 import { duration, plural } from "./format";
-import type { StateName } from "./messages";
 import type { RunModel } from "./model";
 
-/** A stop that has not begun after so long may be asked for again. */
+/** Stop can be clicked again if the run is not stopping after this time. */
 const STOP_AGAIN_MS = 10_000;
 
-/** The share that must be done for a run to be nearly done. */
+/** From this share on, a run whose estimate was exceeded is "nearly done". */
 const NEARLY = 0.9;
 
-const STRATEGIES: Record<string, string> = { allreduce: "all-reduce", ps: "parameter server", single: "one process" };
+const STRATEGIES: Record<string, string> = STRATEGY_TITLES;
 
 export class Header {
   readonly element: HTMLElement;
@@ -20,7 +20,7 @@ export class Header {
   private readonly facts = h("span", { class: "ddl-dim" });
   private readonly times = h("span", { class: "ddl-dim ddl-times" });
   private readonly stop = h("button", { class: "ddl-stop", type: "button" }, "Stop");
-  private readonly hint = h("span", { class: "ddl-dim ddl-hint" }, "to stop, use the stop button of the notebook ■");
+  private readonly hint = h("span", { class: "ddl-dim ddl-hint" }, "To stop the run, use the notebook's stop button ■");
   private readonly fill = h("i");
   private readonly bar = h(
     "div",
@@ -33,11 +33,12 @@ export class Header {
     },
     this.fill,
   );
-  private asked = 0;
+  /** When Stop was clicked, in milliseconds; 0 if it was not. */
+  private stopClicked = 0;
 
   constructor(onStop: () => void) {
     this.stop.addEventListener("click", () => {
-      this.asked = Date.now();
+      this.stopClicked = Date.now();
       onStop();
     });
     const title = h("div", { class: "ddl-title" }, this.chip, this.name, this.facts);
@@ -48,43 +49,43 @@ export class Header {
   draw(model: RunModel): void {
     const { run, state, progress } = model;
     if (!run || !state) return;
-    text(this.chip, state.state);
+    setText(this.chip, state.state);
     this.chip.dataset.state = state.state;
-    text(this.name, run.name);
+    setText(this.name, run.name);
     const strategy = STRATEGIES[run.strategy] ?? run.strategy;
     const workers = run.strategy === "single" ? "" : plural(run.workers, "worker");
-    text(this.facts, [strategy, workers, run.cluster].filter(Boolean).join(" · "));
+    setText(this.facts, [strategy, workers, run.cluster].filter(Boolean).join(" · "));
     this.drawStop(model, state.state);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);
-    // A bar of unknown length sweeps to and fro.
+    // An indeterminate bar moves to and fro.
     this.fill.style.width = share === null ? "22%" : `${100 * share}%`;
-    attribute(this.bar, "aria-valuenow", share === null ? undefined : Math.round(100 * share));
+    setAttribute(this.bar, "aria-valuenow", share === null ? undefined : Math.round(100 * share));
     this.bar.dataset.state = state.state;
-    attribute(this.bar, "data-unknown", share === null);
+    setAttribute(this.bar, "data-unknown", share === null);
     this.tick(model);
   }
 
-  /** What changes with the clock alone. */
+  /** Redraws what depends on the clock. */
   tick(model: RunModel): void {
-    text(this.times, times(model));
-    if (this.asked && Date.now() - this.asked > STOP_AGAIN_MS) {
-      this.asked = 0;
+    setText(this.times, times(model));
+    if (this.stopClicked && Date.now() - this.stopClicked > STOP_AGAIN_MS) {
+      this.stopClicked = 0;
       this.drawStop(model, model.state?.state ?? "RUNNING");
     }
   }
 
-  private drawStop(model: RunModel, state: StateName): void {
+  private drawStop(model: RunModel, state: State): void {
     const waiting = model.run?.waiting ?? false;
-    show(this.stop, !model.over && !waiting);
-    show(this.hint, !model.over && waiting);
-    const stopping = state === "STOPPING" || this.asked > 0;
-    text(this.stop, stopping ? "Stopping…" : "Stop");
-    attribute(this.stop, "disabled", stopping);
+    setVisible(this.stop, !model.over && !waiting);
+    setVisible(this.hint, !model.over && waiting);
+    const stopping = state === "STOPPING" || this.stopClicked > 0;
+    setText(this.stop, stopping ? "Stopping…" : "Stop");
+    setAttribute(this.stop, "disabled", stopping);
   }
 }
 
-/** The filled share of the bar; null while it cannot be known. */
-export function fraction(state: StateName, done: number, ready: number | null, needed: number | null): number | null {
+/** The filled share of the bar, 0 to 1; null if it is unknown. */
+export function fraction(state: State, done: number, ready: number | null, needed: number | null): number | null {
   if (state === "FINISHED") return 1;
   if (state === "WAITING" && needed) return Math.min((ready ?? 0) / needed, 1);
   if (state === "QUEUED" || state === "PREFLIGHT" || state === "SUBMITTED" || state === "WAITING") return null;
@@ -98,10 +99,10 @@ export function times(model: RunModel): string {
   if (state.ended !== null) return `took ${duration(state.ended - state.created)}`;
   const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;
-  const { remaining = null, heard = null, fraction: done = 0 } = progress ?? {};
-  if (remaining === null || heard === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
-  const left = duration(remaining - (model.now() - heard));
+  const { remaining = null, last_seen = null, fraction: done = 0 } = progress ?? {};
+  if (remaining === null || last_seen === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
+  const left = duration(remaining - (model.now() - last_seen));
   if (left !== "0:00") return `${elapsed} elapsed · about ${left} left`;
-  // The time is over that the newest steps promised: that is its end, or there was no word of it for long.
+  // The estimated time is over: either the run is about to end, or there were no events for a long time.
   return done > NEARLY ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed`;
 }

@@ -1,6 +1,6 @@
-/** Many ranks at a glance: a tile each, coloured by how far it is behind the median. */
+/** The heat map of a large job: one tile per rank, coloured by how far the rank is behind the median. */
 
-import { attribute, h, show, text } from "./dom";
+import { h, setAttribute, setText, setVisible } from "./dom";
 import { focusOn, roving } from "./keys";
 import type { RunModel, Worker } from "./model";
 import { SLOW, slower, verdict } from "./stragglers";
@@ -11,31 +11,30 @@ export class HeatMap {
   private readonly tiles = h("div", { class: "ddl-tiles", role: "group", "aria-label": "ranks" });
   private readonly buttons = new Map<number, HTMLButtonElement>();
 
-  /** `onChoose` gets the rank whose tile was clicked. */
-  constructor(private readonly onChoose: (rank: number) => void) {
+  /** @param onClick gets the rank whose tile was clicked */
+  constructor(private readonly onClick: (rank: number) => void) {
     this.element = h("div", { class: "ddl-heat" }, this.heading, this.tiles);
     roving(this.tiles, () => getComputedStyle(this.tiles).gridTemplateColumns.split(" ").length);
   }
 
-  draw(model: RunModel, workers: readonly Worker[], ratios: Map<number, number>, chosen: number | null): void {
-    show(this.element, workers.length > 0);
+  /** @param ratios rank -> how many times slower than the median */
+  draw(model: RunModel, workers: readonly Worker[], ratios: Map<number, number>, selected: number | null): void {
+    setVisible(this.element, workers.length > 0);
     const measure = model.run?.strategy === "ps" ? "samples/s" : "compute time";
-    const words = verdict(ratios);
-    text(this.heading, `${measure} of each rank against the median${words ? `; ${words}` : ""}`);
+    const summary = verdict(ratios);
+    setText(this.heading, `${measure} of each rank against the median${summary ? `; ${summary}` : ""}`);
     const failed = model.state?.failure?.rank;
-    for (const { facts } of workers) {
-      const tile = this.tile(facts.rank);
-      const ratio = ratios.get(facts.rank);
+    for (const { info } of workers) {
+      const { rank, host } = info;
+      const tile = this.tile(rank);
+      const ratio = ratios.get(rank);
       const lag = slower(ratio);
-      const state = facts.rank === failed ? "failed" : lag;
-      attribute(tile, "data-heat", facts.rank === failed ? "bad" : heat(ratio));
-      attribute(tile, "aria-pressed", String(facts.rank === chosen));
-      attribute(tile, "aria-label", `rank ${facts.rank}${state ? `, ${state}` : ""}`);
-      attribute(tile, "title", [`rank ${facts.rank} on ${facts.host}`, state].filter(Boolean).join(": "));
-      text(
-        tile,
-        facts.rank === failed ? `${facts.rank} ✕` : lag ? `${facts.rank} · ${ratio?.toFixed(1)}×` : String(facts.rank),
-      );
+      const state = rank === failed ? "failed" : lag;
+      setAttribute(tile, "data-heat", rank === failed ? "bad" : heat(ratio));
+      setAttribute(tile, "aria-pressed", String(rank === selected));
+      setAttribute(tile, "aria-label", `rank ${rank}${state ? `, ${state}` : ""}`);
+      setAttribute(tile, "title", [`rank ${rank} on ${host}`, state].filter(Boolean).join(": "));
+      setText(tile, rank === failed ? `${rank} ✕` : lag ? `${rank} · ${ratio?.toFixed(1)}×` : String(rank));
     }
   }
 
@@ -45,17 +44,17 @@ export class HeatMap {
     const tile = h("button", { type: "button" });
     tile.addEventListener("click", () => {
       focusOn([...this.buttons.values()], [...this.buttons.keys()].indexOf(rank));
-      this.onChoose(rank);
+      this.onClick(rank);
     });
     this.buttons.set(rank, tile);
-    const ranks = [...this.buttons.keys()].sort((a, b) => a - b);
-    this.tiles.replaceChildren(...ranks.map((other) => this.buttons.get(other) as HTMLButtonElement));
-    focusOn([...this.tiles.querySelectorAll("button")], 0);
+    const tiles = [...this.buttons].sort(([a], [b]) => a - b).map(([, button]) => button);
+    this.tiles.replaceChildren(...tiles);
+    focusOn(tiles, 0);
     return tile;
   }
 }
 
-/** A step of the scale: from "good" to "bad", in words that view.css colours. */
+/** The step of the colour scale in view.css for a ratio to the median. */
 export function heat(ratio: number | undefined): "none" | "good" | "fair" | "near" | "bad" {
   if (ratio === undefined || !Number.isFinite(ratio)) return "none";
   if (ratio >= SLOW) return "bad";

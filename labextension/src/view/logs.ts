@@ -1,15 +1,15 @@
-/** What the ranks printed: all of them together, or one. */
+/** What the ranks printed: the lines of all ranks, or of one. */
 
-import { attribute, choice, h, show, text } from "./dom";
+import type { LogLine } from "../generated";
+import { createSelect, h, setAttribute, setText, setVisible } from "./dom";
 import { focusOn, roving } from "./keys";
-import type { LogLine } from "./messages";
 import type { RunModel } from "./model";
 
-/** Above so many ranks a list to choose from replaces the tabs. */
-const TABS = 16;
+/** Above this number of ranks, a select replaces the tabs. */
+const MAX_TABS = 16;
 
-/** Lines in the document at most. */
-const SHOWN = 500;
+/** Maximum number of lines in the document. */
+const MAX_SHOWN = 500;
 
 let views = 0;
 
@@ -17,99 +17,106 @@ export class Logs {
   readonly element: HTMLElement;
   private readonly id = `ddl-log-${views++}`;
   private readonly tabs = h("div", { class: "ddl-tabs", role: "tablist", "aria-label": "printed lines" });
-  private readonly choice: HTMLSelectElement;
-  private readonly picker: HTMLElement;
+  private readonly select: HTMLSelectElement;
+  private readonly selectElement: HTMLElement;
   private readonly status = h("span", { class: "ddl-dim ddl-status" });
   private readonly output = h("div", { class: "ddl-log", role: "tabpanel", tabindex: 0, id: this.id });
   private rank: number | null = null;
   private ranks = -1;
-  private shown = { generation: -1, logged: 0, rank: null as number | null };
+  /** What is in the document. */
+  private drawn: { generation: number; logged: number; rank: number | null } = {
+    generation: -1,
+    logged: 0,
+    rank: null,
+  };
   private model: RunModel | null = null;
 
-  /** `onChoose` gets the rank whose lines the reader wants, null for all. */
-  constructor(private readonly onChoose: (rank: number | null) => void) {
-    [this.choice, this.picker] = choice("rank whose lines are shown");
-    this.choice.addEventListener("change", () =>
-      this.choose(this.choice.value === "" ? null : Number(this.choice.value)),
+  /** @param onSelect gets the rank whose lines the reader selected; null: all ranks */
+  constructor(private readonly onSelect: (rank: number | null) => void) {
+    [this.select, this.selectElement] = createSelect("rank whose lines are shown");
+    this.select.addEventListener("change", () =>
+      this.selectRank(this.select.value === "" ? null : Number(this.select.value)),
     );
     roving(this.tabs);
-    const bar = h("div", { class: "ddl-logbar" }, this.tabs, this.picker, this.status);
+    const bar = h("div", { class: "ddl-logbar" }, this.tabs, this.selectElement, this.status);
     this.element = h("div", { class: "ddl-logs" }, bar, this.output);
   }
 
-  /** Shows one rank's lines, or all. */
-  choose(rank: number | null): void {
+  /** Shows the lines of one rank; null: of all ranks. */
+  selectRank(rank: number | null): void {
     if (rank === this.rank) return;
     this.rank = rank;
     if (this.model) this.draw(this.model);
-    this.onChoose(rank);
+    this.onSelect(rank);
   }
 
   draw(model: RunModel): void {
     this.model = model;
-    this.drawChoice(model.run?.workers ?? 0);
+    this.drawSelection(model.run?.workers ?? 0);
     this.drawLines(model);
   }
 
-  /** The line about epoch, step and age stands beside the tabs. */
-  drawStatus(words: string, silent: boolean): void {
-    text(this.status, words);
-    attribute(this.status, "data-silent", silent);
+  /** Draws the status line, which is beside the tabs. */
+  drawStatus(status: string, silent: boolean): void {
+    setText(this.status, status);
+    setAttribute(this.status, "data-silent", silent);
   }
 
-  private drawChoice(ranks: number): void {
-    const few = ranks <= TABS;
+  private drawSelection(ranks: number): void {
+    const few = ranks <= MAX_TABS;
     if (ranks !== this.ranks) {
       this.ranks = ranks;
-      const numbers = Array.from({ length: ranks }, (_, rank) => rank);
-      if (few) this.tabs.replaceChildren(this.tab(null), ...(ranks > 1 ? numbers.map((rank) => this.tab(rank)) : []));
-      const entries = numbers.map((rank) => h("option", { value: rank }, `rank ${rank}`));
-      this.choice.replaceChildren(h("option", { value: "" }, "All ranks"), ...entries);
+      const all = Array.from({ length: ranks }, (_, rank) => rank);
+      if (few) this.tabs.replaceChildren(this.tab(null), ...(ranks > 1 ? all.map((rank) => this.tab(rank)) : []));
+      const options = all.map((rank) => h("option", { value: rank }, `rank ${rank}`));
+      this.select.replaceChildren(h("option", { value: "" }, "All ranks"), ...options);
     }
-    show(this.tabs, few);
-    show(this.picker, !few);
-    const chosen = this.rank === null ? "" : String(this.rank);
-    if (this.choice.value !== chosen) this.choice.value = chosen;
+    setVisible(this.tabs, few);
+    setVisible(this.selectElement, !few);
+    const selected = this.rank === null ? "" : String(this.rank);
+    if (this.select.value !== selected) this.select.value = selected;
     const tabs = [...this.tabs.querySelectorAll("button")];
     const current = this.rank === null ? 0 : this.rank + 1;
     tabs.forEach((tab, i) => {
-      attribute(tab, "aria-selected", String(i === current));
+      setAttribute(tab, "aria-selected", String(i === current));
     });
     if (!this.tabs.contains(document.activeElement)) focusOn(tabs, current);
-    attribute(this.output, "aria-label", this.rank === null ? "printed by all ranks" : `printed by rank ${this.rank}`);
+    const label = this.rank === null ? "printed by all ranks" : `printed by rank ${this.rank}`;
+    setAttribute(this.output, "aria-label", label);
   }
 
   private tab(rank: number | null): HTMLButtonElement {
-    const words = rank === null ? "All ranks" : String(rank);
-    const props = { type: "button", role: "tab", "aria-controls": this.id };
-    const button = h("button", rank === null ? props : { ...props, "aria-label": `rank ${rank}` }, words);
-    button.addEventListener("click", () => this.choose(rank));
+    const title = rank === null ? "All ranks" : String(rank);
+    const attributes = { type: "button", role: "tab", "aria-controls": this.id };
+    const button = h("button", rank === null ? attributes : { ...attributes, "aria-label": `rank ${rank}` }, title);
+    button.addEventListener("click", () => this.selectRank(rank));
     return button;
   }
 
   private drawLines(model: RunModel): void {
-    const { output, shown } = this;
+    const { output, drawn } = this;
     const atEnd = output.scrollHeight - output.scrollTop - output.clientHeight < 8;
-    const anew = shown.generation !== model.generation || shown.rank !== this.rank;
-    const fresh = anew ? model.logs : model.logs.slice(Math.max(0, model.logs.length - (model.logged - shown.logged)));
-    if (!anew && !fresh.length && !(output.dataset.empty && model.over)) return;
-    const wanted = fresh.filter(([rank]) => this.rank === null || rank === this.rank).slice(-SHOWN);
-    const rows = wanted.map((line) => row(line, this.rank === null));
+    const anew = drawn.generation !== model.generation || drawn.rank !== this.rank;
+    const added = anew ? model.logs : model.logs.slice(Math.max(0, model.logs.length - (model.logged - drawn.logged)));
+    if (!anew && !added.length && !(output.dataset.empty && model.over)) return;
+    const lines = added.filter(([rank]) => this.rank === null || rank === this.rank).slice(-MAX_SHOWN);
+    const rows = lines.map((line) => lineElement(line, this.rank === null));
     if (anew || output.dataset.empty) output.replaceChildren(...rows);
     else output.append(...rows);
-    while (output.childElementCount > SHOWN) output.firstElementChild?.remove();
-    attribute(output, "data-empty", !output.childElementCount);
-    if (!output.childElementCount)
+    while (output.childElementCount > MAX_SHOWN) output.firstElementChild?.remove();
+    setAttribute(output, "data-empty", !output.childElementCount);
+    if (!output.childElementCount) {
       output.append(h("div", { class: "ddl-dim" }, model.over ? "nothing was printed" : "nothing printed yet"));
-    // Whoever scrolled up is reading; whoever is at the end follows.
+    }
+    // Follow new lines, unless the reader has scrolled up.
     if (atEnd || anew) output.scrollTop = output.scrollHeight;
-    this.shown = { generation: model.generation, logged: model.logged, rank: this.rank };
+    this.drawn = { generation: model.generation, logged: model.logged, rank: this.rank };
   }
 }
 
-function row([rank, level, line]: LogLine, prefixed: boolean): HTMLElement {
-  const said = level === "warning" ? `⚠ ${line}` : line;
-  const words = h("span", { class: "ddl-line", "data-level": level }, said || " ");
-  if (!prefixed) return h("div", {}, words);
-  return h("div", {}, h("span", { class: "ddl-rank" }, rank < 0 ? "·" : String(rank)), words);
+function lineElement([rank, level, line]: LogLine, withRank: boolean): HTMLElement {
+  const text = level === "warning" ? `⚠ ${line}` : line;
+  const element = h("span", { class: "ddl-line", "data-level": level }, text || " ");
+  if (!withRank) return h("div", {}, element);
+  return h("div", {}, h("span", { class: "ddl-rank" }, rank < 0 ? "·" : String(rank)), element);
 }

@@ -1,15 +1,17 @@
-/** What a page knows of a run: built from a first, full message and the deltas after it. No drawing here. */
+/** What a page knows of a run: built from a full message and the updates after it. No drawing here. */
 
 import {
   COLUMNS,
   type Column,
   type LogLine,
   type Message,
-  type RunFacts,
+  type RunInfo,
   type RunProgress,
   type RunState,
-  type WorkerFacts,
-} from "./messages";
+  type SeriesKey,
+  TERMINAL_STATES,
+  type WorkerInfo,
+} from "../generated";
 
 /** A message with its buffers as numbers: x, y pairs of all series, and rows of `COLUMNS`. */
 export interface Delta {
@@ -26,74 +28,86 @@ export interface Line {
 
 export type Numbers = Record<Column, number>;
 
-/** A rank: what it is, and its newest numbers (NaN where unknown). */
+/** A rank, with its newest numbers (NaN if unknown). */
 export interface Worker {
-  facts: WorkerFacts;
+  info: WorkerInfo;
   numbers: Numbers;
 }
 
-/** Lines that a page keeps of what the ranks printed. */
-export const LOG_LINES = 2000;
+/** Maximum number of printed lines that a page keeps. */
+export const MAX_LOG_LINES = 2000;
 
-const TERMINAL = new Set(["STOPPED", "FINISHED", "FAILED", "LOST"]);
+const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
 
 export class RunModel {
-  run: RunFacts | null = null;
+  run: RunInfo | null = null;
   state: RunState | null = null;
   progress: RunProgress | null = null;
   latest: Record<string, number> = {};
   readonly workers = new Map<number, Worker>();
-  readonly lines = new Map<string, Line>();
+  readonly lines = new Map<SeriesKey, Line>();
   logs: LogLine[] = [];
-  /** Log lines ever taken; `logs` holds the newest of them. */
+  /** Number of log lines that have arrived; `logs` holds the newest of them. */
   logged = 0;
-  /** Changes when everything was replaced. */
+  /** Changes with each full message. */
   generation = 0;
-  /** When the last message came, by the kernel's clock. */
-  told = 0;
+  /** When the kernel sent the last message, by its clock. */
+  lastSeen = 0;
   private n = 0;
-  private skew = 0;
+  private clockOffset = 0;
 
-  /** Takes a message over. False: one before it is missing, and everything must be asked for. */
+  /** Applies a message. Returns false if a message before it is missing: then a full message is needed. */
   apply({ message, points, rows }: Delta): boolean {
     if (message.full) this.clear();
     else if (!this.run || message.n !== this.n + 1) return false;
     this.n = message.n;
-    this.told = message.now;
-    this.skew = message.now - Date.now() / 1000;
+    this.lastSeen = message.now;
+    this.clockOffset = message.now - Date.now() / 1000;
     this.run = message.run ?? this.run;
     this.state = message.state ?? this.state;
     this.progress = message.progress ?? this.progress;
     this.latest = message.latest ?? this.latest;
-    for (const facts of message.workers ?? []) this.worker(facts.rank).facts = facts;
-    this.takeSeries(message, points);
-    this.takeRows(message.rows, rows);
-    this.takeLogs(message);
+    for (const info of message.workers ?? []) this.worker(info.rank).info = info;
+    this.applySeries(message, points);
+    this.applyRows(message.rows, rows);
+    this.applyLogs(message);
     return true;
   }
 
-  /** Now, by the kernel's clock, in seconds. */
+  /** The current time by the kernel's clock, in seconds since the epoch. */
   now(): number {
-    return Date.now() / 1000 + this.skew;
+    return Date.now() / 1000 + this.clockOffset;
   }
 
+  /** Whether the run has ended. */
   get over(): boolean {
     return TERMINAL.has(this.state?.state ?? "");
   }
 
-  /** The ranks in order. */
+  /** The workers in order of rank. */
   ranks(): Worker[] {
-    return [...this.workers.values()].sort((a, b) => a.facts.rank - b.facts.rank);
+    return [...this.workers.values()].sort((a, b) => a.info.rank - b.info.rank);
   }
 
-  line(key: string): Line | undefined {
+  line(key: SeriesKey): Line | undefined {
     return this.lines.get(key);
   }
 
-  /** Names of the metrics that have a line, validation's left out, in order of appearance. */
+  /** Names of the metrics that have a line, in order of appearance, without those of the validation. */
   metrics(): string[] {
-    const names = [...this.lines.keys()].filter((key) => key.startsWith("metric:"));
-    return [...new Set(names.map((key) => key.slice("metric:".length).replace(/^val_/, "")))];
+    const keys = [...this.lines.keys()].filter((key) => key.startsWith("metric:"));
+    return [...new Set(keys.map((key) => key.slice("metric:".length).replace(/^val_/, "")))];
+  }
+
+  /** Applies `count` rows of `COLUMNS`. */
+  applyRows(count: number, rows: Float32Array): void {
+    for (let row = 0; row < count; row++) {
+      const values = rows.subarray(row * COLUMNS.length, (row + 1) * COLUMNS.length);
+      const { numbers } = this.worker(values[COLUMNS.indexOf("rank")] ?? Number.NaN);
+      COLUMNS.forEach((name, i) => {
+        numbers[name] = values[i] ?? Number.NaN;
+      });
+    }
   }
 
   private clear(): void {
@@ -107,14 +121,16 @@ export class RunModel {
   private worker(rank: number): Worker {
     let worker = this.workers.get(rank);
     if (!worker) {
-      const facts = { rank, host: "", pid: 0, device: "", state: "", message: "", cores: 0 };
-      worker = { facts, numbers: Object.fromEntries(COLUMNS.map((name) => [name, Number.NaN])) as Numbers };
+      const info = { rank, host: "", pid: 0, device: "", state: "", message: "", cores: 0 };
+      // The type of Object.fromEntries does not keep the keys.
+      const numbers = Object.fromEntries(COLUMNS.map((name) => [name, Number.NaN])) as Numbers;
+      worker = { info, numbers };
       this.workers.set(rank, worker);
     }
     return worker;
   }
 
-  private takeSeries(message: Message, points: Float32Array): void {
+  private applySeries(message: Message, points: Float32Array): void {
     let at = 0;
     for (const [key, start, count] of message.series) {
       const line = this.lines.get(key) ?? { x: [], y: [] };
@@ -122,42 +138,31 @@ export class RunModel {
       line.x.length = start;
       line.y.length = start;
       for (let i = 0; i < count; i++, at += 2) {
-        const y = points[at + 1] as number;
-        line.x.push(points[at] as number);
+        const [x = Number.NaN, y = Number.NaN] = points.subarray(at, at + 2);
+        line.x.push(x);
         line.y.push(Number.isFinite(y) ? y : null);
       }
     }
   }
 
-  /** The newest numbers of so many ranks. */
-  takeRows(count: number, rows: Float32Array): void {
-    for (let row = 0; row < count; row++) {
-      const values = rows.subarray(row * COLUMNS.length, (row + 1) * COLUMNS.length);
-      const { numbers } = this.worker(values[COLUMNS.indexOf("rank")] as number);
-      COLUMNS.forEach((name, i) => {
-        numbers[name] = values[i] as number;
-      });
-    }
-  }
-
-  private takeLogs(message: Message): void {
+  private applyLogs(message: Message): void {
     const lines = message.logs;
     if (message.dropped) {
-      const told = `… ${message.dropped} lines are left out here; run.logs() has all of them`;
-      lines.unshift([-1, "info", told]);
+      lines.unshift([-1, "info", `… ${message.dropped} lines are not shown; run.logs() has all of them`]);
     }
     this.logs.push(...lines);
     this.logged += lines.length;
-    if (this.logs.length > LOG_LINES) this.logs.splice(0, this.logs.length - LOG_LINES);
+    if (this.logs.length > MAX_LOG_LINES) this.logs.splice(0, this.logs.length - MAX_LOG_LINES);
   }
 }
 
-/** A message's buffers as numbers. They are copied: what a socket hands out need not lie on a multiple of 4. */
+/** A message with its buffers as numbers. */
 export function unpack(message: Message, buffers: readonly (ArrayBuffer | ArrayBufferView)[]): Delta {
   const [points, rows] = buffers.map(floats);
   return { message, points: points ?? new Float32Array(), rows: rows ?? new Float32Array() };
 }
 
+/** A buffer as float32. It is copied, because its offset may not be a multiple of 4. */
 export function floats(buffer: ArrayBuffer | ArrayBufferView): Float32Array {
   const bytes = ArrayBuffer.isView(buffer)
     ? new Uint8Array(buffer.buffer, buffer.byteOffset, buffer.byteLength)

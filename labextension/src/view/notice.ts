@@ -1,21 +1,23 @@
-/** What a reader must know before the charts: why the run waits, why it failed, where it went. */
+/** What a reader should see before the charts: why the run failed, what it waits for, which file is being fetched. */
 
-import { h, show, text } from "./dom";
-import type { Failure } from "./messages";
+import type { Failure } from "../generated";
+import { h, setText, setVisible } from "./dom";
 import type { RunModel } from "./model";
 
-const KINDS: Record<NonNullable<Failure>["kind"], string> = {
+const KINDS: Record<Failure["kind"], string> = {
   error: "raised an exception",
-  exit: "ended by itself",
+  exit: "exited",
   signal: "was killed",
-  nan: "came to a value that is not a number",
-  diverged: "left the common path",
-  peer: "lost its peers",
+  nan: "produced NaN",
+  diverged: "diverged from the other ranks",
+  peer: "lost the connection to other ranks",
   lost: "was lost",
-  spark: "was failed by Spark",
+  stalled: "stood still",
+  spark: "failed in Spark",
 };
 
-const QUIET = new Set(["RUNNING", "FINISHED"]);
+/** States whose message is not shown: all is well. */
+const QUIET: ReadonlySet<string> = new Set(["RUNNING", "FINISHED"]);
 
 export class Notice {
   readonly element: HTMLElement;
@@ -30,26 +32,24 @@ export class Notice {
   }
 
   draw(model: RunModel): void {
-    const failure = model.state?.failure ?? null;
-    const said = model.state?.message ?? "";
-    show(this.failure, failure !== null);
+    const { failure = null, message = "", fetching = "", state = "" } = model.state ?? {};
+    setVisible(this.failure, failure !== null);
     if (failure) {
-      this.cause.replaceChildren(h("strong", {}, culprit(failure)), `: ${failure.message}`);
-      text(this.traceback, failure.traceback);
-      show(this.details, failure.traceback !== "");
+      this.cause.replaceChildren(h("strong", {}, failureSummary(failure)), `: ${failure.message}`);
+      setText(this.traceback, failure.traceback);
+      setVisible(this.details, failure.traceback !== "");
     }
-    // The failure says it better than the state's one line, and that all is well needs no line.
-    const quiet = failure || QUIET.has(model.state?.state ?? "");
-    const message = model.state?.fetching || (quiet ? "" : said);
-    text(this.message, message);
-    this.message.dataset.state = model.state?.state ?? "";
-    show(this.message, message !== "");
-    show(this.element, failure !== null || message !== "");
+    // A failure says more than the message of its state.
+    const shown = fetching || (failure || QUIET.has(state) ? "" : message);
+    setText(this.message, shown);
+    this.message.dataset.state = state;
+    setVisible(this.message, shown !== "");
+    setVisible(this.element, failure !== null || shown !== "");
   }
 }
 
 /** "Rank 1 on wn4 raised an exception". */
-export function culprit(failure: NonNullable<Failure>): string {
-  const who = failure.rank < 0 ? "The job" : `Rank ${failure.rank}`;
-  return `${who}${failure.host ? ` on ${failure.host}` : ""} ${KINDS[failure.kind] ?? "failed"}`;
+export function failureSummary({ rank, host, kind }: Failure): string {
+  const who = rank < 0 ? "The job" : `Rank ${rank}`;
+  return `${who}${host ? ` on ${host}` : ""} ${KINDS[kind] ?? "failed"}`;
 }

@@ -1,27 +1,24 @@
-/** What a reader wants of all charts of this page. JupyterLab's settings say it; elsewhere the defaults hold. */
+/** The reader's preferences for all charts of the page: JupyterLab's settings, or the defaults outside of it. */
 
-export interface Preferences {
-  /** The most points that a line is drawn with. */
-  readonly maxPoints: number;
-  /** Which colours lines have. */
-  readonly series: "default" | "colour-blind";
-}
+import type { SettingValues } from "../generated";
 
-let preferred: Preferences = { maxPoints: Number.POSITIVE_INFINITY, series: "default" };
+export type Preferences = Readonly<Pick<SettingValues, "maxPoints" | "series">>;
+
+let current: Preferences = { maxPoints: Number.POSITIVE_INFINITY, series: "default" };
 const listeners = new Set<() => void>();
 
 export function preferences(): Preferences {
-  return preferred;
+  return current;
 }
 
-/** From now on, also for charts that are there. */
-export function prefer({ maxPoints, series }: Preferences): void {
-  preferred = { maxPoints, series };
+/** Changes the preferences, also of charts that are already drawn. */
+export function setPreferences({ maxPoints, series }: Preferences): void {
+  current = { maxPoints, series };
   for (const listener of listeners) listener();
 }
 
-/** Calls back when they are others; returns how to stop. */
-export function onPreference(changed: () => void): () => void {
-  listeners.add(changed);
-  return () => listeners.delete(changed);
+/** Calls `listener` after each change; returns a function that removes it. */
+export function onPreferencesChange(listener: () => void): () => void {
+  listeners.add(listener);
+  return () => listeners.delete(listener);
 }

@@ -1,12 +1,12 @@
-/** The one line that says where a run stands: epoch, step, and how old that news is. */
+/** The status line of a run: epoch, step, and the age of the newest events. */
 
 import { age, number, plural } from "./format";
 import type { RunModel } from "./model";
 
-/** A kernel that watches a run says something every second, if only that nothing happened. */
+/** The kernel sends a message every second; without one for this long, it is busy or gone. */
 export const SILENT_SECONDS = 20;
 
-/** "epoch 8 of 10 · step 412 of 938 · point 0.8 s old". */
+/** "epoch 8 of 10 · step 412 of 938 · updated 0.8 s ago". */
 export function status(model: RunModel): string {
   const { progress, state } = model;
   if (!progress || !state) return "";
@@ -21,14 +21,14 @@ export function status(model: RunModel): string {
       parts.push(`step ${number(step)}${steps ? ` of ${number(steps)}` : ""}`);
     }
   }
-  if (isSilent(model)) parts.push(`no word from the kernel for ${age(model.now() - model.told)}`);
-  else if (progress.heard !== null && state.started !== null && !model.over) {
-    parts.push(`point ${age(model.now() - progress.heard)} old`);
+  if (isSilent(model)) parts.push(`no message from the kernel for ${age(model.now() - model.lastSeen)}`);
+  else if (progress.last_seen !== null && state.started !== null && !model.over) {
+    parts.push(`updated ${age(model.now() - progress.last_seen)} ago`);
   }
   return parts.join(" · ");
 }
 
-/** Whether the kernel should have said something by now: it is busy, or gone. */
+/** Whether a message from the kernel is overdue. */
 export function isSilent(model: RunModel): boolean {
-  return !model.over && model.told > 0 && model.now() - model.told > SILENT_SECONDS;
+  return !model.over && model.lastSeen > 0 && model.now() - model.lastSeen > SILENT_SECONDS;
 }

@@ -1,6 +1,6 @@
-/** The colours of the page around the view, as canvas needs them, and whether that page is dark. */
+/** The colours of the page's theme for the canvas, and whether the theme is dark. */
 
-import { onPreference, preferences } from "./preferences";
+import { onPreferencesChange, preferences } from "./preferences";
 
 export interface Palette {
   text: string;
@@ -12,9 +12,9 @@ export interface Palette {
 /** Number of line colours in view.css. */
 const LINES = 8;
 
-/** The colours that view.css resolves to for `root` just now. */
+/** The current colours of view.css below `root`. */
 export function palette(root: HTMLElement): Palette {
-  // A canvas takes no var() and not everywhere color-mix(): an element resolves them to plain colours.
+  // A canvas does not know var() and not always color-mix(): an element resolves them.
   const probe = root.appendChild(document.createElement("span"));
   const colour = (name: string) => {
     probe.style.color = `var(--ddl-${name})`;
@@ -31,23 +31,23 @@ export function palette(root: HTMLElement): Palette {
   return found;
 }
 
-/** Whether light text stands on a dark ground here: Jupyter says so on the body, elsewhere the browser's wish counts. */
+/** Whether the theme is dark: as Jupyter says on the body, else as the browser prefers. */
 export function isDark(): boolean {
-  const said = document.body.dataset.jpThemeLight;
-  if (said !== undefined) return said === "false";
+  const light = document.body.dataset.jpThemeLight;
+  if (light !== undefined) return light === "false";
   return globalThis.matchMedia?.("(prefers-color-scheme: dark)").matches ?? false;
 }
 
-/** Calls back when the page changes its theme, or the reader the charts' colours; returns how to stop. */
-export function onThemeChange(changed: () => void): () => void {
-  const observer = new MutationObserver(changed);
+/** Calls `listener` when the theme or the colours of the charts change; returns a function that removes it. */
+export function onThemeChange(listener: () => void): () => void {
+  const observer = new MutationObserver(listener);
   observer.observe(document.body, { attributes: true, attributeFilter: ["data-jp-theme-light", "data-jp-theme-name"] });
-  const wish = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
-  wish?.addEventListener("change", changed);
-  const stop = onPreference(changed);
+  const scheme = globalThis.matchMedia?.("(prefers-color-scheme: dark)");
+  scheme?.addEventListener("change", listener);
+  const removeListener = onPreferencesChange(listener);
   return () => {
-    stop();
+    removeListener();
     observer.disconnect();
-    wish?.removeEventListener("change", changed);
+    scheme?.removeEventListener("change", listener);
   };
 }

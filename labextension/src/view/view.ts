@@ -1,7 +1,7 @@
-/** The live view of one run. It knows neither notebook nor widget: a host hands it deltas and listens for Stop. */
+/** The live view of one run, independent of notebook and widget: its host applies deltas and handles Stop. */
 
 import { Charts } from "./charts";
-import { attribute, h, show, text } from "./dom";
+import { h, setAttribute, setText, setVisible } from "./dom";
 import { Header } from "./header";
 import { HeatMap } from "./heatmap";
 import { keepKeys } from "./keys";
@@ -9,19 +9,19 @@ import { Logs } from "./logs";
 import { type Delta, RunModel } from "./model";
 import { Notice } from "./notice";
 import { isSilent, status } from "./status";
-import { behind, outliers } from "./stragglers";
+import { outliers, slowness } from "./stragglers";
 import { Table } from "./table";
 import { isDark, onThemeChange, type Palette, palette } from "./theme";
 
-/** Above so many ranks a heat map and the outliers replace the table of all. */
-const TABLE_ROWS = 16;
+/** Above this number of ranks, a heat map and the outliers replace the table of all ranks. */
+const MAX_TABLE_ROWS = 16;
 
 const CLOCK_MS = 1000;
 
 export interface RunViewOptions {
   /** The reader clicked Stop. */
   onStop(): void;
-  /** What is known already, if other views show the same run. */
+  /** The model, if several views share one. */
   model?: RunModel;
 }
 
@@ -35,11 +35,12 @@ export class RunView {
   private readonly heat: HeatMap;
   private readonly table = new Table();
   private readonly logs: Logs;
-  private readonly spoken = h("span", { class: "ddl-spoken", role: "status" });
-  private readonly stopListening: () => void;
+  /** Announces changes of the state to screen readers. */
+  private readonly announcement = h("span", { class: "ddl-visually-hidden", role: "status" });
+  private readonly removeThemeListener: () => void;
   private readonly clock: ReturnType<typeof setInterval>;
   private colours: Palette | null = null;
-  private chosen: number | null = null;
+  private selected: number | null = null;
   private past: RunModel | null = null;
   private frame = 0;
 
@@ -47,44 +48,44 @@ export class RunView {
     this.model = options.model ?? new RunModel();
     this.header = new Header(options.onStop);
     this.charts = new Charts(() => this.palette());
-    this.logs = new Logs((rank) => this.choose(rank));
-    this.heat = new HeatMap((rank) => this.logs.choose(this.chosen === rank ? null : rank));
-    const parts = [this.header, this.notice, this.charts].map((part) => part.element);
-    const rest = [this.heat, this.table, this.logs].map((part) => part.element);
-    this.root = h("section", { class: "ddl-run" }, ...parts, this.empty, ...rest, this.spoken);
+    this.logs = new Logs((rank) => this.select(rank));
+    this.heat = new HeatMap((rank) => this.logs.selectRank(this.selected === rank ? null : rank));
+    const top = [this.header, this.notice, this.charts].map((part) => part.element);
+    const bottom = [this.heat, this.table, this.logs].map((part) => part.element);
+    this.root = h("section", { class: "ddl-run" }, ...top, this.empty, ...bottom, this.announcement);
     keepKeys(this.root);
-    // At hand in the browser's console, and for tests of what has arrived.
+    // For the browser's console, and for tests of what has arrived.
     Object.assign(this.root, { model: this.model });
     element.append(this.root);
-    this.stopListening = onThemeChange(() => this.recolour());
+    this.removeThemeListener = onThemeChange(() => this.recolour());
     this.clock = setInterval(() => this.tick(), CLOCK_MS);
     this.recolour();
     this.draw();
   }
 
-  /** Takes a delta and draws. False: one before it is missing, and everything must be asked for. */
+  /** Applies a delta and draws it. Returns false if a message before it is missing: then a full one is needed. */
   apply(delta: Delta): boolean {
     const applied = this.model.apply(delta);
     if (applied) this.draw();
     return applied;
   }
 
-  /** Draws in the next frame what the model knows; a hidden page draws nothing. */
+  /** Draws the model in the next animation frame; a hidden page has none. */
   draw(): void {
     if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
   }
 
-  /** Draws another model, of the same run at another time, until it gets null. */
-  drawInstead(past: RunModel | null): void {
+  /** Draws a model of the same run at an earlier time; null returns to the current one. */
+  drawPast(past: RunModel | null): void {
     this.past = past;
     this.draw();
   }
 
-  /** Ends the view; its element is empty afterwards. */
+  /** Removes the view from the document. */
   dispose(): void {
     cancelAnimationFrame(this.frame);
     clearInterval(this.clock);
-    this.stopListening();
+    this.removeThemeListener();
     this.charts.destroy();
     this.root.remove();
   }
@@ -92,21 +93,21 @@ export class RunView {
   private drawNow(): void {
     this.frame = 0;
     const model = this.drawn;
-    const known = model.run !== null && model.state !== null;
-    for (const part of [this.header, this.logs]) show(part.element, known);
-    if (!known) {
-      text(this.empty, "waiting for the kernel …");
+    const { run, state } = model;
+    for (const part of [this.header, this.logs]) setVisible(part.element, run !== null && state !== null);
+    if (!run || !state) {
+      setText(this.empty, "Waiting for the kernel …");
       return;
     }
-    attribute(this.root, "aria-label", `run ${model.run?.name}`);
-    attribute(this.root, "data-state", model.state?.state);
-    attribute(this.root, "data-run", model.run?.id);
-    text(this.spoken, `${model.run?.name}: ${this.model.state?.state}`);
+    setAttribute(this.root, "aria-label", `run ${run.name}`);
+    setAttribute(this.root, "data-state", state.state);
+    setAttribute(this.root, "data-run", run.id);
+    setText(this.announcement, `${run.name}: ${this.model.state?.state}`);
     this.header.draw(model);
     this.notice.draw(model);
     this.charts.draw(model);
-    show(this.empty, this.charts.element.hidden && this.notice.element.hidden);
-    text(this.empty, model.over ? "this run reported no steps" : "the charts begin with the first steps");
+    setVisible(this.empty, this.charts.element.hidden && this.notice.element.hidden);
+    setText(this.empty, model.over ? "This run reported no steps." : "The charts appear with the first steps.");
     this.drawWorkers();
     this.logs.draw(model);
     this.tick();
@@ -115,11 +116,11 @@ export class RunView {
   private drawWorkers(): void {
     const model = this.drawn;
     const workers = model.ranks();
-    const ratios = behind(workers, model.run?.strategy === "ps");
-    const many = Math.max(workers.length, model.run?.workers ?? 0) > TABLE_ROWS;
-    this.heat.draw(model, many ? workers : [], ratios, this.chosen);
+    const ratios = slowness(workers, model.run?.strategy === "ps");
+    const many = Math.max(workers.length, model.run?.workers ?? 0) > MAX_TABLE_ROWS;
+    this.heat.draw(model, many ? workers : [], ratios, this.selected);
     const failed = model.state?.failure?.rank;
-    const named = [this.chosen, failed].filter((rank): rank is number => typeof rank === "number");
+    const named = [this.selected, failed].filter((rank): rank is number => typeof rank === "number");
     this.table.draw(model, many ? outliers(workers, ratios, named) : workers, ratios);
   }
 
@@ -134,8 +135,8 @@ export class RunView {
     return this.past ?? this.model;
   }
 
-  private choose(rank: number | null): void {
-    this.chosen = rank;
+  private select(rank: number | null): void {
+    this.selected = rank;
     this.draw();
   }
 
@@ -145,7 +146,7 @@ export class RunView {
   }
 
   private recolour(): void {
-    attribute(this.root, "data-dark", String(isDark()));
+    setAttribute(this.root, "data-dark", String(isDark()));
     this.colours = null;
     this.charts.recolour();
   }

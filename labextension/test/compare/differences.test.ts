@@ -1,38 +1,35 @@
-/** The table of what differs, by value. */
-
 import { expect, test } from "vitest";
-import type { RunDetails } from "../../src/api";
-import { differences, type Known } from "../../src/compare/differences";
+import { differences, type RunToCompare } from "../../src/compare/differences";
+import type { RunDetails } from "../../src/generated";
 import { english } from "../../src/translation";
 import { RunModel } from "../../src/view/model";
 import { full, STATE } from "../messages";
-import { finished, NOW, run } from "../panel/rows";
+import { details, NOW, run } from "../panel/rows";
 
 const SPEC = { run: "r1", name: "digits", cell: "fit()", strategy: "allreduce", workers: 2, seed: 7, rule: null };
 
-function known(letter: string, spec: object = {}, fields: Partial<RunDetails> = {}, latest = {}): Known {
-  const details = {
-    ...finished("r1"),
+function known(letter: string, spec: object = {}, fields: Partial<RunDetails> = {}, latest = {}): RunToCompare {
+  const found = details("r1", {
     spec: { ...SPEC, ...spec },
     environment: { ddl_magics: "0.1.0", python: "3.11" },
     versions: { python: "3.8.10" },
     ...fields,
-  } as RunDetails;
+  });
   const model = new RunModel();
-  model.apply(full(1, { state: { ...STATE, state: details.state }, latest }));
-  return { letter, details, model };
+  model.apply(full(1, { state: { ...STATE, state: found.state }, latest }));
+  return { letter, details: found, model };
 }
 
-function table(...runs: Known[]): Record<string, string[]> {
+function table(...runs: RunToCompare[]): Record<string, string[]> {
   return Object.fromEntries(differences(runs, english, NOW).map(({ name, values }) => [name, values]));
 }
 
-const differing = (...runs: Known[]) =>
+const differing = (...runs: RunToCompare[]) =>
   differences(runs, english, NOW)
     .filter(({ differs }) => differs)
     .map(({ name }) => name);
 
-test("equal runs differ in nothing", () => {
+test("equal runs have no differences", () => {
   expect(differing(known("A"), known("B"))).toEqual([]);
   expect(table(known("A"), known("B"))).toMatchObject({
     "--workers": ["2", "2"],
@@ -40,11 +37,11 @@ test("equal runs differ in nothing", () => {
   });
 });
 
-test("what differs comes first: results, options, surroundings", () => {
+test("differences come first, in the order results, options, environment", () => {
   const other = known(
     "B",
     { workers: 4, rule: "adag", conf: { "spark.cores": "2" } },
-    { cluster: "hdi", cell: "other", ended: NOW + 60, environment: { ddl_magics: "0.1.0", python: "3.12" } },
+    { cluster: "hdi", cell_hash: "other", ended: NOW + 60, environment: { ddl_magics: "0.1.0", python: "3.12" } },
     { loss: 0.5 },
   );
   const rows = differences([known("A", {}, {}, { loss: 0.25 }), other], english, NOW);
@@ -55,7 +52,7 @@ test("what differs comes first: results, options, surroundings", () => {
     "--workers",
     "--rule",
     "--conf spark.cores",
-    "cell as in",
+    "same cell as",
     "cluster",
     "notebook's python",
   ]);
@@ -63,13 +60,13 @@ test("what differs comes first: results, options, surroundings", () => {
   expect(rows.slice(0, count).map(({ values }) => values.join())).toContain("–,adag");
 });
 
-test("small differences of a metric are seen, those beyond five digits are none", () => {
+test("metrics are compared with five digits", () => {
   const row = (a: number, b: number) => table(known("A", {}, {}, { loss: a }), known("B", {}, {}, { loss: b })).loss;
   expect(row(0.13011, 0.13014)).toEqual(["0.13011", "0.13014"]);
   expect(differing(known("A", {}, {}, { loss: 0.1301101 }), known("B", {}, {}, { loss: 0.1301102 }))).toEqual([]);
 });
 
-test("a run that goes on has the model's state and values, and lasts until now", () => {
+test("a live run has the state and values of its model, and lasts until now", () => {
   const live = known("B", {}, { ...run("r3"), state: "RUNNING" }, { loss: 0.5 });
   expect(table(known("A"), live)).toMatchObject({
     state: ["FINISHED", "RUNNING"],
@@ -78,16 +75,20 @@ test("a run that goes on has the model's state and values, and lasts until now",
   });
 });
 
-test("cells are named by the first run that has them", () => {
-  const runs = [known("A", {}, { cell: "x" }), known("B", {}, { cell: "y" }), known("C", {}, { cell: "x" })];
-  expect(table(...runs)["cell as in"]).toEqual(["A", "B", "A"]);
+test("equal cells have the letter of the first run that has them", () => {
+  const runs = [
+    known("A", {}, { cell_hash: "x" }),
+    known("B", {}, { cell_hash: "y" }),
+    known("C", {}, { cell_hash: "x" }),
+  ];
+  expect(table(...runs)["same cell as"]).toEqual(["A", "B", "A"]);
 });
 
-test("a flag that is given is set", () => {
-  expect(table(known("A", { spare: false }), known("B"))["--no-spare"]).toEqual(["✓", "–"]);
+test("a flag has no value but is set", () => {
+  expect(table(known("A", { prewarm: false }), known("B"))["--no-prewarm"]).toEqual(["✓", "–"]);
 });
 
-test("name, cell and id are no options", () => {
+test("name, cell and id are not options", () => {
   const names = Object.keys(table(known("A"), known("B")));
   for (const name of ["--name", "--cell", "--run", "--rule"]) expect(names).not.toContain(name);
 });

@@ -1,12 +1,12 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import { diffElement, diffWords, lineDiff } from "../../src/panel/diff";
+import { diffElement, diffSummary, lineDiff } from "../../src/panel/diff";
 import { english } from "../../src/translation";
 
 const BEFORE = "model = build()\nmodel.compile('sgd')\nmodel.fit(x, y)\n";
 const AFTER = "model = build()\nmodel.compile('adam')\nmodel.fit(x, y)\nprint('done')";
 
-test("lines of both texts stand in one order, the removed before the added", () => {
+test("the lines are in one order, removed ones before added ones", () => {
   expect(lineDiff(BEFORE, AFTER)).toEqual([
     { change: "same", text: "model = build()" },
     { change: "removed", text: "model.compile('sgd')" },
@@ -16,22 +16,22 @@ test("lines of both texts stand in one order, the removed before the added", () 
   ]);
 });
 
-test("a newline at the end is no difference, an empty line is one", () => {
+test("a newline at the end makes no difference, an empty line does", () => {
   expect(lineDiff("a", "a\n").every(({ change }) => change === "same")).toBe(true);
   expect(lineDiff("a\n\nb", "a\nb")).toContainEqual({ change: "removed", text: "" });
   expect(lineDiff("", "")).toEqual([]);
 });
 
-test("texts that have nothing in common are told apart without working it out", () => {
+test("texts with too many edits are removed and added as a whole", () => {
   const text = (word: string) => Array.from({ length: 3000 }, (_, i) => `${word} ${i}`).join("\n");
   const lines = lineDiff(text("a"), text("b"));
   expect(lines.slice(0, 3000).every(({ change }) => change === "removed")).toBe(true);
   expect(lines.slice(3000)).toHaveLength(3000);
 });
 
-test("the differences are counted in words", () => {
-  expect(diffWords(lineDiff(BEFORE, AFTER), english)).toBe("1 line removed, 2 lines added");
-  expect(diffWords(lineDiff("a", "a"), english)).toBe("no line differs");
+test("the summary counts the lines", () => {
+  expect(diffSummary(lineDiff(BEFORE, AFTER), english)).toBe("1 line removed, 2 lines added");
+  expect(diffSummary(lineDiff("a", "a"), english)).toBe("no differences");
 });
 
 test("a line is text with a sign, never markup", () => {

@@ -2,16 +2,17 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Api } from "../../src/api";
 import { RunFeed } from "../../src/panel/feed";
-import { answer, finished, run } from "./rows";
+import { finished, page, run } from "./rows";
 
-/** What the server says next, and what it was asked; without an answer nothing has changed. */
+/** The next answers of the server: a body, a status, or 0 for none; by default nothing has changed. */
 let answers: (object | number | null)[] = [];
-let asked: string[] = [];
+/** The queries that the server got. */
+let queries: string[] = [];
 let hidden = false;
 let feed: RunFeed;
 
 const api = new Api(async (path) => {
-  asked.push(path.replace("ddl_magics/runs?", ""));
+  queries.push(path.replace("ddl_magics/runs?", ""));
   const next = answers.shift() ?? 204;
   if (next === 0) throw new TypeError("Failed to fetch");
   if (typeof next === "object") return new Response(JSON.stringify(next));
@@ -27,7 +28,7 @@ beforeEach(async () => {
   vi.spyOn(Math, "random").mockReturnValue(0.5);
   hidden = false;
   answers = [];
-  asked = [];
+  queries = [];
   feed = new RunFeed(api);
 });
 
@@ -37,38 +38,38 @@ afterEach(() => {
   vi.restoreAllMocks();
 });
 
-/** Begins with these answers. */
-async function begin(...first: typeof answers): Promise<void> {
+/** Starts the feed with these answers. */
+async function start(...first: typeof answers): Promise<void> {
   answers = first;
   feed.start();
   await seconds(0.1);
 }
 
-test("pages once, then what changed since the first", async () => {
-  await begin(answer("v1", [run("r1")], { next: "c", total: 2 }), answer("v9", [run("r2")], { total: 2 }));
-  expect(asked).toEqual(["limit=50", "limit=200&cursor=c"]);
-  expect([feed.link.kind, feed.list.rows.size]).toEqual(["ready", 2]);
+test("it reads the pages once, then the changes since the first page", async () => {
+  await start(page("v1", [run("r1")], { next: "c", total: 2 }), page("v9", [run("r2")], { total: 2 }));
+  expect(queries).toEqual(["limit=50", "limit=200&cursor=c"]);
+  expect([feed.connection.kind, feed.list.rows.size]).toEqual(["ready", 2]);
   feed.watch();
   await seconds(0.1);
-  expect(asked.slice(2)).toEqual(["since=v1&limit=200"]);
-  answers = [answer("v2", [run("r3")], { more: true }), answer("v3", [run("r4")])];
+  expect(queries.slice(2)).toEqual(["since=v1&limit=200"]);
+  answers = [page("v2", [run("r3")], { more: true }), page("v3", [run("r4")])];
   await seconds(2);
   await seconds(2);
-  expect(asked.slice(3)).toEqual(["since=v1&limit=200", "since=v2&limit=200", "since=v3&limit=200"]);
+  expect(queries.slice(3)).toEqual(["since=v1&limit=200", "since=v2&limit=200", "since=v3&limit=200"]);
 });
 
-test("it is asked less where nobody looks and where nothing goes on, and not at all where the page is hidden", async () => {
-  await begin(answer("v1", [run("r1")]));
+test("it polls less while nobody watches or no run is live, and not at all while the page is hidden", async () => {
+  await start(page("v1", [run("r1")]));
   const count = async (time: number) => {
-    asked = [];
+    queries = [];
     await seconds(time);
-    return asked.length;
+    return queries.length;
   };
   expect(await count(60)).toBe(6);
   const unwatch = feed.watch();
   await seconds(0.1);
   expect(await count(60)).toBe(30);
-  answers = [answer("v2", [finished("r1")])];
+  answers = [page("v2", [finished("r1")])];
   await seconds(2);
   expect(await count(60)).toBe(10);
   hidden = true;
@@ -79,66 +80,66 @@ test("it is asked less where nobody looks and where nothing goes on, and not at 
   expect(await count(60)).toBe(2);
 });
 
-test("the reader's interval holds", async () => {
-  await begin(answer("v1", [run("r1")]));
+test("the poll interval of the settings is used", async () => {
+  await start(page("v1", [run("r1")]));
   feed.setInterval(10);
   feed.watch();
   await seconds(0.1);
-  asked = [];
+  queries = [];
   await seconds(60);
-  expect(asked.length).toBe(6);
+  expect(queries.length).toBe(6);
 });
 
-test("a server that is gone is asked ever less, and what was known stays", async () => {
-  await begin(answer("v1", [run("r1")]));
+test("while the server does not respond it backs off, and keeps the list", async () => {
+  await start(page("v1", [run("r1")]));
   feed.watch();
   await seconds(0.1);
-  asked = [];
+  queries = [];
   answers = Array(200).fill(0);
   await seconds(3);
-  expect(feed.link).toEqual({ kind: "gone", message: "Jupyter Server does not answer" });
+  expect(feed.connection).toEqual({ kind: "unreachable", message: "Jupyter Server does not respond" });
   expect(feed.list.rows.size).toBe(1);
   await seconds(600);
-  expect(asked.length).toBeLessThan(30);
-  answers = [answer("v2", [finished("r1")])];
+  expect(queries.length).toBeLessThan(30);
+  answers = [page("v2", [finished("r1")])];
   feed.refresh();
   await seconds(0.1);
-  expect([feed.link.kind, feed.list.live().length]).toEqual(["ready", 0]);
+  expect([feed.connection.kind, feed.list.live().length]).toEqual(["ready", 0]);
 });
 
-test("another server is asked for all anew", async () => {
-  await begin(answer("v1", [run("r1"), run("r2")]));
+test("after a restart of the server it reads the pages again", async () => {
+  await start(page("v1", [run("r1"), run("r2")]));
   const ended = vi.fn();
   feed.ended.connect(ended);
-  answers = [410, answer("w1", [finished("r2")])];
+  answers = [410, page("w1", [finished("r2")])];
   feed.refresh();
   await seconds(0.1);
-  expect(asked.slice(1)).toEqual(["since=v1&limit=200", "limit=50"]);
+  expect(queries.slice(1)).toEqual(["since=v1&limit=200", "limit=50"]);
   expect([...feed.list.rows.keys()]).toEqual(["r2"]);
   expect(ended).toHaveBeenCalledTimes(1);
 });
 
 test.each([
-  [0, "gone"],
-  [404, "off"],
+  [0, "unreachable"],
+  [404, "disabled"],
   [403, "forbidden"],
   [500, "failed"],
 ])("status %s is %s", async (status, kind) => {
-  await begin(status);
-  expect(feed.link.kind).toBe(kind);
+  await start(status);
+  expect(feed.connection.kind).toBe(kind);
 });
 
-test("questions do not overlap", async () => {
-  await begin(answer("v1", []));
-  asked = [];
+test("requests do not overlap", async () => {
+  await start(page("v1", []));
+  queries = [];
   for (let i = 0; i < 5; i++) feed.refresh();
   await seconds(0.1);
-  expect(asked.length).toBe(1);
+  expect(queries.length).toBe(1);
 });
 
-test("a store of any size costs a bounded number of pages", async () => {
-  const page = (n: number) => Array.from({ length: 200 }, (_, i) => finished(`r${n * 200 + i}`));
-  await begin(...Array.from({ length: 100 }, (_, n) => answer("v1", page(n), { next: "c", total: 20_000 })));
+test("the number of pages is bounded", async () => {
+  const rows = (n: number) => Array.from({ length: 200 }, (_, i) => finished(`r${n * 200 + i}`));
+  await start(...Array.from({ length: 100 }, (_, n) => page("v1", rows(n), { next: "c", total: 20_000 })));
   expect(feed.list.rows.size).toBe(2000);
-  expect(asked.length).toBe(10);
+  expect(queries.length).toBe(10);
 });

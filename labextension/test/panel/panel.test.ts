@@ -4,25 +4,30 @@
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Row } from "../../src/api";
-import type { Link, RunFeed } from "../../src/panel/feed";
+import type { RunRow, SearchRow } from "../../src/generated";
+import type { Connection, PanelFeed } from "../../src/panel/feed";
 import { PanelView } from "../../src/panel/panel";
 import { RunList } from "../../src/panel/runlist";
 import { english } from "../../src/translation";
-import { answer, finished, NOW, run, unreadable } from "./rows";
+import { find, findAll, isShown, texts } from "../dom";
+import { finished, NOW, page, run, search, trial, unreadable } from "./rows";
 
-/** A feed that is told what it knows. */
-class Told {
+class FakeFeed implements PanelFeed {
   list = new RunList();
-  link: Link = { kind: "loading" };
+  connection: Connection = { kind: "loading" };
   refreshed = 0;
   readonly changed = new Signal<this, void>(this);
-  readonly ended = new Signal<this, Row>(this);
+  readonly ended = new Signal<this, RunRow | SearchRow>(this);
 
-  tell(rows: Row[], link: Link = { kind: "ready" }): void {
+  set(rows: Row[], connection: Connection = { kind: "ready" }, searches: SearchRow[] = []): void {
     this.list = new RunList();
-    this.list.page(answer("v1", rows));
-    this.link = link;
+    this.list.addPage(page("v1", rows, { searches }));
+    this.connection = connection;
     this.changed.emit();
+  }
+
+  watch(): () => void {
+    return () => {};
   }
 
   refresh(): void {
@@ -30,18 +35,13 @@ class Told {
   }
 }
 
-let feed: Told;
+let feed: FakeFeed;
 let view: PanelView;
 let opened: string[];
 
-const all = (selector: string) => [...document.querySelectorAll<HTMLElement>(selector)];
-const find = <E extends HTMLElement>(selector: string) => document.querySelector<E>(selector) as E;
-const words = (selector: string) => all(selector).map((element) => element.textContent);
-const visible = (selector: string) => find(selector).closest("[hidden]") === null;
-const key = (name: string, held: object = {}) =>
-  find(".ddl-list").dispatchEvent(
-    new KeyboardEvent("keydown", { key: name, bubbles: true, cancelable: true, ...held }),
-  );
+const shown = (selector: string) => isShown(find(selector));
+const press = (key: string, modifiers: KeyboardEventInit = {}) =>
+  find(".ddl-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...modifiers }));
 
 function filter(text: string): void {
   find<HTMLInputElement>(".ddl-filter-words").value = text;
@@ -51,14 +51,14 @@ function filter(text: string): void {
 beforeEach(() => {
   vi.useFakeTimers({ now: NOW * 1000 });
   document.body.replaceChildren();
-  feed = new Told();
+  feed = new FakeFeed();
   opened = [];
   view = new PanelView(document.body, {
-    feed: feed as unknown as RunFeed,
+    feed,
     trans: english,
     open: (id) => opened.push(id),
-    chosen: () => {},
-    wished: () => {},
+    selectionChanged: () => {},
+    filterChanged: () => {},
   });
 });
 
@@ -67,103 +67,155 @@ afterEach(() => {
   vi.useRealTimers();
 });
 
-test("rows say what they know", () => {
-  feed.tell([finished("r9", { name: "mnist", labels: ["best"] }), run("r3"), unreadable("r5")]);
-  expect(words(".ddl-row-name")).toEqual(["digits", "r5", "mnist"]);
-  expect(words(".ddl-row-state")).toEqual(["RUNNING", "UNREADABLE", "FINISHED"]);
-  expect(words(".ddl-row-far")).toEqual(["42 % · 2:13 left", "run.json is damaged", "5 of 5 epochs"]);
-  expect(words(".ddl-row-time")[0]).toBe("3:00");
-  expect(words(".ddl-row-label")).toEqual(["best"]);
-  expect(words(".ddl-foot")).toEqual(["3 runs · 1 running"]);
+test("the texts of the rows", () => {
+  feed.set([finished("r9", { name: "mnist", labels: ["best"] }), run("r3"), unreadable("r5")]);
+  expect(texts(".ddl-row-name")).toEqual(["digits", "r5", "mnist"]);
+  expect(texts(".ddl-row-state")).toEqual(["RUNNING", "UNREADABLE", "FINISHED"]);
+  expect(texts(".ddl-row-progress")).toEqual(["42 % · 2:13 left", "run.json is damaged", "5 of 5 epochs"]);
+  expect(texts(".ddl-row-time")[0]).toBe("3:00");
+  expect(texts(".ddl-row-label")).toEqual(["best"]);
+  expect(texts(".ddl-foot")).toEqual(["3 runs · 1 running"]);
 });
 
-test("the time of what runs goes on", () => {
-  feed.tell([run("r3")]);
+test("the duration of a live run is updated", () => {
+  feed.set([run("r3")]);
   vi.advanceTimersByTime(2000);
-  expect(words(".ddl-row-time")).toEqual(["3:02"]);
+  expect(texts(".ddl-row-time")).toEqual(["3:02"]);
 });
 
-test("a thousand runs are a screenful of elements", () => {
-  feed.tell(Array.from({ length: 1000 }, (_, i) => finished(`r${i}`)));
-  expect(all(".ddl-row").length).toBeLessThan(30);
+test("only visible rows are in the document", () => {
+  feed.set(Array.from({ length: 1000 }, (_, i) => finished(`r${i}`)));
+  expect(findAll(".ddl-row").length).toBeLessThan(30);
   expect(find(".ddl-row").getAttribute("aria-setsize")).toBe("1000");
 });
 
-test("a row that does not change keeps its element", () => {
-  feed.tell([run("r1"), run("r2")]);
-  const before = all(".ddl-row");
-  feed.tell([run("r1"), run("r2", { loss: 0.01 })]);
-  expect(all(".ddl-row")).toEqual(before);
-  expect(words(".ddl-row-loss")).toEqual(["loss 0.130", "loss 0.0100"]);
+test("an updated row keeps its element", () => {
+  feed.set([run("r1"), run("r2")]);
+  const before = findAll(".ddl-row");
+  feed.set([run("r1"), run("r2", { loss: 0.01 })]);
+  expect(findAll(".ddl-row")).toEqual(before);
+  expect(texts(".ddl-row-loss")).toEqual(["loss 0.130", "loss 0.0100"]);
 });
 
-test("the keyboard chooses and opens", () => {
-  feed.tell([run("r1"), run("r2"), run("r3")]);
+test("the keyboard selects and opens", () => {
+  feed.set([run("r1"), run("r2"), run("r3")]);
   find(".ddl-list").focus();
-  key("Home");
-  key("ArrowDown", { shiftKey: true });
-  expect(view.list.chosen).toEqual(["r1", "r2"]);
+  press("Home");
+  press("ArrowDown", { shiftKey: true });
+  expect(view.list.selected).toEqual(["r1", "r2"]);
   const active = find(".ddl-list").getAttribute("aria-activedescendant");
-  expect(document.getElementById(active as string)?.dataset.run).toBe("r2");
-  key("Enter");
+  expect(document.getElementById(active ?? "")?.dataset.run).toBe("r2");
+  press("Enter");
   expect(opened).toEqual(["r2"]);
 });
 
-test("what is gone is chosen no more", () => {
-  feed.tell([run("r1"), run("r2")]);
-  key("End");
-  feed.tell([run("r1")]);
-  expect(view.list.chosen).toEqual([]);
+const withSearch = (...trials: number[]) =>
+  feed.set(
+    [run("r1"), ...trials.map((number) => trial(`t${number}`, number, "s1", { metrics: { val_accuracy: 0.9 } }))],
+    { kind: "ready" },
+    [search("s1")],
+  );
+
+test("a search is one row that unfolds into its trials", () => {
+  withSearch(0, 1);
+  expect(texts(".ddl-row-name")).toEqual(["digits", "tuned"]);
+  expect(texts(".ddl-row-progress")[1]).toBe("34 of 40 trials · 1:05 left");
+  expect(texts(".ddl-row-loss")[1]).toBe("val_accuracy 0.957 · trial 7");
+  expect(texts(".ddl-foot")).toEqual(["3 runs · 1 search · 1 running"]);
+  const row = findAll(".ddl-row")[1];
+  expect([row?.getAttribute("aria-expanded"), row?.getAttribute("aria-level")]).toEqual(["false", "1"]);
+  expect(row?.getAttribute("aria-label")).toContain("search tuned, running, 34 of 40 trials");
+  row?.querySelector(".ddl-row-fold")?.dispatchEvent(new MouseEvent("click", { bubbles: true }));
+  expect(texts(".ddl-row-name")).toEqual(["digits", "tuned", "tuned_0", "tuned_1"]);
+  expect(row?.getAttribute("aria-expanded")).toBe("true");
+  expect(findAll(".ddl-row[aria-level='2']").length).toBe(2);
+  expect(texts(".ddl-row-location").slice(2)).toEqual(["lr 0.00531 · act relu", "lr 0.00531 · act relu"]);
+  expect(texts(".ddl-row-loss").slice(2)).toEqual(["val_accuracy 0.900", "val_accuracy 0.900"]);
+  expect(view.list.selected).toEqual([]);
+});
+
+test("the keyboard unfolds a search, goes to its trials and back", () => {
+  withSearch(0, 1);
+  find(".ddl-list").focus();
+  press("End");
+  press("ArrowRight");
+  expect(view.list.selected).toEqual(["s1"]);
+  press("ArrowRight");
+  expect(view.list.selected).toEqual(["t0"]);
+  press("ArrowDown", { shiftKey: true });
+  expect(view.list.selected).toEqual(["t0", "t1"]);
+  press("ArrowLeft");
+  expect(view.list.selected).toEqual(["s1"]);
+  press("ArrowLeft");
+  expect(texts(".ddl-row-name")).toEqual(["digits", "tuned"]);
+  press("Enter");
+  expect(opened).toEqual(["s1"]);
+});
+
+test("of a thousand trials only the visible ones are in the document", () => {
+  withSearch(...Array.from({ length: 1000 }, (_, i) => i));
+  find(".ddl-list").focus();
+  press("End");
+  press("ArrowRight");
+  expect(findAll(".ddl-row").length).toBeLessThan(30);
+  expect(findAll(".ddl-row")[2]?.getAttribute("aria-setsize")).toBe("1000");
+});
+
+test("a removed run is not selected any more", () => {
+  feed.set([run("r1"), run("r2")]);
+  press("End");
+  feed.set([run("r1")]);
+  expect(view.list.selected).toEqual([]);
 });
 
 test("a double click opens", () => {
-  feed.tell([run("r1")]);
+  feed.set([run("r1")]);
   find(".ddl-row-name").dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
   expect(opened).toEqual(["r1"]);
 });
 
 test.each([
-  [{ kind: "loading" } as const, "Looking for runs …"],
-  [{ kind: "off", message: "" } as const, "jupyter server extension enable ddl_magics.server"],
-  [{ kind: "gone", message: "" } as const, "Jupyter Server does not answer"],
+  [{ kind: "loading" } as const, "Loading runs …"],
+  [{ kind: "disabled", message: "" } as const, "jupyter server extension enable ddl_magics.server"],
+  [{ kind: "unreachable", message: "" } as const, "Jupyter Server does not respond"],
   [{ kind: "forbidden", message: "" } as const, "Log in again"],
   [{ kind: "failed", message: "it broke" } as const, "it broke"],
-])("why it is empty: %j", (link, said) => {
-  feed.tell([], link);
-  expect(find(".ddl-empty-state").textContent).toContain(said);
-  if (link.kind !== "loading") find(".ddl-empty-state button").click();
-  expect(feed.refreshed).toBe(link.kind === "loading" ? 0 : 1);
+])("the reason why it is empty: %j", (connection, text) => {
+  feed.set([], connection);
+  expect(find(".ddl-empty-state").textContent).toContain(text);
+  if (connection.kind !== "loading") find(".ddl-empty-state button").click();
+  expect(feed.refreshed).toBe(connection.kind === "loading" ? 0 : 1);
 });
 
-test("an empty store says how to fill it, and where it is", () => {
-  feed.tell([]);
+test("an empty list shows how to start a run, and where runs are stored", () => {
+  feed.set([]);
   expect(find(".ddl-empty-state").textContent).toContain("%%distributed");
   expect(find(".ddl-empty-state").textContent).toContain("/data");
 });
 
-test("a filter that matches none can be taken away", () => {
-  feed.tell([finished("r1"), finished("r2")]);
+test("a filter without matches can be cleared", () => {
+  feed.set([finished("r1"), finished("r2")]);
   filter("nothing");
   expect(find(".ddl-empty-state").textContent).toContain("None of the 2 runs has “nothing”");
-  expect(words(".ddl-foot")).toEqual(["0 of 2 runs"]);
+  expect(texts(".ddl-foot")).toEqual(["0 of 2 runs"]);
   find(".ddl-empty-state button").click();
-  expect([words(".ddl-row-name").length, visible(".ddl-empty-state")]).toEqual([2, false]);
+  expect([texts(".ddl-row-name").length, shown(".ddl-empty-state")]).toEqual([2, false]);
   find(".ddl-filter-live input").click();
   expect(find(".ddl-empty-state").textContent).toContain("All 2 runs have ended");
 });
 
-test("rows of a server that is gone stay, and say so", () => {
-  feed.tell([run("r1")], { kind: "gone", message: "" });
-  expect([all(".ddl-row").length, visible(".ddl-banner")]).toEqual([1, true]);
+test("while the server does not respond the rows stay, below a banner", () => {
+  feed.set([run("r1")], { kind: "unreachable", message: "" });
+  expect([findAll(".ddl-row").length, shown(".ddl-banner")]).toEqual([1, true]);
 });
 
-test("the end of a run is said aloud", () => {
-  feed.tell([run("r1")]);
+test("the end of a run is announced", () => {
+  feed.set([run("r1")]);
   feed.ended.emit(finished("r1"));
   expect(find("[aria-live]").textContent).toBe("digits: FINISHED");
 });
 
-test("what a run says is no markup", () => {
-  feed.tell([run("r1", { name: "<img src=x>", labels: ["<b>"], cluster: "<i>" })]);
-  expect(all(".ddl-row img, .ddl-row b, .ddl-row i").length).toBe(0);
+test("texts of a run never become markup", () => {
+  feed.set([run("r1", { name: "<img src=x>", labels: ["<b>"], cluster: "<i>" })]);
+  expect(findAll(".ddl-row img, .ddl-row b, .ddl-row i").length).toBe(0);
 });

@@ -6,11 +6,11 @@ const PLAIN = { shift: false, toggle: false };
 const SHIFT = { shift: true, toggle: false };
 const TOGGLE = { shift: false, toggle: true };
 
-/** What is chosen after keys: "S-" with Shift, "C-" with Control. */
+/** The selection after keys: "S-" with Shift, "C-" with Control. */
 function after(selection: Selection, ...keys: string[]): string {
   for (const key of keys) {
-    const held = { shift: key.startsWith("S-"), toggle: key.startsWith("C-") };
-    selection.press(IDS, key.replace(/^[SC]-/, ""), 3, held);
+    const modifiers = { shift: key.startsWith("S-"), toggle: key.startsWith("C-") };
+    selection.onKey(IDS, key.replace(/^[SC]-/, ""), 3, modifiers);
   }
   return selection.of(IDS).join("");
 }
@@ -28,28 +28,28 @@ test.each([
   [["Home", "C-ArrowDown", "C-ArrowDown", " "], "ac"],
   [["Home", "C-ArrowDown", " ", " "], "a"],
   [["C-a"], "abcde"],
-])("%s chooses %s", (keys, chosen) => expect(after(new Selection(), ...keys)).toBe(chosen));
+])("%s selects %s", (keys, selected) => expect(after(new Selection(), ...keys)).toBe(selected));
 
-test("other keys are left to the page", () => {
-  expect(new Selection().press(IDS, "x", 3, PLAIN)).toBe(false);
-  expect(new Selection().press(IDS, " ", 3, PLAIN)).toBe(false);
+test("other keys are not handled", () => {
+  expect(new Selection().onKey(IDS, "x", 3, PLAIN)).toBe(false);
+  expect(new Selection().onKey(IDS, " ", 3, PLAIN)).toBe(false);
 });
 
-test("the mouse", () => {
+test("clicks and context menus", () => {
   const selection = new Selection();
-  selection.click(IDS, "b", PLAIN);
-  selection.click(IDS, "d", SHIFT);
+  selection.onClick(IDS, "b", PLAIN);
+  selection.onClick(IDS, "d", SHIFT);
   expect(selection.of(IDS)).toEqual(["b", "c", "d"]);
-  selection.click(IDS, "c", TOGGLE);
+  selection.onClick(IDS, "c", TOGGLE);
   expect(selection.of(IDS)).toEqual(["b", "d"]);
-  selection.point("d");
+  selection.onContextMenu("d");
   expect(selection.of(IDS)).toEqual(["b", "d"]);
-  selection.point("e");
+  selection.onContextMenu("e");
   expect(selection.of(IDS)).toEqual(["e"]);
 });
 
-test("what is not shown is not chosen", () => {
+test("a row that is not listed is not selected", () => {
   const selection = new Selection();
-  selection.press(IDS, "a", 3, TOGGLE);
+  selection.onKey(IDS, "a", 3, TOGGLE);
   expect(selection.of(["b", "x"])).toEqual(["b"]);
 });

@@ -1,5 +1,5 @@
 import { beforeEach, expect, test } from "vitest";
-import { LogPages, MOST_LINES } from "../../src/run/logpages";
+import { LogPages, MAX_LINES } from "../../src/run/logpages";
 import { LogServer } from "./log";
 
 const { signal } = new AbortController();
@@ -14,54 +14,54 @@ beforeEach(() => {
   pages = new LogPages(server, "r1", "all");
 });
 
-test("the end comes first, what is older when it is asked for, and each line once", async () => {
+test("the end is read first, older lines on request, and each line once", async () => {
   server.print(250);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   expect([texts(), pages.hasOlder]).toEqual([numbers(150, 250), true]);
-  await pages.older(signal);
+  await pages.readOlder(signal);
   expect(texts()).toEqual(numbers(50, 250));
-  await pages.older(signal);
+  await pages.readOlder(signal);
   expect([texts(), pages.hasOlder]).toEqual([numbers(0, 250), false]);
-  const asked = server.asked.length;
-  await pages.older(signal);
-  expect(server.asked).toHaveLength(asked);
+  const count = server.queries.length;
+  await pages.readOlder(signal);
+  expect(server.queries).toHaveLength(count);
 });
 
-test("what is printed later is added, and nothing is asked for twice", async () => {
+test("new lines are added, and nothing is requested twice", async () => {
   server.print(30);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   server.print(90);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   expect(texts()).toEqual(numbers(0, 120));
-  expect(server.asked.slice(1).map(({ offset }) => offset)).toEqual([30, 70, 110]);
+  expect(server.queries.slice(1).map(({ offset }) => offset)).toEqual([30, 70, 110]);
 });
 
-test("where the end has no lines of the rank, those before it are looked for", async () => {
+test("if the end has no lines of the rank, the parts before it are read", async () => {
   pages = new LogPages(server, "r1", 3);
   server.print(2, 3);
   server.print(300, 0);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   expect([texts(), pages.hasOlder]).toEqual([["line 0", "line 1"], false]);
 });
 
-test("a question without an answer leaves everything as it was", async () => {
+test("a failed request leaves everything unchanged", async () => {
   server.print(20);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   server.down = true;
-  await expect(pages.follow(signal)).rejects.toThrow("does not answer");
+  await expect(pages.readNew(signal)).rejects.toThrow("does not respond");
   server.down = false;
   server.print(5);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   expect(texts()).toEqual(numbers(0, 25));
 });
 
-test("so many lines are kept: the oldest go, and can be asked for again", async () => {
+test("the oldest lines are dropped, and can be requested again", async () => {
   server.print(10);
-  await pages.follow(signal);
+  await pages.readNew(signal);
   const before = pages.generation;
-  server.print(MOST_LINES + 500);
-  await pages.follow(signal);
-  expect(pages.lines.length).toBeLessThanOrEqual(MOST_LINES);
-  expect([pages.lines.at(-1)?.text, pages.hasOlder]).toEqual([`line ${MOST_LINES + 509}`, true]);
+  server.print(MAX_LINES + 500);
+  await pages.readNew(signal);
+  expect(pages.lines.length).toBeLessThanOrEqual(MAX_LINES);
+  expect([pages.lines.at(-1)?.text, pages.hasOlder]).toEqual([`line ${MAX_LINES + 509}`, true]);
   expect(pages.generation).toBeGreaterThan(before);
 });

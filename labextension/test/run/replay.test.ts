@@ -1,24 +1,25 @@
 // @vitest-environment jsdom
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { LogQuery, Replay } from "../../src/api";
+import { COLUMNS, type ReadLogsQuery, type Replay, type RunState, type StoredLogLine } from "../../src/generated";
+import type { PrintedLine } from "../../src/run/logpages";
 import { Player } from "../../src/run/player";
 import { Recording } from "../../src/run/recording";
-import { modelAt, span, stepAt } from "../../src/run/replay";
+import { modelAt, stepAt, timeSpan } from "../../src/run/replay";
 import { english } from "../../src/translation";
 import { times } from "../../src/view/header";
-import { COLUMNS } from "../../src/view/messages";
 import { RunModel } from "../../src/view/model";
 import { status } from "../../src/view/status";
-import { delta, facts, full, NOW, PROGRESS, STATE } from "../messages";
+import { find } from "../dom";
+import { delta, full, info, NOW, PROGRESS, STATE } from "../messages";
 
-const ENDED = { ...STATE, state: "FINISHED" as const, created: NOW - 110, started: NOW - 100, ended: NOW };
+const ENDED: RunState = { ...STATE, state: "FINISHED", created: NOW - 110, started: NOW - 100, ended: NOW };
 
 /** Ten seconds of waiting, then a step each second for 100 seconds. */
-function whole(state: object = ENDED): RunModel {
-  const model = new RunModel();
-  model.apply(
+function model(state: RunState = ENDED): RunModel {
+  const made = new RunModel();
+  made.apply(
     full(1, {
-      state: state as typeof ENDED,
+      state,
       latest: { loss: 0.1, val_loss: 0.2 },
       lines: {
         seconds: { points: [[0, 10], [50, 60], [100, 110]] },
@@ -29,19 +30,19 @@ function whole(state: object = ENDED): RunModel {
       },
     }),
   ); // biome-ignore format: points
-  return model;
+  return made;
 }
 
-test("a run is played from its first steps to its end; not while it goes on, nor where times are not known", () => {
-  expect(span(whole())).toEqual([10, 110]);
-  expect(span(whole(STATE))).toBeNull();
-  const unknown = whole();
+test("a run can be replayed from its first steps to its end, once it has ended and if its times are known", () => {
+  expect(timeSpan(model())).toEqual([10, 110]);
+  expect(timeSpan(model(STATE))).toBeNull();
+  const unknown = model();
   unknown.lines.delete("seconds");
-  expect(span(unknown)).toBeNull();
+  expect(timeSpan(unknown)).toBeNull();
 });
 
-test("at a moment there are the points up to it, over steps and over time", () => {
-  const past = modelAt(whole(), 61);
+test("the past model has the points up to the time, over steps and over time", () => {
+  const past = modelAt(model(), 61);
   expect(past.line("metric:loss")?.y.at(-1)).toBeCloseTo(0.5);
   expect(past.line("rate")?.x).toEqual([20, 60]);
   expect(past.line("cpu:0")?.x).toEqual([15]);
@@ -49,16 +50,16 @@ test("at a moment there are the points up to it, over steps and over time", () =
   expect(past.progress?.rate).toBe(400);
 });
 
-test("at a moment there are the workers and the lines of then, and it goes on", () => {
-  const run = whole();
-  run.apply(delta(2, { numbers: [{ rank: 1, compute: 99 }], workers: [facts(1, { state: "finished" })] }));
+test("the past model has the workers and the log of the time, and is running", () => {
+  const run = model();
+  run.apply(delta(2, { numbers: [{ rank: 1, compute: 99 }], workers: [info(1, { state: "finished" })] }));
   const row = (compute: number) => Float32Array.from(COLUMNS, (name) => (name === "compute" ? compute : 1));
   const frames = [
     { seconds: 20, rows: row(5) },
     { seconds: 60, rows: row(7) },
   ];
-  const printed = [15, 61, 62].map((second) => {
-    return { time: NOW - 110 + second, rank: 1, level: "out" as const, text: `at ${second}` };
+  const printed = [15, 61, 62].map((second): PrintedLine => {
+    return { time: NOW - 110 + second, rank: 1, level: "out", text: `at ${second}` };
   });
   const at = (seconds: number) => modelAt(run, seconds, frames, printed);
   expect(at(12).ranks()).toEqual([]);
@@ -67,40 +68,41 @@ test("at a moment there are the workers and the lines of then, and it goes on", 
       .ranks()
       .map(({ numbers }) => numbers.compute),
   ).toEqual([7]);
-  expect(at(61).ranks()[0]?.facts).toMatchObject({ host: "wn4", state: "" });
+  expect(at(61).ranks()[0]?.info).toMatchObject({ host: "wn4", state: "" });
   expect([12, 61, 99].map((seconds) => at(seconds).logs.length)).toEqual([0, 2, 3]);
   expect(at(61).logs.at(-1)).toEqual([1, "out", "at 61"]);
   expect([at(61).over, times(at(61)), at(61).state?.failure]).toEqual([false, "1:01 elapsed", null]);
 });
 
-test("epoch and step are those of then; those of several fits count through", () => {
-  const run = whole();
+test("epoch and step are those of the time; the epochs of several fits are numbered through", () => {
+  const run = model();
   run.lines.set("epoch", { x: [0, 25, 50, 75, 100], y: [0, 1, 2, 3, 4] });
-  const told = (fit: number) => {
+  const statusOf = (fit: number) => {
     run.progress = { ...PROGRESS, fit, epoch: 4, epochs: 4, step: 0, steps: 25 };
     return status(modelAt(run, 45));
   };
-  expect(told(0)).toBe("epoch 2 of 4 · step 10 of 25");
-  expect(told(1)).toBe("epoch 2 · step 10 of 25");
+  expect(statusOf(0)).toBe("epoch 2 of 4 · step 10 of 25");
+  expect(statusOf(1)).toBe("epoch 2 · step 10 of 25");
 });
 
-test("the recording is asked for once, until all of it has been read; again where it could not be had", async () => {
-  const asked: string[] = [];
-  const answers = [
+test("the recording is loaded once and as a whole, and again after an error", async () => {
+  const requests: string[] = [];
+  const answers: (Error | Replay)[] = [
     new Error("gone"),
-    { moments: [], behind: 0.5 },
-    { moments: [{ seconds: 3, rows: "AACAPw==" }], behind: 0 },
+    { frames: [], behind: 0.5 },
+    { frames: [{ seconds: 3, rows: "AACAPw==" }], behind: 0 },
   ];
   const api = {
     replay: async () => {
-      asked.push("replay");
+      requests.push("replay");
       const next = answers.shift();
-      if (next instanceof Error) throw next;
-      return next as Replay;
+      if (!next || next instanceof Error) throw next;
+      return next;
     },
-    logs: async (_: string, rank: number | "all", { tail }: LogQuery) => {
-      asked.push(`logs of ${rank}${tail ? ", the end" : ""}`);
-      return { lines: [[1, 0, "out", "hello"]], offset: 9, begin: 0, more: false };
+    logs: async (_: string, rank: number | "all", { tail }: ReadLogsQuery) => {
+      requests.push(`logs of ${rank}${tail ? ", the end" : ""}`);
+      const line: StoredLogLine = [1, 0, "out", "hello"];
+      return { lines: [line], offset: 9, begin: 0, more: false };
     },
   };
   const recording = new Recording(api, "r1");
@@ -109,30 +111,30 @@ test("the recording is asked for once, until all of it has been read; again wher
   await Promise.all([recording.load(signal), recording.load(signal)]);
   expect(recording.frames).toEqual([{ seconds: 3, rows: Float32Array.of(1) }]);
   expect(recording.printed.at(-1)?.text).toBe("hello");
-  expect(asked.filter((what) => what === "replay")).toHaveLength(3);
+  expect(requests.filter((what) => what === "replay")).toHaveLength(3);
 });
 
-test("at its begin there is no step, at its end all that the run has, which stays as it is", () => {
-  const run = whole();
+test("the past model is empty at the begin and complete at the end, and the current one stays unchanged", () => {
+  const run = model();
   expect(modelAt(run, 10).metrics()).toEqual([]);
   expect(modelAt(run, 110).line("metric:loss")).toEqual(run.line("metric:loss"));
   expect(run.line("metric:loss")?.x).toHaveLength(3);
   expect([0, 10, 35, 60, 999].map((time) => stepAt(run, time))).toEqual([0, 0, 25, 50, 100]);
 });
 
-let moments: (number | null)[];
+let positions: (number | null)[];
 let player: Player;
-let still = false;
+let reducedMotion = false;
 
-const find = <E extends HTMLElement>(selector: string) => player.element.querySelector<E>(selector) as E;
+const control = <E extends Element = HTMLElement>(selector: string) => find<E>(selector, player.element);
 
 beforeEach(() => {
   vi.useFakeTimers();
-  vi.stubGlobal("matchMedia", () => ({ matches: still }));
-  still = false;
-  moments = [];
-  player = new Player(english, (moment) => moments.push(moment));
-  player.set([10, 110]);
+  vi.stubGlobal("matchMedia", () => ({ matches: reducedMotion }));
+  reducedMotion = false;
+  positions = [];
+  player = new Player(english, (position) => positions.push(position));
+  player.setSpan([10, 110]);
 });
 
 afterEach(() => {
@@ -141,46 +143,46 @@ afterEach(() => {
   vi.unstubAllGlobals();
 });
 
-test("it stands at the end, and plays from the begin to the end at the speed that is chosen", () => {
-  expect(moments).toEqual([null]);
-  find<HTMLSelectElement>("select").value = "4";
-  find("button").click();
-  expect([moments.at(-1), find("button").textContent]).toEqual([10, "Pause"]);
+test("the player is at the end at first, and plays from the begin at the selected speed", () => {
+  expect(positions).toEqual([null]);
+  control<HTMLSelectElement>("select").value = "4";
+  control("button").click();
+  expect([positions.at(-1), control("button").textContent]).toEqual([10, "Pause"]);
   vi.advanceTimersByTime(10_000);
-  expect(moments.at(-1)).toBeCloseTo(50);
-  find<HTMLSelectElement>("select").value = "64";
+  expect(positions.at(-1)).toBeCloseTo(50);
+  control<HTMLSelectElement>("select").value = "64";
   vi.advanceTimersByTime(1000);
-  expect([moments.at(-1), find("button").textContent]).toEqual([null, "Replay"]);
+  expect([positions.at(-1), control("button").textContent]).toEqual([null, "Replay"]);
 });
 
-test("it pauses, goes on from there, and is moved by the slider", () => {
-  find<HTMLSelectElement>("select").value = "1";
-  find("button").click();
+test("the player pauses, continues, and is moved by the slider", () => {
+  control<HTMLSelectElement>("select").value = "1";
+  control("button").click();
   vi.advanceTimersByTime(5000);
-  find("button").click();
+  control("button").click();
   vi.advanceTimersByTime(5000);
-  expect(moments.at(-1)).toBeCloseTo(15);
-  find<HTMLInputElement>("input").value = "60";
-  find("input").dispatchEvent(new Event("input"));
-  expect(moments.at(-1)).toBe(60);
-  expect(find("input").getAttribute("aria-valuetext")).toBe("0:50 of 1:40");
-  find("button").click();
+  expect(positions.at(-1)).toBeCloseTo(15);
+  control<HTMLInputElement>("input").value = "60";
+  control("input").dispatchEvent(new Event("input"));
+  expect(positions.at(-1)).toBe(60);
+  expect(control("input").getAttribute("aria-valuetext")).toBe("0:50 of 1:40");
+  control("button").click();
   vi.advanceTimersByTime(2000);
-  expect(moments.at(-1)).toBeCloseTo(62);
+  expect(positions.at(-1)).toBeCloseTo(62);
 });
 
 test("the space bar on the slider plays and pauses", () => {
-  const press = () => find("input").dispatchEvent(new KeyboardEvent("keydown", { key: " ", cancelable: true }));
+  const press = () => control("input").dispatchEvent(new KeyboardEvent("keydown", { key: " ", cancelable: true }));
   expect(press()).toBe(false);
-  expect(find("button").textContent).toBe("Pause");
+  expect(control("button").textContent).toBe("Pause");
   press();
-  expect(find("button").textContent).toBe("Replay");
+  expect(control("button").textContent).toBe("Replay");
 });
 
-test("who wants less motion sees still pictures, seconds apart", () => {
-  still = true;
-  find("button").click();
-  const before = moments.length;
+test("with reduced motion the frames are seconds apart", () => {
+  reducedMotion = true;
+  control("button").click();
+  const before = positions.length;
   vi.advanceTimersByTime(4000);
-  expect(moments.length - before).toBe(2);
+  expect(positions.length - before).toBe(2);
 });

@@ -1,0 +1,102 @@
+/** Texts of a row of the list. Pure. */
+
+import type { Listed } from "../api";
+import type { RunRow, SearchRow } from "../generated";
+import type { Translation } from "../translation";
+import { duration, number } from "../view/format";
+import { isReadable, isSearch } from "./runlist";
+
+/** The title of a run, else its name, else its id; the name of a search. */
+export function title(row: Listed): string {
+  if (isSearch(row)) return row.name || row.id;
+  return isReadable(row) ? row.title || row.name || row.id : row.id;
+}
+
+/** "34 of 40 trials · 1:05 left"; of a search that has not finished why. */
+export function searchProgress(search: SearchRow, trans: Translation): string {
+  const { done, planned, remaining, message } = search;
+  const trials = trans._n("%1 trial", "%1 trials", planned ?? done);
+  const parts = [planned === null ? trials : trans.__("%1 of %2", done, trials)];
+  if (remaining !== null) parts.push(trans.__("%1 left", duration(remaining)));
+  if (!search.live && message) parts.push(message);
+  return parts.join(" · ");
+}
+
+/** "val_accuracy 0.957 · trial 7": the best of a search so far; empty if there is none. */
+export function bestOf({ objective, best, best_trial }: SearchRow, trans: Translation): string {
+  if (best === null || best_trial === null) return "";
+  return trans.__("%1 %2 · trial %3", objective, number(best), best_trial);
+}
+
+/** What was sampled for a trial: "lr 0.01 · units 64". */
+export function parameters(run: RunRow): string {
+  return Object.entries(run.parameters)
+    .map(([name, value]) => `${name} ${/^-?\d/.test(value) && Number.isFinite(+value) ? number(+value) : value}`)
+    .join(" · ");
+}
+
+/** The value of the objective of a trial, else its loss. */
+export function score(run: RunRow, search: SearchRow | null, trans: Translation): string {
+  const value = search && run.metrics[search.objective];
+  if (search && typeof value === "number") return `${search.objective} ${number(value)}`;
+  return run.loss === null ? "" : trans.__("loss %1", number(run.loss));
+}
+
+/** The progress of a run or a search. */
+export function progressOf(row: RunRow | SearchRow, trans: Translation): string {
+  return isSearch(row) ? searchProgress(row, trans) : progress(row, trans);
+}
+
+/** "57 % · 2:13 left" or "epoch 3"; of a run that has ended the failure or "5 of 5 epochs"; empty if unknown. */
+export function progress(run: RunRow, trans: Translation): string {
+  if (!run.live) return run.failure ?? epochsDone(run, trans);
+  const parts: string[] = [];
+  if (run.fraction !== null) parts.push(trans.__("%1 %", Math.floor(run.fraction * 100)));
+  else if (run.last_seen !== null) parts.push(trans.__("epoch %1", run.epoch + 1));
+  if (run.remaining !== null) parts.push(trans.__("%1 left", duration(run.remaining)));
+  return parts.join(" · ");
+}
+
+/** Seconds since a run was created, or until it ended. */
+export function elapsed(run: Pick<RunRow, "created" | "ended">, now: number): number {
+  return Math.max(0, (run.ended ?? now) - run.created);
+}
+
+/** The time of day if it is today, else the date. */
+export function dateOrTime(seconds: number, now: Date, locale?: string): string {
+  const date = new Date(seconds * 1000);
+  if (date.toDateString() === now.toDateString()) {
+    return date.toLocaleTimeString(locale, { hour: "2-digit", minute: "2-digit" });
+  }
+  const year = date.getFullYear() === now.getFullYear() ? {} : { year: "numeric" as const };
+  return date.toLocaleDateString(locale, { day: "numeric", month: "short", ...year });
+}
+
+/** The cluster, and the file name of the notebook. */
+export function location(run: Pick<RunRow, "cluster" | "notebook">): string {
+  return [run.cluster, run.notebook.split("/").at(-1)].filter(Boolean).join(" · ");
+}
+
+/** The whole row as text for screen readers. */
+export function rowLabel(row: Listed, search: SearchRow | null, trans: Translation): string {
+  if (isSearch(row)) {
+    const about = [searchProgress(row, trans), bestOf(row, trans), location(row)];
+    return [trans.__("search %1", title(row)), row.state.toLowerCase(), ...about].filter(Boolean).join(", ");
+  }
+  if (!isReadable(row)) return trans.__("%1, cannot be read: %2", row.id, row.problem);
+  const parts = [title(row), row.state.toLowerCase(), progress(row, trans)];
+  parts.push(score(row, search, trans));
+  if (search) return [...parts, parameters(row), ...row.labels].filter(Boolean).join(", ");
+  if (row.workers !== null) parts.push(workers(row.workers, trans));
+  return [...parts, location(row), ...row.labels].filter(Boolean).join(", ");
+}
+
+/** "1 worker", "4 workers". */
+export function workers(count: number, trans: Translation): string {
+  return trans._n("%1 worker", "%1 workers", count);
+}
+
+function epochsDone(run: RunRow, trans: Translation): string {
+  if (!run.epochs) return "";
+  return trans.__("%1 of %2", number(run.epoch), trans._n("%1 epoch", "%1 epochs", run.epochs));
+}

@@ -1,0 +1,86 @@
+/** The tab "Details": everything known about a run as sections of names and values, and why it failed. */
+
+import { environmentEntries, metricEntries, optionEntries } from "../compare/differences";
+import type { RunDetails } from "../generated";
+import { elapsed } from "../panel/format";
+import type { Translation } from "../translation";
+import { h } from "../view/dom";
+import { duration, plural, UNKNOWN } from "../view/format";
+import { failureSummary } from "../view/notice";
+import { codeElement } from "./celltab";
+
+type Property = [name: string, value: string];
+
+export interface Section {
+  title: string;
+  properties: Property[];
+}
+
+/** The sections that have properties. */
+export function sections(details: RunDetails, trans: Translation, now: number): Section[] {
+  const all = [
+    { title: trans.__("Run"), properties: identity(details, trans) },
+    { title: trans.__("Times"), properties: times(details, trans, now) },
+    { title: trans.__("Options"), properties: optionEntries({ details }) },
+    {
+      title: trans.__("Environment"),
+      properties: [...environmentEntries({ details }, trans), ...processes(details, trans)],
+    },
+    { title: trans.__("Files"), properties: files(details, trans) },
+  ];
+  return all.filter(({ properties }) => properties.length);
+}
+
+export function detailNodes(details: RunDetails, trans: Translation): Node[] {
+  const elements = sections(details, trans, Date.now() / 1000).map(({ title, properties }) => {
+    const rows = properties.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value || UNKNOWN)));
+    return h("section", {}, h("h2", {}, title), h("dl", {}, ...rows));
+  });
+  return [...failureNodes(details, trans), h("div", { class: "ddl-runpage-facts" }, ...elements)];
+}
+
+function identity(details: RunDetails, trans: Translation): Property[] {
+  const found: Property[] = [[trans.__("name"), details.name]];
+  if (details.title) found.push([trans.__("title"), details.title]);
+  if (details.labels.length) found.push([trans.__("tags"), details.labels.join(", ")]);
+  return [
+    ...found,
+    [trans.__("id"), details.id],
+    [trans.__("state"), details.state],
+    ...metricEntries(details.metrics),
+  ];
+}
+
+function times(details: RunDetails, trans: Translation, now: number): Property[] {
+  const dateTime = (seconds: number) => new Date(seconds * 1000).toLocaleString();
+  const found: Property[] = [[trans.__("created"), dateTime(details.created)]];
+  if (details.ended !== null) found.push([trans.__("ended"), dateTime(details.ended)]);
+  if (details.live || details.ended !== null) found.push([trans.__("duration"), duration(elapsed(details, now))]);
+  return found;
+}
+
+function processes({ owner, driver_address }: RunDetails, trans: Translation): Property[] {
+  const found: Property[] = Object.entries(driver_address).map(([name, value]) => [name, String(value)]);
+  if (owner.pid === null) return found;
+  const kernel = trans.__("process %1 on %2", owner.pid, owner.host ?? UNKNOWN);
+  return [...found, [trans.__("kernel"), owner.alive ? kernel : trans.__("%1, gone", kernel)]];
+}
+
+function files({ files: stored, size }: RunDetails, trans: Translation): Property[] {
+  return [[trans.__("events"), byteSize(size)], ...stored.map((file): Property => [file.name, byteSize(file.size)])];
+}
+
+/** 312 bytes, 4.1 kB, 52 MB. */
+export function byteSize(count: number): string {
+  if (count < 1000) return plural(count, "byte");
+  const power = Math.min(3, Math.floor(Math.log10(count) / 3));
+  return `${Number((count / 1000 ** power).toPrecision(2))} ${["", "kB", "MB", "GB"][power]}`;
+}
+
+function failureNodes({ cause }: RunDetails, trans: Translation): Node[] {
+  if (!cause) return [];
+  const { message, traceback } = cause;
+  const summary = h("p", {}, h("strong", {}, failureSummary(cause)), `: ${message}`);
+  const code = traceback ? [codeElement(traceback, trans.__("Traceback"))] : [];
+  return [h("section", { class: "ddl-runpage-failure" }, h("h2", {}, trans.__("Failure")), summary, ...code)];
+}

@@ -1,0 +1,89 @@
+import { expect, test } from "vitest";
+import { Api, ApiError } from "../src/api";
+
+const requests: [path: string, method: string | undefined, body: unknown][] = [];
+
+/** An Api whose server always gives this answer. */
+function answering(status: number, body: unknown, type = "application/json"): Api {
+  requests.length = 0;
+  return new Api(async (path, init) => {
+    requests.push([path, init.method, init.body]);
+    const text = type === "application/json" ? JSON.stringify(body) : String(body);
+    return new Response(status === 204 ? null : text, { status, headers: { "Content-Type": type } });
+  }, "/user/me/");
+}
+
+/** The error with which a request fails. */
+async function errorOf(request: Promise<unknown>): Promise<ApiError> {
+  try {
+    await request;
+  } catch (error) {
+    if (error instanceof ApiError) return error;
+    throw error;
+  }
+  throw new Error("the request did not fail");
+}
+
+test("the query of a list", async () => {
+  await answering(200, { runs: [] }).list({ limit: 50, live: true, q: "a b", cursor: "1~x" });
+  expect(requests).toEqual([["ddl_magics/runs?limit=50&live=true&q=a+b&cursor=1%7Ex", "GET", undefined]]);
+});
+
+test("an empty argument is left out", async () => {
+  await answering(200, {}).list({ q: "" });
+  expect(requests[0]?.[0]).toBe("ddl_magics/runs");
+});
+
+test("no update is null", async () => {
+  expect(await answering(204, null).changes("v-1", 200)).toBeNull();
+  expect(await answering(204, null).view("r1", { page: "p", n: 3, wait: 20 })).toBeNull();
+  expect(requests[0]?.[0]).toBe("ddl_magics/runs/r1/view?page=p&n=3&wait=20");
+});
+
+test("a route that must have an answer fails without one", async () => {
+  expect((await errorOf(answering(204, null).replay("r1"))).message).toBe("Jupyter Server sent an empty answer");
+});
+
+test("an id is escaped in the path", async () => {
+  await answering(200, {}).run("../x?y");
+  expect(requests[0]?.[0]).toBe("ddl_magics/runs/..%2Fx%3Fy");
+  expect(answering(200, {}).exportUrl("r1", "csv")).toBe("/user/me/ddl_magics/runs/r1/export?format=csv");
+});
+
+test("requests that change a run", async () => {
+  await answering(200, {}).update("r1", { title: "best" });
+  expect(requests).toEqual([["ddl_magics/runs/r1", "PATCH", '{"title":"best"}']]);
+  await answering(204, null).delete("r1");
+  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/runs/r1", "DELETE"]);
+  await answering(200, {}).stop("r1");
+  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/runs/r1/stop", "POST"]);
+});
+
+test("the query of a log", async () => {
+  await answering(200, {}).logs("r1", -1, { tail: true });
+  expect(requests[0]?.[0]).toBe("ddl_magics/runs/r1/logs/-1?tail=true");
+});
+
+test("the message of the extension is the error", async () => {
+  const error = await errorOf(answering(409, { message: "the run has not ended", reason: null }).delete("r1"));
+  const { message, status, unreachable, notEnabled } = error;
+  expect([message, status, unreachable, notEnabled]).toEqual(["the run has not ended", 409, false, false]);
+});
+
+test("a missing extension is told from a missing run", async () => {
+  expect((await errorOf(answering(404, "<html>404</html>", "text/html").list())).notEnabled).toBe(true);
+  expect((await errorOf(answering(404, { message: "there is no such run" }).run("r1"))).notEnabled).toBe(false);
+});
+
+test("a server is unreachable if it does not answer, or not completely", async () => {
+  const silent = new Api(() => Promise.reject(new TypeError("Failed to fetch")));
+  expect((await errorOf(silent.list())).unreachable).toBe(true);
+  expect((await errorOf(answering(200, "{", "text/html").list())).unreachable).toBe(true);
+});
+
+test("an aborted request is not an error of the server", async () => {
+  const aborter = new AbortController();
+  aborter.abort();
+  const api = new Api((_, { signal }) => Promise.reject(signal?.reason));
+  await expect(api.list({}, aborter.signal)).rejects.toBe(aborter.signal.reason);
+});

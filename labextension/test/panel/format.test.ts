@@ -1,0 +1,45 @@
+import { expect, test } from "vitest";
+import { dateOrTime, location, progress, rowLabel, title } from "../../src/panel/format";
+import { points } from "../../src/panel/sparkline";
+import { english } from "../../src/translation";
+import { finished, run, unreadable } from "./rows";
+
+test.each([
+  [run("r1"), "42 % · 2:13 left"],
+  [run("r1", { fraction: null, remaining: null }), "epoch 3"],
+  [run("r1", { fraction: null, remaining: null, last_seen: null, state: "QUEUED" }), ""],
+  [finished("r1"), "5 of 5 epochs"],
+  [finished("r1", { epochs: null }), ""],
+  [finished("r1", { state: "FAILED", failure: "ValueError: no" }), "ValueError: no"],
+])("the progress of a run", (row, text) => expect(progress(row, english)).toBe(text));
+
+test("a title replaces the name", () => {
+  expect(title(run("r1"))).toBe("digits");
+  expect(title(run("r1", { title: "The best" }))).toBe("The best");
+  expect(title(unreadable("r1"))).toBe("r1");
+});
+
+test("the label of a row has everything", () => {
+  expect(rowLabel(run("r1", { labels: ["best"] }), null, english)).toBe(
+    "digits, running, 42 % · 2:13 left, loss 0.130, 4 workers, this machine · a.ipynb, best",
+  );
+  expect(rowLabel(unreadable("r1"), null, english)).toBe("r1, cannot be read: run.json is damaged");
+});
+
+test("the location has the file name of the notebook", () => {
+  expect(location(run("r1"))).toBe("this machine · a.ipynb");
+  expect(location(run("r1", { notebook: "" }))).toBe("this machine");
+});
+
+test("a time today, else a date", () => {
+  const now = new Date(2026, 10, 21, 12);
+  const at = (...date: [number, number, number, number]) =>
+    dateOrTime(new Date(...date).getTime() / 1000, now, "en-GB");
+  expect([at(2026, 10, 21, 9), at(2026, 10, 20, 9), at(2025, 0, 2, 9)]).toEqual(["09:00", "20 Nov", "2 Jan 2025"]);
+});
+
+test("a sparkline fills its area", () => {
+  expect(points([3, 2, 1])).toBe("1.0,1.0 32.0,8.0 63.0,15.0");
+  expect(points([2, 2])).toBe("1.0,15.0 63.0,15.0");
+  expect([points([]), points([1])]).toEqual(["", ""]);
+});

@@ -1,0 +1,174 @@
+// @vitest-environment jsdom
+/** The view in a document without a layout. */
+
+import "../matchmedia";
+import { afterEach, beforeEach, expect, test } from "vitest";
+import type { Failure, RunState } from "../../src/generated";
+import type { Delta } from "../../src/view/model";
+import { RunView } from "../../src/view/view";
+import { find, findAll, isShown } from "../dom";
+import { begin, end, frame } from "../layoutless";
+import { delta, full, info, NOW, type Point, RUN, STATE } from "../messages";
+
+let view: RunView;
+let stops = 0;
+
+function apply(message: Delta): void {
+  view.apply(message);
+  frame();
+}
+
+const shown = (selector: string) => isShown(find(selector));
+
+beforeEach(() => {
+  begin(NOW);
+  stops = 0;
+  view = new RunView(document.body, { onStop: () => stops++ });
+  frame();
+});
+
+afterEach(() => {
+  view.dispose();
+  end();
+});
+
+test("before the first message the view waits for the kernel", () => {
+  expect(find(".ddl-empty").textContent).toBe("Waiting for the kernel …");
+});
+
+test("a running job", () => {
+  apply(full(1, { workers: [info(0), info(1)], numbers: [{ rank: 0, cpu: 310, compute: 26 }, { rank: 1, compute: 52 }] })); // biome-ignore format: one line
+  expect(find(".ddl-chip").textContent).toBe("RUNNING");
+  expect(find(".ddl-title").textContent).toBe("RUNNINGdigitsall-reduce · 2 workers · hdi-prod");
+  expect(find("[role=progressbar]").getAttribute("aria-valuenow")).toBe("74");
+  expect(find(".ddl-status").textContent).toBe("epoch 8 of 10 · step 412 of 938 · updated 0.8 s ago");
+  const cells = findAll("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
+  expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "310 %", "–", "26", "–", "–"]);
+  expect(cells[1]?.at(-1)).toBe("2.0× slower");
+});
+
+test("a parameter-server run has its own columns", () => {
+  const run = { ...RUN, strategy: "ps" };
+  apply(full(1, { run, workers: [info(0)], numbers: [{ rank: 0, rate: 900, staleness: 2, staleness_max: 6, commits: 40 }] })); // biome-ignore format: one line
+  expect(findAll("thead th").map((cell) => cell.textContent)).toEqual([
+    "rank", "host", "device", "CPU", "memory", "samples/s", "staleness", "commits", "behind median",
+  ]); // biome-ignore format: a row
+  expect(findAll("tbody td").slice(5, 8).map((cell) => cell.textContent)).toEqual(["900", "2, max. 6", "40"]); // biome-ignore format: a row
+});
+
+test("a long name has a tooltip", () => {
+  const host = "wn3-hdi.abcdefghijklmnop.internal.example";
+  apply(full(1, { workers: [info(0, { host }), info(1)], numbers: [{ rank: 0 }, { rank: 1 }] })); // biome-ignore format: one line
+  expect(findAll("tbody tr").map((row) => row.children[1]?.getAttribute("title"))).toEqual([host, null]);
+});
+
+test('if some ranks have a GPU, the others have "no GPU"', () => {
+  apply(full(1, { workers: [info(0), info(1)], numbers: [{ rank: 0, gpu: 57 }, { rank: 1 }] })); // biome-ignore format: one line
+  const gpus = findAll("tbody tr").map((row) => row.children[3]?.textContent);
+  expect(gpus).toEqual(["57 %", "no GPU"]);
+});
+
+test("a chart of many ranks has their range in its heading, of up to six their numbers", () => {
+  const gpus = (count: number) =>
+    Object.fromEntries(Array.from({ length: count }, (_, rank) => [`gpu:${rank}`, { points: [[1, 50], [2, 60 + rank]] as Point[] }])); // biome-ignore format: one line
+  const heading = () => findAll(".ddl-values").at(-1)?.textContent;
+  apply(full(1, { lines: { rate: { points: [[1, 5], [2, 6]] }, ...gpus(4) } })); // biome-ignore format: one line
+  expect(heading()).toBe("0123");
+  apply(full(2, { lines: { rate: { points: [[1, 5], [2, 6]] }, ...gpus(12) } })); // biome-ignore format: one line
+  expect(heading()).toBe("60 – 71");
+});
+
+test("Stop can be clicked once, and shows that the run is stopping", () => {
+  apply(full(1));
+  find<HTMLButtonElement>(".ddl-stop").click();
+  apply(delta(2));
+  find<HTMLButtonElement>(".ddl-stop").click();
+  expect(stops).toBe(1);
+  expect(find(".ddl-stop").textContent).toBe("Stopping…");
+  apply(delta(3, { state: { ...STATE, state: "STOPPED", ended: NOW } }));
+  expect(shown(".ddl-stop")).toBe(false);
+});
+
+test("while a cell waits, the view refers to the notebook's stop button", () => {
+  apply(full(1, { run: { ...RUN, waiting: true } }));
+  expect(shown(".ddl-stop")).toBe(false);
+  expect(find(".ddl-hint").textContent).toContain("the notebook's stop button");
+});
+
+test("a file that is being fetched is shown, also after the end of the run", () => {
+  const state: RunState = { ...STATE, state: "FINISHED", message: "all workers finished", ended: NOW };
+  apply(full(1, { state: { ...state, fetching: "model-0.keras: 12 of 64 MB" } }));
+  expect(shown(".ddl-message")).toBe(true);
+  expect(find(".ddl-message").textContent).toBe("model-0.keras: 12 of 64 MB");
+  apply(delta(2, { state }));
+  expect(shown(".ddl-message")).toBe(false);
+});
+
+test("a failure has rank, host and cause, and a folded traceback", () => {
+  const failure: Failure = { rank: 1, host: "wn4", kind: "error", message: "ValueError: no", traceback: "Traceback …" };
+  apply(
+    full(1, { state: { ...STATE, state: "FAILED", message: "x", ended: NOW, failure }, workers: [info(0), info(1)] }),
+  );
+  expect(find("[role=alert] p").textContent).toBe("Rank 1 on wn4 raised an exception: ValueError: no");
+  expect(find("details").textContent).toBe("TracebackTraceback …");
+  expect(find<HTMLDetailsElement>("details").open).toBe(false);
+  expect(findAll("tbody tr").map((row) => row.lastElementChild?.textContent)).toEqual(["–", "failed"]);
+});
+
+test("texts of a run never become markup", () => {
+  const evil = "<img src=x onerror=alert(1)>";
+  apply(
+    full(1, {
+      run: { ...RUN, name: evil, cluster: evil },
+      state: { ...STATE, state: "LOST", message: evil, failure: null },
+      workers: [info(0, { host: evil, device: evil, message: evil })],
+      logs: [[0, "out", evil]],
+    }),
+  );
+  expect(findAll("img")).toEqual([]);
+  expect(find(".ddl-log").textContent).toBe(`0${evil}`);
+});
+
+test("the tabs of the log are one Tab stop, arrows move, and a tab shows the lines of its rank", () => {
+  apply(full(1, { logs: [[0, "out", "from 0"], [1, "err", "from 1"], [-1, "warning", "slow"]] })); // biome-ignore format: lines
+  const tabs = findAll("[role=tab]");
+  expect(tabs.map((tab) => tab.textContent)).toEqual(["All ranks", "0", "1"]);
+  expect(tabs.map((tab) => tab.tabIndex)).toEqual([0, -1, -1]);
+  expect(findAll(".ddl-log > div").map((row) => row.textContent)).toEqual(["0from 0", "1from 1", "·⚠ slow"]);
+  tabs[0]?.focus();
+  tabs[0]?.dispatchEvent(new KeyboardEvent("keydown", { key: "End", bubbles: true }));
+  expect(document.activeElement).toBe(tabs[2]);
+  tabs[2]?.click();
+  expect(tabs[2]?.getAttribute("aria-selected")).toBe("true");
+  expect(find(".ddl-log").textContent).toBe("from 1");
+  apply(delta(2, { logs: [[1, "out", "more"], [0, "out", "elsewhere"]] })); // biome-ignore format: lines
+  expect(findAll(".ddl-log > div").map((row) => row.textContent)).toEqual(["from 1", "more"]);
+});
+
+test("many ranks have a tile each, and slow or selected ones a row", () => {
+  const ranks = Array.from({ length: 64 }, (_, rank) => rank);
+  const numbers = ranks.map((rank) => ({ rank, compute: rank === 11 ? 50 : 25 }));
+  apply(full(1, { run: { ...RUN, workers: 64 }, workers: ranks.map((rank) => info(rank)), numbers }));
+  const tiles = findAll(".ddl-tiles button");
+  expect(tiles.length).toBe(64);
+  expect(tiles[11]?.textContent).toBe("11 · 2.0×");
+  expect(tiles[11]?.getAttribute("aria-label")).toBe("rank 11, 2.0× slower");
+  expect(tiles[11]?.dataset.heat).toBe("bad");
+  expect(findAll("tbody tr").length).toBe(1);
+  tiles[3]?.click();
+  frame();
+  expect(findAll("tbody tr").map((row) => row.firstElementChild?.textContent)).toEqual(["3", "11"]);
+  expect(tiles[3]?.getAttribute("aria-pressed")).toBe("true");
+  expect(find<HTMLSelectElement>(".ddl-logbar select").value).toBe("3");
+  expect(findAll(".ddl-logbar [role=tab]").length).toBe(0);
+});
+
+test("every control has an accessible name", () => {
+  apply(full(1, { workers: [info(0)], logs: [[0, "out", "x"]], lines: { "metric:loss": { points: [[1, 1]] } } }));
+  const controls = findAll("button, select, [role=img], [role=progressbar], [tabindex='0']");
+  const visible = controls.filter(isShown);
+  expect(visible.length).toBeGreaterThan(6);
+  for (const control of visible) {
+    expect(control.getAttribute("aria-label") || control.textContent, control.outerHTML).toBeTruthy();
+  }
+});
