@@ -1,20 +1,49 @@
 """Fixtures that several test files share."""
 
-import comparison
-import processes
+import os
+import sys
+
 import pytest
-import spark
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
+from support import comparison, launch, parallel, paths, processes, spark, starts, times
 
 processes.start_session()
+starts.make_cheap()
 
 
-def pytest_collection_modifyitems(items):
-    """What uses a Spark cluster is marked so, that `make test-quick` can leave it out."""
+def pytest_configure(config):
+    if not hasattr(config, "workerinput"):  # of pytest -n, whose own process is told what each test took
+        config.pluginmanager.register(times.Times())
+
+
+def pytest_terminal_summary(terminalreporter):
+    bad_input = sys.modules.get("support.bad_input")  # if a test has used it
+    if bad_input is not None and bad_input.summary():
+        terminalreporter.write_line(bad_input.summary())
+
+
+def pytest_collection_modifyitems(config, items):
+    """What uses a Spark cluster is marked so, that `make test-quick` can leave it out; and a size starts once."""
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
     mark_livy_tests(items)
+    items.sort(key=_cluster)
+    if hasattr(config, "workerinput"):  # of pytest -n
+        items.sort(key=parallel.priority)
+
+
+def _cluster(item):
+    """(how many executors the test's Spark cluster has, whether somebody may have had it before); without one first."""
+    if "spark_cluster" not in getattr(item, "fixturenames", ()):
+        return 0, False
+    executors, parameters = item.get_closest_marker("executors"), getattr(item, "callspec", None)
+    number = executors.args[0] if executors else parameters and parameters.params.get("workers")
+    return number or 2, item.get_closest_marker("fresh_cluster") is None
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return parallel.Rooms(config, log)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -26,13 +55,20 @@ def jupyter_data_dir(tmp_path_factory):
         yield folder
 
 
+@pytest.fixture(autouse=True)
+def no_run_is_left():
+    yield
+    launch.stop_all()
+
+
 @pytest.fixture(scope="session")
 def spark_cluster():
     """`spark_cluster(n)`: the SparkSession of a cluster of n executors, kept until another size is asked for.
 
     `spark_cluster(n, python)`: with another Python than this one for what runs on the executors.
 
-    Call it at the start of each test, and do not keep the session between tests: another size replaces it.
+    Call it at the start of each test, and do not keep the session between tests: another size replaces it. A test of
+    another size than 2 says so: by a parameter called `workers`, or @pytest.mark.executors(n).
     """
     clusters = spark.Clusters()
     yield clusters.get
@@ -40,15 +76,28 @@ def spark_cluster():
 
 
 @pytest.fixture(scope="session")
-def reference(tmp_path_factory):
-    """`reference(names, dtype)`: what plain Keras learns from the cases of tests/equality."""
-    return comparison.Reference(tmp_path_factory.mktemp("reference"))
+def session_folder(tmp_path_factory):
+    """A folder that all processes of `pytest -n` have in common."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder.parent if "PYTEST_XDIST_WORKER" in os.environ else folder
 
 
 @pytest.fixture(scope="session")
-def digits_reference(tmp_path_factory):
+def reference(session_folder):
+    """`reference(names, dtype)`: what plain Keras learns from the cases of tests/equality."""
+    return comparison.Reference(session_folder / "reference")
+
+
+@pytest.fixture(scope="session")
+def keras2_reference(session_folder):
+    """The same of Keras 2."""
+    return comparison.Reference(session_folder / "keras2-reference", python=paths.KERAS2_PYTHON)
+
+
+@pytest.fixture(scope="session")
+def digits_reference(session_folder):
     """`digits_reference(seeds, "float32")`: accuracies of plain Keras on held-out digits, by seed."""
-    return comparison.Reference(tmp_path_factory.mktemp("digits"), comparison.DIGITS)
+    return comparison.Reference(session_folder / "digits-reference", comparison.DIGITS)
 
 
 @pytest.fixture(scope="session")

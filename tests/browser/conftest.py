@@ -1,9 +1,16 @@
-"""One JupyterLab and one Chromium for all browser tests; each test has a page of its own."""
+"""One JupyterLab and one Chromium for all browser tests, and pages that are loaded once."""
 
+import contextlib
+import os
+import shutil
+import weakref
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
-from playwright.sync_api import expect
+from _pytest.runner import runtestprotocol
+from playwright.sync_api import Error, expect
+from support.times import REPEATED
 
 from ddl_magics import store
 
@@ -22,58 +29,121 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.browser)
 
 
-@pytest.fixture(scope="session")
+def pytest_runtest_protocol(item, nextitem):
+    """In CI, a browser test that fails is tried once more, with new pages. The second try counts; both are told."""
+    if not os.environ.get("CI") or not item.path.is_relative_to(Path(__file__).parent):
+        return None
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    failed = [report for report in reports if report.failed]
+    if failed:
+        REPEATED.parent.mkdir(exist_ok=True)
+        with open(REPEATED, "a") as file:
+            file.write(f"{item.nodeid}\n{failed[0].longreprtext}\n\n")
+        for shared in list(Shared.everyone):
+            shared.renew()
+        reports = runtestprotocol(item, log=False, nextitem=nextitem)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+
+
+@pytest.fixture(scope="package")
 def lab(tmp_path_factory):
-    """A running JupyterLab."""
+    """A running JupyterLab with a store of its own, which is this folder's tests' as well."""
     if not Path(CHROMIUM).exists():
         pytest.fail(f"{CHROMIUM} is missing: apt-get install chromium, or set CHROMIUM")
-    server = Lab(tmp_path_factory.mktemp("lab"))
-    yield server
-    server.stop()
-
-
-@pytest.fixture(scope="module")
-def panel_lab(tmp_path_factory):
-    """A JupyterLab with a store of its own, for the tests of one file."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("panel-data")))
-        server = Lab(tmp_path_factory.mktemp("panel-lab"))
+        patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("lab-data")))
+        server = Lab(tmp_path_factory.mktemp("lab"))
         yield server
         server.stop()
 
 
-@pytest.fixture
-def panel_context(panel_lab, browser):
-    """A browser's context with an empty store, which it leaves as it was: without runs."""
-    made = browser.new_context(viewport={"width": 1280, "height": 900}, accept_downloads=True)
-    yield made
-    made.close()
-    for record in store.list_runs():
-        store.RunFolder(record.folder).remove()
-
-
-@pytest.fixture
-def panel(panel_lab, panel_context):
-    """A page with the panel; an uncaught error in it fails the test."""
-    page = PanelPage(panel_lab, panel_context.new_page())
-    yield page
-    assert page.errors == []
-
-
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def browser():
     """A headless Chromium. While it is there, no other event loop can run in this thread: not for the whole session."""
     with chromium() as launched:
         yield launched
 
 
-@pytest.fixture
-def notebook(lab, browser):
-    """A fresh page for one notebook; an uncaught error in the page fails the test."""
-    context = browser.new_context(viewport={"width": 1280, "height": 1000})
-    made = NotebookPage(lab, context.new_page())
+@pytest.fixture(scope="package")
+def context(browser):
+    """The browser's context of the pages that tests share."""
+    made = browser.new_context(viewport={"width": 1280, "height": 1000}, accept_downloads=True)
     yield made
-    errors = list(made.errors)
-    made.shut_down()
-    context.close()
-    assert not errors
+    made.close()
+
+
+class Shared:
+    """A page that one test after the other has; there is another one after a test that failed."""
+
+    everyone: ClassVar[weakref.WeakSet] = weakref.WeakSet()
+
+    def __init__(self, make):
+        self._make, self._made = make, None
+        self.everyone.add(self)
+
+    def renew(self):
+        """Has the next test another page."""
+        if self._made is not None:
+            with contextlib.suppress(Error):  # the browser has ended after the last test
+                self._made.page.close()
+            self._made = None
+
+    @contextlib.contextmanager
+    def lend(self, session):
+        """The page, during a test of the session. An uncaught error in it fails the test."""
+        if self._made is None:
+            self._made = self._make()
+        failed = session.testsfailed
+        self._made.page.bring_to_front()  # behind another page, Chromium draws nothing
+        yield self._made
+        errors, self._made.errors = self._made.errors, []
+        if errors or session.testsfailed > failed:
+            self.renew()
+        assert not errors
+
+
+@pytest.fixture(scope="package")
+def shared_panel(lab, context):
+    return Shared(lambda: PanelPage(lab, context.new_page()))
+
+
+@pytest.fixture(scope="package")
+def shared_notebook(lab, context):
+    return Shared(lambda: NotebookPage(lab, context.new_page()))
+
+
+@pytest.fixture
+def empty_store(lab):
+    """The store is without runs and searches before the test, and behind it."""
+    yield
+    for record in store.list_runs():
+        store.RunFolder(record.folder).remove()
+    for search in store.list_searches():
+        shutil.rmtree(search.folder)
+
+
+@pytest.fixture
+def panel(request, shared_panel, empty_store):
+    """A page with the panel."""
+    with shared_panel.lend(request.session) as page:
+        yield page
+
+
+@pytest.fixture
+def fresh_panel(request, lab, context, empty_store):
+    """A page with the panel that is this test's alone."""
+    with Shared(lambda: PanelPage(lab, context.new_page())).lend(request.session) as page:
+        yield page
+        page.page.close()
+
+
+@pytest.fixture
+def notebook(request, shared_notebook, empty_store):
+    """A page for a notebook, whose kernel ends with the test."""
+    with shared_notebook.lend(request.session) as page:
+        yield page
+        page.shut_down()

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import Any
 
-from browser.synthetic import Event, Synthetic
+from support.synthetic import Event, Synthetic
 
 from ddl_magics.dashboard.live import LiveView
 

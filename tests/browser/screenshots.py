@@ -1,7 +1,8 @@
 """Makes the pictures of the live view: `cd tests && python -m browser.screenshots [--to DIR] [NAME ...]`.
 
 A real JupyterLab draws invented runs. Without names it makes those of the documentation in docs/images; `--to` and
-the names "state-..." are for looking at the other states. With Pillow installed the files are a third of the size.
+the names "state-..." and "card-..." are for looking at the others. With Pillow installed the files are a third of the
+size.
 """
 
 import sys
@@ -9,14 +10,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from browser.lab import ROOT, Lab, NotebookPage, chromium
+from support.paths import ROOT
+
+from browser.lab import Lab, NotebookPage, chromium
 
 IMAGES = ROOT / "docs" / "images"
 
 SOURCE = """\
 import time
 from browser.player import Player
-from browser.synthetic import Synthetic
+from support.synthetic import Synthetic
 {setup}
 player.view.widget"""
 
@@ -42,6 +45,8 @@ player.view.feed([run.log(0, "learning rate 0.00100 → 0.00050 (ReduceLROnPlate
              message="1.8× slower than the median for 40 s; its GPU runs at 820 of 1,530 MHz (thermal)")])
 """
 
+CARD = "\nplayer.view.widget.form = 'card'\n"
+
 FOUR = "4, gpus=3, slow={2: 1.8}"
 TWO = "2, gpus=0, steps=120, epochs=8"
 WAIT = 'run.state("WAITING", "2 of 4 executors after 12 s: they are being started", ready=2, needed=4)'
@@ -58,6 +63,10 @@ PICTURES = {
     "live-view-failed": (train(FOUR, 0.3, "player.play(run.fail(1))"), 1180, False),
     "live-view-finished": (train(FOUR, 1.0, "player.play(run.end())"), 1180, False),
     "live-view-ps": (train('4, gpus=2, strategy="ps", slow={3: 2.1}'), 1180, False),
+    "card-light": (train(FOUR, end=CARD), 1180, False),
+    "card-dark": (train(FOUR, end=CARD), 1180, True),
+    "card-narrow": (train(FOUR, end=CARD), 560, False),
+    "card-failed": (train(FOUR, 0.3, "player.play(run.fail(1))" + CARD), 1180, False),
     "state-queued": (
         "run = Synthetic(4, start=time.time() - 7)\nplayer = Player(run)\n"
         'player.play([run.state("QUEUED", "waits for its turn: the run mnist holds the slots")])',

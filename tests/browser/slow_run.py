@@ -3,11 +3,11 @@
 import threading
 import time
 
-from fake_cluster import FakeCluster, training
+from support.fake_cluster import FakeCluster, training
 
-from ddl_magics.parsing import parse
-from ddl_magics.run import Run
-from ddl_magics.session import Session
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
+from ddl_magics.runs.run import Run
 
 #: Events of an epoch of two workers, and how often one comes.
 EPOCH_EVENTS = 5

@@ -11,7 +11,7 @@ UPDATE_BYTES = 20_000
 SETUP = """\
 from IPython.display import display
 from browser.player import Player
-from browser.synthetic import Synthetic
+from support.synthetic import Synthetic
 """
 
 
@@ -90,7 +90,7 @@ def test_a_part_that_was_zoomed_into_stays_while_the_run_goes_on(lab, notebook):
 def test_a_reload_restores_the_whole_history(lab, notebook):
     lines = ['player.play([*run.begin(), *run.train(0.5), run.log(1, "said before the reload\\n")])']
     later = "player.play([run.log(0, 'said after the reload\\n'), *run.end()])"
-    notebook.open(lab.write("reload.ipynb", show("2, epochs=4, steps=100", *lines), later))
+    notebook.open(lab.write("reload.ipynb", show("2, epochs=4, steps=100", *lines), later), fresh=True)
     notebook.run_cell(0)
     log = notebook.view.locator(".ddl-log")
     expect(log).to_contain_text("said before the reload")
@@ -114,6 +114,25 @@ def test_stop_reaches_the_kernel_while_a_cell_is_running(lab, notebook):
     expect(notebook.view.get_by_role("button", name="Stop")).to_have_count(0)
 
 
+def test_a_card_moves_opens_its_charts_and_stops_the_run(lab, notebook):
+    start = "player.start([*run.begin(), *run.train(), *run.end()], batch=20, interval=0.5)"
+    lines = ["player.view.widget.form = 'card'", start]
+    notebook.open(lab.write("card.ipynb", show("2, epochs=50, steps=1000", *lines)))
+    notebook.run_cell(0)
+    card = notebook.page.locator(".ddl-card")
+    expect(card.locator(".ddl-chip")).to_have_text("RUNNING")
+    expect(card.locator(".ddl-card-line")).to_contain_text(re.compile(r"loss \d.*epoch \d+ of 50"))
+    expect(card.locator("canvas")).to_have_count(0)
+    card.get_by_role("button", name="Show charts").click()
+    expect(card.locator(".ddl-charts canvas").first).to_be_visible()
+    expect(card.get_by_role("button", name="Stop")).to_have_count(1)
+    card.get_by_role("button", name="Hide charts").click()
+    expect(card.locator("canvas")).to_have_count(0)
+    card.get_by_role("button", name="Stop").click()
+    expect(card.locator(".ddl-chip")).to_have_text("STOPPED", timeout=5000)
+    expect(card.get_by_role("button", name="Stop")).to_have_count(0)
+
+
 def test_a_blocking_cell_is_watched_and_names_the_notebook_stop_button(lab, notebook):
     lines = ["player = Player(run, waiting=True)", "display(player.view.widget)"]
     lines += ["player.follow([[*run.begin(), *run.train(), *run.end()]], batch=4, interval=0.1)"]
@@ -121,7 +140,7 @@ def test_a_blocking_cell_is_watched_and_names_the_notebook_stop_button(lab, note
     notebook.open(lab.write("blocks.ipynb", source))
     notebook.run_cell(0)
     expect(notebook.view.locator(".ddl-chip")).to_have_text("RUNNING")
-    expect(notebook.view.locator(".ddl-hint")).to_contain_text("stop button of the notebook")
+    expect(notebook.view.locator(".ddl-hint")).to_contain_text("the notebook's stop button")
     expect(notebook.view.get_by_role("button", name="Stop")).to_have_count(0)
     expect(notebook.view.locator(".ddl-status")).to_contain_text(re.compile(r"epoch \d of 4"))
     expect(notebook.prompt(0)).to_have_text("[*]:")
@@ -131,14 +150,17 @@ def test_a_blocking_cell_is_watched_and_names_the_notebook_stop_button(lab, note
 @pytest.mark.parametrize(
     ("name", "run", "batch", "interval"),
     [
-        ("steps", "2, epochs=100, steps=1000, bucket=1", 4000, 0.15),
-        ("workers", "64, epochs=4, steps=250, slow={11: 1.8}", 400, 0.15),
+        pytest.param(
+            *("steps", "2, epochs=100, steps=1000, bucket=1", 4000, 0.15),
+            id="100,000 steps by 2 workers",
+            marks=pytest.mark.slow,
+        ),
+        pytest.param("workers", "64, epochs=4, steps=250, slow={11: 1.8}", 400, 0.15, id="64 workers"),
     ],
-    ids=["100,000 steps by 2 workers", "64 workers"],
 )
 def test_the_wire_budget(lab, notebook, name, run, batch, interval):
     start = f"player.start([*run.begin(), *run.train(), *run.end()], batch={batch}, interval={interval})"
-    notebook.open(lab.write(f"budget-{name}.ipynb", show(run, start)))
+    notebook.open(lab.write(f"budget-{name}.ipynb", show(run, start)), fresh=True)
     notebook.run_cell(0)
     notebook.view.wait_for()
     expect(notebook.view.locator(".ddl-status")).to_contain_text(re.compile(r"epoch \d+ of"))
@@ -166,14 +188,15 @@ def test_many_workers_are_tiles_and_the_slow_ones_rows(lab, notebook):
     play = "player.play([*run.begin(), *run.train(0.9)])"
     notebook.open(lab.write("tiles.ipynb", show("64, epochs=12, steps=250, slow={11: 1.8, 40: 1.6}", play)))
     notebook.run_cell(0)
-    expect(notebook.view.locator(".ddl-tiles button")).to_have_count(64)
+    tiles = notebook.view.locator(".ddl-tiles button")
+    expect(tiles).to_have_count(64)
     rows = notebook.view.locator("tbody tr")
     expect(rows).to_have_count(2)
     expect(rows.first).to_contain_text("1.8× slower")
-    tile = notebook.view.get_by_role("button", name="rank 3", exact=True)
-    tile.focus()
+    tiles.nth(3).focus()
     notebook.page.keyboard.press("ArrowDown")
-    expect(notebook.view.get_by_role("button", name="rank 19", exact=True)).to_be_focused()
+    expect(tiles.nth(19)).to_be_focused()
+    expect(tiles.nth(19)).to_have_accessible_name(re.compile("^rank 19"))
     notebook.page.keyboard.press("Enter")
     expect(rows).to_have_count(3)
     expect(rows.first).to_contain_text("wn22-hdi")
@@ -208,7 +231,7 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(l
         f"\nfrom ddl_magics.dashboard.static import static_bundle\ndisplay(static_bundle({about}, events), raw=True)"
     )
     early = f"\ndisplay(static_bundle({about}, []), raw=True)"  # as it is before the first step: HTML and no figure
-    notebook.open(lab.write("saved.ipynb", show("2, epochs=2, steps=50", *lines) + block + early))
+    notebook.open(lab.write("saved.ipynb", show("2, epochs=2, steps=50", *lines) + block + early), fresh=True)
     notebook.run_cell(0)
     expect(notebook.view.locator(".ddl-chip")).to_have_text("FINISHED")
     expect(notebook.output(0)).to_have_count(3)

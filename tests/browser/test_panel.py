@@ -6,30 +6,20 @@ import re
 import time
 
 import pytest
-from fake_cluster import training
 from playwright.sync_api import expect
-from server.stored import finished, kill_owner, stored
+from support.fake_cluster import training
+from support.stored import finished, kill_owner, stored
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
-
-from .lab import NotebookPage
 
 BEGIN = "from browser.slow_run import begin\n{name} = begin('{name}')"
 
 
 @pytest.fixture(autouse=True)
-def clipboard(panel_context):
+def clipboard(context):
     """Pages may write and read it."""
-    panel_context.grant_permissions(["clipboard-read", "clipboard-write"])
-
-
-@pytest.fixture
-def notebook(panel_lab, panel_context):
-    """A page for a notebook beside it."""
-    page = NotebookPage(panel_lab, panel_context.new_page())
-    yield page
-    page.shut_down()
+    context.grant_permissions(["clipboard-read", "clipboard-write"])
 
 
 def lost(name):
@@ -68,18 +58,18 @@ def test_an_empty_store_says_how_to_begin_and_stored_runs_are_listed(panel):
     expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
 
 
-def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(panel_lab, panel, notebook):
+def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(lab, panel, notebook):
     panel.open()
-    notebook.open(panel_lab.write("one.ipynb", BEGIN.format(name="one")))
+    notebook.open(lab.write("one.ipynb", BEGIN.format(name="one")))
     notebook.run_cell(0)
     expect(panel.state("one")).to_have_text("RUNNING")
-    notebook.open(panel_lab.write("two.ipynb", BEGIN.format(name="two")))
+    notebook.open(lab.write("two.ipynb", BEGIN.format(name="two")))
     notebook.run_cell(0)
     expect(panel.state("two")).to_have_text("RUNNING")
     expect(panel.row("two")).to_contain_text("two.ipynb")
 
     panel.page.bring_to_front()
-    far = panel.row("one").locator(".ddl-row-far")
+    far = panel.row("one").locator(".ddl-row-progress")
     expect(far).to_contain_text("left")
     before = far.text_content()
     expect(far).not_to_have_text(before)
@@ -106,24 +96,25 @@ def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(panel_
     expect(panel.state("two")).to_have_text("STOPPED")
 
 
-def test_a_run_whose_kernel_is_killed_is_lost(panel_lab, panel, notebook):
-    notebook.open(panel_lab.write("killed.ipynb", BEGIN.format(name="doomed"), "import os; os.kill(os.getpid(), 9)"))
+def test_a_run_whose_kernel_is_killed_is_lost(lab, panel, notebook):
+    notebook.open(lab.write("killed.ipynb", BEGIN.format(name="doomed"), "import os; os.kill(os.getpid(), 9)"))
     notebook.run_cell(0)
     panel.open()
     expect(panel.state("doomed")).to_have_text("RUNNING")
     notebook.run_cell(1)
     expect(panel.state("doomed")).to_have_text("LOST")
+    notebook.forget()
 
 
-def test_a_run_of_a_busy_kernel_is_there_after_a_reload_moves_and_is_stopped(panel_lab, panel, notebook):
-    notebook.open(panel_lab.write("busy.ipynb", BEGIN.format(name="busy") + "\nbusy.wait()"))
+def test_a_run_of_a_busy_kernel_is_there_after_a_reload_moves_and_is_stopped(lab, panel, notebook):
+    notebook.open(lab.write("busy.ipynb", BEGIN.format(name="busy") + "\nbusy.wait()"))
     notebook.run_cell(0)
-    panel.open()
+    panel.open(fresh=True)
     expect(panel.state("busy")).to_have_text("RUNNING")
     panel.page.reload()
     panel.ready()
     panel.command("ddl-magics:show-panel")
-    far = panel.row("busy").locator(".ddl-row-far")
+    far = panel.row("busy").locator(".ddl-row-progress")
     expect(far).to_contain_text("left")
     before = far.text_content()
     expect(far).not_to_have_text(before)
@@ -134,8 +125,8 @@ def test_a_run_of_a_busy_kernel_is_there_after_a_reload_moves_and_is_stopped(pan
     expect(notebook.prompt(0)).to_have_text("[1]:")
 
 
-def test_a_kernel_restart_loses_its_run_and_the_next_one_is_beside_it(panel_lab, panel, notebook):
-    notebook.open(panel_lab.write("again.ipynb", BEGIN.format(name="again")))
+def test_a_kernel_restart_loses_its_run_and_the_next_one_is_beside_it(lab, panel, notebook):
+    notebook.open(lab.write("again.ipynb", BEGIN.format(name="again")))
     notebook.run_cell(0)
     panel.open()
     expect(panel.state("again")).to_have_text("RUNNING")
@@ -171,7 +162,7 @@ def test_a_run_is_named_tagged_copied_exported_and_deleted(panel):
     expect(panel.row(best).locator(".ddl-row-label")).to_have_text(["keep", "paper"])
 
     panel.menu(best, "Copy Run as Cell")
-    expect(panel.page.get_by_role("alert").filter(has_text="in the clipboard")).to_be_visible()
+    expect(panel.page.get_by_role("alert").filter(has_text="to the clipboard")).to_be_visible()
     cell = panel.page.evaluate("navigator.clipboard.readText()")
     assert re.fullmatch(r"%%distributed --name digits .*\nmodel\.fit\(x, y\)", cell)
 
@@ -191,10 +182,10 @@ def test_a_run_is_named_tagged_copied_exported_and_deleted(panel):
     assert [record.name for record in store.list_runs()] == ["digits"]
 
 
-def test_a_run_leads_to_its_cell(panel_lab, panel):
+def test_a_run_leads_to_its_cell(lab, panel):
     cell = "model.fit(dataset)"
-    panel_lab.write("cells.ipynb", "1", *(["x = 1\n" * 40] * 3), f"%%distributed --name digits\n{cell}")
-    finished(name="digits", cell=cell).update({"notebook": str(panel_lab.folder / "cells.ipynb")})
+    lab.write("cells.ipynb", "1", *(["x = 1\n" * 40] * 3), f"%%distributed --name digits\n{cell}")
+    finished(name="digits", cell=cell).update({"notebook": str(lab.folder / "cells.ipynb")})
     finished(name="elsewhere").update({"notebook": "/nowhere/at/all.ipynb"})
     panel.open()
     panel.menu("digits", "Open Notebook of Run")
@@ -206,7 +197,7 @@ def test_a_run_leads_to_its_cell(panel_lab, panel):
 def test_a_reload_brings_panel_filter_and_tabs_back(panel):
     run = finished(name="digits")
     finished(name="other")
-    panel.open()
+    panel.open(fresh=True)
     panel.row("digits").dblclick()
     tab = panel.page.locator(f".lm-TabBar-tab[data-id='ddl-magics-run-{run.path.name}']")
     expect(tab).to_have_text("digits")
@@ -230,23 +221,24 @@ def test_lines_have_the_colours_of_the_settings(panel):
     save = "raw => window.jupyterapp.serviceManager.settings.save('ddl-magics:runs', raw)"
     panel.page.evaluate(save, '{"series": "colour-blind"}')
     try:
-        panel.open()
+        panel.open(fresh=True)
         panel.row("digits").dblclick()
         expect(value).to_have_css("color", "rgb(0, 114, 178)")
         assert panel.serious(".ddl-run") == []
     finally:
         panel.page.evaluate(save, "{}")
+        panel.forget()
 
 
-def test_the_panel_outlives_the_server(panel_lab, panel):
+def test_the_panel_outlives_the_server(lab, panel):
     finished(name="digits")
     panel.open()
     expect(panel.row("digits")).to_be_visible()
-    port = int(re.search(r":(\d+)/", panel_lab.url)[1])
-    panel_lab.stop()
-    expect(panel.root.locator(".ddl-banner")).to_contain_text("does not answer")
+    port = int(re.search(r":(\d+)/", lab.url)[1])
+    lab.stop()
+    expect(panel.root.locator(".ddl-banner")).to_contain_text("does not respond")
     expect(panel.row("digits")).to_be_visible()
-    panel_lab.start(port)
+    lab.start(port)
     finished(name="later")
     dialog = panel.page.locator(".jp-Dialog")
     if dialog.count():
@@ -254,6 +246,7 @@ def test_the_panel_outlives_the_server(panel_lab, panel):
     panel.button("Refresh").click()
     expect(panel.row("later")).to_be_visible()
     expect(panel.root.locator(".ddl-banner")).to_be_hidden()
+    panel.forget()
 
 
 def test_the_keyboard_does_all(panel):
@@ -264,7 +257,7 @@ def test_the_keyboard_does_all(panel):
     panel.root.get_by_role("searchbox").focus()
     for _ in range(3):
         panel.page.keyboard.press("Tab")
-    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    expect(panel.root.get_by_role("tree")).to_be_focused()
     panel.page.keyboard.press("Home")
     expect(panel.row("first")).to_have_attribute("aria-selected", "true")
     panel.page.keyboard.press("F2")
@@ -272,11 +265,11 @@ def test_the_keyboard_does_all(panel):
     panel.page.keyboard.type("renamed")
     panel.page.keyboard.press("Enter")
     expect(panel.row("renamed")).to_be_visible()
-    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    expect(panel.root.get_by_role("tree")).to_be_focused()
     panel.page.keyboard.press("Enter")
     expect(panel.page.locator(f"#ddl-magics-run-{first.path.name}")).to_be_visible()
     panel.command("ddl-magics:show-panel")
-    expect(panel.root.get_by_role("listbox")).to_be_focused()
+    expect(panel.root.get_by_role("tree")).to_be_focused()
     panel.page.keyboard.press("End")
     panel.page.keyboard.press("Delete")
     expect(panel.page.locator(".jp-Dialog").get_by_role("button", name="Delete")).to_be_focused()
@@ -303,8 +296,8 @@ def test_axe_finds_nothing_serious(panel):
 
 
 @pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
-def test_notebook_7_has_the_panel_too(panel_lab, panel, path):
-    panel_lab.write("beside.ipynb", "1")
+def test_notebook_7_has_the_panel_too(lab, panel, path):
+    lab.write("beside.ipynb", "1")
     run = finished(name="digits")
     panel.open(path)
     expect(panel.row("digits")).to_be_visible()

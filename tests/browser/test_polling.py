@@ -1,9 +1,9 @@
 """What a page asks the server for, and when it asks for nothing."""
 
 import pytest
-from fake_cluster import steps, training
 from playwright.sync_api import expect
-from server.stored import append, finished, stored
+from support.fake_cluster import steps, training
+from support.stored import append, finished, stored
 
 from ddl_magics.runtime import events as ev
 
@@ -49,6 +49,12 @@ class Asked:
 def _ours(url):
     _, ours, path = url.partition("/ddl_magics/")
     return [path] if ours else []
+
+
+@pytest.fixture
+def panel(fresh_panel):
+    """All that it asks for is counted, from its first question."""
+    return fresh_panel
 
 
 @pytest.fixture

@@ -37,7 +37,7 @@ print(slow.state, len(slow.history["val_loss"]), slow.model().count_params())
 
 @pytest.mark.timeout(400)
 def test_a_run_is_watched_through_a_reload_and_stopped_with_its_model(lab, notebook):
-    notebook.open(lab.write("real.ipynb", "%load_ext ddl_magics", CELL, "6 * 7", AFTER))
+    notebook.open(lab.write("real.ipynb", "%load_ext ddl_magics", CELL, "6 * 7", AFTER), fresh=True)
     notebook.run_cell(0)
     notebook.run_cell(1)
     status = notebook.view.locator(".ddl-status")

@@ -5,12 +5,15 @@ import time
 
 import pytest
 from playwright.sync_api import expect
-from server.stored import append, stored
+from support.stored import append, stored
+from support.synthetic import Synthetic
 
 from ddl_magics.runtime import events as ev
 
-from .synthetic import Synthetic
-
+FILES = [
+    {"name": "best.keras", "size": 52_300_000, "path": None},
+    {"name": "logs/a.csv", "size": 312, "path": "/home/ada/digits/logs/a.csv"},
+]
 CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
 
 
@@ -23,7 +26,7 @@ def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None, slow=Non
     fields = {"name": "digits", "created": told[0]["time"], "workers": workers, "cell": CELL.format(optimizer)}
     folder = stored(end or ev.RUNNING, told, **fields)
     if end:
-        folder.update({"ended": run.time, "failure": told[-1].get("failure")})
+        folder.update({"ended": run.time, "failure": told[-1].get("failure"), "cell_files": FILES})
     return folder, run
 
 
@@ -54,6 +57,7 @@ def test_the_keyboard_walks_through_all_tabs(panel):
     shown = {
         "Logs": "epoch 4: loss 0.134",
         "Cell": "model.compile('sgd')",
+        "Files": "/home/ada/digits/logs/a.csv",
         "Details": "ValueError: Shapes (None, 10) and (None, 1) are incompatible",
         "Changes": "+model.compile('sgd')",
     }
@@ -80,7 +84,7 @@ def test_logs_of_a_rank_are_searched_and_grow_while_the_run_goes_on(panel):
     expect(lines).to_have_count(1)
     expect(page.locator("mark")).to_have_text("epoch 3")
     page.get_by_role("searchbox").fill("")
-    page.get_by_label("Whose lines are shown", exact=True).select_option("1")
+    page.get_by_label("Rank whose lines are shown", exact=True).select_option("1")
     expect(lines).to_have_count(1)
 
 
@@ -119,7 +123,7 @@ def listed(panel):
     invented(end=ev.FINISHED)
     panel.open()
     expect(panel.root.locator(".ddl-row")).to_have_count(2)
-    rows = panel.root.get_by_role("listbox")
+    rows = panel.root.get_by_role("tree")
     panel.root.get_by_role("searchbox").focus()
     go(panel.page, "Tab", rows)
     panel.page.keyboard.press("Home")
@@ -153,8 +157,12 @@ def test_the_keyboard_alone_goes_from_the_list_to_a_comparison_and_back(panel):
     keyboard.press("Shift+ArrowDown")
     expect(panel.root.locator(".ddl-row[aria-selected=true]")).to_have_count(2)
     toolbar = panel.root.locator(".jp-Toolbar").first
+    compare = toolbar.locator("[data-command='ddl-magics:compare-runs']")
+    expect(compare).to_have_attribute("aria-disabled", "false")  # the keyboard passes over what is disabled
     go(panel.page, "Shift+Tab", toolbar)
-    go(panel.page, "ArrowLeft", toolbar.locator("[data-command='ddl-magics:compare-runs']"))
+    for _ in range(8):  # to its first button, from the one where the keyboard has been last
+        keyboard.press("ArrowLeft")
+    go(panel.page, "ArrowRight", compare)
     keyboard.press("Enter")
     compared = panel.page.locator(".ddl-compare")
     expect(compared.locator("canvas").first).to_be_visible()
@@ -187,8 +195,8 @@ def test_table_and_lines_of_a_replay_are_those_of_the_moment(panel):
 
 
 @pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
-def test_notebook_7_has_the_tab_with_all_its_parts(panel_lab, panel, path):
-    panel_lab.write("beside.ipynb", "1")
+def test_notebook_7_has_the_tab_with_all_its_parts(lab, panel, path):
+    lab.write("beside.ipynb", "1")
     invented(ago=900, end=ev.FINISHED)
     invented(optimizer="sgd", end=ev.FINISHED)
     page = opened(panel, path=path)
@@ -200,6 +208,7 @@ def test_notebook_7_has_the_tab_with_all_its_parts(panel_lab, panel, path):
     shown = {
         "Logs": "epoch 4: loss",
         "Cell": "model.compile('sgd')",
+        "Files": 'digits.fetch("best.keras") brings it here',
         "Details": "--workers",
         "Changes": "+model.compile('sgd')",
     }
@@ -243,9 +252,9 @@ def test_axe_finds_nothing_serious_in_any_tab(panel, theme):
     invented(optimizer="sgd", end=ev.FAILED)
     page = opened(panel)
     panel.theme(theme)
-    for name in ("Charts", "Logs", "Cell", "Details", "Changes"):
+    for name in ("Charts", "Logs", "Cell", "Files", "Details", "Changes"):
         page.get_by_role("tab", name=name).click()
-        expect(page.get_by_role("tabpanel", name=name).get_by_text("Reading")).to_have_count(0)
+        expect(page.get_by_role("tabpanel", name=name).get_by_text("Loading")).to_have_count(0)
         assert panel.serious(".ddl-runpage") == [], name
     page.get_by_role("tab", name="Charts").click()
     page.get_by_role("slider", name="Time in the run").focus()

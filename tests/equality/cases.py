@@ -244,7 +244,14 @@ def compiled(dtype):
 def compiled_many_steps(dtype):
     x, y = table(dtype)
     model = network()
-    model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", jit_compile=True, steps_per_execution=4)
+    metrics = ["accuracy", "sparse_categorical_crossentropy"]
+    model.compile(
+        keras.optimizers.SGD(0.1),
+        "sparse_categorical_crossentropy",
+        metrics=metrics,
+        jit_compile=True,
+        steps_per_execution=4,
+    )
     return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
 
 
@@ -255,8 +262,11 @@ def four_steps_and_a_remainder(dtype):
     return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.1, verbose=0).history
 
 
-def run_cases(names, dtype, ddl=None):
-    """{case: {"history", "weights" (flat list)}}; with `ddl`, every rank also logs a digest of its weights."""
+def run_cases(names, dtype, ddl=None, label=""):
+    """{case: {"history", "weights" (flat list)}}; with `ddl`, every rank also logs a digest of its weights.
+
+    label: begins the digests' names, where cases are run more than once.
+    """
     keras.backend.set_floatx(dtype)
     results = {}
     for name in names:
@@ -264,7 +274,7 @@ def run_cases(names, dtype, ddl=None):
         model, history = globals()[name](dtype)
         flat = np.concatenate([w.ravel() for w in model.get_weights()])
         if ddl is not None:
-            ddl.log(**{name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
+            ddl.log(**{label + name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
         history = {key: [float(value) for value in values] for key, values in history.items()}
         results[name] = {"history": history, "weights": flat.tolist()}
     keras.backend.set_floatx("float32")

@@ -77,6 +77,46 @@ def list_of_outputs(dtype):
     return model, model.fit(x, [y, x[:, 0]], batch_size=BATCH, epochs=3, validation_split=0.1, verbose=0).history
 
 
+def slices(data):
+    """Each worker's slices of the batches of `data`, which it cuts itself; in one process a batch is whole."""
+    if "ddl" not in globals():
+        return data
+    ddl = globals()["ddl"]
+
+    def cut(*parts):
+        rows = tf.shape(parts[0])[0]
+        return tf.nest.map_structure(
+            lambda part: part[rows * ddl.rank // ddl.size : rows * (ddl.rank + 1) // ddl.size], parts
+        )
+
+    return ddl.local(data.map(cut))
+
+
+def outputs_of_own_slices(dtype):
+    """The loss of each output is a mean over rows, also where a last batch does not share out evenly."""
+    x, y = table(dtype, 4 * BATCH - 1)
+    inputs = keras.Input((FEATURES,))
+    hidden = layers.Dense(10, activation="tanh")(inputs)
+    outputs = {
+        "a": layers.Dense(CLASSES, activation="softmax", name="a")(hidden),
+        "b": layers.Dense(1, name="b")(hidden),
+    }
+    model = keras.Model(inputs, outputs)
+    model.compile("adam", {"a": "sparse_categorical_crossentropy", "b": "mae"}, loss_weights={"a": 1.0, "b": 0.3})
+    data = slices(tf.data.Dataset.from_tensor_slices((x, {"a": y, "b": x[:, 0]})).batch(BATCH))
+    return model, model.fit(data, epochs=2, verbose=0).history
+
+
+def outputs_eagerly(dtype):
+    """Keras knows the rows of a batch, and weighs the losses of outputs by them."""
+    x, y = table(dtype, 3 * BATCH + 5)
+    inputs = keras.Input((FEATURES,))
+    hidden = layers.Dense(10, activation="tanh")(inputs)
+    model = keras.Model(inputs, [layers.Dense(CLASSES, activation="softmax")(hidden), layers.Dense(1)(hidden)])
+    model.compile("adam", ["sparse_categorical_crossentropy", "mae"], run_eagerly=True)
+    return model, model.fit(x, [y, x[:, 0]], batch_size=BATCH, epochs=2, verbose=0).history
+
+
 def precise_metrics(dtype):
     x, y = table(dtype)
     y = (y == 1).astype(dtype)
@@ -101,6 +141,60 @@ def callbacks_of_all_kinds(dtype):
     best = keras.models.load_model("at-1.keras")
     best.fit(*table(dtype), batch_size=BATCH, epochs=1, verbose=0)
     return best, history
+
+
+def callbacks_of_batches(dtype):
+    """They see the logs of all rows, of Keras' step and of one that returns its own, and decide by them."""
+
+    class Own(keras.Model):
+        def train_step(self, data):
+            super().train_step(data)
+            loss = tf.reduce_mean((self(data[0]) - tf.one_hot(data[1], CLASSES, dtype=data[0].dtype)) ** 2)
+            return {"loss": loss, "twice": 2 * loss}
+
+        def test_step(self, data):
+            return {"accuracy": super().test_step(data)["accuracy"]}
+
+    class Slower(keras.callbacks.Callback):
+        seen: list = []  # noqa: RUF012
+
+        def on_train_batch_end(self, batch, logs=None):
+            self.seen.append(logs["loss"])
+            self.model.optimizer.learning_rate = 0.1 * min(1.0, logs["loss"])
+            self.model.stop_training = len(self.seen) == 16  # ends with a fit in which each batch counts
+
+    histories = []
+    for kind in (keras.Model, Own):
+        x, y = table(dtype)
+        held = table(dtype, BATCH + 11, seed=4)
+        inputs = keras.Input((FEATURES,))
+        model = kind(inputs, layers.Dense(CLASSES, activation="softmax")(inputs))
+        model.compile(keras.optimizers.SGD(0.1), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        fit = {"batch_size": BATCH, "epochs": 2, "verbose": 0, "validation_data": held}  # 6 batches an epoch
+        histories.append(model.fit(x, y, callbacks=[Slower()], **fit).history)
+    keras_own, own = histories
+    return model, {**keras_own, **{f"own {key}": value for key, value in own.items()}, "seen": Slower.seen}
+
+
+def own_optimizers(dtype):
+    """They change the gradients of the whole batch before Keras' optimizer has them, in `fit` and in single batches."""
+
+    class Normalized(keras.optimizers.SGD):
+        def apply_gradients(self, grads_and_vars, **kwargs):
+            pairs = [(gradient / tf.norm(gradient), variable) for gradient, variable in grads_and_vars]
+            return super().apply_gradients(pairs, **kwargs)
+
+    class Signs(keras.optimizers.SGD):
+        def apply(self, grads, trainable_variables=None):
+            return super().apply([tf.sign(gradient) for gradient in grads], trainable_variables)
+
+    histories = {}
+    for kind in (Normalized, Signs):
+        model, history = fit_classifier(kind(0.01, momentum=0.9), dtype, epochs=2)
+        histories[kind.__name__] = history["loss"]
+    x, y = table(dtype)
+    model.train_on_batch(x[:50], y[:50])
+    return model, histories
 
 
 def adversaries(dtype):
@@ -158,14 +252,13 @@ def masked_sequences(dtype):
     return model, model.fit(words, words.sum(1).astype(dtype) / 20, batch_size=BATCH, epochs=2, verbose=0).history
 
 
-def tagger(dtype, **compiled):
+def tagger(dtype, *hidden, **compiled):
     """A word for each word: the loss is a mean over what is not padding, of which slices have different numbers."""
     random = np.random.default_rng(10)
     words = random.integers(1, 9, (ROWS, 6))
     words[np.arange(6) >= random.integers(0, 7, (ROWS, 1))] = 0
     words[3:20] = 0  # whole slices of nothing but padding
-    model = keras.Sequential([layers.Embedding(9, 4, mask_zero=True), layers.LSTM(5, return_sequences=True)])
-    model.add(layers.Dense(9, activation="softmax"))
+    model = keras.Sequential([layers.Embedding(9, 4, mask_zero=True), *hidden, layers.Dense(9, activation="softmax")])
     model.compile(keras.optimizers.SGD(0.5), "sparse_categorical_crossentropy", metrics=["accuracy"], **compiled)
     weights = random.uniform(size=(ROWS, 1)).astype(dtype)
     fit = {"batch_size": BATCH, "epochs": 2, "validation_split": 0.2, "sample_weight": weights, "verbose": 0}
@@ -173,11 +266,15 @@ def tagger(dtype, **compiled):
 
 
 def masked_losses(dtype):
-    return tagger(dtype)
+    return tagger(dtype, layers.LSTM(5, return_sequences=True))
 
 
 def masked_losses_compiled(dtype):
-    return tagger(dtype, jit_compile=True)
+    return tagger(dtype, layers.Dense(5, activation="tanh"), jit_compile=True)
+
+
+def masked_sequences_compiled(dtype):
+    return tagger(dtype, layers.LSTM(5, return_sequences=True), jit_compile=True)
 
 
 def masked_in_its_own_step(dtype):
@@ -239,3 +336,11 @@ def unreduced_loss(dtype):
     model.compile(keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="none"))
     model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0)
     return model, {}
+
+
+def one_weight_eagerly(dtype):
+    """A single gradient, which TensorFlow hands over in another way where a step runs eagerly."""
+    x, _ = table(dtype)
+    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(1, use_bias=False)])
+    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=1, verbose=0).history

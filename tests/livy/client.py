@@ -67,6 +67,11 @@ class Client:
         return Session(self, reply.json["id"])
 
 
+def has_ended(statement):
+    state = statement["state"]
+    return state == "cancelled" or (state in ("available", "error") and statement["output"] is not None)
+
+
 class Session:
     """One interactive session."""
 
@@ -98,9 +103,12 @@ class Session:
         return self.client.get(f"{self.path}/statements/{number}").json
 
     def ended(self, number, seconds=ENDED_WITHIN_SECONDS):
-        """The statement when it has ended."""
+        """The statement when it has ended, with its output.
+
+        Livy reads a statement while it may end: the answer can have the new state and no output yet.
+        """
         deadline = time.monotonic() + seconds
-        while (statement := self.statement(number))["state"] not in ("available", "cancelled", "error"):
+        while not has_ended(statement := self.statement(number)):
             assert time.monotonic() < deadline, statement
             time.sleep(0.02)
         return statement

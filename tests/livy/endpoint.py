@@ -1,4 +1,4 @@
-"""The Livy that tests/test_clusters.py runs on: the rig's, or any other one that the environment names.
+"""The Livy that clusters/test_every_cluster.py runs on: the rig's, or any other one that the environment names.
 
 DDL_TEST_LIVY_URL names it; DDL_TEST_LIVY_USER and DDL_TEST_LIVY_PASSWORD are for Basic authentication.
 """

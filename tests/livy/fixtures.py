@@ -4,12 +4,13 @@ import pytest
 from livy import rig
 from livy.faults import faults
 from livy.gateway import gateway
+from support import starts
 
 
 @pytest.fixture(scope="session")
 def livy_server(tmp_path_factory):
     """A Livy with two executors a session, for all tests. Sessions are a test's own to delete."""
-    server = rig.start(tmp_path_factory.mktemp("livy"))
+    server = rig.start(tmp_path_factory.mktemp("livy"), environment={"PYTHONPATH": starts.STARTUP})
     yield server
     assert server.stop() == [], "had to be killed"
 

@@ -30,6 +30,8 @@ JARS = BUILD / "jars"
 REPL_JAR = BUILD / "livy-repl.jar"
 CLUSTER = ROOT / ".venv-cluster"
 
+#: Of each Java, which lives for a few runs: its fast compiler alone, and a collector without threads.
+JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
 #: Two executors, each a process with one core.
 MASTER = "local-cluster[2,1,1024]"
 #: Livy's own port, taken by the command line where it is free.
@@ -204,6 +206,7 @@ def _write_configuration(state: Path, port: int, master: str, conf: dict[str, st
         (state / "spark" / name).symlink_to(_pyspark() / name)
     values = {
         "state": state,
+        "java": " ".join(JAVA_OPTIONS),
         "port": port,
         "master": master,
         "repl_jar": REPL_JAR,
@@ -223,7 +226,7 @@ def _fill(name: str, folder: Path, values: dict[str, object], more: str = "") ->
 
 
 def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: bool) -> subprocess.Popen:
-    command = [str(java / "bin" / "java"), "-Xmx512m", f"-Djava.io.tmpdir={state}/tmp"]
+    command = [str(java / "bin" / "java"), *JAVA_OPTIONS, "-Xmx512m", f"-Djava.io.tmpdir={state}/tmp"]
     command += [f"--add-opens=java.base/{name}=ALL-UNNAMED" for name in OPENED]
     command += [f"--add-exports=java.base/{name}=ALL-UNNAMED" for name in EXPORTED]
     command += ["-cp", f"{JARS}/*:{state}/conf", "org.apache.livy.server.LivyServer"]

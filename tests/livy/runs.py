@@ -2,18 +2,18 @@
 
 import dataclasses
 
-import trainings
+from support import trainings
 
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
-from ddl_magics.parsing import parse
-from ddl_magics.session import Session
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
 
 
 def create(livy, **how):
     """A new session of the Livy, as the cluster that it is."""
-    return LivyCluster(livy_session.create(LivyHttp(Connection(livy.url)), {}, say=lambda line: None, **how))
+    return LivyCluster(livy_session.create(LivyHttp(Connection(livy.url)), {}, report=lambda line: None, **how))
 
 
 def submit(cluster, epochs, pause=0.2):

@@ -1,6 +1,7 @@
 """Who may ask: every method of every route wants a login, the XSRF token and the authorizer's leave."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -9,17 +10,19 @@ import pytest
 import yaml
 from jupyter_server.auth import Authorizer, decorator
 from jupyter_server.base.handlers import JupyterHandler
-from server.stored import finished
+from support.invented_search import StoredSearch
+from support.stored import finished
 from tornado import web
 from tornado.routing import PathMatches
 
+from ddl_magics.runtime import events as ev
 from ddl_magics.server import handlers
 
 VERBS = ("get", "head", "post", "put", "patch", "delete")
 
 
 def methods():
-    """(path with RUN for a run's id, verb, function) of all that our handlers answer to."""
+    """(path with RUN for the id of a run or a search, verb, function) of all that our handlers answer to."""
     found = []
     for pattern, handler in handlers.ROUTES:
         path = pattern.replace("logs/([^/]+)", "logs/0").replace("([^/]+)", "RUN").replace("\\", "")
@@ -28,6 +31,15 @@ def methods():
             if function is not getattr(web.RequestHandler, verb):
                 found.append(pytest.param(path, verb.upper(), function, id=f"{verb} {path}"))
     return found
+
+
+def of(path):
+    """The folder of a run that has ended, or of a search where the path is of one."""
+    if not path.startswith("searches"):
+        return finished()
+    search = StoredSearch(1)
+    search.show(1, state=ev.FINISHED)
+    return search.folder
 
 
 CHANGING = [param for param in methods() if param.values[1] not in ("GET", "HEAD")]
@@ -73,8 +85,9 @@ def _routers(app):
 
 def test_the_walk_finds_the_routes_of_the_document():
     document = yaml.safe_load(handlers.SPECIFICATION.read_text())
+    values = {"{run}": "RUN", "{search}": "RUN", "{rank}": "0"}
     told = {
-        (path.replace("{run}", "RUN").replace("{rank}", "0").removeprefix("/ddl_magics/"), verb.upper())
+        (re.sub("{[a-z]+}", lambda name: values[name[0]], path).removeprefix("/ddl_magics/"), verb.upper())
         for path, verbs in document["paths"].items()
         for verb in verbs
         if verb in VERBS
@@ -84,7 +97,7 @@ def test_the_walk_finds_the_routes_of_the_document():
 
 @pytest.mark.parametrize(("path", "verb", "function"), methods())
 async def test_nobody_gets_in_without_a_login(knock, path, verb, function):
-    folder = finished()
+    folder = of(path)
     answer = await knock(f"ddl_magics/{path}".replace("RUN", folder.path.name), verb)
     assert answer.code == 403 and folder.path.name.encode() not in answer.body
     assert folder.record() is not None and not folder.requested("stop")
@@ -93,7 +106,7 @@ async def test_nobody_gets_in_without_a_login(knock, path, verb, function):
 @pytest.mark.parametrize(("path", "verb", "function"), CHANGING)
 async def test_an_xsrf_token_is_no_login(knock, path, verb, function):
     """Everybody gets one with the page of the login."""
-    folder = finished()
+    folder = of(path)
     page = await knock("login")
     kept, headers = cookies(page)
     where = f"ddl_magics/{path}".replace("RUN", folder.path.name)
@@ -132,10 +145,10 @@ def login(knock, jp_serverapp):
 
 @pytest.mark.parametrize(("path", "verb", "function"), CHANGING)
 async def test_a_foreign_page_cannot_ask_with_the_readers_cookies(knock, login, path, verb, function):
-    folder = finished()
+    folder = of(path)
     kept, headers = await login()
     where = f"ddl_magics/{path}".replace("RUN", folder.path.name)
-    assert (await knock(f"ddl_magics/runs/{folder.path.name}", headers=headers)).code == 200, "the cookies are a login"
+    assert (await knock("ddl_magics/runs", headers=headers)).code == 200, "the cookies are a login"
     answer = await knock(where, verb, headers)
     assert answer.code == 403 and b"_xsrf" in answer.body and folder.record() is not None
     answer = await knock(where, verb, {**headers, "X-XSRFToken": kept["_xsrf"]})
@@ -152,7 +165,7 @@ async def test_the_authorizer_is_asked(ask, jp_serverapp, monkeypatch, path, ver
             return False
 
     monkeypatch.setitem(jp_serverapp.web_app.settings, "authorizer", Nobody(parent=jp_serverapp))
-    folder = finished()
+    folder = of(path)
     code, _, _ = await ask(path.replace("RUN", folder.path.name), verb)
     assert code == 403 and folder.record() is not None
     assert asked == [("read" if verb == "GET" else "write", "ddl_magics")]

@@ -4,12 +4,12 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from browser.synthetic import Synthetic
-from server.stored import stored
+from support.stored import stored
+from support.synthetic import Synthetic
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
-from ddl_magics.server.export import pieces
+from ddl_magics.server.export import chunks
 
 EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
@@ -53,7 +53,7 @@ def own_store(tmp_path, monkeypatch):
 
 
 def report(folder):
-    return "".join(pieces("html", store.find_run(folder.path.name), {}))
+    return "".join(chunks("html", store.find_run(folder.path.name), {}))
 
 
 def trained(state=ev.FINISHED, failing=False, **fields):
@@ -66,7 +66,7 @@ def trained(state=ev.FINISHED, failing=False, **fields):
 
 def test_a_report_has_charts_options_cell_and_log():
     folder = trained(
-        name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"}, spare=False
+        name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"}, prewarm=False
     )
     folder.label(["paper", "best"], "The one")
     page = Page(report(folder))
@@ -77,7 +77,7 @@ def test_a_report_has_charts_options_cell_and_log():
         "after 3 epochs",
         "tags best, paper",
         "--features a,b",
-        "--no-spare ✓ --conf spark.cores 2",
+        "--no-prewarm ✓ --conf spark.cores 2",
     ):
         assert words in page.text
     assert "Cell model.fit(x, y)" in page.text and "0 epoch 3: loss" in page.text

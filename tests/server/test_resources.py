@@ -11,10 +11,10 @@ import time
 import urllib.request
 
 import pytest
-from fake_cluster import training
-from server.stored import finished, kill_owner, stored
+from support.fake_cluster import training
+from support.stored import finished, kill_owner, stored
 
-from ddl_magics.server import eventfile, listing, watching
+from ddl_magics.server import eventfile, listing, run_reader
 
 ROUTES = ("", "/events", "/view", "/logs/all", "/export?format=csv", "/export?format=html")
 
@@ -33,9 +33,9 @@ def reads(monkeypatch):
 
         monkeypatch.setattr(owner, name, called)
 
-    for owner, name in ((listing, "_stamp"), (listing, "_folders"), (eventfile, "read"), (listing, "glance")):
+    for owner, name in ((listing, "_stamp"), (listing, "_folders"), (eventfile, "read"), (listing, "summarize")):
         watch(owner, name)
-    watch(watching, "_size")
+    watch(run_reader, "_size")
     return seen
 
 

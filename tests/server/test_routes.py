@@ -8,8 +8,8 @@ import json
 import os
 
 import pytest
-from fake_cluster import epoch, state, steps, training
-from server.stored import append, finished, kill_owner, stored
+from support.fake_cluster import epoch, state, steps, training
+from support.stored import append, finished, kill_owner, stored, stored_by_0_1_0
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
@@ -20,6 +20,12 @@ ROUTES = ("", "/events", "/view", "/logs/all", "/logs/0", "/export?format=csv", 
 
 def names(answer):
     return [run["name"] for run in answer["runs"]]
+
+
+async def status(ask, run, route):
+    """The status of the answer to one of ROUTES."""
+    path, _, query = route.partition("?")
+    return (await ask(f"runs/{run}{path}", **dict([query.split("=")] if query else [])))[0]
 
 
 async def test_the_list_is_in_pages_newest_first(ask):
@@ -40,7 +46,7 @@ async def test_a_row_says_how_far_a_run_is(ask):
     (row,) = (await ask("runs"))[1]["runs"]
     assert (row["state"], row["live"], row["workers"], row["notebook"]) == (ev.RUNNING, True, 2, "a.ipynb")
     assert (row["epoch"], row["epochs"], row["step"], row["steps"], row["fraction"]) == (1, 4, 5, 10, 0.375)
-    assert row["loss"] == 0.75 and row["spark"][-1] == 0.75 and row["metrics"] == {"loss": 1.0}
+    assert row["loss"] == 0.75 and row["sparkline"][-1] == 0.75 and row["metrics"] == {"loss": 1.0}
     assert row["remaining"] == pytest.approx(10 / 0.375 * 0.625, rel=0.05)
 
 
@@ -79,7 +85,7 @@ async def test_a_version_of_another_server_is_told(ask, since):
 async def test_a_removal_that_is_forgotten_asks_for_the_list_anew(ask, monkeypatch):
     known = listing.Listing()
     known._removed = type(known._removed)(maxlen=2)
-    monkeypatch.setattr(listing, "REMEMBERED", 2)
+    monkeypatch.setattr(listing, "MAX_REMOVED", 2)
     version = known.page().version
     for _ in range(3):
         folder = finished()
@@ -124,8 +130,8 @@ def broken(runs_folder):
     texts = {
         "half": ('{"format": 1, "id"', "damaged"),
         "newer": (json.dumps({**good, "id": "newer", "format": 2}), "update ddl_magics"),
-        "odd": (json.dumps({**good, "id": "odd", "state": "DANCING"}), "no version has written"),
-        "other": (json.dumps({**good, "id": "another"}), "no version has written"),
+        "odd": (json.dumps({**good, "id": "odd", "state": "DANCING"}), "no version writes"),
+        "other": (json.dumps({**good, "id": "another"}), "no version writes"),
         "number": (json.dumps({**good, "id": "number", "created": float("nan")}), "damaged"),
         "listed": ("[1]", "damaged"),
         "deep": ("[" * 100_000, "damaged"),
@@ -160,14 +166,12 @@ async def test_damaged_events_are_passed_over_and_counted(ask):
         file.write(b'\x00\xff\n[1]\n{"seq": "x"}\n{"seq":99,"kind":"steps","rank":0,"time":1.0}\n{"seq":100,"ki')
     whole = len(list(training()))
     _, events, _ = await ask(f"runs/{folder.path.name}/events")
-    assert [event["seq"] for event in events["events"]] == [*range(1, whole + 1), 99]
-    assert events["damaged"] == 3 and not events["more"]
+    assert [event["seq"] for event in events["events"]] == [*range(1, whole + 1)]
+    assert events["damaged"] == 4 and not events["more"]
     _, view, _ = await ask(f"runs/{folder.path.name}/view")
     assert view["damaged"] == 4 and view["message"]["state"]["state"] == ev.FINISHED
     for route in ROUTES:
-        path, _, query = route.partition("?")
-        code, _, _ = await ask(f"runs/{folder.path.name}{path}", **dict([query.split("=")] if query else []))
-        assert code == 200, route
+        assert await status(ask, folder.path.name, route) == 200, route
 
 
 @pytest.mark.parametrize("run", ["none", "..", "%2e%2e", "..%2F..%2Fsecret", "%2Fetc", "a%00b", ".hidden", "x" * 65])
@@ -187,12 +191,14 @@ async def test_no_path_reaches_the_file_system(ask, runs_folder, run):
 async def test_the_page_of_a_run(ask):
     folder = stored(ev.FAILED, training())
     cause = {"rank": 1, "host": "h", "kind": "error", "message": "no such thing", "traceback": "Traceback ..."}
-    folder.update({"failure": cause, "ended": 5.0, "versions": {"keras": "3.15.0"}})
+    files = [{"name": "logs/a.csv", "size": 3, "path": None}]
+    folder.update({"failure": cause, "ended": 5.0, "versions": {"keras": "3.15.0"}, "cell_files": files})
     folder.file("model-0.keras").write_bytes(b"12345")
     _, answer, _ = await ask(f"runs/{folder.path.name}")
     assert answer["cause"] == cause and answer["failure"] == "no such thing"
     assert answer["spec"]["cell"] == "model.fit(dataset)" and answer["environment"] == {"python": "3.11"}
     assert answer["versions"] == {"keras": "3.15.0"}
+    assert answer["cell_files"] == files
     assert answer["files"] == [{"name": "model-0.keras", "size": 5}] and answer["owner"]["alive"]
     assert (answer["stop_requested"], answer["stop"]) == (False, None)
 
@@ -347,7 +353,7 @@ async def test_exports(ask):
 
 
 async def test_a_report_is_read_in_parts_and_whole(ask, monkeypatch):
-    monkeypatch.setattr("ddl_magics.server.watching.BATCH_BYTES", 2000)
+    monkeypatch.setattr("ddl_magics.server.run_reader.BATCH_BYTES", 2000)
     monkeypatch.setattr("ddl_magics.server.export.READ_SECONDS", 0.0)
     folder = finished(epochs=50)
     for headers in ({}, {"Accept-Encoding": "gzip"}):
@@ -372,3 +378,42 @@ async def test_long_answers_are_compressed_for_who_takes_it(ask):
 async def test_the_document_is_served(ask):
     _, text, response = await ask("openapi.yaml")
     assert text.startswith("openapi: 3") and "yaml" in response.headers["Content-Type"]
+
+
+async def test_runs_of_version_0_1_0_are_served_in_all_routes(ask):
+    stored_by_0_1_0()
+    _, answer, _ = await ask("runs")
+    shared, digits = answer["runs"]
+    assert (digits["name"], digits["state"], digits["title"]) == ("digits", ev.FINISHED, "digits, first try")
+    assert (digits["labels"], digits["epoch"], digits["problem"]) == (["baseline", "good"], 5, None)
+    assert (shared["name"], shared["state"], shared["fraction"]) == ("shared", ev.FAILED, 1.0)
+    for run in (shared, digits):
+        for route in ROUTES:
+            assert await status(ask, run["id"], route) == 200, (run["name"], route)
+
+    _, page, _ = await ask(f"runs/{digits['id']}")
+    assert page["environment"]["ddl_magics"] == "0.1.0" and page["versions"]["keras"] == "3.15.1"
+    assert {file["name"] for file in page["files"]} == {"model-0.keras", "weights-0.npz"}
+    _, page, _ = await ask(f"runs/{shared['id']}")
+    assert page["cause"]["rank"] == 1 and "bad share" in page["failure"]
+    _, events, _ = await ask(f"runs/{digits['id']}/events")
+    assert [event["seq"] for event in events["events"]] == list(range(1, 115)) and not events["damaged"]
+    _, logs, _ = await ask(f"runs/{digits['id']}/logs/1")
+    assert [line[-1] for line in logs["lines"]] == ["trained by 1"]
+    _, table, _ = await ask(f"runs/{digits['id']}/export", format="csv")
+    rows = list(csv.DictReader(io.StringIO(table)))
+    assert {"loss", "val_accuracy", "held_out"} <= {row["name"] for row in rows}
+    _, view, _ = await ask(f"runs/{shared['id']}/view")
+    assert view["message"]["state"]["state"] == ev.FAILED and not view["damaged"]
+
+
+async def test_a_surrogate_in_a_message_of_the_cell_hides_no_run(ask):
+    """Python's names of files that are no UTF-8 have surrogates, and exceptions quote names."""
+    message = os.fsdecode(b"cannot read caf\xe9.csv")
+    failure = {"rank": 0, "host": "h", "kind": "error", "message": message, "traceback": f"ValueError: {message}"}
+    printed = ev.make("log", 0, stream="stdout", text=message)
+    folder = stored(ev.FAILED, [printed, state(ev.FAILED, message, failure=failure)], name=message)
+    finished(name="other")
+    assert names((await ask("runs"))[1]) == ["other", "cannot read caf?.csv"]
+    for route in ROUTES:
+        assert await status(ask, folder.path.name, route) == 200, route

@@ -7,21 +7,25 @@ import signal
 import sys
 import time
 
-import processes
 import pytest
-import sparkmagic_kernels
-import trainings
-from fake_cluster import training
-from kernels import Kernel
 from livy.client import Client
-from server.stored import finished, kill_owner, stored
+from support import processes, sparkmagic_kernels, trainings
+from support.fake_cluster import training
+from support.kernels import Kernel
+from support.stored import finished, kill_owner, stored
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import stopping
 
 #: Of a run in a Livy session; nothing listens there.
-PLACE = {"livy": "http://127.0.0.1:1", "session": 7, "name": "ddl_ours", "detached": True, "runtime": "r"}
+PLACE = {
+    "livy": "http://127.0.0.1:1",
+    "session": 7,
+    "name": "ddl_ours",
+    "detached": True,
+    "runtime": "ddl_runtime_0123456789ab",
+}
 
 ANSWER = "print('a warning\\n' + json.dumps({'outcome': 'stopped', 'message': sys.argv[1], 'how': os.getcwd()}))"
 
@@ -149,8 +153,8 @@ async def test_a_process_that_takes_long_is_told_of_later_and_is_the_only_one(
 async def test_a_process_that_fails_leaves_what_a_person_can_do(stop, stops_by, orphan, program, status):
     stops_by(program)
     answer = await stop(orphan)
-    assert answer["outcome"] == "runs" and f"failed ({status})" in answer["message"]
-    assert answer["how"] == f"See python -m ddl_magics stop {orphan.path.name} in a terminal."
+    assert answer["outcome"] == "runs" and f"failed with exit status {status}" in answer["message"]
+    assert answer["how"] == f"Run python -m ddl_magics stop {orphan.path.name} in a terminal to see why."
 
 
 async def test_a_process_that_cannot_be_started(stop, orphan, monkeypatch):
@@ -165,7 +169,7 @@ async def test_a_process_that_does_not_end_is_killed_with_its_children(stop, sto
     child = f"import subprocess; p = subprocess.Popen(['sleep', '100']); open({str(pids)!r}, 'w').write(str(p.pid))"
     stops_by(f"{child}\ntime.sleep(100)")
     answer = await stop(orphan)
-    assert answer["outcome"] == "runs" and "had not ended after 2 s" in answer["message"]
+    assert answer["outcome"] == "runs" and "did not finish within 2 s" in answer["message"]
 
     async def gone():
         return not os.path.exists(f"/proc/{pids.read_text()}") or "Z" in state_of(pids.read_text())
@@ -256,6 +260,11 @@ async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server
         begin(kernel, "")
         folder = await until(trains, 200)
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
+
+        async def lost():
+            return not folder.owned()
+
+        await until(lost, 30)
         assert (await page(folder))["attachable"]
 
         ours = stopping.COMMAND
@@ -269,7 +278,7 @@ async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server
         await stop(folder)
         answer = await answered(page, folder)
         assert answer["outcome"] == "stopped", answer
-        assert f"Livy session {session} at" in answer["how"] and "lives on" in answer["how"]
+        assert f"Livy session {session} at" in answer["how"] and "stays" in answer["how"]
         shown = await page(folder)
         assert shown["state"] == ev.STOPPED and {"model-0.keras"} <= {file["name"] for file in shown["files"]}
         told = [event for event in folder.events() if event["kind"] == "epoch"]

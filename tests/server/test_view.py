@@ -5,17 +5,17 @@ import base64
 
 import numpy as np
 import pytest
-from browser.synthetic import Synthetic
-from fake_cluster import epoch, state, steps, training
-from server.stored import append, finished, kill_owner, long, stored
-from test_dashboard_messages import FACTS, Page, assert_same
+from support.fake_cluster import epoch, state, steps, training
+from support.page import FACTS, Page, assert_same
+from support.stored import append, finished, kill_owner, long, stored
+from support.synthetic import Synthetic
 
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packed, Packer
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
-from ddl_magics.server import watching
-from ddl_magics.snapshots import Snapshots
+from ddl_magics.server import run_reader, view_service
+from ddl_magics.store.snapshots import Snapshots
 
 #: The widget's budgets; base64 makes a third more of the part that is binary.
 OPEN_BYTES = 500_000
@@ -95,7 +95,7 @@ async def test_nobody_waits_in_vain_for_a_run_that_is_removed(ask, look):
 
 
 async def test_of_many_who_wait_those_above_a_bound_are_answered_at_once(look, monkeypatch):
-    monkeypatch.setattr("ddl_magics.server.base.MOST_WAITING", 1)
+    monkeypatch.setattr("ddl_magics.server.base.MAX_WAITING", 1)
     folder = stored(events=list(training())[:7])
     one, other = await look(folder), await look(folder)
     waiting = asyncio.create_task(look(folder, one, wait=20))
@@ -118,8 +118,8 @@ async def test_a_page_that_missed_an_answer_gets_everything(look):
 
 
 async def test_pages_and_runs_that_are_forgotten_get_everything(look, monkeypatch):
-    monkeypatch.setattr(watching, "PAGES", 2)
-    monkeypatch.setattr(watching, "HISTORIES", 1)
+    monkeypatch.setattr(view_service, "MAX_PAGES", 2)
+    monkeypatch.setattr(view_service, "MAX_READERS", 1)
     folder = finished()
     views = [await look(folder) for _ in range(3)]
     assert await look(folder, views[2]) is None
@@ -145,7 +145,7 @@ async def test_a_run_that_is_attached_again_is_no_longer_lost(look):
 
 
 async def test_a_long_run_is_read_from_its_snapshot_on(look, monkeypatch):
-    monkeypatch.setattr(watching, "READ_SECONDS", 0.0)
+    monkeypatch.setattr(view_service, "READ_SECONDS", 0.0)
     folder, page = long(workers=16, steps=10**6, bucket=1000), Page()
     assert (await look(folder))["more"], "without one it is read in parts"
     again = long(workers=16, steps=10**6, bucket=1000)
@@ -185,16 +185,28 @@ async def test_a_long_run_of_many_workers_comes_in_bounded_parts_and_whole(ask, 
 async def test_a_replay_has_the_workers_at_moments_once_all_is_read(ask, monkeypatch):
     folder = stored(ev.FINISHED, training(4), created=0.0)
     _, answer, _ = await ask(f"runs/{folder.path.name}/replay")
-    assert answer == {"moments": [], "behind": 0}, "all in one moment"
+    assert answer == {"frames": [], "behind": 0}, "all in one moment"
     run = Synthetic(3, epochs=2, steps=100, step_seconds=0.1)
     folder = stored(ev.FINISHED, [*run.begin(), *run.train(), *run.end()], workers=3)
-    monkeypatch.setattr(watching, "CATCH_UP_SECONDS", 0.0)
-    monkeypatch.setattr(watching, "BATCH_BYTES", 10_000)
+    monkeypatch.setattr(view_service, "CATCH_UP_SECONDS", 0.0)
+    monkeypatch.setattr(run_reader, "BATCH_BYTES", 10_000)
     behind = []
-    while not answer["moments"]:
+    while not answer["frames"]:
         _, answer, _ = await ask(f"runs/{folder.path.name}/replay")
         behind.append(answer["behind"])
     assert behind == sorted(behind, reverse=True) and behind[0] > 0.5 and behind[-1] == 0
-    seconds = [moment["seconds"] for moment in answer["moments"]]
+    seconds = [moment["seconds"] for moment in answer["frames"]]
     assert seconds == sorted(seconds) and seconds[-1] > 15
-    assert len(base64.b64decode(answer["moments"][-1]["rows"])) == 3 * 4 * len(COLUMNS)
+    assert len(base64.b64decode(answer["frames"][-1]["rows"])) == 3 * 4 * len(COLUMNS)
+
+
+async def test_the_end_of_a_run_whose_last_events_are_gone_comes_from_the_store(look):
+    """Else its page would ask again and again, at once."""
+    folder = finished()
+    path = folder.path / "events.jsonl"
+    path.write_bytes(path.read_bytes()[:-150])
+    view = await look(folder)
+    state = view["message"]["state"]
+    assert (state["state"], state["message"]) == (ev.FINISHED, "the end of its events is missing")
+    assert view["damaged"] >= 1
+    assert await look(folder, view) is None

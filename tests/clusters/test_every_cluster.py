@@ -1,0 +1,240 @@
+"""What a notebook can rely on, on every cluster: one kernel, its session and a few small runs for each kind.
+
+With DDL_TEST_LIVY_URL the Livy is another one than the rig's (`make test-livy`): nothing is assumed of its version, of
+what executes its statements, or of its executors, but that two workers fit in. Histories are then compared as numbers
+of another machine are.
+"""
+
+import re
+
+import numpy as np
+import pytest
+from livy.endpoint import Endpoint, named
+from livy.gateway import gateway
+from support.cluster_notebooks import KINDS, Notebook
+from support.trainings import cell
+from support.until import until
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
+
+#: What another machine's processor and TensorFlow may do to a loss.
+ELSEWHERE = 1e-4
+
+#: What `%ddl check` says, by kind.
+CHECKED = {
+    "embedded": [r"^cluster +this machine: Spark 3\.\S+ at local\S+, \d+ slots", r"^TensorFlow +2\.\d+\.\d+$"],
+    "ipython": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); outlives this kernel"],
+    "pyspark": [r"^Livy +0\.\d+\.\S+ at http\S+, with", r"^session +(idle|busy); ends with its kernel"],
+    "gateway": [r"^Livy +0\.\d+\.\S+ at https://localhost\S+, with basic credentials$"],
+}
+CHECKED_ON_LIVY = [
+    r"^cluster +Livy session \d+ at [^/]+:\d+$",
+    r"^Spark +3\.\d+\.\d+ at \S+, \d+ slots$",
+    r"^side channel +answers in \d+ ms$",
+    r"^Python +3\.\d+\.\S+ on the cluster, 3\.",
+    r"^TensorFlow +2\.\S+, Keras ",
+]
+
+
+def kinds(slow=()):
+    for kind in KINDS:
+        marks = [] if kind == "embedded" else [pytest.mark.livy]
+        yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in slow else marks)
+
+
+#: For what asks the Livy nothing that other tests do not: behind the gateway with `make test-slow`.
+slow_behind_a_gateway = pytest.mark.parametrize("notebook", [*kinds(slow=["gateway"])], indirect=True)
+#: For what sparkmagic's own kernel and its magics in IPython's do alike: with one of them.
+slow_in_ipython = pytest.mark.parametrize("notebook", [*kinds(slow=["gateway", "ipython"])], indirect=True)
+
+
+@pytest.fixture(scope="module")
+def livy(request):
+    """The Livy of the tests (livy.endpoint.Endpoint)."""
+    if (other := named()) is not None:
+        return other
+    server = request.getfixturevalue("livy_server")
+    return Endpoint(server.url, rig=server)
+
+
+@pytest.fixture(scope="module")
+def front(livy):
+    if livy.user:
+        pytest.skip("the Livy that DDL_TEST_LIVY_URL names wants a password: it is behind a gateway already")
+    front = gateway(livy)
+    yield front
+    front.stop()
+
+
+@pytest.fixture(scope="module")
+def embedded(tmp_path_factory):
+    """The notebook that the others are compared with."""
+    notebook = Notebook("embedded", tmp_path_factory.mktemp("embedded"))
+    yield notebook
+    notebook.close()
+
+
+@pytest.fixture(scope="module", params=kinds())
+def notebook(request, tmp_path_factory):
+    kind, given = request.param, request.getfixturevalue
+    if kind == "embedded":
+        yield given("embedded")
+        return
+    before = given("front") if kind == "gateway" else None
+    notebook = Notebook(kind, tmp_path_factory.mktemp(kind), given("livy"), before)
+    if re.match("UsageError: .*(slot|dynamicAllocation)", notebook.first.text):
+        notebook.close()
+        pytest.skip(f"this Livy cannot have a run of two workers: {notebook.first.text}")
+    yield notebook
+    notebook.close()
+
+
+def test_the_first_cell_trains_and_says_how_it_goes(notebook):
+    answer = notebook.first
+    assert answer.error == "", answer.traceback
+    lines = answer.text.splitlines()
+    assert [line.split()[2] for line in lines if line.startswith("digits  epoch ")] == ["1/3", "2/3", "3/3"]
+    assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
+    assert notebook.value("digits.state, digits.result") == ("FINISHED", 256.0)
+    assert notebook.value("[event['seq'] for event in digits.events] == list(range(1, len(digits.events) + 1))")
+
+
+def test_the_history_is_the_embedded_sparks(notebook, embedded):
+    """Which is one process': tests/equality."""
+    assert len(notebook.history["loss"]) == 3
+    if notebook.livy is None or notebook.livy.rig:
+        assert notebook.history == embedded.history
+    else:
+        assert notebook.history["loss"] == pytest.approx(embedded.history["loss"], rel=ELSEWHERE)
+
+
+def test_each_rank_has_its_log(notebook):
+    assert notebook.value("[digits.logs(rank) for rank in (0, 1)]") == ["trained by 0\n", "trained by 1\n"]
+    assert notebook.value("list(digits.workers['rank'])") == [0, 1]
+
+
+def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
+    from keras.models import load_model
+
+    file, weights = tmp_path / "digits.keras", tmp_path / "weights.npz"
+    notebook.local(f"import numpy\nnumpy.savez({str(weights)!r}, *digits.weights())")
+    notebook.local(f"saved = digits.save_model({str(file)!r})")
+    with np.load(weights, allow_pickle=False) as kept:
+        brought = [kept[name] for name in kept.files]
+    trained = load_model(file).get_weights()
+    assert [array.shape for array in trained] == [(4, 1), (1,)]
+    assert all((one == other).all() for one, other in zip(trained, brought, strict=True))
+
+
+@slow_behind_a_gateway
+def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(notebook):
+    if notebook.kind == "embedded":
+        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
+    notebook.remote("offset = 41")
+    notebook.remote("df = spark.range(100).selectExpr('id * 1.0 as a', 'id % 2 as label')")
+    notebook.local("scale, names = 1.5, ('a', 'b')")
+    options = "--name share --data df --label label --batch-size 20 --send scale names"
+    notebook.run(f"%%distributed {options}\n[offset + len(list(dataset)), scale, *names]")
+    assert notebook.value("share.result") == [46, 1.5, "a", "b"]
+
+
+@slow_in_ipython
+def test_files_beside_the_notebook_are_read_and_written(notebook, tmp_path):
+    """Where the workers do not have the notebook's folder, those of --files are read."""
+    notebook.local(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/number.txt").write_text("41")
+    source = """
+number = int(open("sub/number.txt").read())
+open("sub/number.txt", "a").write(f" and {ddl.rank}")
+os = __import__("os")
+os.makedirs("logs")
+open("logs/of-the-rank", "w").write(str(ddl.rank) * 600_000)
+number + 1
+"""
+    text = notebook.run("%%distributed --name filed --files sub" + source).text
+    notebook.local("os.chdir(before)")
+    assert f"written to {tmp_path}: sub/number.txt, logs/of-the-rank (600 kB)" in text
+    assert notebook.value("filed.result, filed.files") == (42, {"logs/of-the-rank": 600_000, "sub/number.txt": 8})
+    assert (tmp_path / "sub/number.txt").read_text() == "41 and 0"
+    assert (tmp_path / "logs/of-the-rank").read_text() == "0" * 600_000
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("--data dff --label label", r"--data.* no (such )?DataFrame\b"),
+        ("--workers 999", r"999 workers do not fit into .*\d slots?\b.*: ask for fewer with --workers \d+"),
+        ("--send scael", r"--send scael: this notebook has no variable scael\."),
+    ],
+)
+def test_a_mistake_is_one_line(notebook, line, says):
+    answer = notebook.kernel.run(f"%%distributed {line}\n1")
+    assert re.match(f"UsageError: {says}", answer.text) and answer.text.count("\n") == 1
+    assert answer.traceback == ""
+
+
+@slow_in_ipython
+def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
+    answer = notebook.kernel.run("%%distributed --name bad\nif ddl.rank == 1:\n    raise ValueError('bad share')")
+    assert answer.error == "DistributedCellError" and answer.message.startswith("bad, rank 1 on ")
+    assert "ValueError: bad share" in answer.message and notebook.value("bad.state") == "FAILED"
+    assert "line 3" in answer.traceback and "raise ValueError('bad share')" in answer.traceback
+    assert not re.search(r"(channel|follower|waiting)\.py", answer.traceback)
+
+
+@slow_in_ipython
+def test_other_cells_run_meanwhile_and_a_stop_keeps_the_model(notebook):
+    notebook.run(cell("--name long --no-wait", epochs=100_000))
+    until(lambda: notebook.value("len(long.history.get('loss', []))"), 100)
+    assert "7" in notebook.remote("print(3 + 4)").text
+    # While the session works on a statement, events still come.
+    notebook.local("before = len(long.events)")
+    notebook.remote("__import__('time').sleep(4)")
+    assert notebook.value("len(long.events) > before + 2")
+    assert notebook.value("long.stop().state") == "STOPPED"
+    assert notebook.value("len(long.weights()), len(long.history['loss']) > 1") == (2, True)
+
+
+def test_check_says_how_it_is(notebook):
+    assert notebook.first.error == ""  # the embedded Spark starts with the first run
+    text = notebook.run("%ddl check").text
+    for pattern in CHECKED[notebook.kind] + (CHECKED_ON_LIVY if notebook.livy else []):
+        assert re.search(pattern, text, re.MULTILINE), pattern
+    assert "Traceback" not in text and "cannot be" not in text
+
+
+@slow_behind_a_gateway
+def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
+    """The last test of a kind: its kernel is killed."""
+    session = notebook.session
+    notebook.run(cell("--name far --no-wait --seed 7", epochs=100_000, pause=0.25))
+    until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100)
+    notebook.kill()
+    notebook.open()
+    assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)
+
+    if notebook.kind == "embedded":
+        # Its Spark has died with the kernel; what it had told is stored.
+        answer = notebook.kernel.run("%ddl attach far")
+        gone = "far cannot be attached: it ran on this machine, which ended with its kernel"
+        assert re.fullmatch(f"UsageError: {gone}.*\n", answer.text)
+        shown = notebook.run("%ddl show far").text
+        assert re.findall(r"epoch (\d+)/100000", shown)[:3] == ["1", "2", "3"]
+        return
+
+    assert notebook.run("%ddl attach far").text.startswith(f"far is RUNNING on Livy session {session} at ")
+    so_far = notebook.value("len(far.history['loss'])")
+    until(lambda: notebook.value("len(far.history['loss'])") > so_far, 100)
+    notebook.kill()
+
+    # Another machine: it has no such run, and finds it in the session.
+    notebook.open(JUPYTER_DATA_DIR=str(tmp_path / "elsewhere"))
+    notebook.use_session()
+    assert "on Livy session" in notebook.run("%ddl attach far").text
+    assert notebook.value("far.stop().state, len(far.weights())") == ("STOPPED", 2)
+    epochs = notebook.value("[event['epoch'] for event in far.events if event['kind'] == 'epoch']")
+    assert epochs == list(range(len(epochs))) and len(epochs) > so_far
+    assert notebook.value("len(far.history['loss'])") == len(epochs)
+    answer = notebook.kernel.run("%ddl attach far")
+    assert answer.text == "UsageError: far has ended: STOPPED. %ddl show far shows it.\n"

@@ -1,0 +1,70 @@
+"""Models that draw random numbers in a training step; follows the text of normalized.py in the same cell.
+
+They need --sync-noise to learn what one process learns.
+"""
+
+import keras
+import numpy as np
+import tensorflow as tf
+from cases import BATCH, CLASSES, FEATURES, fit_classifier, layers, table  # cell: dropped
+from normalized import momentum  # cell: dropped
+
+
+def noisy_layers(dtype):
+    kinds = [
+        layers.Dense(16, activation="tanh"),
+        layers.Dropout(0.3),
+        layers.GaussianNoise(0.2),
+        layers.AlphaDropout(0.1),
+        layers.Dropout(0.2, noise_shape=(1, 16)),
+        layers.Dense(CLASSES, activation="softmax"),
+    ]
+    return fit_classifier(momentum(), dtype, model=keras.Sequential([keras.Input((FEATURES,)), *kinds]))
+
+
+def noisy_sequences(dtype):
+    random = np.random.default_rng(12)
+    x = random.normal(size=(74, 5, 4)).astype(dtype)
+    inputs = keras.Input((5, 4))
+    attended = layers.MultiHeadAttention(2, 4, dropout=0.3)(inputs, inputs)
+    hidden = layers.LSTM(6, dropout=0.2, recurrent_dropout=0.1)(layers.SpatialDropout1D(0.3)(attended))
+    model = keras.Model(inputs, layers.Dense(2)(hidden))
+    model.compile(momentum(), "mse")
+    return model, model.fit(x, x[:, 0, :2], batch_size=BATCH, epochs=2, verbose=0).history
+
+
+class Noisy(keras.Model):
+    """Draws in its step by all means that a cell has, alike in each run."""
+
+    def __init__(self):
+        super().__init__()
+        self.inner = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(2)])
+        self.generator = tf.random.Generator.from_seed(4)
+        self.tracker = keras.metrics.Mean("loss")
+        self.built = True
+
+    @property
+    def metrics(self):
+        return [self.tracker]
+
+    def call(self, x):
+        return self.inner(x)
+
+    def train_step(self, data):
+        x, y = data
+        shape = tf.shape(x)
+        x += self.generator.normal(shape, dtype=x.dtype) / 8
+        x += tf.random.stateless_uniform(shape, (1, 2), dtype=x.dtype) * self.generator.uniform([], dtype=x.dtype)
+        with tf.GradientTape() as tape:
+            loss = tf.reduce_mean(tf.square(y - self(x, training=True)))
+        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
+        self.tracker.update_state(loss)
+        return {"loss": self.tracker.result()}
+
+
+def noisy_step(dtype):
+    x, _ = table(dtype, 90)
+    model = Noisy()
+    model.inner.build((None, FEATURES))
+    model.compile(momentum())
+    return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=2, verbose=0).history

@@ -1,0 +1,87 @@
+"""n workers learn what one process learns: equality/cases.py against plain Keras in a process of its own."""
+
+import pytest
+from support import comparison
+from support.comparison import ALWAYS, LOOPS, MORE, MORE_LOOPS, NOISY
+
+from ddl_magics.runtime.gradients import sync_batchnorm
+from ddl_magics.runtime.training import step
+
+pytestmark = pytest.mark.timeout(900)
+
+#: Of these, what is summed and rounded otherwise in float32; the rest of it with `make test-slow`.
+FLOAT32 = ("sgd_momentum", "accumulation", "embedding", "four_steps_and_a_remainder")
+
+#: The negative control: with the sum over ranks left out.
+SILENT = ("sgd_momentum", "pipeline")
+
+
+#: Models whose BatchNormalization asks for the rows of all workers, and some that would need --sync-batchnorm.
+SYNCHRONIZED = ("synchronized", "synchronized_by_its_data", "synchronized_compiled", "synchronized_images")
+NOT_SYNCHRONIZED = ("normalized", "normalized_images")
+
+
+@pytest.fixture(scope="module")
+def learned(spark_cluster):
+    """{part: what two workers have learned}, in one run.
+
+    Another type of numbers needs a run of its own: the weights that Keras draws depend on the first type of a process.
+    """
+    parts = {name: (of, "float64") for name, of in {"float64": ALWAYS, "loops": LOOPS}.items()}
+    parts |= {"synchronized": (SYNCHRONIZED, "float64"), "not synchronized": (NOT_SYNCHRONIZED + NOISY, "float64")}
+    parts["silent"] = (SILENT, "float64", comparison.SILENCE)
+    return comparison.learn_parts(spark_cluster(2), parts, 2, seconds=700)
+
+
+@pytest.mark.parametrize("part", ["float64", "loops", "synchronized"])
+def test_float64(learned, reference, part):
+    comparison.check(learned[part], reference)
+
+
+@pytest.mark.slow
+def test_float32(spark_cluster, reference):
+    comparison.check(comparison.learn(spark_cluster(2), FLOAT32, "float32", 2), reference)
+
+
+def test_what_is_exchanged_is_told_once_for_each_loss(learned):
+    """A sum that rows weigh is among them: it is multiplied by the mean of the weights."""
+    notices = [e["message"] for e in learned["float64"].ended.of_kind("notice")]
+    said = [message.split(" looks")[0] for message in notices if "looks at the whole batch: outputs are" in message]
+    named = ["the loss 'contrast'", "the loss 'loss'", "the loss 'sum_of_squares'"]
+    assert sorted(said) == [*named, "the loss compute_loss of the model 'Own'"]
+
+
+def test_loops_are_told_what_to_write(learned):
+    """One that shares nothing, and one with a loss of its own, which may be a sum."""
+    notices = [e["message"] for e in learned["loops"].ended.of_kind("notice") if "ddl.distribute" in e["message"]]
+    assert sum("the same on all 2 workers" in message for message in notices) == 1
+    assert sum("is taken for a mean over the rows of a batch" in message for message in notices) == 1
+    assert len(notices) == 2
+
+
+def test_without_the_options_slices_and_noise_are_another_model_and_the_run_says_so(learned, reference):
+    """Negative control, and what a reader is told; of `synchronized_compiled` too, which XLA would not synchronize."""
+    others = learned["not synchronized"]
+    found = others.differences(reference)
+    assert all(any(f"{name}: weights" in difference for difference in found) for name in others.results)
+    said = [(e["level"], e["message"]) for e in others.ended.of_kind("notice") if "BatchNormalization" in e["message"]]
+    assert sorted(said) == sorted([("info", sync_batchnorm._SLICES), ("info", step.NOT_COMPILED)])
+
+
+def test_the_comparison_can_fail(learned, reference):
+    assert len(learned["silent"].differences(reference)) >= 2
+    with pytest.raises(AssertionError):
+        learned["silent"].assert_ranks_equal()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_full_matrix(spark_cluster, reference, workers, dtype):
+    comparison.check(comparison.learn(spark_cluster(workers), ALWAYS + MORE, dtype, workers), reference)
+
+
+@pytest.mark.slow
+def test_all_loops(spark_cluster, reference):
+    comparison.check(comparison.learn(spark_cluster(2), LOOPS + MORE_LOOPS, "float64", 2), reference)

@@ -1,0 +1,43 @@
+"""The Python blocks of the README and of docs/ run as they stand there, one after the other, in one notebook."""
+
+import pytest
+from support.code_blocks import OTHER_LANGUAGES, PAGES, blocks, runnable, unfenced
+from support.kernels import Kernel
+from support.processes import wait_until_gone
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_block_is_run_or_says_why_not(page):
+    assert not unfenced(page), "code that is only indented: put it between ``` lines, with its language"
+    for block in blocks(page):
+        assert block.language in {"python", *OTHER_LANGUAGES}, f"{block.page}:{block.line} has no known language"
+
+
+def test_two_blocks_of_the_readme_are_run():
+    readme = [block for block in runnable() if block.page == "README.md"]
+    assert readme[0].code.startswith("%load_ext ddl_magics\n") and readme[1].code.startswith("%%distributed ")
+
+
+@pytest.fixture(scope="module")
+def ran():
+    """(block, answer) of each."""
+    kernel = Kernel()
+    try:
+        answers = []
+        for block in runnable():
+            answers.append((block, kernel.run(block.code)))
+            if answers[-1][1].error:
+                break
+        answers.append((None, kernel.run("print(digits.state, diagnosis.state, loop.state)")))
+        yield answers
+    finally:
+        kernel.close()
+    assert not wait_until_gone()
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_the_blocks_run_in_a_notebook(ran):
+    for block, answer in ran:
+        assert not answer.error, f"{block.page}:{block.line}: {answer.error}: {answer.message}\n{answer.traceback}"
+    assert ran[-1][1].text.split() == ["FINISHED"] * 3

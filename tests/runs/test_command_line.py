@@ -1,0 +1,108 @@
+"""`python -m ddl_magics`, on stored runs."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+from support.fake_cluster import training
+from support.stored import claim, create, dead_process
+
+from ddl_magics import store
+from ddl_magics.__main__ import main
+from ddl_magics.runtime import events as ev
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+
+
+def stored(**fields):
+    folder = create(**fields)
+    folder.append({**event, "seq": seq} for seq, event in enumerate(training(), 1))
+    return folder
+
+
+def test_runs_lists_name_state_progress_and_id(capsys):
+    folder = stored(state=ev.FINISHED)
+    folder.update({"progress": {"epoch": 2, "epochs": 2, "metrics": {"loss": 0.5, "accuracy": 0.75}}})
+    assert main(["runs"]) == 0
+    line = capsys.readouterr().out.splitlines()[1]
+    words = ("digits", "FINISHED", "allreduce", "2/2", "loss 0.5, accuracy 0.75", folder.path.name)
+    assert all(word in line for word in words)
+
+
+def test_runs_without_any(capsys):
+    assert main(["runs"]) == 0
+    assert capsys.readouterr().out == "no runs yet\n"
+
+
+def test_show_and_logs(capsys):
+    stored(state=ev.FINISHED)
+    assert main(["show", "digits"]) == 0
+    shown = capsys.readouterr().out
+    assert shown.startswith("digits FINISHED") and "epoch 2/2  loss 0.5" in shown and "hello" not in shown
+    assert main(["logs", "digits"]) == 0
+    assert capsys.readouterr().out == "0 │ hello 0\n1 │ not the chief\n0 │ hello 1\n1 │ not the chief\n"
+    assert main(["logs", "digits", "1"]) == 0
+    assert capsys.readouterr().out == "not the chief\nnot the chief\n"
+
+
+def test_clean_removes_what_is_not_kept(capsys):
+    old, new = (stored(state=ev.FINISHED, name=name) for name in ("old", "new"))
+    old.update({"created": 1.0, "ended": 2.0})
+    assert main(["clean", "--keep-last", "1", "--dry-run"]) == 0
+    listed, summary = capsys.readouterr().out.splitlines()
+    assert listed.startswith("old  FINISHED  1970-01-01") and listed.endswith(old.path.name)
+    assert summary.startswith("1 run with ") and "would be removed; 1 run with" in summary and old.path.exists()
+    assert main(["clean", "--keep-last", "1"]) == 0
+    assert not old.path.exists() and new.path.exists()
+    assert capsys.readouterr().out.startswith("1 run with ")
+    assert main(["clean", "--keep", "soon"]) == 1
+    assert capsys.readouterr().err == "--keep must be a time such as 12h, 30d, 8w, not 'soon'.\n"
+    assert main(["clean"]) == 1
+    assert capsys.readouterr().err.startswith("say what to keep: python -m ddl_magics clean [--keep 30d]")
+
+
+def test_stop_leaves_a_request_for_the_owner(capsys):
+    folder = stored()
+    assert main(["stop", "digits"]) == 0
+    assert "stops after its current step" in capsys.readouterr().out
+    assert folder.requested("stop")
+
+
+def test_stop_of_a_run_whose_kernel_is_gone_says_what_is_left(capsys):
+    folder = stored()
+    claim(folder, **dead_process())
+    assert main(["stop", "digits"]) == 1
+    assert capsys.readouterr().out.startswith("digits is LOST: its kernel is gone")
+    assert not folder.requested("stop")
+
+
+def test_stop_of_a_run_that_ended(capsys):
+    stored(state=ev.FINISHED)
+    assert main(["stop", "digits"]) == 1
+    assert capsys.readouterr().out == "digits has ended already: FINISHED.\n"
+
+
+def test_a_wrong_name_is_one_line_with_the_nearest(capsys):
+    stored()
+    assert main(["show", "digts"]) == 1
+    assert capsys.readouterr().err == "there is no run digts. Did you mean digits?\n"
+
+
+def test_as_a_process_it_is_fast_and_needs_no_tensorflow(tmp_path):
+    folder = stored()
+    begun = time.perf_counter()
+    answer = subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "ddl_magics", "stop", folder.path.name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert store.RunFolder(folder.path).requested("stop")
+    imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
+    assert not imported & {"tensorflow", "keras", "pyspark", "pandas", "ipywidgets", "plotly"}
+    assert time.perf_counter() - begun < 20

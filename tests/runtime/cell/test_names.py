@@ -1,0 +1,94 @@
+"""Which names travel with a cell, and what is said of those that cannot."""
+
+import threading
+
+import numpy as np
+import pytest
+
+from ddl_magics.runtime.cell import names
+
+pytest.importorskip("pyspark")
+
+
+@pytest.mark.parametrize(
+    ("source", "free"),
+    [
+        ("x = 1\ny = x + z", {"z"}),
+        ("import os\nos.getcwd()", set()),
+        ("def f(a):\n    return a + scale\nf(1)", {"scale"}),
+        ("class A(Base):\n    b = c", {"Base", "c"}),
+        ("[i * k for i in items]", {"k", "items"}),
+        ("def f():\n    global g\n    g = 1\nf()\ng", set()),
+        ("lambda a, *b: a + d", {"d"}),
+        ("print(len([1]))", set()),
+        ("x += 1", set()),
+        ("with open(p) as f:\n    pass", {"p"}),
+        ("try:\n    pass\nexcept E as e:\n    e", {"E"}),
+        ("for i in range(3):\n    pass\ni", set()),
+    ],
+)
+def test_free_names(source, free):
+    assert set(names.free_names(source)) == free
+
+
+def test_values_arrive():
+    def double(x):
+        return 2 * x
+
+    session = {"double": double, "table": np.arange(4), "npy": np, "unused": threading.Lock()}
+    blob = names.pack("double(table) + npy.float32(1)", session)
+    given = names.unpack(blob)
+    assert set(given) == {"double", "table", "npy"}
+    assert given["double"](3) == 6 and given["table"].tolist() == [0, 1, 2, 3] and given["npy"] is np
+
+
+@pytest.mark.parametrize(
+    ("source", "session", "message"),
+    [
+        ("a = 1\nmodle.fit(a)", {"model": 1}, "line 2: the name 'modle' is defined neither .*; did you mean 'model'?"),
+        ("get_ipython().system('ls')", {}, r"line 1: get_ipython\(\) is the notebook's, and workers have none"),
+        ("x = 1\ny = int(input('epochs? '))", {"input": 3}, r"line 2: input\(\) waits for a person"),
+        ("lock.acquire()", {"lock": threading.Lock()}, "'lock' .* cannot travel .* make it inside the cell"),
+    ],
+)
+def test_what_cannot_travel_is_named(source, session, message):
+    with pytest.raises(names.NameProblem, match=message):
+        names.pack(source, session)
+
+
+def test_usual_modules_need_no_import():
+    assert names.unpack(names.pack("np.zeros(2)", {}))["np"] is np
+
+
+def test_names_that_a_star_import_may_bring_are_not_refused():
+    names.pack("from os.path import *\njoin('a', 'b')", {})
+
+
+def test_names_of_the_notebook_that_a_cell_defines_or_asks_for():
+    names.pack("input = 3\nprint(input)", {})
+    names.pack("def f(input):\n    return input(1)", {})
+    asks = "try:\n    get_ipython()\n    notebook = True\nexcept NameError:\n    notebook = False"
+    assert names.unpack(names.pack(asks, {"get_ipython": threading.Lock()})) == {}
+
+
+@pytest.mark.parametrize(
+    ("source", "sent"),
+    [
+        ("x = x / 255\ny = 1\ny", {"x"}),
+        ("x += 1", {"x"}),
+        ("x: int = x", {"x"}),
+        ("for x in x:\n    y = x", {"x"}),
+        ("if x:\n    x = 1", {"x"}),
+        ("try:\n    x\nexcept NameError:\n    x = 1", {"x"}),
+        ("x = [x for x in y]\ny = 2", {"y"}),
+        ("x = 1\nx = x + 1", set()),
+        ("import x\nx.y = x", set()),
+        ("def f(a=x):\n    return y\nx = y = 2", {"x"}),
+        ("class A(x):\n    y = y\nx = y = 2", {"x"}),
+        ("with x as x:\n    x", {"x"}),
+        ("x[0] = 1\nx = 2", {"x"}),
+        ("f = lambda x: x\nx = 1", set()),
+    ],
+)
+def test_what_a_cell_reads_before_it_assigns_it_is_the_notebooks(source, sent):
+    assert set(names.unpack(names.pack(source, {"x": 1, "y": 2}))) == sent

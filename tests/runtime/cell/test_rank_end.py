@@ -1,0 +1,47 @@
+"""What is told of an exception of TensorFlow: its last words."""
+
+import pytest
+
+from ddl_magics.runtime.cell.ending import _traceback, essence
+from ddl_magics.runtime.stopping import NotANumber
+
+MESSAGES = {
+    "TensorFlow 2.21": (
+        "Graph execution error:\n\nDetected at node loss/Assert defined at (most recent call last):\n"
+        '  File "<frozen runpy>", line 198, in _run_module_as_main\n\n  File "<cell>", line 4, in <module>\n\n'
+        "Received a label value of 6 which is outside the valid range of [0, 2).  Label values: 6 5\n"
+        "\t [[{{node loss/Assert}}]] [Op:__inference_multi_step_on_iterator_1070]"
+    ),
+    "TensorFlow 2.13": (
+        "Graph execution error:\n\nDetected at node 'loss/Assert' defined at (most recent call last):\n"
+        '    File "<frozen runpy>", line 198, in _run_module_as_main\n    File "<cell>", line 4, in <module>\n'
+        "      model.fit(x, y)\nNode: 'loss/Assert'\n"
+        "Received a label value of 6 which is outside the valid range of [0, 2).  Label values: 6 5\n"
+        "\t [[{{node loss/Assert}}]] [Op:__inference_train_function_1070]"
+    ),
+    "while Keras 2 traces": (
+        'in user code:\n\n    File "training.py", line 1338, in train_function  *\n        return step_function(self)\n'
+        '    File "<cell>", line 4, in call  **\n        raise ValueError(text)\n\n'
+        "    ValueError: Received a label value of 6 which is outside the valid range of [0, 2).  Label values: 6 5\n"
+    ),
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_a_trace_is_left_out(message):
+    said = "Received a label value of 6 which is outside the valid range of [0, 2).  Label values: 6 5"
+    assert essence(message) == essence(said) == said
+
+
+@pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)
+def test_the_traceback_has_the_cells_lines_of_the_graph_alone(message):
+    try:
+        raise ValueError(message)
+    except ValueError as error:
+        shown = _traceback(error)
+    assert '  File "<cell>", line 4' in shown and "Received a label value of 6" in shown
+    assert "runpy" not in shown and "training.py" not in shown
+
+
+def test_our_exceptions_are_shown_without_the_name_of_their_module():
+    assert _traceback(NotANumber(0, "the loss is NaN")) == "NotANumber: the loss is NaN\n"

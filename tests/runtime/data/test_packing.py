@@ -1,0 +1,77 @@
+"""Rows become arrays at once, exactly as value by value, and what is wrong in them is told in the same words."""
+
+from decimal import Decimal
+
+import numpy as np
+import pytest
+
+from ddl_magics.runtime.data import packing
+
+LARGE = 2**53 + 1
+
+
+def column(dtype, depth=0, name="x"):
+    return {"name": name, "dtype": dtype, "depth": depth, "vector": False}
+
+
+def both(monkeypatch, rows, columns, tensors):
+    """(report, arrays) of rows that are packed at once where that can be, which must be those of the other way."""
+    report, blob = packing.pack_rows(rows, columns, tensors)
+    with monkeypatch.context() as patch:
+        patch.setattr(packing, "at_once", lambda *_: None)
+        other_report, other = packing.pack_rows(rows, columns, tensors)
+    assert report == other_report
+    assert blob == other
+    return report, packing.decode(blob)[1] if blob else []
+
+
+@pytest.mark.parametrize(
+    ("dtypes", "rows"),
+    [
+        (["f4", "f4"], [(0.1, 1e38), (-0.0, 3)]),
+        (["f8", "f8"], [(Decimal("0.1"), 2), (LARGE, 4.5)]),
+        (["f8", "i8"], [(0.5, LARGE), (1.5, 3)]),
+        (["i8", "i8"], [(LARGE, -1), (2, 3)]),
+        (["i8", "i8"], [(LARGE, None), (2, 3)]),
+        (["i4", "i4"], [(2**40, 1), (2, 3)]),
+        (["f8", "f8"], [(0.5, None), (float("nan"), 3)]),
+        (["f8", "f8"], [(0.5, float("nan")), (float("-inf"), 3)]),
+        (["?", "?"], [(True, False), (False, None)]),
+        (["?", "?"], [(True, False), (False, True)]),
+        (["f8", "f8"], [("a", 1.0), (2.0, 3.0)]),
+    ],
+)
+def test_a_matrix_of_scalars(monkeypatch, dtypes, rows):
+    columns = [column(dtype, name=f"x{index}") for index, dtype in enumerate(dtypes)]
+    both(monkeypatch, rows, columns, [[0, 1]])
+    both(monkeypatch, rows, columns, [[1, 0]])
+    both(monkeypatch, rows, columns, [[0], [1]])
+
+
+@pytest.mark.parametrize(
+    ("dtype", "depth", "values"),
+    [
+        ("f8", 1, [[1.0, 2.0], [3.0, 4.0]]),
+        ("f8", 1, [[1.0, 2.0], [3.0]]),
+        ("f8", 1, [[1.0, None], [3.0, 4.0]]),
+        ("f8", 1, [[1.0, 2.0], None]),
+        ("f4", 1, [[], []]),
+        ("i8", 2, [[[1, LARGE]], [[3, 4]]]),
+        ("i8", 2, [[[1, 2], [3, 4]], [[1, 2], [3]]]),
+        ("i8", 2, [[[1, 2], [3, 4]], [[1, 2], [3, None]]]),
+        ("S", 0, ["a", "bcd"]),
+        ("S", 1, [["a", "bcd"], ["", "ü"]]),
+    ],
+)
+def test_arrays_and_text(monkeypatch, dtype, depth, values):
+    both(monkeypatch, [(value,) for value in values], [column(dtype, depth)], [[0]])
+
+
+def test_what_is_reported(monkeypatch):
+    rows = [(1.0, float("inf"), [float("nan")]), (float("nan"), 2.0, [3.0])]
+    columns = [column("f8", name="a"), column("f8", name="b"), column("f8", 1, "c")]
+    report, arrays = both(monkeypatch, rows, columns, [[0, 1], [2]])
+    assert (report["nan"], report["inf"], report["rows"], report["shapes"]) == (["a", "c"], ["b"], 2, [[2], [1]])
+    np.testing.assert_array_equal(arrays[0], [[1.0, np.inf], [np.nan, 2.0]])
+    report, _ = both(monkeypatch, [(1,), (None,)], [column("i8")], [[0]])
+    assert report["error"] == "column 'x': it has empty values (null): fill them or drop their rows first"

@@ -1,0 +1,287 @@
+"""An attempt without Spark: who is sent the peers' addresses, and when, while ranks die and are restarted."""
+
+import dataclasses
+import errno
+import hashlib
+import json
+import queue
+import threading
+from types import SimpleNamespace
+
+import pytest
+
+from ddl_magics.runtime import events
+from ddl_magics.runtime.driver import attempt as attempts
+from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.rank_end import Failure, RankEnd
+from ddl_magics.runtime.transport import messages, wire
+from ddl_magics.runtime.transport.credentials import Credentials
+
+CONFIG = JobConfig(
+    cell="",
+    credentials=Credentials("r", b""),
+    driver=("127.0.0.1", 1),
+    spark="3",
+    strategy="ps",
+    workers=2,
+    executor_cores=1,
+    seed=0,
+)
+
+
+class Channel:
+    """A rank's connection, on which `incoming` comes in."""
+
+    def __init__(self, rank, number):
+        self.peer, self.address = wire.Identity("supervisor", rank, number), ("h", 1)
+        self.sent, self.incoming = [], queue.Queue()
+
+    def send_json(self, kind, value):
+        self.sent.append((kind, value))
+
+    def recv(self, limit):
+        frame = self.incoming.get()
+        if frame is None:
+            raise wire.ConnectionLost("closed")
+        return frame
+
+    def close(self, linger=0.0):
+        self.incoming.put(None)
+
+    @property
+    def peers(self):
+        return [value for kind, value in self.sent if kind == messages.PEERS]
+
+
+class Jobs:
+    """In the place of `RankJobs`."""
+
+    def __init__(self, *arguments):
+        self.configs = []
+
+    submitted = property(lambda self: len(self.configs))
+
+    def submit(self, config, only=None):
+        self.configs.append((only, config.attempt))
+
+    def cancel(self):
+        pass
+
+    join = cancel
+
+
+class Run:
+    """In the place of `Job`: what an attempt calls."""
+
+    def __init__(self, strategy):
+        self.workers, self.attempts, self.group, self.sc = 2, 3, "g", None
+        self.spec = {"strategy": strategy}
+        self.warned = []
+        self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
+        self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
+        self.servers = SimpleNamespace(addresses=[("h", 2)])
+        self.states = []
+
+    def enter(self, state, message, **fields):
+        self.states.append((state, message))
+
+    def note_start(self):
+        pass
+
+    check_time = note_start
+
+    def note_hosts(self, hosts):
+        self.hosts = sorted(hosts)
+
+    check_target = note_hosts
+
+
+class Ranks:
+    """An attempt, and the ranks as it sees them."""
+
+    def __init__(self, strategy="ps", config=CONFIG):
+        self.run = Run(strategy)
+        self.attempt = attempts.Attempt(self.run, 1, "starting", None, None, config)
+        self.attempt.start()
+
+    def connect(self, rank, number=1):
+        channel = Channel(rank, number)
+        assert self.attempt.admit(channel.peer) is None
+        self.attempt.accept(channel)
+        return channel
+
+    def die(self, rank):
+        self.attempt.on_end(rank, RankEnd("failed", Failure(rank, "h", "signal", "killed")))
+        with self.attempt._changed:
+            self.attempt._restart_dead_ranks()
+
+
+@pytest.fixture
+def start(monkeypatch):
+    def start(strategy="ps", config=CONFIG):
+        started.append(Ranks(strategy, config))
+        return started[-1]
+
+    started = []
+    monkeypatch.setattr(attempts, "RankJobs", Jobs)
+    yield start
+    for ranks in started:
+        ranks.attempt.clear(cancel=False)
+
+
+def test_peers_are_sent_once_all_are_ready(start):
+    ranks = start()
+    one, other = ranks.connect(0), ranks.connect(1)
+    ranks.attempt.on_ready(1, None)
+    assert other.peers == []
+    ranks.attempt.on_ready(0, None)
+    assert [len(channel.peers) for channel in (one, other)] == [1, 1]
+    assert (one.peers[0]["local_rank"], other.peers[0]["local_rank"]) == (0, 1)
+    assert one.peers[0]["local_size"] == 2 and one.peers[0]["servers"] == [("h", 2)]
+    assert ranks.run.states[-1] == (events.RUNNING, "training on 2 workers") and ranks.run.hosts == ["h", "h"]
+
+
+def test_of_those_that_train_only_a_restarted_rank_is_sent_its_peers(start):
+    ranks = start()
+    one, other = ranks.connect(0), ranks.connect(1)
+    for rank in (0, 1):
+        ranks.attempt.on_ready(rank, None)
+    ranks.die(1)
+    assert ranks.attempt._jobs.configs == [(None, 1), (1, 2)]
+    assert ranks.attempt.admit(other.peer) == "attempt 1 is not the current one"
+    restarted = ranks.connect(1, 2)
+    ranks.attempt.on_ready(1, None)
+    assert (len(one.peers), len(other.peers), len(restarted.peers)) == (1, 1, 1)
+
+
+def test_a_rank_that_dies_while_another_is_restarted_does_not_keep_that_one_waiting(start):
+    ranks = start()
+    ranks.connect(0), ranks.connect(1)
+    for rank in (0, 1):
+        ranks.attempt.on_ready(rank, None)
+    ranks.die(1)
+    other = ranks.connect(1, 2)
+    ranks.die(0)
+    ranks.attempt.on_ready(1, None)
+    assert other.peers == [], "rank 0 is not there"
+    one = ranks.connect(0, 2)
+    ranks.attempt.on_ready(0, None)
+    assert (len(one.peers), len(other.peers)) == (1, 1)
+
+
+def test_ranks_that_need_each_other_are_not_restarted_alone(start):
+    ranks = start("allreduce")
+    ranks.connect(0), ranks.connect(1)
+    ranks.die(1)
+    assert ranks.attempt._jobs.configs == [(None, 1)]
+    assert ranks.attempt.wait().death == "rank 1 on h died (killed)"
+
+
+def test_an_error_of_the_driver_is_named_and_no_death(start):
+    ranks = start("allreduce")
+    ranks.run.log.append = lambda event, number: 1 / 0
+    channel = ranks.connect(0)
+    channel.incoming.put((messages.EVENTS, b'[{"kind": "log", "time": 1, "stream": "stdout", "text": ""}]'))
+    result = ranks.attempt.wait()
+    assert result.death is None and result.message == (
+        "rank 0 on h: the driver failed at a message of the rank: division by zero"
+    )
+
+
+def test_a_full_disk_of_the_driver_costs_a_checkpoint_and_fails_a_run_without_its_model(start):
+    ranks = start("allreduce")
+    lost = SimpleNamespace(problem=OSError(errno.ENOSPC, "No space left on device"), path="/tmp/run/1")
+    ranks.attempt.on_checkpoint(SimpleNamespace(header={"name": "checkpoint-0.npz"}, **vars(lost)))
+    ranks.attempt.on_artifact(SimpleNamespace(header={"name": "model-0.keras"}, **vars(lost)))
+    for rank in (0, 1):
+        ranks.connect(rank)
+        ranks.attempt.on_end(rank, RankEnd("finished"))
+    where = "could not be stored on the driver's disk, in /tmp/run: No space left on device"
+    assert ranks.run.warned == [f"a checkpoint {where}"]
+    assert ranks.attempt.wait().message == f"model-0.keras {where}; make room there"
+
+
+@pytest.fixture
+def late(monkeypatch):
+    """late(channel): brings an event, a checkpoint, an artifact and an end over a connection, and returns when read."""
+    read, receive = threading.Event(), attempts.rank_messages.receive
+
+    def late(channel):
+        read.clear()
+        header = {"name": "file", "size": 1, "sha256": hashlib.sha256(b"x").hexdigest()}
+        for kind, value in (
+            (messages.EVENTS, [events.make("epoch", 0, fit=0, epoch=0, metrics={}, seconds=1.0)]),
+            (messages.CHECKPOINT, header),
+            (messages.PIECE, b"x"),
+            (messages.ARTIFACT, header),
+            (messages.CHUNK, b"x"),
+            (messages.END, RankEnd("finished").to_json()),
+        ):
+            channel.incoming.put((kind, value if isinstance(value, bytes) else json.dumps(value).encode()))
+        channel.incoming.put(None)
+        assert read.wait(5)
+
+    def receive_and_tell(*arguments):
+        receive(*arguments)
+        read.set()
+
+    monkeypatch.setattr(attempts.rank_messages, "receive", receive_and_tell)
+    return late
+
+
+@pytest.mark.parametrize("strategy", ["ensemble", "allreduce"])
+def test_what_a_connection_brings_when_its_rank_has_a_successor_is_dropped(
+    start, late, tmp_path, monkeypatch, strategy
+):
+    monkeypatch.setattr(Channel, "close", lambda self, linger=0.0: None)  # data that have come can still be read
+    ranks = start(strategy)
+    got = []
+    ranks.run.log.append = lambda event, number: got.append(event["kind"])
+    ranks.run.checkpoints.keep = lambda file: got.append("checkpoint")
+    ranks.run.files = SimpleNamespace(keep=lambda file: got.append("file"), new_path=lambda: str(tmp_path / "new"))
+    one, other = ranks.connect(0), ranks.connect(1)
+    for rank in (0, 1):
+        ranks.attempt.on_ready(rank, None)
+    ranks.die(1)
+    if strategy == "allreduce":
+        ranks.attempt.clear(cancel=False)
+    late(other)
+    assert got == [] and ranks.attempt._record.ends.keys() == ({1} if strategy == "allreduce" else set())
+    if strategy == "ensemble":
+        late(one)
+        assert got == ["epoch", "checkpoint", "file"] and ranks.attempt._record.ends.keys() == {0}
+
+
+def test_a_rank_that_the_driver_does_not_read_as_it_sends_checkpoints_is_not_silent(start, monkeypatch):
+    config = dataclasses.replace(CONFIG, strategy="allreduce", stall=0.3, stall_notice=0.1)
+    ranks = start("allreduce", config)
+    silence = ranks.attempt._silence
+    watched = []
+    monkeypatch.setattr(attempts.checkpoint_files, "send", lambda *_: watched.append(set(silence.seconds)))
+    for rank in (0, 1):
+        ranks.connect(rank)
+        ranks.attempt.on_ready(rank, None)
+    assert watched == [{0}] and set(silence.seconds) == {0, 1}
+
+
+def test_a_rank_that_is_not_heard_of_is_named_and_dead_after_the_time_of_the_option(start, monkeypatch):
+    config = dataclasses.replace(CONFIG, strategy="allreduce", stall=0.6, stall_notice=0.3)
+    monkeypatch.setattr(attempts, "TICK_SECONDS", 0.1)
+    ranks = start("allreduce", config)
+    said = []
+    ranks.run.log.append = lambda event, number: said.append(event.get("message"))
+    ranks.connect(0)
+    result = ranks.attempt.wait()
+    assert len(said) == 1 and said[0].startswith("nothing has come from h for 0 s")
+    assert result.death.startswith("rank 0 on h died (nothing has come from its supervisor for")
+
+
+def test_a_report_with_values_of_other_types_is_left_out_and_said_once(start):
+    ranks, log = start(), []
+    ranks.run.log.append = lambda event, number: log.append(event)
+    ranks.connect(0)
+    for seconds in ("x", None, -1.0):
+        ranks.attempt.on_event(0, events.make("epoch", 0, fit=0, epoch=0, metrics={}, seconds=seconds))
+    ranks.attempt.on_event(0, events.make("of a later version", 0))
+    assert [event["kind"] for event in log] == ["notice"]
+    assert log[0]["message"].startswith("a report (epoch) is left out")

@@ -1,0 +1,174 @@
+"""A rank whose host is cut off has ended before its successor starts, and nothing of it is taken afterwards."""
+
+import dataclasses
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+from support import namespaces
+from support.paths import environment
+from support.rings import CREDENTIALS
+
+from ddl_magics.runtime.cell import names
+from ddl_magics.runtime.driver import attempt as attempts
+from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.transport import link_watch, sockets, wire
+
+#: In place of 20 and 30 s.
+SUPERVISOR_SILENT_SECONDS, SILENT_SECONDS = 3.0, 8.0
+
+CELL = """
+import keras, numpy as np
+x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
+model.compile("sgd", "mse")
+model.fit(x, x[:, :2], epochs=1000000, verbose=0)
+"""
+DRIVER = wire.Identity("driver", -1, 0)
+
+
+class Hosts:
+    """Takes the place of `RankJobs`: the first attempt runs in a namespace, the second here."""
+
+    def __init__(self, prefixes):
+        self._prefixes, self.processes = prefixes, []
+
+    def __call__(self, *arguments):
+        return self
+
+    submitted = property(lambda self: len(self.processes))
+
+    def submit(self, config, only=None):
+        command = [*self._prefixes[config.attempt - 1], sys.executable, "-m", "support.supervisor_process"]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            text=True,
+            env=environment(),
+            start_new_session=True,
+            stderr=subprocess.DEVNULL,
+        )
+        self.processes.append(process)
+        packed = names.pack(CELL, {}).hex()
+        about = {"rank": 0, "config": config.to_json(), "names": packed, "silent": SUPERVISOR_SILENT_SECONDS}
+        process.stdin.write(json.dumps(about) + "\n")
+        process.stdin.flush()
+
+    def cancel(self):
+        """The host cannot be reached."""
+
+    join = cancel
+
+    def end(self):
+        for process in self.processes:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+            process.stdin.close()
+
+
+class Run:
+    """In the place of `Job`. got: (attempt, kind) of all that has come, in order."""
+
+    def __init__(self, folder):
+        self.workers, self.attempts, self.group, self.sc, self.servers = 1, 2, "g", None, None
+        self.spec = {"strategy": "single"}
+        self.attempt, self.got, self.pids, self._folder = None, [], [], folder
+        self.log = SimpleNamespace(histories=dict, append=self._append)
+        self.checkpoints = SimpleNamespace(files=list, keep=lambda file: self._take("checkpoint"))
+        self.files = SimpleNamespace(keep=lambda file: self._take("file"), new_path=self._new_path)
+
+    def _new_path(self):
+        return str(self._folder / f"file-{len(list(self._folder.iterdir()))}")
+
+    def _append(self, event, number):
+        self._take(event["kind"])
+        if event["kind"] == "worker" and event["pid"] not in self.pids:
+            self.pids.append(event["pid"])
+
+    def _take(self, kind):
+        self.got.append((self.attempt.number, kind))
+
+    def enter(self, state, message, **fields):
+        pass
+
+    def note_start(self):
+        pass
+
+    check_time = note_start
+
+    def note_hosts(self, hosts):
+        pass
+
+    check_target = note_hosts
+
+    def admit(self, identity):
+        return self.attempt.admit(identity)
+
+    def accept(self, channel):
+        self.attempt.accept(channel)
+
+    def until(self, number, *kinds):
+        deadline = time.monotonic() + 60
+        while not {(number, kind) for kind in kinds} <= set(self.got):
+            assert time.monotonic() < deadline, self.got[-3:]
+            time.sleep(0.1)
+
+
+@pytest.fixture
+def there():
+    with namespaces.namespace() as there:
+        yield there
+
+
+@pytest.mark.skipif(not namespaces.can_be_made(), reason="namespaces need root's rights, on Linux")
+def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_beside_it(there, monkeypatch, tmp_path):
+    monkeypatch.setattr(link_watch, "SILENT_SECONDS", SILENT_SECONDS)
+    for name, value in (("IDLE_SECONDS", 4), ("PROBE_SECONDS", 1), ("PROBES", 4)):
+        monkeypatch.setattr(sockets, f"KEEPALIVE_{name}", value)
+    hosts = Hosts([there.prefix, []])
+    monkeypatch.setattr(attempts, "RankJobs", hosts)
+    run = Run(tmp_path)
+    listener = wire.Listener(there.here, CREDENTIALS, DRIVER, run.admit, run.accept)
+    address = (there.here, listener.address[1])
+    config = JobConfig(
+        cell=CELL,
+        credentials=CREDENTIALS,
+        driver=address,
+        spark="3",
+        strategy="single",
+        workers=1,
+        executor_cores=1,
+        seed=0,
+        prewarm=False,
+    )
+    try:
+        first = run.attempt = attempts.Attempt(run, 1, "", None, None, config)
+        first.start()
+        run.until(1, "steps", "epoch", "checkpoint")
+        there.cut()
+        began = time.monotonic()
+        result = first.wait()
+        seconds = time.monotonic() - began
+        assert "or cut off" in result.death and seconds < SILENT_SECONDS + 5
+        first.clear(cancel=True)
+        assert not os.path.exists(f"/proc/{run.pids[0]}"), "the rank trains on"
+        assert hosts.processes[0].wait(5) == 0
+        taken = len(run.got)
+        there.mend()
+        time.sleep(2)
+        assert len(run.got) == taken
+
+        second = run.attempt = attempts.Attempt(run, 2, "", None, None, dataclasses.replace(config, attempt=2))
+        second.start()
+        run.until(2, "steps", "epoch", "checkpoint")
+        assert len(run.pids) == 2 and os.path.exists(f"/proc/{run.pids[1]}")
+        second.clear(cancel=False)
+    finally:
+        listener.close()
+        hosts.end()

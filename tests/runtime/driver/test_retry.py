@@ -1,0 +1,149 @@
+"""A worker that is killed costs the time since the last checkpoint: the run ends as if nothing had happened."""
+
+import functools
+import os
+import signal
+
+import numpy as np
+import pytest
+from support import launch, processes
+
+BOUND_SECONDS = 60.0
+
+#: Stateful wherever state can be: momenta, dropout, shuffles, BatchNorm, a callback with a memory; slow enough to kill.
+CELL = """
+import keras, numpy as np, time
+keras.config.set_floatx("float64")
+x = np.random.default_rng(0).normal(size=(96, 8))
+y = np.sin(x[:, :2])
+class Slow(keras.callbacks.Callback):
+    def on_train_batch_begin(self, batch, logs=None):
+        time.sleep(SLEEP)
+model = keras.Sequential([LAYERS])
+model.compile(keras.optimizers.OPTIMIZER, "mse", metrics=["mae"])
+first = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
+fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks=[plateau, Slow()], verbose=0)
+[first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate), ddl.size]
+"""
+DENSE = "keras.layers.Dense(8, activation='relu'), keras.layers.Dense(2)"
+
+
+def cell(layers="keras.Input((8,)), " + DENSE, optimizer="SGD(0.1, momentum=0.9)", sleep=0.15):
+    return CELL.replace("LAYERS", layers).replace("OPTIMIZER", optimizer).replace("SLEEP", str(sleep))
+
+
+@pytest.fixture(autouse=True)
+def nothing_left():
+    shared = processes.shared_files()
+    yield
+    assert processes.wait_until_gone(10) == {}
+    assert {name for name in processes.shared_files() - shared if name.startswith("ddl")} == set()
+
+
+def pid(run, rank):
+    return [e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == rank][-1]
+
+
+def kill_in_epoch(run, number, rank, which=int):
+    """SIGKILL a rank's process, or `which` it descends from, in epoch `number` (from 0) of the second fit."""
+
+    def there(run):
+        return any(e["kind"] == "steps" and (e["fit"], e["epoch"]) == (1, number) for e in run.events)
+
+    run.until(there, 90)
+    os.kill(which(pid(run, rank)), signal.SIGKILL)
+
+
+@functools.cache
+def undisturbed(spark):
+    """(result, history, weights) of the cell when nobody is killed."""
+    ended = launch.run_cell(spark, cell(sleep=0))
+    return ended.result, ended.history, launch.weights(ended.run)
+
+
+def assert_as_undisturbed(ended, spark):
+    assert ended.state == "FINISHED", ended.message
+    result, history, weights = undisturbed(spark)
+    assert (ended.result, ended.history) == (result, history)
+    for mine, theirs in zip(launch.weights(ended.run), weights, strict=True):
+        np.testing.assert_array_equal(mine, theirs)
+
+
+def beginnings(ended):
+    return [e["message"] for e in ended.of_kind("state") if e["state"] == "SUBMITTED"]
+
+
+def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had_happened(spark_cluster):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell())
+    kill_in_epoch(run, 2, rank=0)
+    run.until(lambda r: any(e["kind"] == "state" and "attempt 2 of 3" in e["message"] for e in r.events), 30)
+    kill_in_epoch(run, 3, rank=1, which=processes.executor_of)
+    ended = run.wait(BOUND_SECONDS)
+    assert_as_undisturbed(ended, spark)
+    _, second, third = beginnings(ended)
+    assert second.startswith("attempt 2 of 3: rank 0 on ") and "was killed by SIGKILL); continues from epoch " in second
+    assert third.startswith("attempt 3 of 3: rank 1 on ") and " of fit 2" in third
+    assert "its supervisor process on the executor died" in third
+
+
+def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark_cluster):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), strategy="ps")
+    kill_in_epoch(run, 1, rank=1)
+    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 2)], 60)
+    kill_in_epoch(run, 3, rank=0)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FINISHED", ended.message
+    first, second, epochs, _, _ = ended.result
+    assert len(first["loss"]) == 2 and len(second["loss"]) == 5 and epochs == [0, 1, 2, 3, 4]
+    assert second == ended.history
+    said = [e["message"] for e in ended.of_kind("state") if "it is restarted" in e["message"]]
+    assert [words.split(" on ")[0] for words in said] == ["rank 1", "rank 0"]
+    assert all("(attempt 2 of 3) while the others continue" in words for words in said)
+    assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}
+
+
+def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), attempts=2)
+    kill_in_epoch(run, 2, rank=1)
+    run.until(lambda r: any(e["attempt"] == 2 and e["kind"] == "steps" for e in r.events), 60)
+    os.kill(pid(run, 0), signal.SIGKILL)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (0, "signal")
+    assert (
+        "was killed by SIGKILL" in ended.message
+        and "; it was attempt 2 of 2; --resume test continues from epoch " in (ended.message)
+    )
+    assert {e["name"] for e in ended.of_kind("artifact")} == {"checkpoint-0.npz", "checkpoint-1.npz"}
+    resumed = launch.run_cell(spark, cell(sleep=0), resume=ended.run)
+    assert_as_undisturbed(resumed, spark)
+    said = [e["message"] for e in resumed.of_kind("notice") if "fit 1" in e["message"]]
+    assert said == ["fit 1 had ended in the resumed run: its history and weights are taken, and nothing is trained"]
+
+
+def test_stop_between_two_attempts(spark_cluster):
+    run = launch.start(spark_cluster(2), cell())
+    kill_in_epoch(run, 2, rank=1)
+    run.until(lambda r: any(e["attempt"] == 2 for e in r.events), 30)
+    run.stop()
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "STOPPED" and "--resume test continues from epoch " in ended.message
+
+
+@pytest.mark.parametrize("servers", [pytest.param(1, marks=pytest.mark.slow), 2])
+def test_a_parameter_server_that_is_killed(spark_cluster, servers):
+    spark = spark_cluster(2)
+    run = launch.start(spark, cell(), strategy="ps", ps=servers)
+    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
+    shards = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
+    assert len(shards) == servers
+    os.kill(shards[-1], signal.SIGKILL)
+    ended = run.wait(BOUND_SECONDS)
+    assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (-1, "lost")
+    assert "the parameter server (process" in ended.message and "--resume test continues from epoch " in ended.message
+    resumed = launch.run_cell(spark, cell(sleep=0), strategy="ps", ps=servers, resume=ended.run)
+    assert resumed.state == "FINISHED" and len(resumed.history["loss"]) == 5
+    assert resumed.history["loss"][:1] == ended.history["loss"][:1]

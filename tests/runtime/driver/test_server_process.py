@@ -1,0 +1,28 @@
+"""The processes of parameter servers: what they print reaches the run, and a death says its reason."""
+
+import secrets
+
+import pytest
+
+from ddl_magics.runtime.driver.server_process import ParameterServers
+from ddl_magics.runtime.transport import wire
+
+
+def servers(rule, shown):
+    credentials = wire.Credentials("r", secrets.token_bytes(32))
+    return ParameterServers(credentials, 1, rule, 1, "127.0.0.1", "127.0.0.1", shown.append, shown.append)
+
+
+def test_a_server_that_cannot_start_says_why():
+    shown = []
+    with pytest.raises(RuntimeError, match=r"did not start within 30 s: \w+.*nonsense"):
+        servers("nonsense", shown)
+    assert "Traceback" in "".join(shown)
+
+
+def test_a_server_that_can_prints_nothing():
+    shown = []
+    started = servers("adag", shown)
+    assert started.addresses[0][1] > 0
+    started.close()
+    assert shown == []

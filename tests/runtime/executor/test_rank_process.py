@@ -1,0 +1,57 @@
+"""A rank's process group, when its supervisor is killed without warning."""
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from support.paths import ROOT
+from support.until import until
+
+#: Stands for a supervisor: starts a group of two processes, and prints the number of the second.
+_SUPERVISOR = """
+import subprocess, time
+from ddl_magics.runtime.executor import rank_process
+
+command = ["/bin/sh", "-c", "sleep 300 & echo $!; wait"]
+rank = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
+guard = rank_process.Guard(rank.pid)
+child = rank.stdout.readline().decode().strip()
+if {ends}:
+    guard.end()
+print(child, flush=True)
+time.sleep(300)
+"""
+
+
+def supervisor(ends):
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    command = [sys.executable, "-c", _SUPERVISOR.format(ends=ends)]
+    started = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE)
+    child = int(started.stdout.readline())
+    started.stdout.close()
+    return started, child
+
+
+def has_ended(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except FileNotFoundError:
+        return True
+
+
+def test_what_a_cell_has_started_ends_with_a_supervisor_that_is_killed():
+    started, child = supervisor(ends=False)
+    assert not has_ended(child)
+    started.kill()
+    started.wait()
+    until(lambda: has_ended(child), 10)
+
+
+def test_a_guard_that_was_ended_kills_nobody():
+    started, child = supervisor(ends=True)
+    started.kill()
+    started.wait()
+    assert not has_ended(child)
+    os.kill(child, signal.SIGKILL)

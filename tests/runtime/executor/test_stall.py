@@ -1,0 +1,195 @@
+"""When a rank counts as stalled, and what a process says of itself then."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from types import SimpleNamespace
+
+import pytest
+from support.paths import environment
+from support.rings import CREDENTIALS, ThreadRing
+from support.until import until
+
+from ddl_magics.runtime.collectives.announcement import USER, Announcement
+from ddl_magics.runtime.executor import process_state, stall_watch
+from ddl_magics.runtime.executor.stall import BEFORE, StallClock
+from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.rank.pulse import Pulse
+from ddl_magics.runtime.rank.rank import Rank
+from ddl_magics.runtime.transport import wire
+
+STEP = Pulse(fit=0, epoch=0, step=1, moves=0, training=True, waiting=False)
+
+
+class Clocked:
+    """A clock, and a rank that sends a pulse every second."""
+
+    def __init__(self, notice_seconds=60.0):
+        self.clock, self.now = StallClock(0.0, notice_seconds), 0.0
+
+    def live(self, seconds, letter="S", pulse=None, pulses=True, **changes):
+        """So many seconds pass. Returns for how long there is no progress then."""
+        for _ in range(seconds):
+            self.now += 1
+            if pulses and pulse is not None:
+                self.clock.feed(pulse._replace(**changes), self.now)
+            self.clock.tick(letter, self.now)
+        return self.clock.silent
+
+
+def test_a_rank_that_makes_no_step_is_stalled():
+    rank = Clocked()
+    assert rank.live(1, pulse=STEP) == 0
+    assert rank.live(70, pulse=STEP) == 70
+    assert rank.live(1, pulse=STEP, step=2) == 0
+
+
+@pytest.mark.parametrize("changes", [{"waiting": True}, {"training": False}])
+def test_a_rank_that_waits_or_does_not_train_is_not_stalled_unless_it_cannot_run(changes):
+    rank = Clocked()
+    rank.live(1, pulse=STEP, **changes)
+    assert rank.live(70, pulse=STEP, **changes) == 0
+    assert rank.live(70, "T", pulses=False) == 70
+    assert rank.live(70, "D", pulses=False) == 140
+    assert rank.live(1, pulse=STEP, **changes) == 0
+
+
+def test_validation_and_exchanges_are_progress():
+    rank = Clocked()
+    rank.live(1, pulse=STEP)
+    for moves in range(1, 90):
+        assert rank.live(1, pulse=STEP, moves=moves) == 0
+
+
+def test_what_an_old_pulse_says_of_waiting_is_not_believed():
+    rank = Clocked()
+    rank.live(1, pulse=STEP, waiting=True)
+    assert rank.live(70, "R", pulses=False) > 60
+
+
+def test_slow_steps_have_a_longer_bound():
+    rank = Clocked()
+    for step in range(1, 4):
+        rank.live(9, pulse=STEP, step=step)
+    assert rank.clock.bound == 180
+    assert Clocked(5.0).clock.bound == 5
+
+
+def test_time_in_which_this_process_did_not_run_is_no_stall():
+    rank = Clocked()
+    rank.live(1, pulse=STEP)
+    rank.now += 3600
+    assert rank.live(1, pulse=STEP) <= 2
+
+
+def test_a_pulse_says_where_a_rank_is_and_whether_it_waits_for_others():
+    ours, theirs = socket.socketpair()
+    config = JobConfig(
+        cell="",
+        credentials=CREDENTIALS,
+        driver=("h", 1),
+        spark="3",
+        strategy="allreduce",
+        workers=2,
+        executor_cores=1,
+        seed=0,
+    )
+    rank = Rank(config.of_rank(0, "h", ""), wire.Channel(theirs, wire.Identity("supervisor", -1, 0)))
+    assert Pulse.of(rank) == BEFORE
+    with ThreadRing(2) as ring:
+        rank.peers.ring = ring.ranks[0]
+        first = threading.Thread(target=ring.ranks[0].gather, args=(b"", Announcement(USER), 1))
+        first.start()
+        until(lambda: Pulse.of(rank).waiting, 5)
+        ring.ranks[1].gather(b"", Announcement(USER), 1)
+        first.join()
+    rank.progress.begin_fit()
+    rank.progress.step, rank.progress.evaluated = 3, 4
+    assert Pulse.of(rank) == Pulse(fit=0, epoch=0, step=3, moves=4, training=True, waiting=False)
+    assert Pulse.of(rank).where == "after step 3 of epoch 1"
+    rank.end_fit()
+    assert not Pulse.of(rank).training
+    ours.close(), theirs.close()
+
+
+HANGING = """
+import sys, time
+from ddl_magics.runtime.executor import process_state
+process_state.offer_stack(sys.argv[1])
+def wait_for_a_file():
+    print("here", flush=True)
+    time.sleep(600)
+wait_for_a_file()
+"""
+
+
+@pytest.fixture
+def hanging(tmp_path):
+    command = [sys.executable, "-c", HANGING, str(tmp_path)]
+    with subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout.readline() == "here\n"
+        yield process
+        process.kill()
+
+
+def test_a_process_that_hangs_shows_its_stack(hanging, tmp_path):
+    for _ in range(2):
+        assert "in wait_for_a_file" in process_state.stack(hanging.pid, str(tmp_path))
+    assert process_state.read(hanging.pid).letter == "S" and hanging.poll() is None
+
+
+def test_a_process_that_offers_no_stack_is_not_asked(tmp_path):
+    with subprocess.Popen(["sleep", "600"]) as process:
+        (tmp_path / "stack").touch()
+        assert process_state.stack(process.pid, str(tmp_path)) == "" and process.poll() is None
+        process.kill()
+
+
+def test_a_stall_is_reported_once_and_its_end_once_more(hanging, tmp_path, monkeypatch):
+    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
+    job = SimpleNamespace(stall=None, stall_notice=0.5, strategy="single", uses_tf_distribute=False)
+    said, over = [], threading.Event()
+    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
+    thread = threading.Thread(target=watch.run, args=(over,))
+    thread.start()
+    os.kill(hanging.pid, signal.SIGSTOP)
+    until(lambda: said, 10)
+    threading.Event().wait(1.0)
+    os.kill(hanging.pid, signal.SIGCONT)
+    until(lambda: len(said) > 1, 10)
+    over.set()
+    thread.join()
+    (warning, text), (info, end) = said
+    assert (warning, info) == ("warning", "info")
+    assert f"process {hanging.pid} is stopped (state T" in text and f"`kill -CONT {hanging.pid}`" in text
+    assert "continues on " in end
+
+
+def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, tmp_path, monkeypatch):
+    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
+    job = SimpleNamespace(stall=0.3, stall_notice=0.1, strategy="single", uses_tf_distribute=False)
+    said, over = [], threading.Event()
+    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
+    watch.feed(STEP)
+    thread = threading.Thread(target=watch.run, args=(over,))
+    with watch.relaying():
+        thread.start()
+        assert not over.wait(1.0) and not said
+    until(lambda: len(said) == 2, 10)
+    thread.join(10)
+    assert said[0][0] == "warning" and "look at what its code waits for" in said[0][1] and said[1].kind == "stalled"
+
+
+def test_a_stall_of_the_time_of_the_option_ends_the_rank(hanging, tmp_path, monkeypatch):
+    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
+    job = SimpleNamespace(stall=0.5, stall_notice=60.0, strategy="single", uses_tf_distribute=False)
+    ended = []
+    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: None, ended.append)
+    watch.feed(STEP)
+    watch.run(threading.Event())
+    (failure,) = ended
+    assert (failure.rank, failure.kind) == (1, "stalled") and "in wait_for_a_file" in failure.traceback
+    assert "it has made no step for" in failure.message and "after step 1 of epoch 1" in failure.message

@@ -1,0 +1,161 @@
+"""A DataFrame with predictions: what one process predicts, for columns, models and outputs of all kinds."""
+
+import datetime
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+from pyspark.ml.linalg import DenseVector
+from support import launch
+from support.stored import stored
+
+from ddl_magics import CannotScore, Run, predict
+from ddl_magics.runtime import events as ev
+
+pytestmark = pytest.mark.timeout(300)
+
+ROWS = 2500
+RANDOM = np.random.default_rng(1)
+NUMBERS = RANDOM.normal(size=(ROWS, 3)).astype("float32")
+PIXELS = RANDOM.integers(0, 255, size=(ROWS, 4, 2))
+WORDS = np.array(["low", "high", "ärgste"])[np.arange(ROWS) % 3]
+DAY = datetime.datetime(2026, 1, 2, 3, 4, 5)
+
+
+@pytest.fixture(scope="module")
+def frame(spark_cluster):
+    """Rows in five partitions, with an id, columns that no model takes, and a null now and then."""
+    spark = spark_cluster(2)
+    rows = [
+        (
+            i,
+            *map(float, NUMBERS[i]),
+            PIXELS[i].tolist(),
+            str(WORDS[i]),
+            DenseVector(NUMBERS[i]),
+            DAY,
+            float(i) if i % 9 else None,
+        )
+        for i in range(ROWS)
+    ]
+    names = ["id", "a", "b", "c", "pixels", "word", "vector", "day", "holes"]
+    return spark.createDataFrame(spark.sparkContext.parallelize(rows, 5), names)
+
+
+@pytest.fixture(scope="module")
+def line():
+    """A number a row."""
+    keras.utils.set_random_seed(2)
+    return keras.Sequential([keras.Input((3,)), keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])
+
+
+def named(rows):
+    return {row["id"]: row for row in rows}
+
+
+def test_a_number_a_row_beside_all_columns(frame, line):
+    scored = predict(frame, line, features=["a", "b", "c"], batch_size=300)
+    assert scored.schema["prediction"].dataType.simpleString() == "float"
+    rows = scored.collect()
+    assert sorted(row["id"] for row in rows) == list(range(ROWS))
+    found, kept = named(rows), named(frame.collect())
+    assert all(found[i][name] == kept[i][name] for i in range(0, ROWS, 7) for name in frame.columns)
+    ours = [found[i]["prediction"] for i in range(ROWS)]
+    np.testing.assert_allclose(ours, line.predict(NUMBERS, verbose=0)[:, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_several_inputs_and_outputs_of_other_shapes(frame, tmp_path):
+    """From a file; the words are text within the model."""
+    keras.utils.set_random_seed(3)
+    image, meta, word = (
+        keras.Input((4, 2), name="image"),
+        keras.Input((3,), name="meta"),
+        keras.Input((1,), dtype="string", name="word"),
+    )
+    coded = keras.layers.StringLookup(vocabulary=sorted(set(WORDS.tolist())), output_mode="one_hot")(word)
+    merged = keras.layers.Concatenate()([keras.layers.Flatten()(image), meta, coded])
+    outputs = {
+        "grid": keras.layers.Reshape((2, 3))(keras.layers.Dense(6)(merged)),
+        "sign": keras.layers.Dense(2)(merged),
+    }
+    model = keras.Model({"image": image, "meta": meta, "word": word}, outputs)
+    model.save(tmp_path / "model.keras")
+    scored = predict(frame, tmp_path / "model.keras", features=["image=pixels", "meta=vector", "word=word"], output="p")
+    kinds = {name: scored.schema[name].dataType.simpleString() for name in ("p_grid", "p_sign")}
+    assert kinds == {"p_grid": "array<array<float>>", "p_sign": "array<float>"}
+    found = named(scored.collect())
+    given = {"image": PIXELS.astype("float32"), "meta": NUMBERS, "word": tf.constant(WORDS[:, None])}
+    for name, theirs in model.predict(given, verbose=0).items():
+        np.testing.assert_allclose([found[i][f"p_{name}"] for i in range(ROWS)], theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_rows_without_a_value_fail_or_have_no_prediction(frame, line):
+    features = ["a", "b", "holes"]
+    with pytest.raises(CannotScore, match=r"df cannot be scored: ValueError: column 'holes': it has empty values"):
+        predict(frame.where("id = 0"), line, features=features)
+    with pytest.raises(Exception, match="column 'holes': it has empty values"):
+        predict(frame.where("id > 0"), line, features=features).collect()
+    found = named(predict(frame, line, features=features, on_error="null").collect())
+    assert {i for i in range(ROWS) if found[i]["prediction"] is None} == set(range(0, ROWS, 9))
+    given = np.stack([NUMBERS[:, 0], NUMBERS[:, 1], np.arange(ROWS)], 1).astype("float32")
+    theirs = line.predict(given, verbose=0)[:, 0]
+    for i in (1, 8, 10, ROWS - 1):
+        assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
+
+
+def test_what_cannot_be_scored_is_one_line(frame, line):
+    for options, message in [
+        ({}, r"name the columns of the model's input: features="),
+        ({"features": ["a", "b", "C"]}, r"C: df has no such column; did you mean 'c'\?"),
+        ({"features": ["a", "b", "c"], "output": "id"}, r"has a column 'id': name another with output="),
+        ({"features": ["a", "b", "day"]}, r"column 'day' of df is of type timestamp: turn it into numbers"),
+        ({"features": ["a", "b"]}, r"df cannot be scored: "),
+        ({"features": ["a", "b", "c"], "batch_size": 0}, "batch_size must be 1 or more, not 0"),
+        ({"features": ["a", "b", "c"], "on_error": "skip"}, 'on_error must be "fail" or "null"'),
+    ]:
+        with pytest.raises(CannotScore, match=message) as caught:
+            predict(frame, line, **options)
+        assert "\n" not in str(caught.value)
+    with pytest.raises(CannotScore, match="has no rows that could tell"):
+        predict(frame.where("id < 0"), line, features=["a", "b", "c"])
+    with pytest.raises(CannotScore, match="a list is no Spark DataFrame"):
+        predict([1], line, features=["a"])
+    with pytest.raises(CannotScore, match="a int cannot score rows: give a Keras model"):
+        predict(frame, 3, features=["a"])
+
+
+SEEN = """
+import keras
+keras.config.set_floatx("float64")
+numbers, count = keras.Input((2,), name="numbers"), keras.Input((1,), name="count", dtype="int32")
+merged = keras.layers.Concatenate()([numbers, keras.layers.Rescaling(1e-4)(count)])
+outputs = {
+    "numbers": keras.layers.Identity()(numbers), "count": keras.layers.Identity()(count),
+    "y": keras.layers.Dense(1)(merged),
+}
+model = keras.Model({"numbers": numbers, "count": count}, outputs)
+model.compile("sgd", {"y": "mse"})
+model.fit(dataset, epochs=1, verbose=0)
+"""
+
+
+def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster, frame):
+    """To the last bit, in Keras' dtype of the training; the columns have another order and others between them."""
+    spark = spark_cluster(2)
+    trained = frame.selectExpr("cast(id as int) id", "a / 3 a", "b", "c")
+    data = {"data": "frame", "features": ["numbers=b+a", "count=id"], "label": "y=c", "batch_size": 250}
+    ended = launch.run_cell(spark, SEEN, {"frame": trained}, **data)
+    assert ended.state == "FINISHED", ended.failure
+    folder = stored(ev.FINISHED, ended.events, data="frame")
+    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
+    run = Run.stored(folder.record())
+    found = named(run.predict(frame.selectExpr("day", "a / 3 a", "id", "b"), output="p").collect())
+    b_and_a = NUMBERS[:, 1::-1].astype("float64") / [1, 3]
+    assert [found[i]["p_numbers"] for i in range(ROWS)] == b_and_a.tolist()
+    assert [found[i]["p_count"] for i in range(ROWS)] == list(range(ROWS))
+    with pytest.raises(CannotScore, match="b: df has no such column"):
+        run.predict(frame.drop("b"))
+    for name, other in (("b", "word"), ("b", "pixels"), ("id", "a")):  # 1.5 would be 1
+        with pytest.raises(CannotScore, match=f"column '{name}' of df is of another kind than in training"):
+            run.predict(frame.withColumn(name, frame[other]))

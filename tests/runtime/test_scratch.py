@@ -1,0 +1,92 @@
+"""Temporary folders: a process locks its own, and removes those of killed processes."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from ddl_magics.runtime import scratch
+
+
+@pytest.fixture(autouse=True)
+def own_tmp(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+
+def age(folder):
+    """Makes a folder look as if its process had started long ago."""
+    before = time.time() - 2 * scratch.YOUNG_SECONDS
+    os.utime(Path(folder) / scratch.LOCK, (before, before))
+
+
+def test_a_folder_in_use_stays_and_that_of_a_killed_process_is_removed():
+    program = (
+        "import sys, time; from ddl_magics.runtime import scratch; "
+        "print(scratch.make('rank-0'), flush=True); time.sleep(60)"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", program],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "TMPDIR": tempfile.tempdir},
+    )
+    theirs = process.stdout.readline().strip()
+    age(theirs)
+    ours = scratch.make("run")
+    assert Path(theirs).is_dir() and Path(ours).is_dir()
+    process.kill()
+    process.wait()
+    process.stdout.close()
+    scratch.sweep()
+    assert not Path(theirs).exists()
+    scratch.remove(ours)
+    assert not Path(ours).exists()
+
+
+def test_a_young_folder_and_one_without_a_lock_are_left_alone(tmp_path):
+    young = tmp_path / "ddl-run-young"
+    young.mkdir()
+    (young / scratch.LOCK).touch()
+    strange = tmp_path / "ddl-strange"
+    strange.mkdir()
+    scratch.sweep()
+    assert young.exists() and strange.exists()
+
+
+@pytest.mark.timeout(20)
+def test_a_fifo_in_place_of_a_lock_blocks_nobody(tmp_path):
+    """Another user can make one, of any name and age."""
+    trap = tmp_path / "ddl-run-trap"
+    trap.mkdir()
+    os.mkfifo(trap / scratch.LOCK)
+    age(trap)
+    scratch.sweep()
+    assert trap.exists()
+
+
+def test_a_link_in_place_of_a_lock_or_a_folder_is_not_followed(tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / scratch.LOCK).touch()
+    age(elsewhere)
+    (tmp_path / "ddl-run-link").symlink_to(elsewhere)
+    linked = tmp_path / "ddl-run-linked"
+    linked.mkdir()
+    (linked / scratch.LOCK).symlink_to(elsewhere / scratch.LOCK)
+    scratch.sweep()
+    assert elsewhere.exists() and linked.exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
+def test_the_folder_of_another_user_is_left_alone(tmp_path):
+    theirs = tmp_path / "ddl-run-theirs"
+    theirs.mkdir()
+    (theirs / scratch.LOCK).touch()
+    age(theirs)
+    os.chown(theirs, 65534, 65534)
+    scratch.sweep()
+    assert theirs.exists()

@@ -1,0 +1,93 @@
+"""A fit that goes on from a checkpoint is the fit that was never broken off: same history, same weights, to the bit."""
+
+import json
+import shutil
+import subprocess
+import sys
+
+import pytest
+from support.paths import environment
+
+BEGIN = """
+import keras, numpy as np, tensorflow as tf
+x = np.random.default_rng(0).normal(size=(96, 8)).astype("float32")
+y = np.sin(x[:, :2])
+"""
+CELLS = {
+    # A model without variables before its first batch; state in optimizer, dropout, BatchNorm, callback.
+    "two fits": """
+model = keras.Sequential([
+    keras.layers.Dense(8), keras.layers.BatchNormalization(), keras.layers.Dropout(0.5), keras.layers.Dense(2)])
+model.compile("adam", "mse", metrics=["mae"])
+first = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
+plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
+fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks=[plateau], verbose=0)
+[first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate)]
+""",
+    # A pipeline that is shuffled anew in each epoch; the best weights of an early end are in a callback.
+    "early end": """
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.5, momentum=0.9), "mse")
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(50).batch(16)
+end = keras.callbacks.EarlyStopping(monitor="loss", patience=3, restore_best_weights=True, min_delta=0.05)
+fit = model.fit(data, epochs=20, callbacks=[end], verbose=0)
+[fit.history, fit.epoch, end.stopped_epoch, end.best_epoch]
+""",
+    # Data that goes on from epoch to epoch.
+    "steps_per_epoch": """
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="relu"), keras.layers.Dense(2)])
+model.compile("adam", "mse", metrics=["mae"], steps_per_execution=2)
+data = tf.data.Dataset.from_tensor_slices((x, y)).shuffle(96).repeat().batch(10)
+fit = model.fit(data, epochs=5, steps_per_epoch=6, verbose=0)
+[fit.history, fit.epoch]
+""",
+}
+
+
+def run(source, folder, positions=(), every=0):
+    for name in ("checkpoints", "taken"):
+        (folder / name).mkdir(exist_ok=True, parents=True)
+    command = [
+        sys.executable,
+        "-m",
+        "support.checkpoint_process",
+        BEGIN + source,
+        str(folder),
+        json.dumps(positions),
+        str(every),
+    ]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
+
+
+def value(done):
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout.splitlines()[-1]
+
+
+def hand_over(whole, rest, positions):
+    """Have the process in the folder `rest` find what that in `whole` has taken."""
+    (rest / "checkpoints").mkdir(parents=True)
+    for position in positions:
+        name = "{}-{}-{}-{}.npz".format(*position)
+        shutil.copy(whole / "taken" / name, rest / "checkpoints" / f"checkpoint-{position[0]}.npz")
+
+
+@pytest.mark.parametrize(
+    ("cell", "every", "positions"),
+    [
+        ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
+        ("early end", 0, [(0, 3, 0, 0)]),
+        pytest.param("steps_per_epoch", 4, [(0, 2, 4, 0)], marks=pytest.mark.slow),
+    ],
+)
+def test_it_goes_on_as_if_it_had_not_been_broken_off(tmp_path, cell, every, positions):
+    whole, rest = tmp_path / "whole", tmp_path / "rest"
+    undisturbed = value(run(CELLS[cell], whole, every=every))
+    hand_over(whole, rest, positions)
+    assert value(run(CELLS[cell], rest, positions, every)) == undisturbed
+    if cell == "early end":
+        other = run(CELLS[cell].replace("Dense(8", "Dense(9"), rest, positions)
+        message = "has the shape (8, 8), this model's has (8, 9); give the cell that model and optimizer, or leave"
+        assert f"CheckpointMismatch: the checkpoint of fit 1 (sequential): number 0 of its weights {message}" in (
+            other.stderr
+        )

@@ -1,0 +1,184 @@
+"""Keras 2 of TensorFlow 2.13 on the executors: the same cells, with the results of one process of it."""
+
+import json
+import subprocess
+
+import numpy as np
+import pytest
+from support import comparison, launch
+from support.comparison import ALWAYS as KERAS3
+from support.comparison import LOOPS, MORE, MORE_LOOPS
+from support.paths import KERAS2_PYTHON as PYTHON
+
+from ddl_magics.runs.saved_model import load_model
+
+from . import test_training
+
+#: Of the cases that Keras 3 has, what takes another way through Keras 2; the rest runs with `make test-slow`.
+ALWAYS = (
+    "callbacks",
+    "embedding",
+    "own_step",
+    "multi_step_execution",
+    "legacy_momentum",
+    "legacy_adam_clipped",
+    "compiled_step",
+    "first_batch_smaller_than_the_workers",
+    "single_batches_and_fits",
+    "tape_in_a_function",
+    "losses_of_all_kinds",
+    "own_contrast",
+    "metrics_of_all_kinds",
+    "callbacks_of_batches",
+    "own_optimizers",
+)
+#: For --sync-batchnorm. Not normalized_images: docs/how-it-works.md says what its moving variance is without; nor
+#: normalized_masked, of whose batch of nothing but masked values Keras 2 makes NaN.
+NORMALIZED = ("synchronized_images", "normalized_branches", "normalized_sum")
+SILENT = ("sgd_momentum", "legacy_momentum")
+#: The optimizers of Keras 2 do not accumulate gradients, its ModelCheckpoint writes no `.keras` file, and it lacks a
+#: reduction and a loss.
+NOT_IN_KERAS2 = {"accumulation", "callbacks_of_all_kinds", "weighted_mean_of_weights", "overlap_of_sets"}
+ALL = tuple(dict.fromkeys(ALWAYS + KERAS3 + MORE + LOOPS + MORE_LOOPS))
+ALL = tuple(name for name in ALL if name not in NOT_IN_KERAS2)
+
+
+@pytest.fixture(scope="module")
+def keras2(spark_cluster):
+    """`keras2(n)`: a Spark whose executors have TensorFlow 2.13."""
+    assert PYTHON.exists(), "make keras2-env builds what this test needs"
+    return lambda workers: spark_cluster(workers, PYTHON)
+
+
+@pytest.fixture(scope="module")
+def learned(keras2):
+    """{part: what two workers have learned}, in one run; `silent` is the negative control."""
+    parts = {"float64": (ALWAYS, "float64"), "normalized": (NORMALIZED, "float64")}
+    parts["silent"] = (SILENT, "float64", comparison.SILENCE)
+    return comparison.learn_parts(keras2(2), parts, 2, seconds=700, sync_batchnorm=True)
+
+
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("part", ["float64", "normalized"])
+def test_two_workers(learned, keras2_reference, part):
+    comparison.check(learned[part], keras2_reference)
+
+
+@pytest.mark.timeout(900)
+def test_the_comparison_can_fail(learned, keras2_reference):
+    found = learned["silent"].differences(keras2_reference)
+    assert {name for name in SILENT for difference in found if name in difference} == set(SILENT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("dtype", ["float64", "float32"])
+@pytest.mark.parametrize("workers", [1, 2, 4])
+def test_full_matrix(keras2, keras2_reference, workers, dtype):
+    comparison.check(comparison.learn(keras2(workers), ALL, dtype, workers), keras2_reference)
+
+
+FITS = (
+    test_training.EVALUATION.replace("best.keras", "best.h5")  # see NOT_IN_KERAS2
+    + test_training.STOPPING
+    + test_training.NOISE
+    + """
+keras.mixed_precision.set_global_policy("mixed_float16")
+model = build()
+sgd = keras.optimizers.SGD(0.1)
+model.compile(keras.mixed_precision.LossScaleOptimizer(sgd, initial_scale=1e38), model.loss)  # overflows at first
+model.fit(x, y, batch_size=26, epochs=30, verbose=0)
+ddl.log(scale=float(model.optimizer.loss_scale), weights=float(np.sum(model.get_weights()[0])))
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def fits(keras2, tmp_path_factory):
+    """One run of the fits of Keras 3's tests."""
+    return test_training.finished(keras2(2), FITS, {"SHARED": str(tmp_path_factory.mktemp("shared"))})
+
+
+def test_evaluation_callbacks_files_and_collectives(fits, tmp_path):
+    """And what was fitted comes back as a file that Keras 2 loads."""
+    said = test_training.evaluation(fits)
+    assert said[0] == said[1] and said[0]["total"] == 6.0 and "logs 1 val_accuracy" in said[0]
+    assert [e["epoch"] for e in fits.of_kind("epoch") if e["fit"] == 0] == [0, 1]
+    # Two epochs of the rows not held out.
+    assert sum(e["rows"] for e in fits.of_kind("steps") if e["fit"] == 0) == 2 * 104
+    (tmp_path / "model.keras").write_bytes(launch.fetch(fits.run, "model-0.keras"))
+    code = "import keras; print([a.sum().item() for a in keras.models.load_model('model.keras').get_weights()])"
+    done = subprocess.run([PYTHON, "-c", code], cwd=tmp_path, check=True, capture_output=True, text=True, timeout=100)
+    assert json.loads(done.stdout) == [array.sum().item() for array in launch.weights(fits.run)]
+    with pytest.raises(ValueError, match=r"Keras 3.* cannot load the model that Keras 2\.13.* saved"):
+        load_model(tmp_path / "model.keras")
+
+
+def test_stopping_noise_and_loss_scaling(fits):
+    values = {name: test_training.logged(fits, name) for name in test_training.LOGGED}
+    assert len(set(values.pop("noise"))) == 2
+    assert all(len(ranks) == 2 and len(set(ranks)) == 1 for ranks in values.values())
+    assert values["epochs"] == [1, 1] and values["scale"][0] < 1e38
+    assert np.isfinite(fits.history["loss"][-1])
+    stopped = [e for e in fits.of_kind("steps") if e["fit"] == test_training.STOPPED]
+    steps = [sum(e["count"] for e in stopped if e["rank"] == rank) for rank in range(2)]
+    assert steps[0] == steps[1] and steps[0] in (3, 4)
+
+
+FAILURES = {
+    "in the graph of rank 1": (
+        """
+model = build()
+model.fit(x, y + 5 * ddl.rank, batch_size=32, verbose=0)""",
+        "Received a label value",
+    ),
+}
+
+
+@pytest.mark.parametrize("what", FAILURES)
+def test_a_failure_is_told_in_a_line(keras2, what):
+    code, message = FAILURES[what]
+    ended = launch.run_cell(keras2(2), test_training.HEAD + code)
+    assert ended.state == "FAILED"
+    assert message in ended.failure["message"] and "File" not in ended.failure["message"]
+    assert ended.failure["rank"] == 1
+
+
+def test_a_stop_keeps_model_and_history(keras2):
+    running = launch.start(keras2(2), test_training.HEAD + "build().fit(x, y, batch_size=8, epochs=100000, verbose=0)")
+    running.until(lambda run: sum(e["kind"] == "epoch" for e in run.events) >= 2)
+    running.stop()
+    ended = running.wait(60)
+    assert ended.state == "STOPPED" and len(ended.history["loss"]) >= 2 and launch.weights(ended.run)
+
+
+@pytest.mark.parametrize("strategy", ["allreduce", pytest.param("ps", marks=pytest.mark.slow)])
+def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
+    spark = keras2(2)
+    frame = spark.createDataFrame([(float(i), float(i % 3), i % 2) for i in range(101)], ["a", "b", "y"])
+    data = {"data": "frame", "features": ["a", "b"], "label": "y", "batch_size": 16, "validation": 0.2}
+    cell = test_training.DATA.replace("Input((3,))", "Input((2,))").replace(".map(scale)", "")
+    ended = test_training.finished(spark, "import keras\n" + cell, {"frame": frame}, strategy=strategy, **data)
+    rows = [e["metrics"]["row"] for e in ended.of_kind("values") if "row" in e["metrics"]]
+    assert len(rows) == len(set(rows)) == 81 and len(ended.history["val_loss"]) == 2
+
+
+@pytest.mark.timeout(300)
+def test_a_parameter_server_is_as_accurate_as_one_process(keras2, tmp_path):
+    one_process = comparison.Reference(tmp_path, comparison.DIGITS, PYTHON)(["1"], "float32")
+    ended = launch.run_cell(keras2(2), f"{comparison.DIGITS}\nrun_cases(['1'], 'float32')", strategy="ps")
+    assert ended.state == "FINISHED", ended.failure
+    assert ended.result["1"] >= one_process["1"] - 0.04
+    assert all(sum(e["commits"] for e in ended.of_kind("commits", rank)) > 50 for rank in range(2))
+
+
+@pytest.mark.parametrize(("version", "wanted"), [("2.12.0", "2.13"), ("3.6.0", "3.7"), ("1.0", "2.13")])
+def test_an_older_keras_is_refused_in_a_line_that_names_the_oldest(version, wanted):
+    from ddl_magics.runtime.training.keras_fit import OLDEST, check_version
+
+    with pytest.raises(
+        ImportError, match=rf"has Keras {version} .*; {wanted} or newer, of TensorFlow 2\.1\d, is needed"
+    ):
+        check_version(version)
+    for oldest, _ in OLDEST.values():
+        check_version(oldest + ".0")

@@ -1,0 +1,165 @@
+"""Loops that a cell writes itself: what is reported of them, and refused; what they learn is in tests/equality."""
+
+import numpy as np
+import pytest
+from support import launch
+
+from ddl_magics.runs import tables
+from ddl_magics.runtime.histories import histories
+
+from . import test_training
+
+pytestmark = pytest.mark.timeout(600)
+
+
+#: A loop over single batches of two models, one with an optimizer of its own; then what cannot be done.
+REPORTS = (
+    test_training.HEAD
+    + """
+first, second, third = build(), build(), build()
+for _ in range(6):
+    first.train_on_batch(x[:32], y[:32])
+    loss = second.train_on_batch(x[32:63], y[32:63])[0]
+    ddl.log(loss=loss)
+
+optimizer = keras.optimizers.SGD(0.1)
+accuracy = keras.metrics.SparseCategoricalAccuracy()
+data = tf.data.Dataset.from_tensor_slices((x, y)).batch(26)
+
+@tf.function
+def train(rows, labels):
+    with tf.GradientTape() as tape:
+        logits = third(rows, training=True)
+        loss = tf.reduce_mean(keras.losses.sparse_categorical_crossentropy(labels, logits, from_logits=True))
+    gradients = tape.gradient(loss, third.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, third.trainable_variables))
+    accuracy.update_state(labels, logits)
+
+first.fit(x, y, batch_size=26, epochs=1, verbose=0)
+for epoch in range(3):
+    accuracy.reset_state()
+    for rows, labels in ddl.distribute(data):
+        train(rows, labels)
+    ddl.log(accuracy=ddl.result(accuracy))
+
+said = {}
+def refused(name, call):
+    try:
+        call()
+    except Exception as error:
+        said[name] = str(error)
+
+@tf.function
+def in_graph():
+    for rows, labels in ddl.distribute(data):
+        train(rows, labels)
+
+def uneven():
+    for (rows, labels), _ in zip(ddl.distribute(data), ddl.distribute(data.unbatch().batch(13))):
+        train(rows, labels)
+
+def summed():
+    for rows, labels in ddl.distribute(data):
+        with tf.GradientTape() as tape:
+            loss = keras.losses.SparseCategoricalCrossentropy(reduction="sum")(labels, third(rows))
+        gradients = tape.gradient(loss, third.trainable_variables)
+        optimizer.apply_gradients(zip(gradients, third.trainable_variables))
+
+refused("sum", summed)
+refused("in graph", in_graph)
+refused("method", lambda: ddl.distribute(data).take(2))
+refused("rows", lambda: ddl.distribute((x[:4], y[:3])))
+refused("reduction", lambda: ddl.distribute(data, reduction="max"))
+refused("uneven", uneven)
+said
+"""
+)
+
+
+@pytest.fixture(scope="module")
+def reports(spark_cluster):
+    return test_training.finished(spark_cluster(2), REPORTS)
+
+
+def test_a_loop_is_reported_like_a_fit(reports):
+    fits = reports.of_kind("fit", 0)
+    assert [(event["fit"], event["epochs"]) for event in fits] == [(0, 0), (1, 1), (2, 0)]
+    assert [event["model"] for event in fits[::2]] == [fits[0]["model"], fits[2]["model"]]
+    for rank in range(2):
+        steps = [event for event in reports.of_kind("steps", rank) if event["fit"] == 0]
+        assert sum(event["count"] for event in steps) == 12
+        assert sum(event["rows"] for event in steps) == 6 * (16 + (15, 16)[rank])
+        steps = [event for event in reports.of_kind("steps", rank) if event["fit"] == 2 and event["epoch"] < 3]
+        by_epoch = [sum(event["count"] for event in steps if event["epoch"] == epoch) for epoch in range(3)]
+        assert by_epoch == [5, 5, 5] and sum(event["rows"] for event in steps) == 3 * 65
+        assert all(event["seconds"] > 0 and event["compute"] > 0 for event in steps)
+    shown = {name for event in reports.of_kind("steps", 0) if event["fit"] == 0 for name in event["metrics"]}
+    second = next(name for name in shown if name.startswith("loss of "))
+    assert shown == {"loss", "accuracy", second, second.replace("loss", "accuracy")}
+
+
+def test_its_history_is_what_it_logs(reports):
+    single, fit, tape = histories(reports.events)
+    assert len(single["loss"]) == 6 and single["loss"][-1] < single["loss"][0]
+    assert set(fit) == {"loss", "accuracy"}
+    assert tables.last_history(reports.events) == tape and len(tape["accuracy"]) == 3
+    logged = [event["metrics"]["accuracy"] for event in reports.of_kind("values") if "accuracy" in event["metrics"]]
+    assert logged[::2] == logged[1::2]  # the ranks have seen other rows, and know of all
+
+
+def test_its_models_come_back(reports):
+    assert [len(launch.weights(reports.run, index)) for index in range(3)] == [4, 4, 4]
+    weights = [np.concatenate([w.ravel() for w in launch.weights(reports.run, index)]) for index in range(3)]
+    assert len({one.tobytes() for one in weights}) == 3
+
+
+def test_what_cannot_be_distributed_is_refused(reports):
+    refused = reports.result
+    assert "call a tf.function with each batch" in refused["in graph"]
+    assert "ddl.distribute(dataset.take(...))" in refused["method"]
+    assert "different numbers of rows" in refused["rows"]
+    assert "'mean' or 'sum'" in refused["reduction"]
+    assert "reduction='mean' if you divide it by their number" in refused["sum"]
+    assert "no weight is right for both" in refused["uneven"]
+
+
+ALONE = (
+    test_training.HEAD
+    + """
+model = build()
+losses = [model.train_on_batch(x[:32], y[:32])[0] for _ in range(3)]
+optimizer = keras.optimizers.SGD(0.1)
+
+@tf.function
+def train(rows, labels):
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(rows, labels, model(rows))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+
+rows = []
+try:
+    for inputs, labels in ddl.distribute(tf.data.Dataset.from_tensor_slices((x, y)).batch(100)):
+        train(inputs, labels)
+        rows.append(len(labels))
+except RuntimeError as error:
+    rows = str(error)
+ddl.log(loss=losses[-1])
+[losses, rows]
+"""
+)
+
+
+def test_one_worker_has_the_whole_batch(spark_cluster):
+    ended = test_training.finished(spark_cluster(2), ALONE, strategy="single", workers=1)
+    losses, rows = ended.result
+    assert losses[2] < losses[0] and rows == [100, 30]
+    assert histories(ended.events) == [{"loss": losses[2:]}] and launch.weights(ended.run)
+    assert [sum(event[name] for event in ended.of_kind("steps")) for name in ("count", "rows")] == [5, 226]
+
+
+def test_workers_of_a_parameter_server_are_told_that_a_loop_is_not_distributed(spark_cluster):
+    ended = test_training.finished(spark_cluster(2), ALONE, strategy="ps")
+    assert "needs --strategy allreduce; with --strategy ps, use model.fit" in ended.result[1]
+    notices = [event["message"] for event in ended.of_kind("notice")]
+    assert any("train_on_batch is not distributed with --strategy ps" in message for message in notices)

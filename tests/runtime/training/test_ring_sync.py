@@ -1,0 +1,78 @@
+"""Workers that meet now and then: averaging by epoch, and synchronous elastic averaging, against NumPy."""
+
+import pytest
+from support import comparison, launch
+
+pytestmark = pytest.mark.timeout(300)
+
+# Five batches for two workers: three and two. Both methods are worked out again in NumPy, for all workers.
+LINE = """
+import keras, numpy as np
+random = np.random.default_rng(3)
+x, y = random.normal(size=(80, 3)), random.normal(size=(80, 1))
+keras.config.set_floatx("float64")
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
+model.compile(keras.optimizers.SGD(0.1), "mse")
+history = model.fit(x, y, batch_size=16, epochs=2, shuffle=False, verbose=0, validation_data=(x, y)).history
+
+def step(w, i, rate=0.1):
+    xb, yb = x[i : i + 16], y[i : i + 16]
+    return w - rate * 2 * xb.T @ (xb @ w - yb) / 16
+
+def average(w):
+    for epoch in range(2):
+        ends = [w, w]
+        for batch in range(5):
+            ends[batch % 2] = step(ends[batch % 2], 16 * batch)
+        w = sum(ends) / 2
+    return w
+
+def easgd(c, alpha=0.45):
+    for epoch in range(2):
+        w, left = [c, c], [[0, 2, 4], [1, 3]]
+        while True:
+            over = not any(left)
+            for rank in range(2):
+                if left[rank]:
+                    i = 16 * left[rank].pop(0)
+                    w[rank] = step(w[rank], i, 0.1 * 2**0.5)
+            pulls = [alpha * (each - c) for each in w]
+            w, c = [each - pull for each, pull in zip(w, pulls)], c + sum(pulls)
+            if over:
+                break
+    return c
+
+expected = METHOD(np.ones((3, 1)))
+np.testing.assert_allclose(model.get_weights()[0], expected, rtol=1e-9)
+np.testing.assert_allclose(history["val_loss"][-1], np.mean((x @ expected - y) ** 2), rtol=1e-6)
+"""
+
+
+DIGITS = f"""
+{comparison.DIGITS}
+keras.config.set_floatx("float32")
+run_cases(['1'], 'float32')
+"""
+
+
+@pytest.mark.parametrize(
+    ("method", "spec"),
+    [("average", {"strategy": "average"}), ("easgd", {"strategy": "allreduce", "rule": "easgd", "window": 1})],
+)
+def test_workers_come_to_what_the_formula_says_and_are_as_accurate_as_one_process(
+    spark_cluster, digits_reference, method, spec
+):
+    """The first fails the run, where it does not hold."""
+    ended = launch.run_cell(spark_cluster(2), LINE.replace("METHOD", method) + DIGITS, **spec)
+    assert ended.state == "FINISHED", ended.failure
+    assert ended.result["1"] >= digits_reference(["1"], "float32")["1"] - 0.04
+
+
+def test_a_stop_keeps_the_model(spark_cluster):
+    cell = LINE.split("history =")[0] + "model.fit(x, y, batch_size=16, epochs=100000, verbose=0)"
+    run = launch.start(spark_cluster(2), cell, strategy="average")
+    run.until(lambda run: any(event["kind"] == "epoch" for event in run.events))
+    run.stop()
+    ended = run.wait(60)
+    assert ended.state == "STOPPED"
+    assert launch.weights(ended.run)[0].shape == (3, 1)

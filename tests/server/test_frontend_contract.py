@@ -1,0 +1,31 @@
+"""What the front end takes from Python is generated, and the settings keep within Python's limits."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ddl_magics.dashboard.series import POINTS
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_generated_files_are_current():
+    if not (ROOT / "node_modules").is_dir():
+        pytest.skip("npm ci has not been run")
+    done = subprocess.run(
+        ["node", "labextension/types.mjs", "--check"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHON": sys.executable},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_no_more_points_can_be_set_than_a_series_holds():
+    settings = json.loads((ROOT / "labextension/schema/runs.json").read_text())["properties"]
+    assert settings["maxPoints"]["maximum"] == settings["maxPoints"]["default"] == POINTS

@@ -1,0 +1,108 @@
+"""A notebook on each kind of cluster, with what differs between them: the tests that use it hold on all of them.
+
+embedded   the IPython kernel of `.venv`, with the Spark that the first run makes
+ipython    an IPython kernel without Spark and TensorFlow, `%ddl use livy`
+pyspark    sparkmagic's PySpark kernel and its own Livy session
+gateway    the same behind a gateway as HDInsight's: TLS, a password, X-Requested-By
+"""
+
+import re
+from functools import cached_property
+
+from support import sparkmagic_kernels, trainings
+from support.kernels import Kernel
+
+KINDS = ("embedded", "ipython", "pyspark", "gateway")
+
+#: How a cell says that it is for the notebook's own Python, and for the one that has Spark.
+LOCAL = {"embedded": "", "ipython": "", "pyspark": "%%local\n", "gateway": "%%local\n"}
+REMOTE = {"embedded": "", "ipython": "%%spark -s ddl\n", "pyspark": "", "gateway": ""}
+
+#: A session may take this long to start on a busy machine, and the first run a little more.
+FIRST_SECONDS = 300
+
+
+class Notebook:
+    """A kernel with `ddl_magics`, and the session that its runs are executed in.
+
+    Args:
+        kind: one of KINDS.
+        folder: for sparkmagic's configuration and logs.
+        livy: the Livy (Endpoint), but for `embedded`.
+        gateway: the Gateway before it, for `gateway`.
+    """
+
+    def __init__(self, kind, folder, livy=None, gateway=None):
+        self.kind, self.folder, self.livy = kind, folder, livy
+        self._door = gateway or livy
+        self._environment = {}
+        if livy is not None:
+            door = self._door
+            self._environment = sparkmagic_kernels.configuration(folder, door.url, door.user, door.password)
+        if gateway is not None:
+            self._environment["REQUESTS_CA_BUNDLE"] = str(gateway.ca)
+        self.open()
+        if kind == "ipython":
+            self.run("%load_ext sparkmagic.magics")
+            self.run(f"%ddl use livy {livy.url} --detached", timeout=FIRST_SECONDS)
+
+    def open(self, **variables):
+        """A kernel, with further environment variables; the session of an earlier one is not taken up by itself."""
+        environment = {**self._environment, **variables}
+        if self.kind == "embedded":
+            self.kernel = Kernel(environment=environment)
+        else:
+            of = sparkmagic_kernels
+            module = of.IPYTHON_KERNEL if self.kind == "ipython" else of.PYSPARK_KERNEL
+            self.kernel = of.start(module, environment)
+        self.run("%load_ext ddl_magics")
+
+    @cached_property
+    def first(self):
+        """The answer of the notebook's first cell, a training called digits."""
+        return self.kernel.run(trainings.cell("--name digits --seed 7", epochs=3), timeout=FIRST_SECONDS)
+
+    @cached_property
+    def history(self):
+        """That of digits."""
+        assert self.first.error == "", self.first.traceback
+        return self.value("digits.history")
+
+    @cached_property
+    def session(self):
+        """The number of the Livy session; None where there is none."""
+        said = re.search(r"Livy session (\d+) at", self.run("%ddl check").text)
+        return said and int(said[1])
+
+    def run(self, code, **how):
+        """A cell that must go well."""
+        answer = self.kernel.run(code, **how)
+        assert answer.error == "", answer.traceback
+        return answer
+
+    def local(self, code, **how):
+        """A cell of the notebook's own Python."""
+        return self.run(LOCAL[self.kind] + code, **how)
+
+    def remote(self, code):
+        """A cell, of one statement, of the Python that has Spark."""
+        return self.run(REMOTE[self.kind] + code)
+
+    def value(self, expression):
+        """The value of an expression of the notebook's own Python, which must be of literals."""
+        return self.kernel.value(expression, LOCAL[self.kind])
+
+    def use_session(self):
+        """In a new kernel: the session of the first one."""
+        answer = self.run(f"%ddl use livy {self._door.url} --session {self.session}")
+        assert "UsageError" not in answer.text, answer.text
+
+    def kill(self):
+        self.kernel.kill()
+        self.kernel.close()
+
+    def close(self):
+        """End the kernel, and the session too, which may have lost the kernel that would have ended it."""
+        self.kernel.close()
+        if self.livy is not None and self.__dict__.get("session") is not None:
+            self.livy.client().delete(f"/sessions/{self.session}")

@@ -1,0 +1,86 @@
+"""--data in one process: a stand-in for the few operations of an RDD, and the ranks' datasets of what it made."""
+
+import json
+
+from ddl_magics.runtime.data import feed, rank_data, share_files
+
+
+class LocalRdd:
+    """What the feed uses of an RDD, in this process."""
+
+    def __init__(self, partitions):
+        self.partitions = partitions
+
+    def mapPartitions(self, function):
+        return LocalRdd([list(function(iter(partition))) for partition in self.partitions])
+
+    def partitionBy(self, size, partitioner):
+        buckets = [[] for _ in range(size)]
+        for partition in self.partitions:
+            for key, value in reversed(partition):  # a shuffle promises no order
+                buckets[partitioner(key)].append((key, value))
+        return LocalRdd(buckets)
+
+    def values(self):
+        return LocalRdd([[value for _, value in partition] for partition in self.partitions])
+
+    def glom(self):
+        return self
+
+    def collect(self):
+        return self.partitions
+
+    def unpersist(self):
+        pass
+
+
+class LocalSpark:
+    """Stands in for a session whose data is a pandas DataFrame."""
+
+    @property
+    def sparkContext(self):
+        return self
+
+    def parallelize(self, records, slices):
+        return LocalRdd([records[k::slices] for k in range(slices)])
+
+    def union(self, rdds):
+        return LocalRdd([partition for rdd in rdds for partition in rdd.partitions])
+
+
+def prepare(sc, *arguments):
+    return feed.prepare(sc, feed.check(*arguments), "test")
+
+
+def spec(**changes):
+    options = {
+        "data": "df",
+        "features": None,
+        "label": "y",
+        "validation": None,
+        "workers": 2,
+        "strategy": "allreduce",
+        "seed": 7,
+    }
+    return dict(options, **changes)
+
+
+def shares(spark, frame, folder, namespace=None, **changes):
+    """Prepare a feed and store each rank's blobs; returns (manifest as it travels, folders by rank, feed)."""
+    options = spec(**changes)
+    made = prepare(spark.sparkContext, frame, options, dict(namespace or {}, df=frame))
+    blobs = made.rdd.glom().collect()
+    manifest = json.loads(json.dumps(made.manifest))
+    folders = []
+    for rank, mine in enumerate(blobs):
+        folders.append(str(folder / str(rank)))
+        share_files.store(mine, folders[-1], manifest, rank)
+    return manifest, folders, made
+
+
+def open_rank(manifest, folders, rank, batch_size, strategy="allreduce", seed=7):
+    return rank_data.datasets(folders[rank], manifest, rank, len(folders), batch_size, seed, strategy)
+
+
+def batches(dataset):
+    return list(dataset.as_numpy_iterator())

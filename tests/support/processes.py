@@ -1,0 +1,84 @@
+"""Which processes a test run has left behind: every rank and supervisor of ours shows in a snapshot of /proc."""
+
+import os
+import time
+import uuid
+from pathlib import Path
+
+#: Stands in the command line of every process of the shipped runtime.
+MARK = "ddl_runtime_"
+
+#: Inherited by all that the tests start, so that a snapshot leaves other people's runs out.
+SESSION_VARIABLE = "DDL_MAGICS_TEST_SESSION"
+
+
+def start_session():
+    """Mark this process and its descendants as one test session; each process of `pytest -n` is one."""
+    os.environ[SESSION_VARIABLE] = uuid.uuid4().hex
+
+
+def our_processes():
+    """Command lines of this session's runtime processes, by pid, without prewarmed ones: those are meant to stay.
+
+    Zombies are counted out: they run nothing.
+    """
+    return {pid: command for pid, command in _all().items() if not _is_prewarmed(pid)}
+
+
+def prewarmed():
+    """Process numbers of the prewarmed processes of this session: they wait for a run."""
+    return {pid for pid in _all() if _is_prewarmed(pid)}
+
+
+def _is_prewarmed(pid):
+    try:
+        return Path(f"/proc/{pid}/comm").read_text() == "ddl-prewarmed\n"
+    except OSError:  # it ended meanwhile
+        return False
+
+
+def _all():
+    return {pid: command for pid, command in session().items() if MARK in command}
+
+
+def session():
+    """Command lines of all that this session has started and that has inherited its variables, by pid."""
+    variable = f"{SESSION_VARIABLE}={os.environ[SESSION_VARIABLE]}".encode()
+    found = {}
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            if variable in (folder / "environ").read_bytes().split(b"\0"):
+                command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
+                found[int(folder.name)] = command
+        except (FileNotFoundError, ProcessLookupError, PermissionError):
+            continue  # it ended meanwhile, or is another user's
+    return found
+
+
+def wait_until_gone(seconds=10):
+    """`our_processes()` once there are none, or what is still there after `seconds`."""
+    deadline = time.monotonic() + seconds
+    while (left := our_processes()) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return left
+
+
+def executor_of(pid):
+    """The process of the Spark executor that a rank's process descends from."""
+    while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
+        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+    return pid
+
+
+def mapped_memory(pid):
+    """The files (their numbers) of the runtime's shared memory that a process has in use."""
+    try:
+        lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    except OSError:  # it is gone, or another user's
+        return set()
+    return {line.split()[4] for line in lines if "memfd:ddl_magics" in line}
+
+
+def shared_files():
+    """Names in /dev/shm, without those that test_holdings.py plants, in another process of `pytest -n` perhaps."""
+    return {name for name in os.listdir("/dev/shm") if not name.startswith("ddl-test-leak")}

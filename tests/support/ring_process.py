@@ -1,0 +1,51 @@
+"""One rank of a `rings.ProcessRing`: takes lines of JSON from standard input, and answers on standard output."""
+
+import json
+import sys
+import time
+
+import numpy as np
+
+from ddl_magics.runtime.collectives import collective, host_barrier, rendezvous
+from ddl_magics.runtime.collectives.announcement import STEP
+from ddl_magics.runtime.collectives.peer_listener import PeerListener
+from ddl_magics.runtime.transport.credentials import Credentials
+
+
+def send(**message):
+    print(json.dumps(message), flush=True)
+
+
+def receive():
+    line = sys.stdin.readline()
+    return json.loads(line) if line else sys.exit()
+
+
+def main():
+    config = receive()
+    rank, size, elements = config["rank"], config["size"], config["elements"]
+    host_barrier.ORDERED = config["ordered"]
+    listener = PeerListener("127.0.0.1", Credentials.from_json(config["credentials"]), rank, 0, size)
+    send(address=listener.address)
+    ring = rendezvous.connect(listener, receive()["addresses"], host=config["host"])
+    send(connected=type(ring).__name__)
+    buffer = np.empty(elements, np.float32)
+    step = 0
+    try:
+        while True:
+            steps = receive()["steps"]
+            while steps is None or steps > 0:
+                buffer.fill(rank + step)
+                ring.allreduce(buffer, collective.Announcement(STEP, step=step))
+                expected = sum(range(size)) + size * step
+                assert buffer.min() == buffer.max() == expected, f"{buffer} is not {expected}"
+                step += 1
+                steps = steps and steps - 1
+                if step == 2:
+                    send(steps=step)
+            send(steps=step)
+    except collective.PeerLost as lost:
+        send(lost=lost.rank, reason=lost.reason, at=time.time(), step=step)
+
+
+main()

