@@ -1,15 +1,16 @@
-"""The panel: how soon 1,000 runs, and a run of 10^6 steps by 256 workers, are on the screen, and what is fetched.
+"""The panel: how fast it shows 1,000 runs and a run of 10^6 steps by 256 workers, and how much it fetches.
+
+    python -m benchmarks.panel [--quick]
 
 A real JupyterLab in headless Chromium. A time begins with the command that a click gives and ends when the frame that
-shows it has been rendered. A page that loads is given no command: there the list is timed twice, from its request,
+shows its effect has been rendered. While a page loads there is no command, so the list has two times: from its request,
 which the page makes before JupyterLab has laid out its panels, and from the first frame that has the panel in it, with
-rows or without. "Cold" is a server that has just been started and a browser with an empty cache. Sizes are what came
-over the wire, compressed and with headers, of our routes and scripts.
+rows or without. "Cold" is with a server that has just been started and an empty cache of the browser. Sizes are those
+on the wire, compressed and with headers, of the routes and scripts of ddl_magics.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import tempfile
 import time
@@ -21,18 +22,18 @@ from browser.lab import CHROMIUM, Lab, chromium
 from browser.panel_page import PanelPage
 from playwright.sync_api import Browser, Page
 
-from . import report
-from .panel_store import STEPS, WORKERS, LongRun, short_runs
+from .harness import command, report
+from .harness.panel_store import STEPS, WORKERS, LongRun, short_runs
 
 LIST_SECONDS, RUN_SECONDS, OPEN_BYTES, TICK_BYTES = 0.3, 1.0, 500_000, 20_000
 RUNS = 1000
-#: How often the panel asks for its list.
+#: The interval in which the panel fetches its list.
 TICK_SECONDS = 2.0
 WORKSPACE = "lab/workspaces/benchmark"
 WORKSPACES = "**/api/workspaces/**"
 
-#: Posted in a frame, a message arrives when the frame has been rendered. The workspace stays as it was arranged: no tab
-#: comes back. A route of the browser's would do that too, and end its caching.
+#: A message that is posted in a frame arrives when the frame has been rendered. Changes of the workspace are not saved,
+#: so that no tab comes back; Playwright's routes would do the same but turn the browser's cache off.
 _SCRIPT = """
 const ask = window.fetch;
 window.fetch = (request, init) => request.method !== "GET" && /api[/]workspaces/.test(request.url)
@@ -76,7 +77,7 @@ Samples = dict[str, list[float]]
 
 
 class Screen:
-    """A page of its own; notes what it measures by name."""
+    """A page in a browser context of its own; adds what it measures to `samples`, by name, in seconds or kB."""
 
     def __init__(self, lab: Lab, browser: Browser, samples: Samples) -> None:
         self.page: Page = browser.new_context(viewport={"width": 1280, "height": 900}).new_page()
@@ -84,7 +85,7 @@ class Screen:
         self._panel, self._samples = PanelPage(lab, self.page), samples
 
     def load(self, how: str) -> None:
-        """Loads the page with its panel open, until all runs are in the list."""
+        """Load the page with its panel open, and wait until all runs are in the list."""
         self.page.goto(f"{self._panel.lab.url}{WORKSPACE}?token={self._panel.lab.token}")
         first = "bench.asked().find(({ name }) => /runs[?]/.test(name)).startTime"
         self._note(f"list, from its request, {how}", self._measure(f"(await bench.listed - {first}) / 1000"))
@@ -94,7 +95,7 @@ class Screen:
         self._idle()
 
     def use_list(self) -> None:
-        """Shows the panel, scrolls to its end, looks for a run."""
+        """Show the panel, scroll to its end, search a run."""
         self._measure("window.jupyterapp.shell.collapseLeft()")
         self._idle()
         self._act("list, panel shown", "bench.run('show-panel')", "bench.rows().length")
@@ -106,7 +107,7 @@ class Screen:
         self._act("list, search cleared", f"{{ {field}.value = ''; {field}.{event} }}", f"!({_only('run7')})")
 
     def open(self, run: LongRun, how: str) -> None:
-        """Opens the run's tab, and waits until all of it is there."""
+        """Open the tab of the run, and wait until all of it is there."""
         since = self._measure("performance.now()")
         self._act(f"run, {how}", f"bench.run('open-run', {{ run: '{run.name}' }})", "bench.drawn()")
         self._note(f"run, whole, {how}", (self._measure(f"await bench.whole({run.step})") - since) / 1000)
@@ -115,12 +116,12 @@ class Screen:
         self._note(f"run, longest task, {how}", self._measure(f"bench.blocked({since})"))
 
     def close_run(self) -> None:
-        """Closes the tab that is in front."""
+        """Close the current tab."""
         self._measure("window.jupyterapp.shell.currentWidget.close()")
         self._idle()
 
     def watch(self, run: LongRun, ticks: int) -> None:
-        """Looks at the run that goes on, beside its list."""
+        """Follow the run, beside the list. RuntimeError if the page does not show its new steps."""
         for _ in range(ticks):
             since = self._measure("performance.now()")
             run.grow(TICK_SECONDS)
@@ -131,7 +132,7 @@ class Screen:
                 raise RuntimeError("the page does not follow the run")
 
     def end(self) -> None:
-        """Closes the page; an error of ours in it is raised."""
+        """Close the page. RuntimeError if ddl_magics raised an error in it."""
         self.page.context.close()
         if self._panel.errors:
             raise RuntimeError(f"the page failed: {self._panel.errors}")
@@ -146,38 +147,37 @@ class Screen:
         self._samples[name].append(value)
 
     def _idle(self) -> None:
-        """Lets what was begun come to its end, so that it is not measured with what follows."""
+        """Wait until what was begun has ended, so that it is not measured with what follows."""
         time.sleep(1)
 
 
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.panel", description=__doc__.partition("\n")[0])
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller, to see that it works")
-    quick = parser.parse_args(arguments).quick
+    quick = command.parser("panel", __doc__, "fewer starts, and larger buckets of events").parse_args(arguments).quick
     if not Path(CHROMIUM).exists():
-        raise SystemExit(f"panel: {CHROMIUM} is missing: apt-get install chromium, or set CHROMIUM")
-    before, samples = report.machine(), defaultdict(list)
+        raise SystemExit(f"panel: {CHROMIUM} is missing: run `apt-get install chromium`, or set CHROMIUM")
+    before = report.machine()
+    samples: Samples = defaultdict(list)
     bucket, starts, times, ticks = (10_000, 2, 2, 3) if quick else (100, 5, 4, 15)
     with tempfile.TemporaryDirectory(prefix="panel-") as name, chromium() as browser:
         os.environ["JUPYTER_DATA_DIR"] = str(Path(name) / "data")
         (Path(name) / "lab").mkdir()
         short_runs(RUNS)
-        long = LongRun(bucket)
+        long_run = LongRun(bucket)
         lab = Lab(Path(name) / "lab")
         try:
             _arrange(lab, browser)
             for start in range(starts):
                 lab.stop()
                 lab.start()
-                _look(Screen(lab, browser, samples), long, times, 0 if start < starts - 1 else ticks)
+                _look(Screen(lab, browser, samples), long_run, times, 0 if start < starts - 1 else ticks)
         finally:
             lab.stop()
-    _tell(samples, long, before)
+    _show(samples, long_run, before)
 
 
 def _arrange(lab: Lab, browser: Browser) -> None:
-    """Leaves a workspace in which the panel is open, for the pages that come."""
+    """Save a workspace in which the panel is open, for the pages that follow."""
     page = browser.new_context().new_page()
     panel = PanelPage(lab, page)
     panel.open(WORKSPACE)
@@ -187,7 +187,7 @@ def _arrange(lab: Lab, browser: Browser) -> None:
 
 
 def _look(screen: Screen, run: LongRun, times: int, ticks: int) -> None:
-    """All with a server that has just been started, then `times` again."""
+    """Measure with a server that has just been started, then `times` again."""
     screen.load("cold")
     screen.open(run, "cold")
     for _ in range(times):
@@ -200,7 +200,7 @@ def _look(screen: Screen, run: LongRun, times: int, ticks: int) -> None:
     screen.end()
 
 
-def _tell(samples: Samples, run: LongRun, before: str) -> None:
+def _show(samples: Samples, run: LongRun, before: str) -> None:
     print(f"machine: {before}")
     print(f"{RUNS} runs of 10 epochs; one of {STEPS} steps by {WORKERS} workers, {run.bytes / 1e6:.0f} MB of events\n")
     sizes = {name: values for name, values in samples.items() if name.endswith("kB")}
@@ -229,7 +229,7 @@ def _tell(samples: Samples, run: LongRun, before: str) -> None:
 
 
 def _only(word: str) -> str:
-    """Of the rows that are there, all have the word in their name."""
+    """JavaScript: every row has the word in its name."""
     return f"bench.rows().every((row) => row.querySelector('.ddl-row-name').textContent.includes('{word}'))"
 
 

@@ -1,4 +1,4 @@
-"""Hosts on this machine: network namespaces around a bridge, each behind a line of its own of a given rate."""
+"""Simulated hosts: network namespaces of this machine around a bridge, each behind a link of a given rate."""
 
 from __future__ import annotations
 
@@ -7,33 +7,37 @@ import shutil
 import subprocess
 from types import TracebackType
 
-#: What a line takes at once, and how much may wait for it: as in a switch, little beside what is under way.
+#: Of the token bucket of a link, and of its queue, which is short as in a switch.
 BURST_BYTES, QUEUE_BYTES = 128 << 10, 1 << 20
-#: How the senders of a data centre behave unless told otherwise.
+#: Linux's default, set here so that the machine's own setting has no influence.
 CONGESTION_CONTROL = "cubic"
 
 _NETWORK = "10.213.0.0/24"
 
 
 def obstacle() -> str:
-    """Why this process cannot make hosts, in one line; empty where it can."""
+    """Why this process cannot make hosts and what to do, in one line; empty if it can."""
     missing = [tool for tool in ("ip", "tc") if shutil.which(tool) is None]
     if missing:
         return f"{', '.join(missing)} not found: install iproute2"
     if os.geteuid():
-        return "network namespaces need root: run it with sudo"
+        return "network namespaces need root: run the command with sudo"
     name = f"ddl{os.getpid()}probe"
     probe = subprocess.run(["ip", "netns", "add", name], capture_output=True, text=True)
     if probe.returncode:
-        return f"no network namespaces here ({probe.stderr.strip()}): it needs CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        return f"cannot make a network namespace ({probe.stderr.strip()}): run with CAP_SYS_ADMIN and CAP_NET_ADMIN"
     _run("ip", "netns", "delete", name)
     return ""
 
 
 class Hosts:
-    """`with Hosts(3, "1gbit") as hosts`: `hosts.command(1)` begins a command line on host 1, at `hosts.address(1)`.
+    """A context manager that makes the hosts and removes them.
 
-    Each host sends through a token bucket and receives through another. Leaving takes all of it away.
+    Each host sends through a token bucket and receives through another.
+
+    Args:
+        count: number of hosts.
+        rate: of each link in each direction, as `tc` writes it ("1gbit").
     """
 
     def __init__(self, count: int, rate: str) -> None:
@@ -42,9 +46,11 @@ class Hosts:
         self._bridge = f"{self._prefix}br"
 
     def address(self, host: int) -> str:
+        """The IP address of a host (0 to count - 1)."""
         return f"10.213.0.{host + 1}"
 
     def command(self, host: int) -> list[str]:
+        """The beginning of a command line that runs on a host."""
         return ["ip", "netns", "exec", self._name(host)]
 
     def __enter__(self) -> Hosts:
@@ -80,7 +86,7 @@ class Hosts:
 
     def _remove(self) -> None:
         for host in range(self._count):
-            # A namespace takes its device along, once its processes have ended; that of this side is its other end.
+            # Deleting one end of the link deletes the other. A namespace that still has processes would keep its end.
             subprocess.run(["ip", "link", "delete", self._name(host)], capture_output=True)
             subprocess.run(["ip", "netns", "delete", self._name(host)], capture_output=True)
         subprocess.run(["ip", "link", "delete", self._bridge], capture_output=True)

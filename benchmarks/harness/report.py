@@ -1,4 +1,4 @@
-"""What every benchmark reports: a table, its goals, the machine, and as the last line JSON with the raw samples."""
+"""The report of a benchmark: tables, goals, and as its last line JSON with the machine and the raw samples."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import statistics
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 RESAMPLES = 2000
 
 Samples = Sequence[float]
+Item = TypeVar("Item")
 
 
 @dataclass(frozen=True)
 class Goal:
-    """What was to be reached. In the JSON it is [name, measured, goal, met]."""
+    """A goal and whether it is met. The JSON has it as [name, measured, goal, met]."""
 
     name: str
     measured: float
@@ -28,17 +29,17 @@ class Goal:
 
 
 def at_most(name: str, measured: float, goal: float) -> Goal:
-    """A goal for what should be small."""
+    """A goal for a measure that should be small."""
     return Goal(name, measured, goal, measured <= goal)
 
 
 def at_least(name: str, measured: float, goal: float) -> Goal:
-    """A goal for what should be large."""
+    """A goal for a measure that should be large."""
     return Goal(name, measured, goal, measured >= goal)
 
 
 def quantile(samples: Samples, share: float) -> float:
-    """The value below which `share` of the samples lie, linear between two of them (numpy's default)."""
+    """The quantile at `share` (0 to 1), linear between two samples as numpy's default."""
     ordered = sorted(samples)
     at = share * (len(ordered) - 1)
     low = int(at)
@@ -47,19 +48,24 @@ def quantile(samples: Samples, share: float) -> float:
 
 
 def interval(
-    samples: Samples, of: Callable[[Samples], float] = statistics.median, seed: int = 0
+    samples: Sequence[Item], statistic: Callable[[Sequence[Item]], float], seed: int = 0
 ) -> tuple[float, float]:
-    """The 95 % interval of a statistic by bootstrap: how far it would move if the samples were drawn again.
+    """The 95 % interval of a statistic by percentile bootstrap.
 
-    Right for independent samples, such as ratios of paired blocks; that of consecutive steps would be too narrow.
+    The samples must be independent, such as ratios of paired blocks; for consecutive steps it would be too narrow.
     """
     draw = random.Random(seed)
-    drawn = [of(draw.choices(samples, k=len(samples))) for _ in range(RESAMPLES)]
+    drawn = [statistic(draw.choices(samples, k=len(samples))) for _ in range(RESAMPLES)]
     return quantile(drawn, 0.025), quantile(drawn, 0.975)
 
 
+def median_interval(samples: Samples) -> tuple[float, float]:
+    """The 95 % interval of the median."""
+    return interval(samples, statistics.median)
+
+
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
-    """Columns of equal width, the first to the left and the others to the right; floats with three digits."""
+    """A table in plain text: the first column to the left, the others to the right, floats with three digits."""
     lines = [[str(cell) for cell in header], *([_text(cell) for cell in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     lines.insert(1, ["-" * width for width in widths])
@@ -72,7 +78,7 @@ def _aligned(line: Sequence[str], widths: Sequence[int]) -> list[str]:
 
 
 def spread(samples: Mapping[str, Samples], unit: str) -> str:
-    """The table of the variants: number of samples, median, 5 % and 95 % quantile, largest."""
+    """A table with a row for each variant: number of samples, median, 5 % and 95 % quantile, largest."""
     rows = [
         (name, len(values), *(quantile(values, share) for share in (0.5, 0.05, 0.95, 1.0)))
         for name, values in samples.items()
@@ -81,7 +87,7 @@ def spread(samples: Mapping[str, Samples], unit: str) -> str:
 
 
 def machine() -> str:
-    """Processor, cores, memory, system, Python, and the load as it is now, in one line."""
+    """Processor, cores, memory, system, Python and the present load, in one line."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     return (
@@ -91,7 +97,7 @@ def machine() -> str:
 
 
 def finish(samples: Mapping[str, Samples], goals: Sequence[Goal], **more: Any) -> None:
-    """Print the goals and the last line, of which `more` are further members."""
+    """Print the goals and the line of JSON; `more` are further members of its object."""
     for goal in goals:
         print(f"{'met' if goal.met else 'NOT MET'}: {goal.name}: {_text(goal.measured)}, goal {_text(goal.goal)}")
     record = {"machine": machine(), "goals": [astuple(goal) for goal in goals], **more, "samples": dict(samples)}

@@ -1,4 +1,4 @@
-"""A TCP relay that counts: every byte of both directions as it is on the wire, and the HTTP requests among them."""
+"""A TCP relay that counts the bytes in both directions and the HTTP requests among them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,14 @@ _BLOCK_BYTES = 2**16
 
 
 class Passed(NamedTuple):
-    """What went through: when (time.time), its bytes by direction, and the requests ("GET /version") that it begins."""
+    """One block of bytes.
+
+    Attributes:
+        time: when it was relayed (time.time).
+        up: its bytes if it went to the server, else 0.
+        down: its bytes if it came from the server, else 0.
+        requests: the HTTP requests that begin in it ("GET /version").
+    """
 
     time: float
     up: int
@@ -23,7 +30,7 @@ class Passed(NamedTuple):
 
 
 class Relay:
-    """Stands for the HTTP server at `upstream`; `url` is its own. As a context manager it ends with the block."""
+    """A context manager: relays connections to `url` to the HTTP server at the URL `upstream`."""
 
     def __init__(self, upstream: str) -> None:
         parts = urlsplit(upstream)
@@ -35,7 +42,7 @@ class Relay:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def between(self, begin: float, end: float) -> list[Passed]:
-        """What went through in this time."""
+        """The blocks that were relayed between two times."""
         return [block for block in self.passed if begin <= block.time < end]
 
     def __enter__(self) -> Relay:
@@ -46,7 +53,7 @@ class Relay:
             try:
                 one.shutdown(socket.SHUT_RDWR)
             except OSError:
-                pass  # its other side has ended it
+                pass  # the peer has closed it
             one.close()
 
     def _accept(self) -> None:
@@ -55,7 +62,7 @@ class Relay:
                 here, _ = self._listener.accept()
                 there = socket.create_connection(self._upstream)
             except OSError:
-                return  # closed, or the server is gone
+                return  # the relay is closed, or the server is gone
             self._open += [here, there]
             for one, other, up in ((here, there, True), (there, here, False)):
                 one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -70,4 +77,4 @@ class Relay:
                 target.sendall(block)
             target.shutdown(socket.SHUT_WR)
         except OSError:
-            pass  # cut on one side: the other hears of it when it is closed
+            pass  # one connection broke; the other is closed with the relay

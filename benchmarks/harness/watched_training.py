@@ -1,10 +1,10 @@
-"""The training that is watched: an ordinary Keras cell that also notes when each of its steps ended."""
+"""The training of live.py: an ordinary Keras cell that also records when each of its steps ended."""
 
 from __future__ import annotations
 
 import numpy as np
 
-#: A convolutional network for images like MNIST's: it keeps both workers' cores busy.
+#: A convolutional network for images of 28 x 28: it keeps the cores of both workers busy.
 _CELL = """\
 %%distributed --workers 2 --name {name}
 import time
@@ -33,23 +33,33 @@ np.array(Clock.ends)
 """
 
 BATCH = 64
-#: Of an epoch, after which it may end.
+#: Steps of an epoch; training can only end after one.
 STEPS = 50
 
 
 def cell(name: str, seconds: float, pause: float = 0.0) -> str:
-    """The cell's source, with its magic: trains for at least `seconds`, each step `pause` longer than it takes.
+    """The source of the cell, with its magic.
 
     Its result is an array of float64: the times (time.time) at which rank 0 ended each step, in order.
+
+    Args:
+        name: of the run.
+        seconds: that it trains at least.
+        pause: seconds of sleep in each step.
     """
     return _CELL.format(name=name, seconds=seconds, pause=pause, rows=BATCH * STEPS, batch=BATCH)
 
 
 def step_seconds(ends: list[float], begin: float, end: float) -> float:
-    """The mean time of a step between two times, at the ends of which a step counts by its share.
+    """The mean duration of a step between two times; a step that is only partly between them counts by that part.
+
+    Args:
+        ends: when each step ended, in order.
+        begin: the first of the two times.
+        end: the second.
 
     Raises:
-        ValueError: the training was not going on all the time.
+        ValueError: the training had not begun at the first time, or had ended before the second.
     """
     if not ends[0] <= begin < end <= ends[-1]:
         raise ValueError("the training began after the block, or ended before it")

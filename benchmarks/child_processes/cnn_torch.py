@@ -1,18 +1,25 @@
-"""The training of b1.py in PyTorch: cnn_torch.py alone, or cnn_torch.py ddp RANK PROCESSES STORE with gloo.
+"""The training of cnn_keras.py in PyTorch: the same network, loss, optimizer, messages and answers.
 
-Told and answering as cnn_keras.py is, with the same network, loss and optimizer; data are ready in memory.
+    python -m benchmarks.child_processes.cnn_torch alone | ddp RANK PROCESSES STORE
+
+ddp: DistributedDataParallel over gloo; STORE is a file by which its processes find each other. The data stand ready in
+memory.
 """
 
 import json
 import os
 import sys
 import time
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import nn
 
+Module = Any  # PyTorch is not installed where types are checked
 
-def network():
+
+def network() -> Module:
     return nn.Sequential(
         nn.Conv2d(1, 32, 3),
         nn.ReLU(),
@@ -27,8 +34,8 @@ def network():
     )
 
 
-def serve(workers, wrap):
-    models = {}
+def serve(workers: int, wrap: Callable[[Module], Module]) -> None:
+    models: dict[int, tuple[Module, Any]] = {}
     loss = nn.CrossEntropyLoss()
     for line in sys.stdin:
         block = json.loads(line)
@@ -51,7 +58,7 @@ def serve(workers, wrap):
         print(json.dumps({"seconds": seconds, "cpu": cpu}), flush=True)
 
 
-def main():
+def main() -> None:
     if "OMP_NUM_THREADS" in os.environ:
         torch.set_num_threads(int(os.environ["OMP_NUM_THREADS"]))
     if sys.argv[1] == "alone":

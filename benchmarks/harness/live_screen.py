@@ -1,4 +1,4 @@
-"""When a run's steps come to the screen: a kernel without TensorFlow and Spark, its live view in a real JupyterLab."""
+"""When the steps of a run are drawn: a real JupyterLab with the live view of a kernel without TensorFlow and Spark."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import sparkmagic_kernels
 from browser.lab import CHROMIUM, Lab, NotebookPage, chromium
 from playwright.sync_api import expect
+from support import sparkmagic_kernels
 
 START_SECONDS = 200
 
-#: After the view has drawn, the mutations of its text are told in the same frame; the message arrives when the frame
-#: has been rendered.
+#: The observer is called in the frame in which the view changes its text; the message that it posts arrives when that
+#: frame has been rendered.
 _WATCH = """view => {
   const seen = window.seen = [], after = new MessageChannel();
   let step = -1;
@@ -34,17 +34,17 @@ _WATCH = """view => {
 
 
 class Watched(NamedTuple):
-    """A run as it was seen.
+    """A run that was watched to its end.
 
     Attributes:
-        drawn: (steps, time): from this time on the chart of the loss reaches so many steps of the run.
+        drawn: (steps, time): since this time the chart of the loss reaches so many steps of the run.
         ended: when rank 0 ended each step.
-        events: what the kernel stored of the run.
+        events: that the kernel stored.
     """
 
     drawn: list[tuple[int, float]]
     ended: list[float]
-    events: list[dict]
+    events: list[dict[str, Any]]
 
 
 class Notebook:
@@ -54,7 +54,10 @@ class Notebook:
         self._lab, self._page = lab, page
 
     def watch(self, url: str, cell: str, seconds: float) -> Watched:
-        """Run a training cell, named `live`, on a new session of the Livy at `url`, and watch it to its end."""
+        """Run a training cell, of a run named `live`, on a new session of the Livy at `url`, and watch it to its end.
+
+        RuntimeError if the run is not on Livy or does not finish.
+        """
         page, before = self._page, set(_runs())
         page.open(self._lab.write("live.ipynb", "%load_ext ddl_magics", f"%ddl use livy {url}", cell, "live.wait()"))
         self._run(0, 60)
@@ -84,9 +87,9 @@ class Notebook:
 
 
 def missing() -> str:
-    """What is not there, in a line; empty when all is."""
+    """What is missing here and what to do, in one line; empty if nothing is."""
     if not Path(CHROMIUM).exists():
-        return f"{CHROMIUM} is missing: apt-get install chromium, or set CHROMIUM"
+        return f"{CHROMIUM} is missing: run `apt-get install chromium`, or set CHROMIUM"
     if not sparkmagic_kernels.PYTHON.exists():
         return ".venv-notebook is missing: run `make livy-env`"
     return ""
@@ -94,8 +97,8 @@ def missing() -> str:
 
 @contextmanager
 def notebook(folder: Path, url: str) -> Iterator[Notebook]:
-    """JupyterLab in `folder`, whose Python kernel is .venv-notebook's, and Chromium. Runs go to JUPYTER_DATA_DIR."""
-    # Only this path comes before the kernels of JupyterLab's own environment.
+    """JupyterLab in `folder` with .venv-notebook as its Python kernel, and Chromium. Runs go to JUPYTER_DATA_DIR."""
+    # Of all paths only JUPYTER_PATH comes before the kernels of JupyterLab's own environment.
     os.environ["JUPYTER_PATH"] = str(folder / "jupyter")
     kernel = folder / "jupyter" / "kernels" / "python3"
     kernel.mkdir(parents=True)
@@ -117,16 +120,16 @@ def _runs() -> list[Path]:
 
 
 def ages(made: list[tuple[int, float]], drawn: list[tuple[int, float]]) -> list[float]:
-    """For each thing that was made, the seconds until the view had drawn it; what came before `drawn` is left out.
+    """The seconds from each step or event until it was drawn; those that the first drawing reaches are left out.
 
     Args:
-        made: (steps of the run that it reaches, when), in order.
-        drawn: (steps that the view has reached, when), in order.
+        made: (steps of the run that it reaches, time), in order.
+        drawn: (steps that the view reaches, time), in order.
     """
-    found, at = [], 1
+    found, index = [], 1
     for steps, time in made:
-        while at < len(drawn) and drawn[at][0] < steps:
-            at += 1
-        if at < len(drawn) and steps > drawn[0][0]:
-            found.append(drawn[at][1] - time)
+        while index < len(drawn) and drawn[index][0] < steps:
+            index += 1
+        if index < len(drawn) and steps > drawn[0][0]:
+            found.append(drawn[index][1] - time)
     return found

@@ -1,0 +1,125 @@
+"""A convolutional network in Keras, as a user writes it, that trains one block for each message.
+
+    python -m benchmarks.child_processes.cnn_keras plain | compiled | mirrored RANK ADDRESS...
+
+plain: Keras as it is. compiled: with the compiled optimizer update of the runtime. mirrored: tf_keras under
+MultiWorkerMirroredStrategy. This file is also the cell that ranks of the runtime run.
+
+A message is a `Block`, the answer a `Times`.
+"""
+
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypedDict
+
+import numpy as np
+
+Keras = Any  # the module keras, or tf_keras; they have no types
+Model = Any
+
+
+class Block(TypedDict, total=False):
+    """An epoch.
+
+    batch: rows of a step, of all workers that train together. steps: number of them. telemetry: off or on from now.
+    """
+
+    batch: int
+    steps: int
+    telemetry: bool
+
+
+class Times(TypedDict):
+    """Wall time and CPU time of a block's training in this process, in seconds."""
+
+    seconds: float
+    cpu: float
+
+
+def network(keras: Keras) -> Model:
+    """A compiled network of 694 k parameters for images of 28 x 28 x 1 and 10 classes."""
+    layers = keras.layers
+    model = keras.Sequential(
+        [
+            keras.Input((28, 28, 1)),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Conv2D(64, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+            layers.Dense(419, activation="relu"),
+            layers.Dense(10),
+        ]
+    )
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    model.compile(keras.optimizers.Adam(1e-3), loss, jit_compile=False)
+    return model
+
+
+def epoch_timer(keras: Keras) -> Any:
+    """A callback with `seconds` and `cpu` of the last epoch. It has no hooks for steps: they would slow steps down."""
+
+    class EpochTimer(keras.callbacks.Callback):  # type: ignore[misc]  # Keras has no types
+        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+            self.cpu, self.seconds = -time.process_time(), -time.perf_counter()
+
+        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+            self.seconds += time.perf_counter()
+            self.cpu += time.process_time()
+
+    return EpochTimer()
+
+
+def serve(keras: Keras, make_network: Callable[[Keras], Model] = network) -> None:
+    """Answer messages until standard input ends. A model lasts as long as its batch size comes again."""
+    models: dict[int, Model] = {}
+    timer = epoch_timer(keras)
+    for line in sys.stdin:
+        block: Block = json.loads(line)
+        if "telemetry" in block:
+            from benchmarks.child_processes import telemetry_switch
+
+            telemetry_switch.turn(block["telemetry"])
+        batch, rows = block["batch"], block["batch"] * block["steps"]
+        x = np.random.default_rng(batch).random((rows, 28, 28, 1), np.float32)
+        y = (x[:, 0, :10, 0]).argmax(1)
+        if batch not in models:
+            models[batch] = make_network(keras)
+        models[batch].fit(x, y, batch_size=batch, epochs=1, verbose=0, callbacks=[timer])
+        answer: Times = {"seconds": timer.seconds, "cpu": timer.cpu}
+        print(json.dumps(answer), flush=True)
+
+
+def serve_mirrored(rank: str, addresses: list[str]) -> None:
+    import os
+
+    cluster = {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": int(rank)}}
+    os.environ["TF_CONFIG"] = json.dumps(cluster)
+    import tensorflow as tf
+    import tf_keras
+
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+
+    def make_network(keras: Keras) -> Model:
+        with strategy.scope():
+            return network(keras)
+
+    serve(tf_keras, make_network)
+
+
+def main() -> None:
+    in_a_rank = "ddl" in globals()
+    if not in_a_rank and sys.argv[1] == "mirrored":
+        return serve_mirrored(sys.argv[2], sys.argv[3:])
+    import keras
+
+    if not in_a_rank and sys.argv[1] == "compiled":
+        from ddl_magics.runtime.training import compiled_update
+
+        compiled_update.install()
+    serve(keras)
+
+
+main()

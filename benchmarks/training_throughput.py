@@ -1,0 +1,189 @@
+"""Training on two workers of one host, compared with Keras, MultiWorkerMirroredStrategy and PyTorch DDP, in images/s.
+
+    python -m benchmarks.b1 [--quick] [--threads pinned|defaults] [--others PYTHON] [--pause SECONDS]
+
+The model is a convolutional network of 694 k parameters for images of 28 x 28, with batches of 64 and of 256 on each
+worker. "ours" are two ranks with all that they have in a run except Spark; they communicate by shared memory.
+"2 x Keras" are two independent processes of plain Keras. With the compiled optimizer update of our ranks
+("2 x Keras, compiled update") they are the upper bound: they never sum a gradient. MultiWorkerMirrored (tf_keras) and
+PyTorch DDP over gloo need the environment of `make bench-env`; DDP is compared with two independent PyTorch processes.
+
+All variants are measured with one thread for operations and one for the graph ("pinned") and jit_compile=False, then
+with the number of threads that each starts by default ("defaults"). --threads selects one of the two.
+
+A block is one epoch, timed from its beginning to its metrics. Its samples are the images per second of both workers
+together and the CPU time of a step of one worker. In each round every variant has one block of either batch size, and
+the order changes. Goals are medians of the ratios within rounds.
+
+If the machine has other work, put `chrt --rr 1` before the command; other processes then run in the --pause after each
+block.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from statistics import median
+from typing import NamedTuple
+
+from .harness import command, report
+from .harness.free_ports import free_addresses
+from .harness.json_process import CHILDREN, ROOT, JsonProcess, ask, close, cpu_environment, module_command
+from .harness.ranks import Ranks
+from .harness.rounds import rotated
+
+OTHERS_PYTHON = ROOT / ".venv-bench" / "bin" / "python"
+WORKERS = 2
+#: Rows of a worker's batch -> steps of a block. With the default number of threads, threads outnumber the cores and
+#: spin while they wait for each other: a step of PyTorch took up to 0.4 s.
+STEPS, DEFAULTS_STEPS = {64: 60, 256: 20}, {64: 20, 256: 8}
+ROUNDS, DEFAULTS_ROUNDS, QUICK_ROUNDS = 15, 4, 2
+PAUSE_SECONDS = 0.2
+OURS, PLAIN, COMPILED = "ours", "2 x Keras", "2 x Keras, compiled update"
+MIRRORED, DDP, TORCH = "MultiWorkerMirrored", "PyTorch DDP, gloo", "2 x PyTorch"
+KERAS, OTHERS = (OURS, PLAIN, COMPILED), (MIRRORED, DDP, TORCH)
+#: The variants of which both workers train one model.
+TOGETHER = (OURS, MIRRORED, DDP)
+DEFAULTS = (OURS, PLAIN, *OTHERS)
+#: (rows of a worker's batch, variant to compare with, goal of the ratio)
+GOALS = ((64, PLAIN, 1.0), (64, COMPILED, 0.88), (64, MIRRORED, 4.0), (256, PLAIN, 0.97), (256, COMPILED, 0.97))
+
+
+class Block(NamedTuple):
+    """Images per second of both workers together, and milliseconds of CPU time of a step of one worker."""
+
+    images: float
+    cpu: float
+
+
+class Samples(NamedTuple):
+    """Variant -> a sample for each round."""
+
+    images: dict[str, list[float]]
+    cpu: dict[str, list[float]]
+
+
+class Team:
+    """The two processes of a variant. others: a Python with PyTorch and tf_keras. folder: for their files."""
+
+    def __init__(self, name: str, pinned: bool, others: Path, folder: Path) -> None:
+        self._groups = 1 if name in TOGETHER else WORKERS
+        environment = cpu_environment(one_thread=pinned)
+        if name == OURS:
+            cell = (CHILDREN / "cnn_keras.py").read_text()
+            self._processes = Ranks(cell, WORKERS, folder / name, environment).processes
+        else:
+            self._processes = [JsonProcess(each, environment) for each in _commands(name, others, folder)]
+
+    def block(self, batch: int, steps: int) -> Block:
+        """Train so many steps with `batch` rows on each worker."""
+        times = ask(self._processes, {"batch": batch * WORKERS // self._groups, "steps": steps})
+        images = sum(batch * steps / each["seconds"] for each in times)
+        return Block(images, 1000 * sum(each["cpu"] for each in times) / steps / WORKERS)
+
+    def close(self) -> None:
+        close(self._processes)
+
+
+def _commands(name: str, others: Path, folder: Path) -> list[list[str]]:
+    """The command line of each worker."""
+    ranks = range(WORKERS)
+    if name == MIRRORED:
+        addresses = free_addresses(WORKERS)
+        return [module_command("cnn_keras", "mirrored", rank, *addresses, python=others) for rank in ranks]
+    if name == DDP:
+        return [module_command("cnn_torch", "ddp", rank, WORKERS, folder / "store", python=others) for rank in ranks]
+    if name == TORCH:
+        return [module_command("cnn_torch", "alone", python=others) for _ in ranks]
+    return [module_command("cnn_keras", "compiled" if name == COMPILED else "plain") for _ in ranks]
+
+
+def measure(names: Sequence[str], pinned: bool, rounds: int, options: argparse.Namespace, samples: Samples) -> None:
+    """Add a sample of each round to those of every variant."""
+    if not names:
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        teams = {name: Team(name, pinned, options.others, Path(folder)) for name in names}
+        try:
+            for number in range(-1, rounds):  # the first round warms up
+                measured = _round(teams, number, pinned, options.pause)
+                if number < 0:
+                    continue
+                for name, block in measured.items():
+                    samples.images[name].append(block.images)
+                    samples.cpu[name].append(block.cpu)
+                figures = "; ".join(f"{name} {block.images:.0f}" for name, block in measured.items())
+                print(f"round {number + 1} of {rounds}, images/s: {figures}", file=sys.stderr)
+        finally:
+            for team in teams.values():
+                team.close()
+
+
+def _round(teams: Mapping[str, Team], number: int, pinned: bool, pause: float) -> dict[str, Block]:
+    measured = {}
+    for batch, steps in (STEPS if pinned else DEFAULTS_STEPS).items():
+        for name in rotated(teams, number):
+            measured[variant(batch, name, pinned)] = teams[name].block(batch, steps)
+            time.sleep(pause)
+    return measured
+
+
+def variant(batch: int, name: str, pinned: bool = True) -> str:
+    return f"batch {batch}, {name}" + ("" if pinned else ", defaults")
+
+
+def ratio(samples: Mapping[str, list[float]], one: str, other: str) -> float:
+    """The median of the ratios within rounds."""
+    return median(a / b for a, b in zip(samples[one], samples[other], strict=True))
+
+
+def goals(images: Mapping[str, list[float]]) -> list[report.Goal]:
+    found = []
+    for batch, name, goal in GOALS:
+        ours, other = variant(batch, OURS), variant(batch, name)
+        if ours in images and other in images:
+            name = f"batch {batch}: images/s to those of {name}"
+            found.append(report.at_least(name, ratio(images, ours, other), goal))
+    return found
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """The command."""
+    parser = command.parser("training_throughput", __doc__, "few rounds, and only with pinned threads")
+    parser.add_argument("--others", type=Path, default=OTHERS_PYTHON, help="a Python with PyTorch and tf_keras")
+    parser.add_argument("--only", nargs="*", choices=(*KERAS, *OTHERS), metavar="VARIANT", help="some of the variants")
+    parser.add_argument("--threads", choices=("pinned", "defaults"), default=None, help="only these rounds")
+    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_pause(parser, PAUSE_SECONDS)
+    options = parser.parse_args(arguments)
+    has_others = options.others.exists()
+    names = [name for name in (*KERAS, *OTHERS) if options.only is None or name in options.only]
+    if not has_others:
+        names = [name for name in names if name not in OTHERS]
+    samples = Samples(defaultdict(list), defaultdict(list))
+    if options.threads != "defaults":
+        rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+        measure(names, True, rounds, options, samples)
+    if options.threads == "defaults" or not (options.quick or options.threads or options.only):
+        some = [name for name in names if name in DEFAULTS]
+        measure(some, False, options.rounds or DEFAULTS_ROUNDS, options, samples)
+    print(report.spread(samples.images, "images/s"))
+    print()
+    print(report.spread(samples.cpu, "CPU ms/step"))
+    if not has_others:
+        print("MultiWorkerMirrored and PyTorch were not measured: run `make bench-env` first, or give --others PYTHON")
+    for batch, pinned in itertools.product(STEPS, (True, False)):
+        one, other = variant(batch, DDP, pinned), variant(batch, TORCH, pinned)
+        if one in samples.images and other in samples.images:
+            print(f"{one}: {ratio(samples.images, one, other):.3g} of {other}")
+    report.finish(samples.images, goals(samples.images), cpu_ms_per_step=samples.cpu)
+
+
+if __name__ == "__main__":
+    main()
