@@ -15,7 +15,10 @@ SOURCES := $(sort $(wildcard package.json tsconfig.json) $(shell find labextensi
 # Where JupyterLab looks for the panel: the link serves what was built last.
 PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 
-.PHONY: install env widget panel browser demo test test-quick test-slow lab lint docs panel-pictures clean bench-env
+# Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
+PROCESSES ?= 2
+
+.PHONY: install env widget panel browser demo test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env
 
 install: env widget panel browser
 
@@ -52,22 +55,29 @@ demo: env widget
 
 lint: env node_modules/.ready
 	npm run lint
-	.venv/bin/ruff check .
+	.venv/bin/ruff check --no-cache .
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
 test: install lint
 	npm test
-	$(PYTHON) -m pytest -m "not slow" --durations=40
+	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope
+
+# What the tests of the last `pytest` have cost, the longest first.
+test-times:
+	@$(PYTHON) scripts/test_times.py
 
 test-quick: env
-	$(PYTHON) -m pytest -m "not slow and not browser and not spark and not livy" --ignore=tests/test_wheel.py --ignore=tests/test_checkpointing.py
+	$(PYTHON) -m pytest -n $(PROCESSES) --dist loadscope -m "not slow and not browser and not spark and not livy and not keras2" --ignore=tests/project/test_wheel.py --ignore=tests/runtime/training/test_checkpointing.py
 
 test-slow: install
 	$(PYTHON) -m pytest -m slow
 
-docs: env
-	$(PYTHON) scripts/options_page.py
+# Runs with a fault each, as root: make chaos [SEED=n] [COUNT=n] [FAULTS=name or regular expression]. The head of
+# tests/chaos/campaign.py says more.
+chaos: env
+	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m chaos.campaign $(if $(SEED),--seed $(SEED)) \
+	  $(if $(COUNT),--count $(COUNT)) $(if $(FAULTS),--faults "$(FAULTS)")
 
 # The screenshots of docs/panel.md.
 panel-pictures: install
@@ -90,3 +100,4 @@ clean:
 
 include scripts/livy.mk
 include scripts/keras2.mk
+include scripts/docs.mk

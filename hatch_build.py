@@ -24,6 +24,9 @@ class FrontEndBuildHook(BuildHookInterface):
         missing = [str(path) for path in BUILT if not (root / path).exists()]
         if missing:
             _build(root, missing)
+        # The builder of the panel leaves a copy of package.json.
+        for left in (root / PANEL).rglob("*.orig"):
+            left.unlink()
         if self.target_name == "wheel":
             # Here and not in pyproject.toml, as an editable install would copy what is still to change.
             build_data["shared_data"][str(root / PANEL)] = LABEXTENSION

@@ -21,7 +21,7 @@ livy-env: build/livy/livy-repl.jar .venv-notebook/.ready
 
 test-livy: env .venv-notebook/.ready $(if $(DDL_TEST_LIVY_URL),,build/livy/livy-repl.jar)
 	@scripts/setup-livy gateway
-	$(PYTHON) -m pytest tests/test_clusters.py --durations=10
+	$(PYTHON) -m pytest tests/clusters/test_every_cluster.py --durations=10
 
 build/livy/jars/.ready: tests/livy/pom.xml
 	@scripts/setup-livy jars

@@ -1,7 +1,9 @@
-"""Makes docs/quickstart.png, the picture of the README: the quickstart notebook in JupyterLab while it trains.
+"""Makes docs/quickstart.png, the screenshot in the tutorial: the quickstart notebook in JupyterLab while it trains.
 
-Nothing in the picture is invented: `python scripts/screenshot.py` runs the notebook on the embedded Spark.
+`python scripts/screenshot.py` runs the notebook on the embedded Spark.
 """
+
+from __future__ import annotations
 
 import os
 import re
@@ -21,7 +23,7 @@ TRAINING_CELL = 4
 LATE_EPOCH = re.compile(r"epoch [789] of 10")
 
 
-def main():
+def main() -> None:
     with tempfile.TemporaryDirectory() as name, chromium() as browser:
         folder = Path(name)
         os.environ["JUPYTER_DATA_DIR"] = str(folder / ".data")

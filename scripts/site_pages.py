@@ -1,0 +1,115 @@
+"""Collects the pages of the documentation's site in build/pages, from which Sphinx makes the site: `make docs`.
+
+The pages are those of docs/, the README as the first one, the changelog and others, and an index for each section. A
+link leads to a file of the repository, as on GitHub. In the collected pages it leads to the page made from that file,
+or to a copy of the file.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import shutil
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = ROOT / "build" / "pages"
+
+#: Section -> its pages, by file in the repository.
+SECTIONS = {
+    "How-to guides": (
+        *(
+            "docs/data.md",
+            "docs/loops.md",
+            "docs/search.md",
+            "docs/hdinsight.md",
+            "docs/platforms.md",
+            "docs/faults.md",
+        ),
+        *("docs/panel.md", "docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
+    ),
+    "Reference": ("docs/options.md", "docs/run.md", "docs/ddl.md", "docs/events.md", "docs/rest.md"),
+    "Explanation": ("docs/how-it-works.md", "docs/examples.md", "docs/security.md", "benchmarks/README.md"),
+    "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
+}
+
+#: File outside of docs/ -> its page. SECURITY.md cannot keep its name: docs/security.md has it.
+OUTSIDE = {
+    "README.md": "index.md",
+    "benchmarks/README.md": "benchmarks.md",
+    "CHANGELOG.md": "changelog.md",
+    "CODE_OF_CONDUCT.md": "code-of-conduct.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "vulnerabilities.md",
+}
+
+#: A code block, which stays as it is, or a link's target.
+_LINK = re.compile(r"^ *```.*?^ *```|(?<=\]\()([^)\s]+)(?=\))", re.MULTILINE | re.DOTALL)
+_ELSEWHERE = re.compile(r"[a-z]+:|#|/")
+
+
+def collect(folder: Path) -> None:
+    """Write the pages, and the files that they link to, into a new folder."""
+    shutil.rmtree(folder, ignore_errors=True)
+    linked: set[str] = set()
+    for source, text in pages().items():
+        page = folder / site_path(source)
+        page.parent.mkdir(parents=True, exist_ok=True)
+        page.write_text(rewritten(source, text), encoding="utf-8")
+        linked |= links(source, text)
+    for name in linked:
+        if (ROOT / name).is_file() and not (folder / site_path(name)).exists():
+            (folder / site_path(name)).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(ROOT / name, folder / site_path(name))
+
+
+def pages() -> dict[str, str]:
+    """File of the repository -> its text, with the indexes of the sections as if they were files in docs/."""
+    sources = ["docs/tutorial.md", *(source for section in SECTIONS.values() for source in section)]
+    indexes = {_index(section): _contents(f"# {section}\n", listed) for section, listed in SECTIONS.items()}
+    home = (ROOT / "README.md").read_text(encoding="utf-8")
+    top = _contents(home, ["docs/tutorial.md", *indexes], hidden=True)
+    return {"README.md": top, **indexes, **{name: (ROOT / name).read_text(encoding="utf-8") for name in sources}}
+
+
+def _index(section: str) -> str:
+    return f"docs/{section.lower().replace(' ', '-')}.md"
+
+
+def _contents(text: str, listed: list[str] | tuple[str, ...], hidden: bool = False) -> str:
+    """The text with a table of contents below it."""
+    names = "\n".join(site_path(source).removesuffix(".md") for source in listed)
+    options = ":hidden:\n" if hidden else ":maxdepth: 2\n"
+    return f"{text}\n```{{toctree}}\n{options}\n{names}\n```\n"
+
+
+def links(source: str, text: str) -> set[str]:
+    """The files of the repository that a file's text links to."""
+    targets = (match[1] for match in _LINK.finditer(text))
+    return {_target(source, target.partition("#")[0]) for target in targets if target and not _ELSEWHERE.match(target)}
+
+
+def rewritten(source: str, text: str) -> str:
+    """The text of a file, with links as the site's pages need them."""
+    page = site_path(source)
+
+    def replace(match: re.Match[str]) -> str:
+        if not match[1] or _ELSEWHERE.match(match[1]):
+            return match[0]
+        path, hash_, anchor = match[1].partition("#")
+        return posixpath.relpath(site_path(_target(source, path)), posixpath.dirname(page) or ".") + hash_ + anchor
+
+    return _LINK.sub(replace, text)
+
+
+def _target(source: str, link: str) -> str:
+    return posixpath.normpath(posixpath.join(posixpath.dirname(source), link))
+
+
+def site_path(name: str) -> str:
+    """Where the site has a file of the repository."""
+    return OUTSIDE.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else f"files/{name}")
+
+
+if __name__ == "__main__":
+    collect(PAGES)
