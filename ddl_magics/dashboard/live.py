@@ -4,10 +4,11 @@ The kernel keeps the history of the run in bounded size. A page that opens or re
 changes from then on. Messages are numbered: a page that missed one asks for everything again.
 """
 
+import contextvars
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,24 @@ def built(name: str, default: str) -> str:
     return path.read_text(encoding="utf-8") if path.exists() else default
 
 
-class RunWidget(anywidget.AnyWidget):
+class LiveWidget(anywidget.AnyWidget):
+    """A widget that sends from threads. The parent of its messages is the cell that made it.
+
+    ipykernel 7.4 handles what a page sends where the parent of the widget's last message was handled. A thread's parent
+    is otherwise the kernel's last request. After a reload that is one of a subshell that JupyterLab has deleted: the
+    kernel would answer neither the page's requests nor its clicks.
+    """
+
+    def __init__(self, **traits: Any) -> None:
+        super().__init__(**traits)
+        self._cell = contextvars.copy_context()
+
+    def send(self, content: Any, buffers: Sequence[bytes] | None = None) -> None:
+        """Send a message to the pages. Thread-safe."""
+        self._cell.copy().run(super().send, content, buffers)
+
+
+class RunWidget(LiveWidget):
     """The widget in the page. What it draws comes as messages; `form` is "view", or "card" for a short one."""
 
     _esm = built("widget.js", NOT_BUILT)

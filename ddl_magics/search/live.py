@@ -7,10 +7,9 @@ import threading
 import time
 import weakref
 
-import anywidget
 import traitlets
 
-from ddl_magics.dashboard.live import HEARTBEAT_SECONDS, NOT_BUILT, built
+from ddl_magics.dashboard.live import HEARTBEAT_SECONDS, NOT_BUILT, LiveWidget, built
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.messages import Message, Packer
 from ddl_magics.search.search import Search
@@ -21,7 +20,7 @@ from ddl_magics.search.view import SearchView
 UNREQUESTED_TRIALS = 50
 
 
-class SearchWidget(anywidget.AnyWidget):
+class SearchWidget(LiveWidget):
     """The widget in the page. Apart from the search's id it has no state: what it draws comes as messages."""
 
     _esm = built("search.js", NOT_BUILT)

@@ -1,10 +1,14 @@
 """The live view's kernel side, with the messages that its widget would send."""
 
+import contextlib
 import subprocess
 import sys
 import threading
+import time
+from queue import Empty
 
 import pytest
+from support.kernels import Kernel
 from support.synthetic import Synthetic
 
 from ddl_magics.dashboard import live
@@ -99,3 +103,57 @@ def test_importing_the_live_view_imports_no_heavy_library():
     code += f"print([name for name in {heavy!r} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+FED_BY_A_THREAD = """
+import threading, time
+from ddl_magics.dashboard.live import LiveView
+view = LiveView("r", "digits", "allreduce", 2, "here", lambda: None)
+
+def feed():
+    while True:
+        view.feed([])
+        time.sleep(0.1)
+
+threading.Thread(target=feed, daemon=True).start()
+print(view.widget.comm.comm_id)
+"""
+
+
+def test_a_page_is_answered_after_one_whose_subshell_was_deleted():
+    """A page of JupyterLab has its widgets sent in a subshell, which it deletes, and says hello in another one."""
+    kernel = Kernel()
+    client = kernel.client
+
+    def subshell(request, **content):
+        client.control_channel.send(client.session.msg(f"{request}_subshell_request", content))
+        return client.get_control_msg(timeout=30)["content"].get("subshell_id")
+
+    def send(kind, subshell_id, **content):
+        message = client.session.msg(kind, content)
+        message["header"]["subshell_id"] = subshell_id
+        client.shell_channel.send(message)
+
+    def deltas(comm, seconds):
+        """What the widget sends within so many seconds."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end:
+            with contextlib.suppress(Empty):
+                message = client.get_iopub_msg(timeout=0.5)
+                if message["msg_type"] == "comm_msg" and message["content"]["comm_id"] == comm:
+                    yield message["content"]["data"]["content"]["delta"]
+
+    try:
+        comm = kernel.run(FED_BY_A_THREAD).text.strip()
+        hello = {"comm_id": comm, "data": {"method": "custom", "content": {"type": "hello"}}}
+        send("comm_msg", None, **hello)
+        assert any(not delta["full"] for delta in deltas(comm, 20))
+
+        first = subshell("create")
+        send("comm_open", first, comm_id="c", target_name="jupyter.widget.control", data={})
+        list(deltas(comm, 1))
+        subshell("delete", subshell_id=first)
+        send("comm_msg", subshell("create"), **hello)
+        assert any(delta["full"] for delta in deltas(comm, 20))
+    finally:
+        kernel.close()
