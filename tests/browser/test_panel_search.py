@@ -4,6 +4,7 @@ import pytest
 from playwright.sync_api import expect
 from support.invented_search import StoredSearch
 from support.stored import finished, kill_owner
+from support.until import until
 
 from ddl_magics.runtime import events as ev
 
@@ -65,12 +66,13 @@ def test_the_keyboard_unfolds_opens_and_stops(panel):
     panel.page.keyboard.press("Enter")
     panel.answer("Stop")
     expect(tab(panel).get_by_role("button", name="stop trial 2")).to_be_disabled()
-    assert search.run(2).requested("stop") and not search.folder.requested("stop")
+    until(lambda: search.run(2).requested("stop"))
+    assert not search.folder.requested("stop")
     tab(panel).get_by_role("button", name="Stop", exact=True).focus()
     panel.page.keyboard.press("Enter")
     panel.answer("Stop")
     expect(tab(panel).locator(".ddl-stop")).to_have_text("Stopping…")
-    assert search.folder.requested("stop")
+    until(lambda: search.folder.requested("stop"))
 
 
 def test_the_tab_follows_the_search_and_opens_and_compares_its_trials(panel):
