@@ -522,13 +522,13 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--prewarm",
-        "Keep a process with TensorFlow preloaded for the next run. This is the default.",
+        "Keep a process with TensorFlow preloaded for later runs. This is the default.",
         sets=("prewarm", True),
     ),
     Option(
         "--no-prewarm",
-        "Do not keep a process with TensorFlow preloaded for the next run. Keeping one saves about 3.5 s per launch "
-        "and takes 0.6 GB for a minute.",
+        "Do not keep a process with TensorFlow preloaded for later runs. Keeping one saves about 3.5 s per launch "
+        "and takes 0.6 GB until a minute after the last run.",
         sets=("prewarm", False),
         former_flag="--no-spare",
     ),

@@ -31,7 +31,7 @@ DEFAULT_SPEC = {
     "seed": 11,
     "timeout": None,
     "conf": {},
-    "prewarm": False,
+    "prewarm": True,
 }
 
 

@@ -1,16 +1,20 @@
-"""A prewarmed process: it has imported TensorFlow, and waits to become the next rank of its Spark worker.
+"""A prewarmed process: it has imported TensorFlow, and each later rank of its Spark worker is a fork of it.
 
 Most of a launch is the import of TensorFlow. Spark keeps a Python worker for another task until it has been idle for a
-minute. A worker that has run a rank starts one prewarmed process, which becomes a rank at most once: a cell always
-gets a fresh process. Its parent is the worker, as that of any rank: it counts to its executor, and ends with it.
+minute. A worker that has run a rank starts one prewarmed process, which runs no cell itself: a cell always gets a fresh
+process. Its parent is the worker, as that of a first rank: it counts to its executor, and ends with it.
+
+In a container of YARN it becomes the next rank instead: YARN counts memory that two processes have in common twice.
 
 It is claimed only for a rank that would be started with the same environment. Otherwise, or if it does not answer, it
-is ended, and the rank gets a process of its own. It has touched no device and started no pool of threads.
+is ended, and the rank gets a process of its own. It has touched no device, and its only threads are those of OpenBLAS,
+which ends them for a fork, and the one that watches its worker.
 """
 
 from __future__ import annotations
 
 import importlib
+import math
 import os
 import resource
 import shutil
@@ -25,7 +29,8 @@ from typing import Any, Mapping, NamedTuple, NoReturn
 from .. import package, scratch
 from ..rank.config import JobConfig
 from ..transport import messages, wire
-from . import loading, rank_process
+from . import forked_rank, loading, rank_process
+from .forked_rank import ForkedRank
 
 #: Spark 3.5 ends a worker that has been idle for a minute, and its prewarmed process with it; others may wait longer.
 IDLE_SECONDS = 600.0
@@ -45,16 +50,26 @@ PRELOADED = (
     "executor.startup",
     "training.keras_fit",
 )
+#: YARN sets this variable in its containers.
+_OF_YARN = "CONTAINER_ID"
 
 
 class Prewarmed(NamedTuple):
-    """home: its copy of the runtime; key: what it was started with; threads: names of variables that the rank sets."""
+    """home: its copy of the runtime; key: what it was started with; threads: names of variables that a rank sets."""
 
     process: subprocess.Popen[bytes]
-    socket: socket.socket
+    channel: wire.Channel
     home: str
     key: Any
     threads: tuple[str, ...]
+
+
+class Started(NamedTuple):
+    """The process of a rank, this side's socket of its channel, and the folder with its runtime."""
+
+    process: rank_process.Process
+    socket: socket.socket
+    home: str
 
 
 _kept: Prewarmed | None = None  # this worker's
@@ -73,11 +88,10 @@ def start(
 ) -> None:
     """Start one for runs like `job`, with the runtime of `home` and a rank's `threads` (`worker.thread_settings`).
 
-    of_spark: GPUs of the rank. Does nothing where it could not outlive the task.
+    of_spark: GPUs of the rank. Does nothing where there is one already, and where it could not outlive the task.
     """
     global _kept
-    drop()
-    if not os.environ.get("SPARK_REUSE_WORKER"):
+    if _kept is not None or not os.environ.get("SPARK_REUSE_WORKER"):
         return
     folder = scratch.make("prewarmed")  # the task's own is removed with the task
     try:
@@ -90,22 +104,30 @@ def start(
     except OSError:  # the next rank starts without one
         scratch.remove(folder)
         return
-    _kept = Prewarmed(process, ours, folder, key, tuple(threads))
+    _kept = Prewarmed(process, wire.Channel(ours, wire.Identity("rank", -1, 0)), folder, key, tuple(threads))
 
 
-def take(job: JobConfig, variables: dict[str, str], folder: str) -> Prewarmed | None:
-    """The one that is kept, now the process that `rank_process.start(variables, folder)` would start; or None.
+def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | None:
+    """What `rank_process.start(variables, folder)` would start, made by the one that is kept; or None.
 
-    The caller removes its `home` when it has ended.
+    `leave` must be called when it has ended.
     """
-    global _kept
-    kept, _kept = _kept, None
+    kept = _kept
     if kept is None:
         return None
-    if kept.key == _key(job, variables) and _claim(kept, variables, folder):
-        return kept
-    _end(kept)
+    if kept.key == _key(job, variables):
+        changes = {name: variables.get(name) for name in ("TMPDIR", *kept.threads)}
+        made = _claim(kept, {"folder": folder, "variables": changes}, forks=_OF_YARN not in os.environ)
+        if made is not None:
+            return made
+    drop()
     return None
+
+
+def leave(rank: Started) -> None:
+    """`rank` has ended. The process that has forked it is kept for another; one that has become it is not."""
+    if not isinstance(rank.process, ForkedRank) or rank.process.returncode is None:
+        drop()
 
 
 def drop() -> None:
@@ -119,25 +141,27 @@ def drop() -> None:
 def _key(job: JobConfig, variables: Mapping[str, str]) -> Any:
     """What must be equal. How many ranks share a host, and so its cores, is not known yet: `workers` stands for it."""
     given = {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "TMPDIR")}
-    return sys.executable, rank_process.search_path(), given, job.workers, job.executor_cores
+    workers = job.workers if job.executor_cores > 1 else 0  # a rank has one thread for NumPy on one core
+    return sys.executable, rank_process.search_path(), given, workers, job.executor_cores
 
 
-def _claim(kept: Prewarmed, variables: Mapping[str, str], folder: str) -> bool:
-    changes = {name: variables.get(name) for name in ("TMPDIR", *kept.threads)}
-    channel = wire.Channel(kept.socket, wire.Identity("rank", -1, 0))
-    channel.settimeout(CLAIM_SECONDS)
+def _claim(kept: Prewarmed, claim: Mapping[str, Any], forks: bool) -> Started | None:
+    kept.channel.settimeout(CLAIM_SECONDS)
     try:
-        channel.send_json(messages.CLAIM, {"folder": folder, "variables": changes})
-        channel.recv()
-        channel.settimeout(None)
+        kept.channel.send_json(messages.CLAIM, {**claim, "forks": forks})
+        if forks:
+            process, ours = forked_rank.ask(kept.channel)
+            return Started(process, ours, kept.home)
+        kept.channel.recv()
+        kept.channel.settimeout(None)
+        return Started(kept.process, kept.channel.socket, kept.home)
     except (wire.ConnectionLost, wire.ProtocolError, OSError):
-        return False
-    return True
+        return None
 
 
 def _end(kept: Prewarmed) -> None:
     rank_process.kill(kept.process)
-    for open_file in (kept.process.stdout, kept.process.stderr, kept.socket):
+    for open_file in (kept.process.stdout, kept.process.stderr, kept.channel.socket):
         if open_file is not None:
             open_file.close()
     scratch.remove(kept.home)
@@ -146,35 +170,62 @@ def _end(kept: Prewarmed) -> None:
 # -- in the prewarmed process
 
 
-def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes: str) -> None:
-    """Import TensorFlow and return when this process is claimed. Ends it when time is over, or if it is too large.
+def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes: str) -> tuple[wire.Channel, int]:
+    """Import TensorFlow, and fork a rank for each claim. Returns in a rank: its channel, and its parent's number.
 
-    home: the folder of this process alone, which it removes when it ends unclaimed; the other arguments as for `start`,
-    in text.
+    Ends this process when it has waited too long for a claim, if it is too large, and with its worker.
+
+    home: the folder of this process alone, which it removes when it ends; the other arguments as for `start`, in text.
     """
-    claimed = threading.Event()
-    deadline = time.monotonic() + float(seconds)
-    threading.Thread(target=_watch, args=(claimed, parent, deadline, home), daemon=True).start()
+    watch = _Watch(parent, home, float(seconds))
     name = _title()
     _set_title(TITLE)
     _load()
     if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > int(most_bytes):
         _give_up(home)
-    try:
-        claim = messages.parse(channel.recv()[1])
-    except (wire.ConnectionLost, wire.ProtocolError):
-        _give_up(home)
-    claimed.set()
+    own = os.getpid()
+    while True:
+        try:
+            claim = messages.parse(channel.recv()[1])
+            watch.claimed()
+            made = forked_rank.fork(channel) if claim["forks"] else channel
+        except (wire.ConnectionLost, wire.ProtocolError):
+            _give_up(home)
+        if made is not None:
+            break
+        watch.waits()
     _become(claim, home)
     _set_title(name)
-    channel.send_json(messages.CLAIM, {})
+    if made is channel:
+        watch.end()
+        channel.send_json(messages.CLAIM, {})
+        return channel, parent
+    return made, own
 
 
-def _watch(claimed: threading.Event, parent: int, deadline: float, home: str) -> None:
-    """End this process when its worker has died, also while it imports, or when its time is over."""
-    while not claimed.wait(TICK_SECONDS):
-        if os.getppid() != parent or time.monotonic() > deadline:
-            _give_up(home)
+class _Watch:
+    """Ends this process when its worker has died, also while it imports, or when it has waited for too many seconds."""
+
+    def __init__(self, parent: int, home: str, seconds: float) -> None:
+        self._parent, self._home, self._seconds = parent, home, seconds
+        self._ended = threading.Event()
+        self.waits()
+        threading.Thread(target=self._run, daemon=True).start()
+
+    def waits(self) -> None:
+        """From now on it waits for a claim."""
+        self._until = time.monotonic() + self._seconds
+
+    def claimed(self) -> None:
+        self._until = math.inf
+
+    def end(self) -> None:
+        self._ended.set()
+
+    def _run(self) -> None:
+        while not self._ended.wait(TICK_SECONDS):
+            if os.getppid() != self._parent or time.monotonic() > self._until:
+                _give_up(self._home)
 
 
 def _load() -> None:

@@ -7,12 +7,27 @@ import signal
 import socket
 import subprocess
 import sys
+from typing import IO, Protocol
 
 from .. import package
 from ..spark import gpus
 
 #: The longest that a rank may take to exit once it has reported its end.
 EXIT_SECONDS = 10.0
+
+
+class Process(Protocol):
+    """What `subprocess.Popen` and `forked_rank.ForkedRank` have in common."""
+
+    @property
+    def pid(self) -> int: ...
+    @property
+    def returncode(self) -> int | None: ...
+    @property
+    def stdout(self) -> IO[bytes] | None: ...
+    @property
+    def stderr(self) -> IO[bytes] | None: ...
+    def wait(self, timeout: float | None = None) -> int: ...
 
 
 def environment(home: str, folder: str, of_spark: list[str] | None) -> dict[str, str]:
@@ -86,7 +101,7 @@ class Guard:
             self._shell.communicate()
 
 
-def wait(process: subprocess.Popen[bytes]) -> None:
+def wait(process: Process) -> None:
     """Until it has exited; it is killed if it takes too long."""
     try:
         process.wait(EXIT_SECONDS)
@@ -94,7 +109,7 @@ def wait(process: subprocess.Popen[bytes]) -> None:
         kill(process)
 
 
-def kill(process: subprocess.Popen[bytes]) -> None:
+def kill(process: Process) -> None:
     """Kill its process group, with all that the cell has started."""
     try:
         os.killpg(process.pid, signal.SIGKILL)

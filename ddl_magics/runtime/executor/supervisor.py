@@ -12,7 +12,6 @@ import os
 import re
 import signal
 import socket
-import subprocess
 import threading
 import time
 from typing import Any, Callable, Iterable, Mapping
@@ -147,15 +146,16 @@ class _Supervisor:
 
     def run(self) -> RankEnd:
         taken = self._take_prewarmed()
-        if taken is not None:
-            self._home = taken.home
         try:
             return self._run(taken)
         finally:
             if taken is not None:
-                scratch.remove(taken.home)
+                prewarmed.leave(taken)
+            if self._prewarms and self._end and self._threads:
+                prewarmed.start(self._job, self._of_spark, self._home, self._threads)
 
-    def _run(self, taken: prewarmed.Prewarmed | None) -> RankEnd:
+    def _run(self, taken: prewarmed.Started | None) -> RankEnd:
+        process: rank_process.Process
         if taken is not None:
             process, ours = taken.process, taken.socket
         else:
@@ -185,14 +185,12 @@ class _Supervisor:
             child.close()
         end = self._end or RankEnd("failed", self._stalled or self._death(process))
         self._send(messages.END, end.to_json())
-        if self._prewarms and self._end and self._threads:
-            prewarmed.start(self._job, self._of_spark, self._home, self._threads)
         return end
 
     def _variables(self) -> dict[str, str]:
         return rank_process.environment(self._home, self._folder, self._of_spark)
 
-    def _take_prewarmed(self) -> prewarmed.Prewarmed | None:
+    def _take_prewarmed(self) -> prewarmed.Started | None:
         if self._prewarms:
             return prewarmed.take(self._job, self._variables(), self._folder)
         prewarmed.drop()
@@ -204,7 +202,7 @@ class _Supervisor:
         thread.start()
         return thread
 
-    def _stall_watch(self, process: subprocess.Popen[bytes], child: wire.Channel) -> StallWatch:
+    def _stall_watch(self, process: rank_process.Process, child: wire.Channel) -> StallWatch:
         def notice(level: str, message: str) -> None:
             self._send(messages.EVENTS, [events.make("notice", self._rank, level=level, message=message)])
 
@@ -229,7 +227,7 @@ class _Supervisor:
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
             pass
 
-    def _relay_down(self, child: wire.Channel, process: subprocess.Popen[bytes]) -> None:
+    def _relay_down(self, child: wire.Channel, process: rank_process.Process) -> None:
         try:
             while True:
                 kind, payload = self._driver.recv()
@@ -248,7 +246,7 @@ class _Supervisor:
         self._devices.keep_to(own)
         return dict(peers, gpus=own)
 
-    def _death(self, process: subprocess.Popen[bytes]) -> Failure:
+    def _death(self, process: rank_process.Process) -> Failure:
         """The failure of a rank that never reported how it ended."""
         status = process.returncode
         if status is not None and status < 0:

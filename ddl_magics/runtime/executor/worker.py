@@ -1,8 +1,8 @@
 """A rank's process: finds its peers, runs the cell, and reports how it ended.
 
-The supervisor starts it with the number of a socket and its own process number; with further arguments it waits first,
-as a prewarmed process (prewarmed.py). Otherwise nothing heavy is imported before the peers are known: the number of
-threads that TensorFlow may use depends on how many ranks share the host.
+The supervisor starts it with the number of a socket and its own process number; with further arguments it is a
+prewarmed process, which forks ranks (prewarmed.py). Otherwise nothing heavy is imported before the peers are known: the
+number of threads that TensorFlow may use depends on how many ranks share the host.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def main() -> None:
         from . import prewarmed
 
         home, seconds, most_bytes = sys.argv[3:]
-        prewarmed.wait(channel, parent, home, seconds, most_bytes)
+        channel, parent = prewarmed.wait(channel, parent, home, seconds, most_bytes)
     _die_with(parent)
     config = RankConfig.from_json(messages.parse(channel.recv()[1]))
     end = _Worker(config, channel).run()

@@ -30,11 +30,15 @@ PIECE = 10  # bytes
 # supervisor -> its rank, as the first frame
 CONFIG = 8  # the job's dict with "rank", "host" (the rank's own address) and "scratch" (folder)
 
-# supervisor -> prewarmed process, before CONFIG; the process answers with the same kind and {}
-CLAIM = 11  # {"folder", "variables": {name: value | null}}: become a rank that works in this folder
+# supervisor -> prewarmed process, before CONFIG; it answers with the same kind: {"pid"} of the rank that it has forked,
+# or {} if it has become the rank
+CLAIM = 11  # {"folder", "variables": {name: value | null}, "forks": bool}: a rank that works in this folder is wanted
 
 # rank -> its supervisor, once a second: a `rank.pulse.Pulse`
 PULSE = 12
+
+# prewarmed process -> supervisor
+ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
 
 CHUNK_BYTES = 1 << 20
 

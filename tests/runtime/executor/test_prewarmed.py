@@ -1,8 +1,10 @@
-"""Prewarmed processes, which have TensorFlow imported, become ranks of the next run, are fresh and do not stay."""
+"""Prewarmed processes, which have TensorFlow imported, fork the ranks of later runs. These are fresh, and end."""
 
 import importlib
 import os
+import re
 import signal
+import subprocess
 import sys
 import time
 from dataclasses import replace
@@ -13,6 +15,7 @@ from support import launch, processes
 from support.until import until
 
 from ddl_magics.runtime.rank import JobConfig
+from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
 pytestmark = pytest.mark.timeout(600)  # a cluster, and several runs in it
@@ -28,12 +31,17 @@ model = keras.Sequential([keras.Input((4,)), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 loss = model.fit(x, x[:, :1], batch_size=16, verbose=0).history["loss"]
 keras.config.set_floatx("float64")
-[found, loss, os.environ["OMP_NUM_THREADS"]]
+print("parent", os.getppid())
+[found, loss, os.environ["OMP_NUM_THREADS"], float(np.random.random())]
 """
 
 
 def pids(run):
     return {event["pid"] for event in run.of_kind("worker")}
+
+
+def parents(run):
+    return {int(pid) for pid in re.findall(r"parent (\d+)", run.logs())}
 
 
 def run(spark, **spec):
@@ -64,42 +72,33 @@ def prewarmed(cluster):
 
 
 @pytest.mark.fresh_cluster
-def test_each_run_is_in_the_prewarmed_processes_of_the_one_before_and_finds_nothing_of_it(prewarmed):
-    spark, first = prewarmed
-    runs = [run(spark)]
-    second = waiting(2)
-    runs.append(run(spark))
-    third = waiting(2)
-    assert [pids(each) for each in runs] == [first, second]
-    assert len(first | second | third) == 6, "no process is two ranks"
+def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_each_other(prewarmed):
+    spark, waited = prewarmed
+    runs = [run(spark), run(spark)]
+    assert [parents(each) for each in runs] == [waited, waited] and processes.prewarmed() == waited
+    assert len(waited | pids(runs[0]) | pids(runs[1])) == 6
     own = run(spark, prewarm=False)
-    assert pids(own).isdisjoint(third)
+    assert parents(own).isdisjoint(waited)
     assert not processes.prewarmed(), "a run that wants none ends those that wait"
     assert runs[0].result == runs[1].result == own.result and own.result[0] == [False, "float32", True]
 
 
 @pytest.mark.fresh_cluster
-def test_a_run_of_another_size_and_one_whose_prewarmed_processes_were_killed_get_some_of_their_own(prewarmed):
+def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_were_killed_gets_others(prewarmed):
     spark, first = prewarmed
-    assert pids(run(spark, workers=1)).isdisjoint(first)
-    until(lambda: processes.prewarmed() - first, 30)
-    killed = processes.prewarmed()  # that one, for a run of one worker, and one for two as long as its worker is there
-    for pid in killed:
+    assert parents(run(spark, workers=1)) < first
+    for pid in first:
         os.kill(pid, signal.SIGKILL)
-    assert pids(run(spark)).isdisjoint(killed)
+    assert parents(run(spark)).isdisjoint(first)
 
 
 @pytest.mark.fresh_cluster
-def test_a_rank_that_was_prewarmed_dies_as_any_other(prewarmed):
-    spark, first = prewarmed
-    ended = launch.run_cell(
-        spark,
-        "import os, signal, time\nif ddl.rank: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)",
-        prewarm=True,
-        attempts=1,
-    )
+def test_a_forked_rank_dies_as_any_other(prewarmed):
+    spark, waited = prewarmed
+    cell = "import os, signal\nprint('parent', os.getppid())\nif ddl.rank: os.kill(os.getpid(), signal.SIGKILL)"
+    ended = launch.run_cell(spark, cell + "\nimport time\ntime.sleep(60)", prewarm=True, attempts=1)
     assert ended.state == "FAILED" and "was killed by SIGKILL" in ended.message
-    assert pids(ended) == first and not processes.wait_until_gone()
+    assert parents(ended) == waited and not processes.wait_until_gone()
 
 
 @pytest.mark.fresh_cluster
@@ -120,7 +119,7 @@ JOB = JobConfig(
     spark="none",
     strategy="allreduce",
     workers=1,
-    executor_cores=1,
+    executor_cores=2,
     seed=11,
 )
 THREADS = {"OMP_NUM_THREADS": "1"}
@@ -161,7 +160,7 @@ def test_it_ends_by_itself(worker, bound):
         ("ANYTHING", JOB, None),
         (None, JOB, ["1"]),
         (None, replace(JOB, workers=2), None),
-        (None, replace(JOB, executor_cores=2), None),
+        (None, replace(JOB, executor_cores=1), None),
     ],
 )
 def test_it_is_ended_where_a_process_would_be_started_otherwise(worker, monkeypatch, tmp_path, variable, job, gpus):
@@ -185,6 +184,39 @@ def test_one_that_does_not_answer_is_ended(worker, monkeypatch, tmp_path):
     began = time.monotonic()
     assert take(worker, tmp_path) is None and waiting_process.process.returncode == -signal.SIGKILL
     assert time.monotonic() - began < 10
+
+
+def test_a_rank_has_its_own_output_and_exit_status_and_the_next_is_another_fork(worker, tmp_path):
+    kept = start(worker)
+    ranks = [take(worker, tmp_path)]
+    wire.Channel(ranks[0].socket, wire.Identity("rank", 0, 0)).send_json(messages.CONFIG, {})
+    assert ranks[0].process.wait(30) == 1
+    assert b"Traceback" in ranks[0].process.stderr.read() and ranks[0].process.stdout.read() == b""
+    worker.leave(ranks[0])
+    ranks.append(take(worker, tmp_path))
+    assert kept.process.pid not in {ranks[0].process.pid, ranks[1].process.pid}
+    with pytest.raises(subprocess.TimeoutExpired):
+        ranks[1].process.wait(0.1)
+    worker.rank_process.kill(ranks[1].process)
+    assert ranks[1].process.returncode == -signal.SIGKILL and kept.process.poll() is None
+
+
+def test_a_rank_dies_with_the_process_that_has_forked_it(worker, tmp_path):
+    kept = start(worker)
+    rank = take(worker, tmp_path)
+    os.kill(kept.process.pid, signal.SIGKILL)
+    assert rank.process.wait(30) == -signal.SIGKILL
+    until(lambda: not Path(f"/proc/{rank.process.pid}").exists(), 10)
+
+
+def test_in_a_container_of_yarn_it_becomes_the_rank(worker, monkeypatch, tmp_path):
+    monkeypatch.setenv("CONTAINER_ID", "container_1")
+    kept = start(worker)
+    rank = take(worker, tmp_path)
+    assert rank.process is kept.process and not processes.prewarmed()
+    worker.rank_process.kill(rank.process)
+    worker.leave(rank)
+    assert worker._kept is None and not os.path.exists(kept.home)
 
 
 def test_none_is_left_in_a_worker_that_ends_with_its_task(worker, monkeypatch):

@@ -1,0 +1,100 @@
+"""A rank's process that a prewarmed one has forked, and how its supervisor gets it.
+
+They talk over the prewarmed process' channel: behind CLAIM come the files of the rank, then its process number comes
+back, and its exit status once it has ended.
+"""
+
+from __future__ import annotations
+
+import array
+import os
+import signal
+import socket
+import subprocess
+import threading
+from typing import IO
+
+from ..transport import messages, wire
+
+#: Its socket, and the ends of the pipes for what it prints.
+_FILES = 3
+
+
+class ForkedRank:
+    """The process, with as much of `subprocess.Popen` as a supervisor uses."""
+
+    def __init__(self, pid: int, stdout: IO[bytes], stderr: IO[bytes], channel: wire.Channel) -> None:
+        self.pid, self.stdout, self.stderr = pid, stdout, stderr
+        self.returncode: int | None = None
+        self._channel, self._waiting = channel, threading.Lock()
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Its exit status, or minus a signal's number. Raises `subprocess.TimeoutExpired` after so many seconds."""
+        with self._waiting:
+            if self.returncode is None:
+                self._channel.settimeout(timeout)
+                try:
+                    self.returncode = int(messages.parse(self._channel.recv()[1])["status"])
+                except socket.timeout:
+                    raise subprocess.TimeoutExpired("rank", timeout or 0.0) from None
+                except (wire.ConnectionLost, wire.ProtocolError):
+                    self.returncode = -signal.SIGKILL  # it dies with the process that has forked it
+            return self.returncode
+
+
+def ask(channel: wire.Channel) -> tuple[ForkedRank, socket.socket]:
+    """(a rank, this side's socket of its channel), forked by the process at the other end, which has got CLAIM."""
+    ours, theirs = socket.socketpair()
+    stdout, stdout_of_rank = os.pipe()
+    stderr, stderr_of_rank = os.pipe()
+    readers = [open(descriptor, "rb", buffering=0) for descriptor in (stdout, stderr)]  # noqa: SIM115 - ForkedRank's
+    try:
+        files = array.array("i", [theirs.fileno(), stdout_of_rank, stderr_of_rank])
+        channel.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+        pid = int(messages.parse(channel.recv()[1])["pid"])
+    except BaseException:
+        ours.close()
+        for reader in readers:
+            reader.close()
+        raise
+    finally:
+        theirs.close()
+        os.close(stdout_of_rank)
+        os.close(stderr_of_rank)
+    return ForkedRank(pid, readers[0], readers[1], channel), ours
+
+
+def fork(channel: wire.Channel) -> wire.Channel | None:
+    """The other side of `ask`. Returns in the rank its channel, and in this process None once the rank has ended."""
+    own, stdout, stderr = files = _receive_files(channel.socket)
+    pid = os.fork()
+    if pid == 0:
+        os.setpgid(0, 0)  # what it starts is killed with it
+        os.dup2(stdout, 1)
+        os.dup2(stderr, 2)
+        os.close(stdout)
+        os.close(stderr)
+        os.set_inheritable(own, False)
+        return wire.Channel(socket.socket(fileno=own), wire.Identity("supervisor", -1, 0))
+    try:
+        os.setpgid(pid, pid)  # also here: one of the two is the first
+    except OSError:
+        pass
+    for descriptor in files:
+        os.close(descriptor)
+    channel.send_json(messages.CLAIM, {"pid": pid})
+    _, status = os.waitpid(pid, 0)
+    ended = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    channel.send_json(messages.ENDED, {"status": ended})
+    return None
+
+
+def _receive_files(sock: socket.socket) -> list[int]:
+    files = array.array("i")
+    _, ancillary, _, _ = sock.recvmsg(1, socket.CMSG_SPACE(_FILES * files.itemsize))
+    for level, kind, content in ancillary:
+        if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
+            files.frombytes(content[: len(content) - len(content) % files.itemsize])
+    if len(files) != _FILES:
+        raise wire.ConnectionLost("the supervisor has gone")
+    return list(files)
