@@ -33,14 +33,15 @@ SECTIONS = {
     "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
 }
 
-#: File outside of docs/ -> its page. SECURITY.md cannot keep its name: docs/security.md has it.
-OUTSIDE = {
+#: File -> its page, where the name in docs/ is not free: security.md is another page, and search.html is Sphinx' own.
+RENAMED = {
     "README.md": "index.md",
     "benchmarks/README.md": "benchmarks.md",
     "CHANGELOG.md": "changelog.md",
     "CODE_OF_CONDUCT.md": "code-of-conduct.md",
     "CONTRIBUTING.md": "contributing.md",
     "SECURITY.md": "vulnerabilities.md",
+    "docs/search.md": "hyperparameter-search.md",
 }
 
 #: A code block, which stays as it is, or a link's target.
@@ -108,7 +109,7 @@ def _target(source: str, link: str) -> str:
 
 def site_path(name: str) -> str:
     """Where the site has a file of the repository."""
-    return OUTSIDE.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else f"files/{name}")
+    return RENAMED.get(name) or (name.removeprefix("docs/") if name.startswith("docs/") else f"files/{name}")
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ def markdown_table() -> str:
     """The options as a Markdown table."""
     lines = ["| option | meaning | default |", "|---|---|---|"]
     for option in OPTIONS:
-        usage = _usage(option).replace("|", "\\|")
+        usage = _usage(option).replace("|", " \\| ")  # a narrow column breaks the line at a blank
         lines.append(f"| `{usage}` | {option.help} | {option.shown_default} |")
     return "\n".join(lines)
 

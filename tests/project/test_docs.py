@@ -62,6 +62,14 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     built = subprocess.run(build, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
     assert (tmp_path / "site" / "searchindex.js").is_file()
+    for page in (tmp_path / "pages").glob("*.md"):
+        title = next(line for line in page.read_text().splitlines() if line.startswith("# "))
+        made = re.search(r"(?s)<h1>(.*?)</h1>", (tmp_path / "site" / f"{page.stem}.html").read_text())
+        assert made and _letters(re.sub("<.*?>", "", made[1])) == _letters(title), f"{page.name} is not in the site"
+
+
+def _letters(text):
+    return re.sub(r"[\W_]", "", text)
 
 
 def test_the_moving_picture_of_the_readme_loads_fast():
