@@ -1,12 +1,13 @@
 """A rank's process that a prewarmed one has forked, and how its supervisor gets it.
 
 They talk over the prewarmed process' channel: behind CLAIM come the files of the rank, then its process number comes
-back, and its exit status once it has ended.
+back, and its exit status once it has ended; ENDED is the answer, upon which its number becomes free.
 """
 
 from __future__ import annotations
 
 import array
+import contextlib
 import os
 import signal
 import socket
@@ -29,39 +30,45 @@ class ForkedRank:
         self._channel, self._waiting = channel, threading.Lock()
 
     def wait(self, timeout: float | None = None) -> int:
-        """Its exit status, or minus a signal's number. Raises `subprocess.TimeoutExpired` after so many seconds."""
-        with self._waiting:
+        """Its exit status, or minus a signal's number. Raises `subprocess.TimeoutExpired` after so many seconds.
+
+        The process is a zombie then, so that no other has its number, until `release`.
+        """
+        if not self._waiting.acquire(timeout=-1 if timeout is None else timeout):
+            raise subprocess.TimeoutExpired("rank", timeout or 0.0)
+        try:
             if self.returncode is None:
                 self._channel.settimeout(timeout)
-                try:
-                    self.returncode = int(messages.parse(self._channel.recv()[1])["status"])
-                except socket.timeout:
-                    raise subprocess.TimeoutExpired("rank", timeout or 0.0) from None
-                except (wire.ConnectionLost, wire.ProtocolError):
-                    self.returncode = -signal.SIGKILL  # it dies with the process that has forked it
-            return self.returncode
+                self.returncode = int(messages.parse(self._channel.recv()[1])["status"])
+        except socket.timeout:
+            raise subprocess.TimeoutExpired("rank", timeout or 0.0) from None
+        except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            self.returncode = -signal.SIGKILL  # it dies with the process that has forked it
+        finally:
+            self._waiting.release()
+        return self.returncode
+
+    def release(self) -> None:
+        """Nobody signals it any more. Raises `wire.ConnectionLost` where the process that has forked it is gone."""
+        self._channel.settimeout(None)
+        self._channel.send_json(messages.ENDED, {})
 
 
 def ask(channel: wire.Channel) -> tuple[ForkedRank, socket.socket]:
     """(a rank, this side's socket of its channel), forked by the process at the other end, which has got CLAIM."""
-    ours, theirs = socket.socketpair()
-    stdout, stdout_of_rank = os.pipe()
-    stderr, stderr_of_rank = os.pipe()
-    readers = [open(descriptor, "rb", buffering=0) for descriptor in (stdout, stderr)]  # noqa: SIM115 - ForkedRank's
-    try:
-        files = array.array("i", [theirs.fileno(), stdout_of_rank, stderr_of_rank])
-        channel.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, files)])
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        sockets = socket.socketpair()
+        own = ours.enter_context(sockets[0])
+        files, readers = [theirs.enter_context(sockets[1]).fileno()], []
+        for _ in range(2):
+            reader, writer = os.pipe()
+            theirs.callback(os.close, writer)
+            readers.append(ours.enter_context(open(reader, "rb", buffering=0)))
+            files.append(writer)
+        channel.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
         pid = int(messages.parse(channel.recv()[1])["pid"])
-    except BaseException:
-        ours.close()
-        for reader in readers:
-            reader.close()
-        raise
-    finally:
-        theirs.close()
-        os.close(stdout_of_rank)
-        os.close(stderr_of_rank)
-    return ForkedRank(pid, readers[0], readers[1], channel), ours
+        ours.pop_all()
+    return ForkedRank(pid, readers[0], readers[1], channel), own
 
 
 def fork(channel: wire.Channel) -> wire.Channel | None:
@@ -76,16 +83,16 @@ def fork(channel: wire.Channel) -> wire.Channel | None:
         os.close(stderr)
         os.set_inheritable(own, False)
         return wire.Channel(socket.socket(fileno=own), wire.Identity("supervisor", -1, 0))
-    try:
+    with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # also here: one of the two is the first
-    except OSError:
-        pass
     for descriptor in files:
         os.close(descriptor)
     channel.send_json(messages.CLAIM, {"pid": pid})
-    _, status = os.waitpid(pid, 0)
-    ended = -os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
-    channel.send_json(messages.ENDED, {"status": ended})
+    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert ended is not None, "without WNOHANG it waits"
+    channel.send_json(messages.ENDED, {"status": ended.si_status * (1 if ended.si_code == os.CLD_EXITED else -1)})
+    channel.recv()  # ForkedRank.release
+    os.waitpid(pid, 0)
     return None
 
 

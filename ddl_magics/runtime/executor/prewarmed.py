@@ -4,7 +4,8 @@ Most of a launch is the import of TensorFlow. Spark keeps a Python worker for an
 minute. A worker that has run a rank starts one prewarmed process, which runs no cell itself: a cell always gets a fresh
 process. Its parent is the worker, as that of a first rank: it counts to its executor, and ends with it.
 
-In a container of YARN it becomes the next rank instead: YARN counts memory that two processes have in common twice.
+It becomes the next rank instead in a container of YARN, which counts memory that two processes have in common twice,
+and on hosts with GPUs, as CUDA does not work in a fork of a process that has called it.
 
 It is claimed only for a rank that would be started with the same environment. Otherwise, or if it does not answer, it
 is ended, and the rank gets a process of its own. It has touched no device, and its only threads are those of OpenBLAS,
@@ -16,7 +17,6 @@ from __future__ import annotations
 import importlib
 import math
 import os
-import resource
 import shutil
 import socket
 import subprocess
@@ -52,24 +52,25 @@ PRELOADED = (
 )
 #: YARN sets this variable in its containers.
 _OF_YARN = "CONTAINER_ID"
+#: There is this file where NVIDIA's driver is.
+_NVIDIA = "/dev/nvidiactl"
 
 
 class Prewarmed(NamedTuple):
-    """home: its copy of the runtime; key: what it was started with; threads: names of variables that a rank sets."""
+    """home: its copy of the runtime; key: what it was started with; threads: variables that a rank sets."""
 
     process: subprocess.Popen[bytes]
     channel: wire.Channel
     home: str
     key: Any
-    threads: tuple[str, ...]
+    threads: dict[str, str]
 
 
 class Started(NamedTuple):
-    """The process of a rank, this side's socket of its channel, and the folder with its runtime."""
+    """The process of a rank, and this side's socket of its channel."""
 
     process: rank_process.Process
     socket: socket.socket
-    home: str
 
 
 _kept: Prewarmed | None = None  # this worker's
@@ -91,7 +92,10 @@ def start(
     of_spark: GPUs of the rank. Does nothing where there is one already, and where it could not outlive the task.
     """
     global _kept
-    if _kept is not None or not os.environ.get("SPARK_REUSE_WORKER"):
+    if _kept is not None and _kept.process.poll() is None and _kept.threads == threads:
+        return
+    drop()
+    if not os.environ.get("SPARK_REUSE_WORKER"):
         return
     folder = scratch.make("prewarmed")  # the task's own is removed with the task
     try:
@@ -104,7 +108,7 @@ def start(
     except OSError:  # the next rank starts without one
         scratch.remove(folder)
         return
-    _kept = Prewarmed(process, wire.Channel(ours, wire.Identity("rank", -1, 0)), folder, key, tuple(threads))
+    _kept = Prewarmed(process, wire.Channel(ours, wire.Identity("rank", -1, 0)), folder, key, dict(threads))
 
 
 def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | None:
@@ -117,7 +121,7 @@ def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | No
         return None
     if kept.key == _key(job, variables):
         changes = {name: variables.get(name) for name in ("TMPDIR", *kept.threads)}
-        made = _claim(kept, {"folder": folder, "variables": changes}, forks=_OF_YARN not in os.environ)
+        made = _claim(kept, {"folder": folder, "variables": changes, "forks": _can_fork()})
         if made is not None:
             return made
     drop()
@@ -126,8 +130,12 @@ def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | No
 
 def leave(rank: Started) -> None:
     """`rank` has ended. The process that has forked it is kept for another; one that has become it is not."""
-    if not isinstance(rank.process, ForkedRank) or rank.process.returncode is None:
-        drop()
+    if isinstance(rank.process, ForkedRank) and rank.process.returncode is not None:
+        try:
+            return rank.process.release()
+        except wire.ConnectionLost:
+            pass
+    drop()
 
 
 def drop() -> None:
@@ -142,19 +150,35 @@ def _key(job: JobConfig, variables: Mapping[str, str]) -> Any:
     """What must be equal. How many ranks share a host, and so its cores, is not known yet: `workers` stands for it."""
     given = {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "TMPDIR")}
     workers = job.workers if job.executor_cores > 1 else 0  # a rank has one thread for NumPy on one core
-    return sys.executable, rank_process.search_path(), given, workers, job.executor_cores
+    return sys.executable, _packages(), given, workers, job.executor_cores
 
 
-def _claim(kept: Prewarmed, claim: Mapping[str, Any], forks: bool) -> Started | None:
+def _packages() -> list[tuple[str, int]]:
+    """(place of modules, when it was changed): pip may have installed others. Keras' settings are among them."""
+    keras = os.path.join(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras"), "keras.json")
+    return [(path, _changed(path)) for path in (*rank_process.search_path(), keras)]
+
+
+def _changed(path: str) -> int:
+    try:
+        return os.stat(path).st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _can_fork() -> bool:
+    return _OF_YARN not in os.environ and not os.path.exists(_NVIDIA) and hasattr(os, "waitid")
+
+
+def _claim(kept: Prewarmed, claim: Mapping[str, Any]) -> Started | None:
     kept.channel.settimeout(CLAIM_SECONDS)
     try:
-        kept.channel.send_json(messages.CLAIM, {**claim, "forks": forks})
-        if forks:
-            process, ours = forked_rank.ask(kept.channel)
-            return Started(process, ours, kept.home)
+        kept.channel.send_json(messages.CLAIM, claim)
+        if claim["forks"]:
+            return Started(*forked_rank.ask(kept.channel))
         kept.channel.recv()
         kept.channel.settimeout(None)
-        return Started(kept.process, kept.channel.socket, kept.home)
+        return Started(kept.process, kept.channel.socket)
     except (wire.ConnectionLost, wire.ProtocolError, OSError):
         return None
 
@@ -181,7 +205,7 @@ def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes
     name = _title()
     _set_title(TITLE)
     _load()
-    if resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 > int(most_bytes):
+    if _resident_bytes() > int(most_bytes):
         _give_up(home)
     own = os.getpid()
     while True:
@@ -209,23 +233,35 @@ class _Watch:
     def __init__(self, parent: int, home: str, seconds: float) -> None:
         self._parent, self._home, self._seconds = parent, home, seconds
         self._ended = threading.Event()
+        self._deciding = threading.Lock()  # held for good once this process ends: a claim comes too late then
         self.waits()
         threading.Thread(target=self._run, daemon=True).start()
 
     def waits(self) -> None:
         """From now on it waits for a claim."""
-        self._until = time.monotonic() + self._seconds
+        with self._deciding:
+            self._until = time.monotonic() + self._seconds
 
     def claimed(self) -> None:
-        self._until = math.inf
+        with self._deciding:
+            self._until = math.inf
 
     def end(self) -> None:
         self._ended.set()
 
     def _run(self) -> None:
         while not self._ended.wait(TICK_SECONDS):
-            if os.getppid() != self._parent or time.monotonic() > self._until:
-                _give_up(self._home)
+            with self._deciding:
+                if os.getppid() != self._parent or time.monotonic() > self._until:
+                    _give_up(self._home)
+
+
+def _resident_bytes() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # not Linux
+        return 0
 
 
 def _load() -> None:
@@ -252,6 +288,8 @@ def _become(claim: Mapping[str, Any], home: str) -> None:
         else:
             os.environ[name] = value
     tempfile.tempdir = None  # to be found anew
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed()  # all forks have the same one
     importlib.invalidate_caches()  # Spark may have brought files meanwhile
 
 

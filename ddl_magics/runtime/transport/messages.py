@@ -37,7 +37,7 @@ CLAIM = 11  # {"folder", "variables": {name: value | null}, "forks": bool}: a ra
 # rank -> its supervisor, once a second: a `rank.pulse.Pulse`
 PULSE = 12
 
-# prewarmed process -> supervisor
+# prewarmed process -> supervisor; the supervisor answers with the same kind and {}
 ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
 
 CHUNK_BYTES = 1 << 20

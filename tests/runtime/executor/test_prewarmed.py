@@ -6,6 +6,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -177,6 +178,38 @@ def test_modules_that_came_to_the_worker_are_another_start(worker, monkeypatch, 
     assert take(worker, tmp_path) is None
 
 
+def test_packages_that_were_installed_meanwhile_are_another_start(worker, monkeypatch, tmp_path):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    start(worker)
+    (tmp_path / "installed.py").touch()
+    assert take(worker, tmp_path) is None
+
+
+def test_one_that_has_died_and_one_for_other_threads_are_replaced(worker):
+    first = start(worker)
+    os.kill(first.process.pid, signal.SIGKILL)
+    first.process.wait(30)
+    second = start(worker)
+    assert second.process.pid != first.process.pid and start(worker) is second
+    worker.start(JOB, None, str(worker.home), {"OMP_NUM_THREADS": "2"})
+    assert worker._kept is not second and second.process.returncode == -signal.SIGKILL
+
+
+def test_two_that_wait_for_a_rank_keep_their_time(worker, tmp_path):
+    start(worker)
+    rank = take(worker, tmp_path)
+    waiting = threading.Thread(target=rank.process.wait)
+    waiting.start()
+    began = time.monotonic()
+    with pytest.raises(subprocess.TimeoutExpired):
+        rank.process.wait(0.5)
+    worker.rank_process.kill(rank.process)
+    waiting.join(10)
+    assert not waiting.is_alive() and time.monotonic() - began < 15
+    assert rank.process.returncode == -signal.SIGKILL
+    worker.leave(rank)
+
+
 def test_one_that_does_not_answer_is_ended(worker, monkeypatch, tmp_path):
     monkeypatch.setattr(worker, "CLAIM_SECONDS", 0.5)
     waiting_process = start(worker)
@@ -192,7 +225,9 @@ def test_a_rank_has_its_own_output_and_exit_status_and_the_next_is_another_fork(
     wire.Channel(ranks[0].socket, wire.Identity("rank", 0, 0)).send_json(messages.CONFIG, {})
     assert ranks[0].process.wait(30) == 1
     assert b"Traceback" in ranks[0].process.stderr.read() and ranks[0].process.stdout.read() == b""
+    assert Path(f"/proc/{ranks[0].process.pid}").exists(), "its number must not be another's while it may be signalled"
     worker.leave(ranks[0])
+    until(lambda: not Path(f"/proc/{ranks[0].process.pid}").exists(), 10)
     ranks.append(take(worker, tmp_path))
     assert kept.process.pid not in {ranks[0].process.pid, ranks[1].process.pid}
     with pytest.raises(subprocess.TimeoutExpired):
@@ -206,11 +241,17 @@ def test_a_rank_dies_with_the_process_that_has_forked_it(worker, tmp_path):
     rank = take(worker, tmp_path)
     os.kill(kept.process.pid, signal.SIGKILL)
     assert rank.process.wait(30) == -signal.SIGKILL
+    worker.leave(rank)
+    assert worker._kept is None
     until(lambda: not Path(f"/proc/{rank.process.pid}").exists(), 10)
 
 
-def test_in_a_container_of_yarn_it_becomes_the_rank(worker, monkeypatch, tmp_path):
-    monkeypatch.setenv("CONTAINER_ID", "container_1")
+@pytest.mark.parametrize("where", ["YARN", "GPU"])
+def test_in_a_container_of_yarn_and_beside_gpus_it_becomes_the_rank(worker, monkeypatch, tmp_path, where):
+    if where == "YARN":
+        monkeypatch.setenv("CONTAINER_ID", "container_1")
+    else:
+        monkeypatch.setattr(worker, "_NVIDIA", os.devnull)
     kept = start(worker)
     rank = take(worker, tmp_path)
     assert rank.process is kept.process and not processes.prewarmed()
