@@ -389,7 +389,8 @@ def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
         assert run.wait(10).history["loss"] == [1.0, 0.5]
         assert store.find_run(run.id).state == "RUNNING"
     folder = store.RunFolder(store.find_run(run.id).folder)
-    until(lambda: folder.record().state == "FINISHED", 10)
+    until(lambda: len(caplog.records) == 2, 10)
+    assert folder.record().state == "FINISHED"
     assert [*folder.events()] == run.events, "what could not be written is there as soon as there is room"
     assert [record.message for record in caplog.records] == [
         f"run {run.id} cannot be stored, and continues; this is tried again: [Errno 28] No space left on device",
