@@ -10,7 +10,7 @@ import time
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import anywidget
 import traitlets
@@ -108,7 +108,7 @@ class LiveView:
         self.widget = RunWidget(run=run_id, form=form)
         self.widget.on_msg(self._receive)
 
-        threading.Thread(target=_send_heartbeats, args=(weakref.ref(self),), name="ddl-live-view", daemon=True).start()
+        start_heartbeats(self, "ddl-live-view")
 
     def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
         """Add new events, in order, and update the pages. Thread-safe; to be called about once a second."""
@@ -146,11 +146,20 @@ class LiveView:
             threading.Thread(target=self._on_stop, name="ddl-stop", daemon=True).start()
 
 
-def _send_heartbeats(reference: weakref.ref[LiveView]) -> None:
+class _Beating(Protocol):
+    def heartbeat(self) -> bool: ...
+
+
+def start_heartbeats(view: _Beating, name: str) -> None:
+    """Call `view.heartbeat` every `HEARTBEAT_SECONDS` in a thread of this name, until it is False or the view gone."""
+    threading.Thread(target=_send_heartbeats, args=(weakref.ref(view),), name=name, daemon=True).start()
+
+
+def _send_heartbeats(reference: weakref.ref[_Beating]) -> None:
     while True:
         time.sleep(HEARTBEAT_SECONDS)
         view = reference()
-        # The view was garbage collected, or its run has ended.
+        # The view was garbage collected, or its run or search has ended.
         if view is None or not view.heartbeat():
             return
         del view

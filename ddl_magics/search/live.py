@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-import weakref
 
 import traitlets
 
-from ddl_magics.dashboard.live import HEARTBEAT_SECONDS, NOT_BUILT, LiveWidget, built
+from ddl_magics.dashboard.live import HEARTBEAT_SECONDS, NOT_BUILT, LiveWidget, built, start_heartbeats
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.messages import Message, Packer
 from ddl_magics.search.search import Search
@@ -42,8 +41,7 @@ class LiveSearch:
         self.widget = SearchWidget(search=search.id)
         self.widget.on_msg(self._receive)
         search.listen(self.show)
-        reference = weakref.ref(self)
-        threading.Thread(target=_send_heartbeats, args=(reference,), name="ddl-live-search", daemon=True).start()
+        start_heartbeats(self, "ddl-live-search")
 
     def show(self, view: SearchView) -> None:
         """Update the pages. Thread-safe."""
@@ -79,13 +77,3 @@ class LiveSearch:
         elif content.get("type") == "stop_trial" and isinstance(content.get("trial"), int):
             with contextlib.suppress(LookupError):  # it has ended meanwhile
                 self._search.stop_trial(content["trial"])
-
-
-def _send_heartbeats(reference: weakref.ref[LiveSearch]) -> None:
-    while True:
-        time.sleep(HEARTBEAT_SECONDS)
-        live = reference()
-        # The view was garbage collected, or its search has ended.
-        if live is None or not live.heartbeat():
-            return
-        del live
