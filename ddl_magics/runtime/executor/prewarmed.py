@@ -14,22 +14,17 @@ which ends them for a fork, and the one that watches its worker.
 
 from __future__ import annotations
 
-import importlib
-import math
 import os
 import shutil
 import socket
 import subprocess
 import sys
-import tempfile
-import threading
-import time
-from typing import Any, Mapping, NamedTuple, NoReturn
+from typing import Any, Mapping, NamedTuple
 
 from .. import package, scratch
 from ..rank.config import JobConfig
 from ..transport import messages, wire
-from . import forked_rank, loading, rank_process
+from . import forked_rank, rank_process
 from .forked_rank import ForkedRank
 
 #: Spark 3.5 ends a worker that has been idle for a minute, and its prewarmed process with it; others may wait longer.
@@ -38,18 +33,6 @@ IDLE_SECONDS = 600.0
 MAX_BYTES = 1 << 30
 #: For one that is still importing, and then to answer.
 CLAIM_SECONDS = 60.0
-TICK_SECONDS = 0.5
-#: Its name in `ps` and `top` while it waits.
-TITLE = "ddl-prewarmed"
-#: What a rank imports before its cell, beside Keras and TensorFlow.
-PRELOADED = (
-    "cell.ending",
-    "cell.execution",
-    "collectives.peer_listener",
-    "collectives.rendezvous",
-    "executor.startup",
-    "training.keras_fit",
-)
 #: YARN sets this variable in its containers.
 _OF_YARN = "CONTAINER_ID"
 #: There is this file where NVIDIA's driver is.
@@ -74,9 +57,6 @@ class Started(NamedTuple):
 
 
 _kept: Prewarmed | None = None  # this worker's
-
-
-# -- in the Spark worker
 
 
 def start(
@@ -189,126 +169,3 @@ def _end(kept: Prewarmed) -> None:
         if open_file is not None:
             open_file.close()
     scratch.remove(kept.home)
-
-
-# -- in the prewarmed process
-
-
-def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes: str) -> tuple[wire.Channel, int]:
-    """Import TensorFlow, and fork a rank for each claim. Returns in a rank: its channel, and its parent's number.
-
-    Ends this process when it has waited too long for a claim, if it is too large, and with its worker.
-
-    home: the folder of this process alone, which it removes when it ends; the other arguments as for `start`, in text.
-    """
-    watch = _Watch(parent, home, float(seconds))
-    name = _title()
-    _set_title(TITLE)
-    _load()
-    if _resident_bytes() > int(most_bytes):
-        _give_up(home)
-    own = os.getpid()
-    while True:
-        try:
-            claim = messages.parse(channel.recv()[1])
-            watch.claimed()
-            made = forked_rank.fork(channel) if claim["forks"] else channel
-        except (wire.ConnectionLost, wire.ProtocolError):
-            _give_up(home)
-        if made is not None:
-            break
-        watch.waits()
-    _become(claim, home)
-    _set_title(name)
-    if made is channel:
-        watch.end()
-        channel.send_json(messages.CLAIM, {})
-        return channel, parent
-    return made, own
-
-
-class _Watch:
-    """Ends this process when its worker has died, also while it imports, or when it has waited for too many seconds."""
-
-    def __init__(self, parent: int, home: str, seconds: float) -> None:
-        self._parent, self._home, self._seconds = parent, home, seconds
-        self._ended = threading.Event()
-        self._deciding = threading.Lock()  # held for good once this process ends: a claim comes too late then
-        self.waits()
-        threading.Thread(target=self._run, daemon=True).start()
-
-    def waits(self) -> None:
-        """From now on it waits for a claim."""
-        with self._deciding:
-            self._until = time.monotonic() + self._seconds
-
-    def claimed(self) -> None:
-        with self._deciding:
-            self._until = math.inf
-
-    def end(self) -> None:
-        self._ended.set()
-
-    def _run(self) -> None:
-        while not self._ended.wait(TICK_SECONDS):
-            with self._deciding:
-                if os.getppid() != self._parent or time.monotonic() > self._until:
-                    _give_up(self._home)
-
-
-def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return 0
-
-
-def _load() -> None:
-    """Import all that a rank imports before its cell. What fails here fails again in the rank, which can say so."""
-    try:
-        with loading.without_collection():
-            import keras  # noqa: F401
-            import tensorflow  # noqa: F401
-
-            for module in PRELOADED:
-                importlib.import_module("%s.%s" % (package.NAME, module))
-    except Exception:
-        pass
-
-
-def _become(claim: Mapping[str, Any], home: str) -> None:
-    """Take on what a rank's process is started with."""
-    os.chdir(claim["folder"])
-    if os.path.realpath(sys.path[0]) == os.path.realpath(home):  # python -m puts the folder it was started in there
-        sys.path[0] = claim["folder"]
-    for name, value in claim["variables"].items():
-        if value is None:
-            os.environ.pop(name, None)
-        else:
-            os.environ[name] = value
-    tempfile.tempdir = None  # to be found anew
-    if "numpy" in sys.modules:
-        sys.modules["numpy"].random.seed()  # all forks have the same one
-    importlib.invalidate_caches()  # Spark may have brought files meanwhile
-
-
-def _give_up(home: str) -> NoReturn:
-    shutil.rmtree(home, ignore_errors=True)
-    os._exit(0)
-
-
-def _title() -> str:
-    try:
-        with open("/proc/self/comm") as file:
-            return file.read().strip()
-    except OSError:  # not Linux
-        return ""
-
-
-def _set_title(title: str) -> None:
-    try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(title)
-    except OSError:
-        pass

@@ -53,7 +53,7 @@ def search_path() -> list[str]:
 
 
 def start(variables: dict[str, str], folder: str, *prewarming: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
-    """(the process, this side's socket of its channel). prewarming: further arguments of `prewarmed.wait`, if any."""
+    """(the process, this side's socket of its channel). prewarming: more arguments, for `prewarmed_process.wait`."""
     ours, theirs = socket.socketpair()
     worker = package.NAME + ".executor.worker"
     try:

@@ -1,8 +1,8 @@
 """A rank's process: finds its peers, runs the cell, and reports how it ended.
 
 The supervisor starts it with the number of a socket and its own process number; with further arguments it is a
-prewarmed process, which forks ranks (prewarmed.py). Otherwise nothing heavy is imported before the peers are known: the
-number of threads that TensorFlow may use depends on how many ranks share the host.
+prewarmed process, which forks ranks (prewarmed_process.py). Otherwise nothing heavy is imported before the peers are
+known: the number of threads that TensorFlow may use depends on how many ranks share the host.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def main() -> None:
     descriptor, parent = int(sys.argv[1]), int(sys.argv[2])
     channel = wire.Channel(socket.socket(fileno=descriptor), wire.Identity("supervisor", -1, 0))
     if sys.argv[3:]:
-        from . import prewarmed
+        from . import prewarmed_process
 
         home, seconds, most_bytes = sys.argv[3:]
-        channel, parent = prewarmed.wait(channel, parent, home, seconds, most_bytes)
+        channel, parent = prewarmed_process.wait(channel, parent, home, seconds, most_bytes)
     _die_with(parent)
     config = RankConfig.from_json(messages.parse(channel.recv()[1]))
     end = _Worker(config, channel).run()
