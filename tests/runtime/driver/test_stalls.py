@@ -21,7 +21,7 @@ class Hang(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if ddl.rank == RANK and os.path.exists(HANG):
             wait_for_storage()
-        time.sleep(0.05)
+        time.sleep(0.01)
     def on_epoch_end(self, epoch, logs=None):
         if os.path.exists(GO):
             self.model.stop_training = True
