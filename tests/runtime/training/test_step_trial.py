@@ -4,6 +4,7 @@ import keras
 import pytest
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer
+from tensorflow import maximum
 
 from ddl_magics.runtime.gradients.row_trial import COUPLED, MEAN, SUM
 from ddl_magics.runtime.gradients.traced_step import TracedStep
@@ -70,6 +71,10 @@ def over_rows(least, by_python=False):
     return loss
 
 
+def over_rows_by_a_name(y, p):
+    return tf.reduce_sum(squares(y, p)) / tf.cast(maximum(tf.shape(y)[0], 16), p.dtype)
+
+
 def over_kept(y, p):
     kept = tf.cast(y[:, 0] > 0, p.dtype)
     return tf.reduce_sum(squares(y, p) * kept) / keras.ops.maximum(tf.reduce_sum(kept), 10.0)
@@ -80,6 +85,7 @@ LOSSES = {
     "by the rows, at least 16": (over_rows(16), COUPLED),
     "by the rows, at least 16, by Python": (over_rows(16, by_python=True), COUPLED),
     "by the rows, at least 16, in a tf.function": (lambda y, p: tf.function(over_rows(16))(y, p), COUPLED),
+    "by the rows, at least 16, by a name of its own": (over_rows_by_a_name, COUPLED),
     "by the rows that are kept, at least 10": (over_kept, COUPLED),
     "bounded errors": (lambda y, p: tf.reduce_mean(tf.clip_by_value(squares(y, p), 1e-7, 1e4)), MEAN),
     "errors below 500": (lambda y, p: tf.reduce_sum(tf.where(squares(y, p) < 500, squares(y, p), 0)), SUM),
@@ -142,7 +148,7 @@ def noisy_by_keras(inputs):
 def test_what_the_layers_of_a_cell_do_in_training_alone(trial, function, kind):
     """Noise that the trial cannot repeat for the same rows is no reason to refuse a layer."""
     made = model(InTraining(function))
-    assert trial.couples_rows(made, (ROWS,)) == (kind == COUPLED)
+    assert trial.couples_rows(made, (ROWS,), Shares(0, 2)) == (kind == COUPLED)
     assert set(trial(made, step(made, mean), BATCH, Shares(0, 2)).of("update").values()) == {kind}
 
 
