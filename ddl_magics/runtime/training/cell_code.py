@@ -5,7 +5,11 @@ from __future__ import annotations
 import types
 from typing import Any, Callable
 
-from ..keras_types import Layer, Model, is_of_keras
+from ..keras_types import Layer, Model, Optimizer, is_of_keras
+from .optimizers import inner
+
+#: The methods of Keras 2's optimizers that make gradients.
+_MAKING = {"compute_gradients", "_compute_gradients", "_get_gradients", "minimize"}
 
 
 def has_code_of_the_cell(layer: Layer) -> bool:
@@ -29,6 +33,11 @@ def clips(step: Callable[..., Any]) -> bool:
     """Whether the code of a step calls one of the functions that clip tensors."""
     names = getattr(getattr(step, "__code__", None), "co_names", ())
     return any(name.startswith("clip_by_") for name in names)
+
+
+def makes_gradients(optimizer: Optimizer) -> bool:
+    """Whether an optimizer has code of the cell that makes gradients, of a rank's own rows, as with Keras 2."""
+    return any(_MAKING & vars(kind).keys() for kind in type(inner(optimizer)).__mro__ if not is_of_keras(kind))
 
 
 def _is_operation(kind: type) -> bool:

@@ -73,7 +73,7 @@ class Keras3Hooks(KerasHooks):
                 self._distributed_dataset, sharded = hooks.data.shared(given, batch, of_arrays)
                 self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(given)
                 if self.continues:
-                    self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset)
+                    self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
                 if sharded:
                     hooks._shorten(self)
 

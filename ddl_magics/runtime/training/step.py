@@ -13,7 +13,7 @@ from ..gradients.row_states import depends_on_rows, noted_assignments
 from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
-from .cell_code import adds_losses, has_code_of_the_cell
+from .cell_code import adds_losses, has_code_of_the_cell, makes_gradients
 from .keras_hooks import DeferredUpdate, KerasHooks
 from .step_trial import Shares
 from .step_weighing import Kinds
@@ -151,13 +151,18 @@ class StepHook:
     def _try(self, data: Share) -> Kinds | None:
         """What the step does to rows. None where it is Keras' own, whose losses are tried one by one."""
         hooks, batch = self._hooks, data.batch
-        if not hooks.config.reduces_gradients or not (self._own or adds_losses(self._model)):
+        model = self._model
+        tried = self._own or adds_losses(model) or makes_gradients(getattr(model, "optimizer", None))
+        if not hooks.config.reduces_gradients or not tried:
             return None
         key = str(tf.nest.map_structure(lambda part: None if part is None else (part.dtype, part.shape[1:]), batch))
         if key not in self._tried:
-            shares = Shares(_static_rows(batch), hooks.config.size)
-            self._tried[key] = hooks.trial(self._model, self._step, batch, shares)
+            self._tried[key] = hooks.trial(self._model, self._step, batch, self._shares(batch))
         return self._tried[key]
+
+    def _shares(self, batch: Batch) -> Shares:
+        fit = self._hooks.calls.fit
+        return Shares(_static_rows(batch), self._hooks.config.size, fit.shapes if fit is not None else ())
 
     def _try_model(self, batch: Batch) -> None:
         """ValueError for a model whose output for a row depends on others; once, before the first step of a fit."""
@@ -165,7 +170,8 @@ class StepHook:
         if not self._model_is_to_be_tried or (has_layers and not self._model.built):
             return
         self._model_is_to_be_tried = False
-        if has_code_of_the_cell(self._model) and self._hooks.trial.couples_rows(self._model, batch):
+        trial = self._hooks.trial
+        if has_code_of_the_cell(self._model) and trial.couples_rows(self._model, batch, self._shares(batch)):
             raise ValueError(_COUPLED_ROWS % type(self._model).__name__)
 
     def _run_compiled(self, batch: Batch) -> Any:

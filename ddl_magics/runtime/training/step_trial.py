@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from typing import (
     Any,
     Callable,
@@ -39,8 +40,8 @@ from ..gradients.tried_gathering import TriedGathering
 from ..gradients.undone_assignments import undone_assignments
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Model
-from .cell_code import clips
-from .step_weighing import OUTPUTS, Kinds, StepWeighing
+from .cell_code import clips, makes_gradients
+from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, Kinds, StepWeighing
 from .tried_layers import tried_layers
 from .unchanged import unchanged
 
@@ -73,10 +74,14 @@ class _WithoutRows(Exception):
 
 
 class Shares(NamedTuple):
-    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks."""
+    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks.
+
+    shapes: of the parts of a batch of the whole job, in their order, as far as they are known.
+    """
 
     rows: int
     size: int
+    shapes: Sequence[tuple[int, ...]] = ()
 
 
 class StepTrial:
@@ -89,16 +94,16 @@ class StepTrial:
         """Try `step` of `model` with rows like those of `batch`. shares: of a batch, that ranks have."""
 
         def find_out(run: _Run) -> Kinds:
-            run.shares = shares
             return _as_one_sum(run, _with_sums_apart(run, _try(run)))
 
         try:
-            known = self._find_out(model, step, batch, find_out)
+            known = self._find_out(model, step, batch, shares, find_out)
         except _WithoutRows as error:
             return Kinds({}, {}, "it gets %s" % error)
-        return known._replace(clips=clips(step))
+        own_gradients = makes_gradients(model.optimizer)
+        return known._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if clips(step) else "")
 
-    def couples_rows(self, model: Model, batch: Batch) -> bool:
+    def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> bool:
         """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
         inputs = batch[0] if isinstance(batch, tuple) else batch
 
@@ -106,21 +111,26 @@ class StepTrial:
             self._weighing.note_outputs(model(given[0], training=True))
 
         try:
-            return self._find_out(model, forward, (inputs,), _couples_rows)
+            return self._find_out(model, forward, (inputs,), shares, _couples_rows)
         except _WithoutRows:
             return False
 
     def _find_out(
-        self, model: Model, step: Callable[[Batch], Any], batch: Batch, find_out: Callable[[_Run], Found]
+        self,
+        model: Model,
+        step: Callable[[Batch], Any],
+        batch: Batch,
+        shares: Shares,
+        find_out: Callable[[_Run], Found],
     ) -> Found:
         """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
-        run = _Run(self._traced, self._weighing, step, batch, model)
+        run = _Run(self._traced, self._weighing, step, batch, shares, model)
         layers = tried_layers(self._layer_class, training=True)
         with tf.init_scope(), _tried(run, model, layers), functions_run_eagerly():
             found = find_out(run)
         if not run.noise.unaligned and not getattr(found, "reason", ""):
             return found
-        run = _Run(self._traced, self._weighing, step, batch, model)
+        run = _Run(self._traced, self._weighing, step, batch, shares, model)
         with tf.init_scope(), _tried(run, model, tried_layers(self._layer_class, training=False)):
             return find_out(run)
 
@@ -129,15 +139,21 @@ class _Run:
     """Runs a step on some of the rows of a trial, and gives what it notes as arrays."""
 
     def __init__(
-        self, traced: TracedStep, weighing: StepWeighing, step: Callable[[Batch], Any], batch: Batch, model: Model
+        self,
+        traced: TracedStep,
+        weighing: StepWeighing,
+        step: Callable[[Batch], Any],
+        batch: Batch,
+        shares: Shares,
+        model: Model,
     ) -> None:
         """`_WithoutRows` for a batch with a part that has none."""
         self._model = model
         self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
         self._flat = tf.nest.flatten(batch)
-        self.leaves = _leaves(batch, self._flat)
+        self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
         self.rows, self.noise = _ROWS, RepeatableNoise(_ROWS)
-        self.compared, self.shares = ComparedNumbers(), Shares(0, 1)
+        self.compared, self.shares = ComparedNumbers(), shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
         self.scalars = ReadScalars(_of_tensorflow(_variables(model)), of_metrics)
         self.added: dict[int, str] = {}
@@ -265,7 +281,7 @@ def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
 
 def _cut_as_by_ranks(run: _Run) -> Fitting:
     """`_cut` of as many rows as a batch has, by as many as ranks get: the step may know their numbers."""
-    share, size = run.shares
+    share, size = run.shares.rows, run.shares.size
     numbers = share * size * sum(int(np.prod(leaf.shape)) for leaf in run.leaves)
     if share == 0 or size == 1 or numbers > _MOST_OF_BATCH:
         return {}
@@ -348,15 +364,23 @@ def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]
     return fitting
 
 
-def _leaves(batch: Batch, flat: list[Any]) -> list[Leaf]:
-    """What the tensors of a batch are. `_WithoutRows` for a part that has none."""
+def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]]) -> list[Leaf]:
+    """What the tensors of a batch are. `_WithoutRows` for a part that has none.
+
+    shapes: of the first of them, that say the sizes of axes which are open in the batch.
+    """
     roles: list[int] = []
     for number, part in enumerate(batch if isinstance(batch, tuple) else (batch,)):
         roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(part))
     try:
-        return [Leaf.of(role, part) for role, part in zip(roles, flat) if part is not None]
+        known = zip(roles, flat, itertools.chain(shapes, itertools.repeat(())))
+        return [Leaf.of(role, part, shape) for role, part, shape in known if part is not None]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
+
+
+def _shapes_of_inputs(model: Model) -> list[tuple[int | None, ...]]:
+    return [tuple(one.shape) for one in tf.nest.flatten(getattr(model, "inputs", None) or [])]
 
 
 def _precision(model: Model) -> int:

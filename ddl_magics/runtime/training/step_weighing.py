@@ -17,7 +17,8 @@ _REFUSED = (
     "the loss of %s is neither a mean nor a sum over the rows of a batch, so that workers cannot put it together: "
     "gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
 )
-_CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
+CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
+MAKES_GRADIENTS = "; its optimizer makes gradients, each worker its own: change them in apply_gradients instead"
 _ADDED = (
     "the loss that the layer %r adds is neither a mean nor a sum over the rows of a batch, so that workers cannot put "
     "it together: gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
@@ -57,7 +58,7 @@ class Kinds(NamedTuple):
     """What a trial has found out: kinds (row_trial.py), and names, by what was noted.
 
     reason: why nothing is known. gathers: the step itself puts rows of all ranks together. whole_only: it takes no part
-    of a batch. clips: its code clips gradients.
+    of a batch. hint: for the message that refuses it.
     """
 
     kinds: dict[tuple[str, Any], str]
@@ -65,7 +66,7 @@ class Kinds(NamedTuple):
     reason: str = ""
     gathers: bool = False
     whole_only: bool = False
-    clips: bool = False
+    hint: str = ""
 
     def of(self, what: str) -> dict[Any, str]:
         """{number or name: kind} of what was noted as `what`."""
@@ -128,7 +129,7 @@ class StepWeighing:
             if kind == COUPLED:
                 raise ValueError(_ADDED % known.names["added", number])
         if COUPLED in known.of("update").values():
-            raise ValueError(_REFUSED % name + (_CLIPS if known.clips else ""))
+            raise ValueError(_REFUSED % name + known.hint)
         for what in ("averaged", "log"):
             for number, kind in known.of(what).items():
                 if kind == COUPLED:
