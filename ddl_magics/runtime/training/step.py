@@ -13,7 +13,7 @@ from ..gradients.row_states import depends_on_rows, noted_assignments
 from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
-from .cell_code import adds_losses, has_code_of_the_cell, makes_gradients
+from .cell_code import adds_losses, has_code_of_the_cell, keeps_metrics, makes_gradients, uses_numpy
 from .keras_hooks import DeferredUpdate, KerasHooks
 from .step_trial import Shares
 from .step_weighing import Kinds
@@ -39,6 +39,12 @@ _OWN_UPDATE = (
 )
 
 
+_NUMPY = (
+    "%s computes with NumPy: bounds that rows which were made up do not reach, such as that of np.maximum(rows, 1000), "
+    "are not found there, as they are with TensorFlow's functions"
+)
+
+
 class _TraceAgain(Exception):
     """The step was traced for nothing, and is to be traced from its begin."""
 
@@ -55,7 +61,7 @@ class StepHook:
         self._hooks, self._model, self._step = hooks, model, step
         self._run = self._run_compiled if compiled else step
         own_step = getattr(step, "__func__", None) not in (hooks.trainer.train_step, hooks.trainer.test_step)
-        self._own = own_step or _overrides_loss(hooks, model)
+        self._own = own_step or _overrides_loss(hooks, model) or keeps_metrics(model)
         self._tried: dict[str, Kinds] = {}
         self._reported = False
         self._model_is_to_be_tried = hooks.config.reduces_gradients and not own_step
@@ -157,6 +163,8 @@ class StepHook:
             return None
         key = str(tf.nest.map_structure(lambda part: None if part is None else (part.dtype, part.shape[1:]), batch))
         if key not in self._tried:
+            if tf.executing_eagerly() and uses_numpy(self._step):
+                hooks.rank.reporter.notice_once("info", _NUMPY % self._name)
             self._tried[key] = hooks.trial(self._model, self._step, batch, self._shares(batch))
         return self._tried[key]
 

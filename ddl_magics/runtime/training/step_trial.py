@@ -43,7 +43,7 @@ from ..keras_types import Batch, Model
 from .cell_code import clips, makes_gradients
 from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, Kinds, StepWeighing
 from .tried_layers import tried_layers
-from .unchanged import unchanged
+from .unchanged import other_numbers, unchanged
 
 #: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with
 #: more rows where none does.
@@ -108,7 +108,10 @@ class StepTrial:
         inputs = batch[0] if isinstance(batch, tuple) else batch
 
         def forward(given: Batch) -> None:
-            self._weighing.note_outputs(model(given[0], training=True))
+            with tf.GradientTape() as tape:
+                total = self._weighing.note_outputs(model(given[0], training=True))
+            with contextlib.suppress(LookupError):  # of an operation that has no gradient
+                self._weighing.note_slopes(tape.gradient(total, model.trainable_variables))
 
         try:
             return self._find_out(model, forward, (inputs,), shares, _couples_rows)
@@ -148,7 +151,7 @@ class _Run:
         model: Model,
     ) -> None:
         """`_WithoutRows` for a batch with a part that has none."""
-        self._model = model
+        self.model = model
         self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
         self._flat = tf.nest.flatten(batch)
         self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
@@ -192,7 +195,7 @@ class _Run:
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
         """The scalars that a step returns, but for results of metrics."""
-        if not isinstance(logs, dict) or set(logs) <= set(self._model.get_metrics_result()):
+        if not isinstance(logs, dict) or set(logs) <= set(self.model.get_metrics_result()):
             return {}
         return {("log", name): value for name, value in logs.items() if np.ndim(value) == 0}
 
@@ -255,8 +258,14 @@ def _narrow(fitting: Fitting, found: Fitting) -> None:
 
 
 def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
-    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd."""
+    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd.
+
+    And in a model's attributes, where each step reads them anew.
+    """
     fitting: Fitting = {}
+    if getattr(run.model, "run_eagerly", False):
+        with other_numbers(run.model) as any_are:
+            _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
     for steps in (STEPS, STEPS + 1):
         with run.scalars.changed(steps) as any_are:
             _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
@@ -325,7 +334,10 @@ def _as_one_sum(run: _Run, known: Kinds) -> Kinds:
 
 
 def _couples_rows(run: _Run) -> bool:
-    """Whether outputs are no means over rows for any draw: a choice between equals may differ from call to call."""
+    """Whether outputs or their gradients are no means over rows for any draw.
+
+    A choice between equals may differ from call to call.
+    """
     coupled = []
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
@@ -334,10 +346,10 @@ def _couples_rows(run: _Run) -> bool:
             found = _cut(run, rows, whole, run.of_all(cut))
         except Exception:  # whatever a model raises for numbers that it does not expect
             continue
-        fits = [found[key] for key in whole if key[0] == OUTPUTS]
-        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in whole if key[0] == OUTPUTS)
-        if repeated and all(_finite(whole[key]) for key in whole):
-            coupled.append(any(MEAN not in kinds for kinds in fits))
+        judged = [key for key in whole if key[0] == OUTPUTS or _finite(whole[key])]
+        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in judged)
+        if repeated and all(_finite(whole[key]) for key in judged):
+            coupled.append(any(MEAN not in found[key] for key in judged))
     return bool(coupled) and all(coupled) and not run.gathers
 
 

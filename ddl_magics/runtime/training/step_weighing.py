@@ -140,11 +140,20 @@ class StepWeighing:
         assert self._notes is not None
         self._notes.note("update", list(gradients))
 
-    def note_outputs(self, outputs: Any) -> None:
-        """A model that is tried has these outputs."""
+    def note_outputs(self, outputs: Any) -> Tensor:
+        """A model that is tried has these outputs. Returns the sum of what is noted."""
         assert self._notes is not None
         tensors = [one for one in tf.nest.flatten(outputs) if tf.is_tensor(one) and one.dtype.is_floating]
-        self._notes.note(OUTPUTS, [tf.reduce_mean(power) for one in tensors for power in (one, one * one)])
+        means = [tf.reduce_mean(power) for one in tensors for power in (one, one * one)]
+        self._notes.note(OUTPUTS, means)
+        return tf.add_n([tf.cast(mean, tf.float64) for mean in means] or [tf.zeros([], tf.float64)])
+
+    def note_slopes(self, gradients: Sequence[Gradient]) -> None:
+        """Those of the outputs of a model that is tried; nothing where one is not finite."""
+        assert self._notes is not None
+        values = [getattr(gradient, "values", gradient) for gradient in gradients if gradient is not None]
+        finite = all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values)
+        self._notes.note("slopes", list(gradients) if finite else [])
 
     def added(self, layer: str, loss: Tensor) -> Tensor:
         """A loss that a layer adds, as a part of the job's."""
