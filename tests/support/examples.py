@@ -28,7 +28,7 @@ SECONDS_EACH = 40
 
 @dataclass(frozen=True)
 class Example:
-    """refused: {strategy: words of each message that it may refuse it with}. by_chance: "" for none, as with Keras 3."""
+    """refused: {strategy: words of each message that it may refuse it with}. by_chance: of Keras 2 alone."""
 
     name: str
     source: str
