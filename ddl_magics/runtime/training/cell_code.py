@@ -28,7 +28,7 @@ def has_code_of_the_cell(layer: Layer) -> bool:
         not is_of_keras(type(part))
         or _is_operation(type(part))
         or is_along_rows(getattr(part, "axis", getattr(part, "axes", None)))
-        or any(_is_of_cell(getattr(part, name, None)) for name in _ACTIVATIONS)
+        or any(is_of_cell(getattr(part, name, None)) for name in _ACTIVATIONS)
         for part in parts
     )
 
@@ -65,8 +65,8 @@ def uses_numpy(function: Callable[..., Any]) -> bool:
     return code is not None and any(_uses(code, name) for name, value in known.items() if value is np)
 
 
-def _is_of_cell(function: Any) -> bool:
-    """Whether what a layer calls is neither Keras' nor TensorFlow's."""
+def is_of_cell(function: Any) -> bool:
+    """Whether a function is neither Keras' nor TensorFlow's."""
     module = str(getattr(function, "__module__", None) or type(function).__module__)
     return callable(function) and module.partition(".")[0] not in ("keras", "tensorflow")
 

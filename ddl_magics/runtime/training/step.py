@@ -14,6 +14,7 @@ from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
 from .cell_code import adds_losses, has_code_of_the_cell, keeps_metrics, makes_gradients, uses_numpy
+from .inlined_functions import inlined_functions
 from .keras_hooks import DeferredUpdate, KerasHooks
 from .step_trial import Shares
 from .step_weighing import Kinds
@@ -68,6 +69,10 @@ class StepHook:
 
     def __call__(self, data: Any) -> Any:
         """data: a `Share`, or a batch that was not cut."""
+        with inlined_functions():
+            return self._call(data)
+
+    def _call(self, data: Any) -> Any:
         hooks = self._hooks
         if not isinstance(data, Share):
             with hooks.traced.state(alone=True):
@@ -164,13 +169,15 @@ class StepHook:
         key = str(tf.nest.map_structure(lambda part: None if part is None else (part.dtype, part.shape[1:]), batch))
         if key not in self._tried:
             if tf.executing_eagerly() and uses_numpy(self._step):
-                hooks.rank.reporter.notice_once("info", _NUMPY % self._name)
+                hooks.rank.reporter.notice_once("warning", _NUMPY % self._name)
             self._tried[key] = hooks.trial(self._model, self._step, batch, self._shares(batch))
         return self._tried[key]
 
     def _shares(self, batch: Batch) -> Shares:
-        fit = self._hooks.calls.fit
-        return Shares(_static_rows(batch), self._hooks.config.size, fit.shapes if fit is not None else ())
+        fit, size, rows = self._hooks.calls.fit, self._hooks.config.size, _static_rows(batch)
+        if fit is None:
+            return Shares(rows, size, rows * size)
+        return Shares(rows, size, rows * size or fit.batch, fit.shapes)
 
     def _try_model(self, batch: Batch) -> None:
         """ValueError for a model whose output for a row depends on others; once, before the first step of a fit."""

@@ -41,7 +41,7 @@ from ..gradients.undone_assignments import undone_assignments
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Model
 from .cell_code import clips, makes_gradients
-from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, Kinds, StepWeighing
+from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
 from .tried_layers import tried_layers
 from .unchanged import other_numbers, unchanged
 
@@ -76,11 +76,12 @@ class _WithoutRows(Exception):
 class Shares(NamedTuple):
     """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks.
 
-    shapes: of the parts of a batch of the whole job, in their order, as far as they are known.
+    batch: rows of a batch of the whole job, 0 where these are unknown. shapes: of its parts, as far as they are known.
     """
 
     rows: int
     size: int
+    batch: int = 0
     shapes: Sequence[tuple[int, ...]] = ()
 
 
@@ -159,6 +160,8 @@ class _Run:
         self.compared, self.shares = ComparedNumbers(), shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
         self.scalars = ReadScalars(_of_tensorflow(_variables(model)), of_metrics)
+        numbers = shares.batch * sum(int(np.prod(leaf.shape)) for leaf in self.leaves)
+        self.batch = shares.batch if shares.batch > 1 and numbers <= _MOST_OF_BATCH else 0
         self.added: dict[int, str] = {}
         self.names: dict[tuple[str, Any], str] = {}
         self.gathering, self.gathers = TriedGathering(), False
@@ -191,7 +194,8 @@ class _Run:
 
     def of_all(self, cut: Sequence[int]) -> list[int]:
         """A cut of the rows of a trial, of as many as there are."""
-        return [size * self.rows // _ROWS for size in cut]
+        *first, _ = (max(1, size * self.rows // _ROWS) for size in cut)
+        return [*first, self.rows - sum(first)]
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
         """The scalars that a step returns, but for results of metrics."""
@@ -202,9 +206,10 @@ class _Run:
 
 def _try(run: _Run) -> Kinds:
     known = _try_rows(run)
-    if known.reason and not known.whole_only:
-        with run.more_rows(_MORE_ROWS):
-            known = _try_rows(run)
+    for rows in (_MORE_ROWS, run.batch):
+        if known.reason and not known.whole_only and rows:
+            with run.more_rows(rows):
+                known = _try_rows(run)
     return known
 
 
@@ -336,21 +341,33 @@ def _as_one_sum(run: _Run, known: Kinds) -> Kinds:
 def _couples_rows(run: _Run) -> bool:
     """Whether outputs or their gradients are no means over rows for any draw.
 
-    A choice between equals may differ from call to call.
+    A choice between equals may differ from call to call. A model may also take batches of one size alone.
     """
+    coupled = _coupled_draws(run)
+    if not coupled and run.batch:
+        with run.more_rows(run.batch):
+            coupled = _coupled_draws(run)
+    return bool(coupled) and all(coupled) and not run.gathers
+
+
+def _coupled_draws(run: _Run) -> list[bool]:
+    """Of each draw that gives numbers, whether rows are coupled."""
     coupled = []
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
         try:
             whole, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
             found = _cut(run, rows, whole, run.of_all(cut))
+        except _WholeOnly:
+            coupled.append(True)
+            continue
         except Exception:  # whatever a model raises for numbers that it does not expect
             continue
-        judged = [key for key in whole if key[0] == OUTPUTS or _finite(whole[key])]
+        judged = [key for key in whole if key[0] in (OUTPUTS, SLOPES)]
         repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in judged)
         if repeated and all(_finite(whole[key]) for key in judged):
             coupled.append(any(MEAN not in found[key] for key in judged))
-    return bool(coupled) and all(coupled) and not run.gathers
+    return coupled
 
 
 def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]) -> Fitting:

@@ -34,8 +34,8 @@ _WHOLE_ONLY = (
 _INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
 _UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
 
-#: What the means over a model's outputs, and over their squares, are noted as.
-OUTPUTS = "outputs"
+#: What the means over a model's outputs, and over their squares, are noted as; what their gradients are.
+OUTPUTS, SLOPES = "outputs", "slopes"
 
 
 class Notes:
@@ -130,7 +130,7 @@ class StepWeighing:
                 raise ValueError(_ADDED % known.names["added", number])
         if COUPLED in known.of("update").values():
             raise ValueError(_REFUSED % name + known.hint)
-        for what in ("averaged", "log"):
+        for what in ("averaged", "weights", "log"):
             for number, kind in known.of(what).items():
                 if kind == COUPLED:
                     self._reporter.notice_once("warning", _INEXACT % (known.names.get((what, number), number), name))
@@ -153,7 +153,7 @@ class StepWeighing:
         assert self._notes is not None
         values = [getattr(gradient, "values", gradient) for gradient in gradients if gradient is not None]
         finite = all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values)
-        self._notes.note("slopes", list(gradients) if finite else [])
+        self._notes.note(SLOPES, list(gradients) if finite else [])
 
     def added(self, layer: str, loss: Tensor) -> Tensor:
         """A loss that a layer adds, as a part of the job's."""
@@ -163,18 +163,23 @@ class StepWeighing:
             kind = self._kind("added", unseen=_UNSEEN % layer)
         return loss * tf.cast(self._within.rows_over_own(), loss.dtype) if kind == SUM else loss
 
-    def averaged(self, metric: str, value: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(value, weight) with which an average of `value` over batches is one of the global batches."""
-        if value.shape.rank != 0:
-            return value, None
+    def averaged(self, metric: str, value: Any, weight: Any = None) -> tuple[Any, Any]:
+        """(value, weight) with which an average of `value` over batches is one of the global batches; so is a sum.
+
+        value, weight: scalars; a weight of None is 1.
+        """
         if self._notes is not None:
             self._notes.note("averaged", value, metric)
-            return value, None
-        kind = self._kind("averaged")
+            self._notes.note("weights", 1.0 if weight is None else weight, metric)
+            return value, weight
+        kind, of_weight = self._kind("averaged"), self._kind("weights")
         if kind is None:
-            return value, None
+            return value, weight
         ratio = self._within.rows_over_own()
-        return value * tf.cast(ratio, value.dtype) if kind == SUM else value, 1.0 / ratio
+        if kind == SUM:
+            value = _float64(value) * ratio
+        weight = _float64(1.0 if weight is None else weight)
+        return value, weight if of_weight == SUM else weight / ratio
 
     def weighed(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
         """The gradients of an update, as exchange.py weighs them."""
@@ -192,3 +197,7 @@ class StepWeighing:
         if unseen and (what, number) not in self._known.kinds and not self._known.reason:
             self._reporter.notice_once("warning", unseen)
         return self._known.kinds.get((what, number), MEAN)
+
+
+def _float64(scalar: Any) -> Tensor:
+    return tf.cast(scalar, tf.float64)
