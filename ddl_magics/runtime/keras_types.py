@@ -25,3 +25,9 @@ Batch = Any
 def is_of_keras(what: type | types.FunctionType) -> bool:
     """Whether a class or a function is Keras' own."""
     return str(what.__module__).partition(".")[0] == "keras"
+
+
+def is_along_rows(axes: Any) -> bool:
+    """Whether an argument `axis` of Keras, a number or several, may mean the first axis of a batch."""
+    numbers = axes if isinstance(axes, (list, tuple)) else [axes]
+    return any(isinstance(axis, int) and (axis == 0 or axis < -1) for axis in numbers)

@@ -10,6 +10,9 @@ from support import comparison, launch
 SOURCE = (comparison.HERE / "fuzz.py").read_text()
 CASES, A_LAUNCH = 300, 75
 
+#: Another one makes other cases.
+SEED = 20261123
+
 CHOICES = st.fixed_dictionaries(
     {
         "kind": st.sampled_from(["compiled", "compiled", "compiled", "own loss", "own step"]),
@@ -39,10 +42,11 @@ REFUSED = ("is neither a mean nor a sum over the rows of a batch",)
 
 
 def chosen(count):
-    """So many different cases, the same every time."""
+    """So many different cases, the same every time with one seed."""
     found = {}
 
-    @hypothesis.settings(max_examples=4 * count, database=None, derandomize=True, deadline=None)
+    @hypothesis.seed(SEED)
+    @hypothesis.settings(max_examples=4 * count, database=None, deadline=None)
     @hypothesis.given(CHOICES)
     def collect(choices):
         choices["steps"] = 1 if choices["eager"] else choices["steps"]

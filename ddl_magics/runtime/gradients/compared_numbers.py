@@ -9,22 +9,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import Any, Callable, Iterator, Sequence
+import types
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 import tensorflow as tf
-from tensorflow.python.ops import gen_math_ops, math_ops
+from tensorflow.python.ops import gen_math_ops
 
 from .replaced import replaced
 
-#: Where TensorFlow, Keras, a cell and a tensor's operators find what compares.
-_PLACES = (tf, tf.math, tf.compat.v2, tf.compat.v2.math)
-_EQUALITIES: list[tuple[Any, str]] = [(gen_math_ops, "equal"), (gen_math_ops, "not_equal")]
-_ORDERS: list[tuple[Any, str]] = [
-    *((owner, name) for owner in _PLACES for name in ("less", "less_equal", "greater", "greater_equal")),
-    *((tf.Tensor, name) for name in ("__lt__", "__le__", "__gt__", "__ge__")),
-]
-_CHOICES: list[tuple[Any, str]] = [(owner, name) for owner in (*_PLACES, math_ops) for name in ("maximum", "minimum")]
+#: TensorFlow's operations that compare, by whatever name a cell calls them.
+_EQUALITIES = ("Equal", "NotEqual")
+_CHOICES = ("Maximum", "Minimum")
+_COMPARING = (*_EQUALITIES, *_CHOICES, "Less", "LessEqual", "Greater", "GreaterEqual")
 _MOST = 8
 
 #: A bound so many times as large as any value is there for numbers that are none.
@@ -41,9 +38,7 @@ class ComparedNumbers:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        places = dict.fromkeys([*_EQUALITIES, *_ORDERS, *_CHOICES])  # some of the modules are one
-        noting = [(*place, functools.partial(self._noting, place=place)) for place in places]
-        with replaced(noting):
+        with replaced([(gen_math_ops, "pywrap_tfe", self._noting)]):
             yield
 
     def begin(self) -> None:
@@ -64,31 +59,38 @@ class ComparedNumbers:
         finally:
             self._instead = {}
 
-    def _noting(self, original: Callable[..., Any], place: tuple[Any, str]) -> Callable[..., Any]:
-        chooses, has_bounds = place in _CHOICES, place not in _EQUALITIES
+    def _noting(self, tensorflow: Any) -> Any:
+        """`tensorflow`, by which operations are run at once, with an eye on those that compare."""
+        run = tensorflow.TFE_Py_FastPathExecute
 
-        @functools.wraps(original)
-        def compare(x: Any, y: Any, *args: Any, **kwargs: Any) -> Any:
-            sides = [x, y]
-            for i, number in enumerate((_number(x), _number(y))):
-                if number is None:
-                    continue
-                if not chooses and number not in self.numbers and len(self.numbers) < _MOST:
-                    self.numbers.append(number)
-                if has_bounds and number:
-                    sides[i] = self._bound((place[1].strip("_"), i, number), (x, y)[i], (x, y)[1 - i], chooses)
-            return original(*sides, *args, **kwargs)
+        @functools.wraps(run)
+        def compare(context: Any, operation: str, name: Any, *inputs: Any) -> Any:
+            if operation in _COMPARING:
+                inputs = (*self._sides(operation, *inputs[:2]), *inputs[2:])
+            return run(context, operation, name, *inputs)
 
-        return compare
+        return types.SimpleNamespace(**{**vars(tensorflow), run.__name__: compare})
 
-    def _bound(self, key: Any, bound: Any, values: Any, chooses: bool) -> Any:
+    def _sides(self, operation: str, x: Any, y: Any) -> list[Any]:
+        """What is compared in place of `x` and `y`."""
+        sides = [x, y]
+        for i, number in enumerate((_number(x), _number(y))):
+            if number is None:
+                continue
+            if operation not in _CHOICES and number not in self.numbers and len(self.numbers) < _MOST:
+                self.numbers.append(number)
+            if operation not in _EQUALITIES and number:
+                sides[i] = self._bound((operation, i, number), (x, y)[i], (x, y)[1 - i])
+        return sides
+
+    def _bound(self, key: tuple[str, int, float], bound: Any, values: Any) -> Any:
         """`bound` as it is to be compared with `values`."""
         if not tf.is_tensor(values) or not hasattr(values, "numpy"):
             return bound
         if key in self._instead:
             return _like(bound, self._instead[key])
         if not self._instead:
-            self._bounds.setdefault(key, _Bound(chooses)).note(np.asarray(values, np.float64), key)
+            self._bounds.setdefault(key, _Bound(key[0] in _CHOICES)).note(np.asarray(values, np.float64), key)
         return bound
 
 
@@ -106,7 +108,7 @@ class _Bound:
             return
         self.low, self.high = min(self.low, float(sizes.min())), max(self.high, float(sizes.max()))
         self._below &= self.high < abs(number)
-        self._taken &= bool(np.all(values <= number if name == "maximum" else values >= number))
+        self._taken &= bool(np.all(values <= number if name == "Maximum" else values >= number))
 
     def unreached(self, number: float) -> bool:
         """Whether all values are smaller than the number, or it is always what is taken."""

@@ -53,11 +53,13 @@ class Leaf(NamedTuple):
     dtype: np.dtype
 
     @classmethod
-    def of(cls, role: int, tensor: Any) -> Leaf:
-        """ValueError for what has no rows."""
+    def of(cls, role: int, tensor: Any, like: Sequence[int | None] = ()) -> Leaf:
+        """ValueError for what has no rows. like: a shape that says the sizes of open axes, if it has as many axes."""
         if not isinstance(tensor, (tf.Tensor, tf.Variable)) or tensor.shape.rank in (None, 0):
             raise ValueError("a %s of shape %s" % (type(tensor).__name__, getattr(tensor, "shape", "?")))
-        shape = tuple(_OPEN_AXIS if size is None else int(size) for size in tensor.shape[1:])
+        known = like if len(like) == tensor.shape.rank else [None] * tensor.shape.rank
+        sizes = [other if size is None else size for size, other in zip(tensor.shape[1:], known[1:])]
+        shape = tuple(_OPEN_AXIS if size is None else int(size) for size in sizes)
         return cls(role, shape, np.dtype(tensor.dtype.as_numpy_dtype))
 
 

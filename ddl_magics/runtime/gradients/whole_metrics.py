@@ -13,7 +13,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ..keras_types import Metric, Tensor, is_of_keras
+from ..keras_types import Metric, Tensor, is_along_rows, is_of_keras
 from ..rank.reporter import Reporter
 from . import row_trial
 from .batch_loss import Arguments
@@ -111,7 +111,8 @@ def _roles(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
 
 
 def _is_additive(metric: Metric) -> bool:
-    """Whether it is a metric of Keras, of a function of Keras if it averages one."""
+    """Whether it is a metric of Keras, of a function of Keras if it averages one, and not along the rows."""
     function = getattr(metric, "_fn", None)
     of_keras = function is None or (isinstance(function, types.FunctionType) and is_of_keras(function))
-    return of_keras and is_of_keras(type(metric))
+    along_rows = is_along_rows(getattr(metric, "_fn_kwargs", {}).get("axis"))
+    return of_keras and is_of_keras(type(metric)) and not along_rows

@@ -6,11 +6,10 @@ from typing import Any
 
 import tensorflow as tf
 
-from ..keras_types import Batch
+from ..keras_types import Batch, Model
 from ..rank.rank import Rank
 from . import share, single_batch
 from .calls import TEST_BATCH, TRAIN_BATCH, Calls
-from .fit_in_progress import FitInProgress
 
 #: A worker's part of a batch below which exchanging gradients takes longer than making them.
 SMALL_SHARE_ROWS = 8
@@ -43,12 +42,13 @@ class CallData:
         validates = call.kind == "fit" and fit is not None and fit.has_data
         if call.kind == "fit" and fit is not None:
             fit.has_data = True
+            fit.batch = fit.batch if validates else int(batch or 0)
         if local or config.size == 1 or (validates and self._rank.server):
             return share.whole(dataset), False
         if config.local_updates and not validates:
             return share.shard(dataset, config.rank, config.size, of_arrays), True
         if not validates:
-            self._refuse_stateful(fit)
+            self.refuse_stateful(None if fit is None else fit.model)
             self._hint_small_batch(batch)
         return share.cut(dataset, config.rank, config.size, of_arrays), False
 
@@ -72,9 +72,9 @@ class CallData:
             raise ValueError(message % (steps, self._config.size))
         return share.shard_steps(steps, self._config.rank, self._config.size)
 
-    def _refuse_stateful(self, fit: FitInProgress | None) -> None:
+    def refuse_stateful(self, model: Model | None) -> None:
         """ValueError for a layer that keeps a state for each row of a batch from one batch to the next."""
-        for layer in [] if fit is None else fit.model._flatten_layers():
+        for layer in [] if model is None else model._flatten_layers():
             if isinstance(layer, self._recurrent) and getattr(layer, "stateful", False):
                 raise ValueError(_STATEFUL % layer.name)
 

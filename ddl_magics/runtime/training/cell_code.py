@@ -5,14 +5,37 @@ from __future__ import annotations
 import types
 from typing import Any, Callable
 
-from ..keras_types import Layer, Model, is_of_keras
+import numpy as np
+
+from ..keras_types import Layer, Model, Optimizer, is_along_rows, is_of_keras
+from .optimizers import inner
+
+#: Where layers keep functions that they are given.
+_ACTIVATIONS = ("activation", "recurrent_activation")
+
+#: The methods of Keras 2's optimizers that make gradients.
+_MAKING = {"compute_gradients", "_compute_gradients", "_get_gradients", "minimize"}
 
 
 def has_code_of_the_cell(layer: Layer) -> bool:
-    """Whether a layer or a model is made of anything else than Keras' layers, which compute each row by itself."""
+    """Whether a layer or a model is made of anything else than Keras' layers, which compute each row by itself.
+
+    So do not those whose axis is that of the rows, and those that call a function of the cell.
+    """
     layers = [layer, *layer._flatten_layers()]
     parts = layers + [operation for one in layers for operation in getattr(one, "operations", ())]
-    return any(not is_of_keras(type(part)) or _is_operation(type(part)) for part in parts)
+    return any(
+        not is_of_keras(type(part))
+        or _is_operation(type(part))
+        or is_along_rows(getattr(part, "axis", getattr(part, "axes", None)))
+        or any(is_of_cell(getattr(part, name, None)) for name in _ACTIVATIONS)
+        for part in parts
+    )
+
+
+def keeps_metrics(model: Model) -> bool:
+    """Whether a model, or a layer of it, keeps metrics of its own, which it was not compiled with."""
+    return any(getattr(layer, "_metrics", None) for layer in model._flatten_layers())
 
 
 def adds_losses(model: Model) -> bool:
@@ -29,6 +52,23 @@ def clips(step: Callable[..., Any]) -> bool:
     """Whether the code of a step calls one of the functions that clip tensors."""
     names = getattr(getattr(step, "__code__", None), "co_names", ())
     return any(name.startswith("clip_by_") for name in names)
+
+
+def makes_gradients(optimizer: Optimizer) -> bool:
+    """Whether an optimizer has code of the cell that makes gradients, of a rank's own rows, as with Keras 2."""
+    return any(_MAKING & vars(kind).keys() for kind in type(inner(optimizer)).__mro__ if not is_of_keras(kind))
+
+
+def uses_numpy(function: Callable[..., Any]) -> bool:
+    """Whether the code of a function of the cell calls NumPy's."""
+    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    return code is not None and any(_uses(code, name) for name, value in known.items() if value is np)
+
+
+def is_of_cell(function: Any) -> bool:
+    """Whether a function is neither Keras' nor TensorFlow's."""
+    module = str(getattr(function, "__module__", None) or type(function).__module__)
+    return callable(function) and module.partition(".")[0] not in ("keras", "tensorflow")
 
 
 def _is_operation(kind: type) -> bool:

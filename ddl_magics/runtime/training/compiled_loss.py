@@ -7,7 +7,7 @@ from typing import Any
 from ..gradients.batch_loss import BatchLoss, Loss, of_loss
 from ..gradients.masked_loss import MEANS
 from ..gradients.row_trial import COUPLED, MEAN, OUTPUT, SUM, TARGET, WEIGHT
-from ..keras_types import Tensor
+from ..keras_types import Tensor, is_along_rows
 
 #: Functions of Keras that look at the whole batch.
 _COUPLING = ("circle", "dice", "tversky")
@@ -33,11 +33,11 @@ class CompiledLoss:
     def _known(self, y_pred: Any, sample_weight: Any) -> str | None:
         """What Keras' own losses do to rows; None for another."""
         loss = self._loss
-        function = getattr(loss, "fn", None)
+        function, arguments = getattr(loss, "fn", None), getattr(loss, "_fn_kwargs", {})
         modules = [type(loss).__module__] + ([function.__module__] if function is not None else [])
         if not all(module.startswith("keras.src.losses") for module in modules):
             return None
-        if getattr(function, "__name__", "") in _COUPLING:
+        if getattr(function, "__name__", "") in _COUPLING or is_along_rows(arguments.get("axis")):
             return None
         if loss.reduction in MEANS:
             return MEAN

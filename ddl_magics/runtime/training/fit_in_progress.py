@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Protocol
+from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence
 
 from ..keras_types import Model
 
@@ -23,7 +23,8 @@ class FitInProgress:
     """checkpoints: None where the strategy takes none. checks_finite: a NaN or infinite loss or gradient ends the run.
 
     sync: of ranks with updates of their own. validate: with a parameter server, runs a validation on the chief, for all
-    workers. has_data: its training data is in use, so that further data is for validation.
+    workers. has_data: its training data is in use, so that further data is for validation. batch: rows of a batch, 0
+    where these are unknown. shapes: of the parts of the first batch, where the dataset does not tell.
     """
 
     model: Model
@@ -32,6 +33,8 @@ class FitInProgress:
     validate: Callable[[Callable[[], Any]], Any] | None = None
     checks_finite: bool = True
     has_data: bool = False
+    batch: int = 0
+    shapes: Sequence[tuple[int, ...]] = ()
 
     @property
     def reports(self) -> bool:

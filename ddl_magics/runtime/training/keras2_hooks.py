@@ -6,6 +6,7 @@ import contextlib
 import functools
 from typing import Any, Callable, Iterator, Sequence
 
+import numpy as np
 import tensorflow as tf
 from keras.src.engine import compile_utils, data_adapter, training
 from keras.src.layers.normalization.batch_normalization import BatchNormalizationBase
@@ -15,11 +16,24 @@ from keras.src.optimizers.legacy import optimizer_v2
 from keras.src.utils import losses_utils, tf_utils
 
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from . import share
 from .calls import TEST_BATCH, TRAIN_BATCH
+from .cell_code import makes_gradients
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
 from .keras_hooks import KerasHooks, wrap
 from .step import StepHook
+
+_READ_AHEAD = (
+    "Keras 2 reads validation data from a generator ahead, and each evaluation loses the batches that it has read in "
+    "vain, by chance: workers lose none, so that they evaluate other batches than one process; give validation data as "
+    "arrays, a Sequence or a tf.data.Dataset"
+)
+
+_MAKES_GRADIENTS = (
+    "the optimizer %s makes gradients by itself, each worker's of its own rows: what is to be done with those of the "
+    "whole batch, such as to clip them, belongs into its apply_gradients"
+)
 
 _LOSS_SCALING = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
 
@@ -29,6 +43,7 @@ class Keras2Hooks(KerasHooks):
     batchnorm_class = BatchNormalizationBase
     _train_data: Any = None  # the data handler of the fit in progress
     _epochs_ago = 0  # epochs of it that an earlier attempt had
+    _first_batch: Any = ()  # of the generator or Sequence that Keras has made a dataset of
 
     # -- data
 
@@ -42,6 +57,8 @@ class Keras2Hooks(KerasHooks):
             return handler
 
         data_adapter.get_data_handler = get_data_handler
+        for kind in (data_adapter.GeneratorDataAdapter, data_adapter.KerasSequenceAdapter):
+            kind._peek_and_restore = staticmethod(functools.partial(self._peek, kind._peek_and_restore))
         single = data_adapter.single_batch_iterator
 
         @functools.wraps(single)
@@ -53,10 +70,18 @@ class Keras2Hooks(KerasHooks):
 
         data_adapter.single_batch_iterator = single_batch_iterator
 
+    def _peek(self, original: Callable[[Any], tuple[Any, Any]], data: Any) -> tuple[Any, Any]:
+        self._first_batch, data = original(data)
+        return self._first_batch, data
+
     def _share(self, handler: Any) -> None:
-        given = handler._dataset
-        trains = self.calls.begins_training_data
-        handler._dataset, sharded = self.data.shared(given, handler._adapter.batch_size(), of_arrays=False)
+        given, adapter = handler._dataset, handler._adapter
+        generated = isinstance(adapter, data_adapter.GeneratorDataAdapter)
+        trains, fits = self.calls.begins_training_data, self.calls.training
+        handler._dataset, sharded = self.data.shared(given, adapter.batch_size(), of_arrays=False)
+        if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
+            handler._dataset = share.ContinuingDataset(handler._dataset)
+            self.rank.reporter.notice_once("info", _READ_AHEAD)
         if sharded:
             infer = handler._infer_steps
             handler._infer_steps = lambda steps, _: self.data.shard_steps(infer(steps, given))
@@ -65,6 +90,10 @@ class Keras2Hooks(KerasHooks):
         if trains:
             self._train_data, self._epochs_ago = handler, 0
             handler.enumerate_epochs = functools.partial(self._epochs, handler, handler.enumerate_epochs)
+            if generated and self.calls.fit is not None:
+                batch = adapter._standardize_batch(self._first_batch)
+                self.calls.fit.shapes = [np.shape(part) for part in tf.nest.flatten(batch)]
+        self._first_batch = ()
 
     def _epochs(self, handler: Any, original: Callable[[], Iterator[Any]]) -> Iterator[Any]:
         """Reads the first batch of each epoch that an earlier attempt had: with it a new order of the rows is drawn."""
@@ -125,6 +154,8 @@ class Keras2Hooks(KerasHooks):
     ) -> Any:
         pairs = list(grads_and_vars)
         self.note_update([variable for _, variable in pairs])
+        if self.calls.current is None and self.loop.distributes and makes_gradients(optimizer):
+            self.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
 
         def apply(gradients: Sequence[Gradient]) -> Any:
             return original(optimizer, list(zip(gradients, [one for _, one in pairs])), *args, **kwargs)

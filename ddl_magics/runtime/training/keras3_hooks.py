@@ -22,6 +22,12 @@ from .keras_access import float_variables
 from .keras_hooks import KerasHooks, wrap
 from .step import StepHook
 
+_UNKNOWN_LENGTH = (
+    "TensorFlow does not know how many batches this data has: plain Keras counts one step more at the end of the first "
+    "epoch, as Adam and schedules see, and workers do not; both are equal with "
+    "dataset.apply(tf.data.experimental.assert_cardinality(n)) behind the pipeline"
+)
+
 
 class Keras3Hooks(KerasHooks):
     trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
@@ -71,9 +77,12 @@ class Keras3Hooks(KerasHooks):
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
                 given = self._distributed_dataset
                 self._distributed_dataset, sharded = hooks.data.shared(given, batch, of_arrays)
+                exact = hooks.config.reduces_gradients and hooks.config.size > 1
+                if trains and exact and not self.steps_per_epoch and self.data_adapter.num_batches is None:
+                    hooks.rank.reporter.notice_once("info", _UNKNOWN_LENGTH)
                 self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(given)
                 if self.continues:
-                    self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset)
+                    self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
                 if sharded:
                     hooks._shorten(self)
 

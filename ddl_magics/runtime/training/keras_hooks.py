@@ -16,6 +16,7 @@ import warnings
 from types import ModuleType
 from typing import Any, Callable, ContextManager, NamedTuple, Sequence
 
+import numpy as np
 import tensorflow as tf
 
 from ..collectives import announcement
@@ -124,7 +125,8 @@ class KerasHooks(KerasAccess):
             wrap(self.keras.losses.Loss, "__call__", self._note_loss)
             self.hook_metrics()
             wrap(self.keras.layers.Layer, "add_loss", self._add_loss)
-            wrap(self.keras.metrics.Mean, "update_state", self._average)
+            for kind in (self.keras.metrics.Mean, self.keras.metrics.Sum):
+                wrap(kind, "update_state", self._average)
             self.hook_batchnorm()
 
     # -- of each generation: the hooks
@@ -196,9 +198,10 @@ class KerasHooks(KerasAccess):
     def _average(
         self, original: Callable[..., Any], metric: Metric, values: Any, sample_weight: Any = None, **kwargs: Any
     ) -> Any:
-        """The update of an average: of a scalar without a weight, as train_steps of cells keep it, weighed by rows."""
-        if type(metric) is self.keras.metrics.Mean and sample_weight is None and tf.is_tensor(values):
-            values, sample_weight = self.weighing.averaged(metric.name, values)
+        """The update of an average or a sum: of a scalar, as train_steps of cells keep it, weighed by rows."""
+        known = type(metric) in (self.keras.metrics.Mean, self.keras.metrics.Sum)
+        if known and _is_scalar(values) and (sample_weight is None or _is_scalar(sample_weight)):
+            values, sample_weight = self.weighing.averaged(metric.name, values, sample_weight)
         return original(metric, values, sample_weight, **kwargs)
 
     def all_gather(self, tensor: Tensor) -> Tensor:
@@ -310,6 +313,8 @@ class KerasHooks(KerasAccess):
     def _on_batch(
         self, kind: str, original: Callable[..., Any], model: Model, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:
+        if self.config.reduces_gradients and self.config.size > 1:
+            self.data.refuse_stateful(model)
         arguments = _by_name(original, model, args, kwargs)
         as_dict = arguments.get("return_dict", False)
         arguments["return_dict"] = True
@@ -497,6 +502,10 @@ def wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
 
     hooked.autograph_info__ = {}  # type: ignore[attr-defined]  # AutoGraph leaves it as it is
     setattr(owner, name, hooked)
+
+
+def _is_scalar(value: Any) -> bool:
+    return value.shape.rank == 0 if tf.is_tensor(value) else isinstance(value, (int, float, np.number))
 
 
 def _by_name(method: Callable[..., Any], model: Model, args: Sequence[Any], kwargs: dict[str, Any]) -> dict[str, Any]:

@@ -153,20 +153,20 @@ def shard_steps(steps: int | None, rank: int, size: int) -> int | None:
 
 
 class ContinuingDataset:
-    """A dataset with one iterator for all epochs, each of as many batches as `dataset` has.
+    """A dataset with one iterator, which all its readers continue.
 
-    Its random operations keep drawing. A new iterator would restart them where TensorFlow has a seed: each epoch would
-    have the order and the augmentation of the first.
+    Random operations keep drawing. A new iterator would restart them where TensorFlow has a seed: each epoch would have
+    the order and the augmentation of the first. And nothing is lost that an iterator has read ahead from a generator.
     """
 
     def __init__(self, dataset: Dataset) -> None:
         self.element_spec = dataset.element_spec
-        self._endless = dataset.repeat()
+        self._dataset = dataset
         self._iterator: Any = None
 
     def __iter__(self) -> Any:
         if self._iterator is None:
-            self._iterator = iter(self._endless)
+            self._iterator = iter(self._dataset)
         return self._iterator
 
 
@@ -208,7 +208,7 @@ def _rows(batch: Batch) -> Any:
 def _rows_of(part: Any) -> Any:
     import tensorflow as tf
 
-    static = part.shape[0] if part.shape.rank else 0
+    static = None if part.shape.rank is None else part.shape[0] if part.shape.rank else 0
     if static is not None:
         return int(static)
     if isinstance(part, tf.RaggedTensor):

@@ -13,7 +13,8 @@ from ..gradients.row_states import depends_on_rows, noted_assignments
 from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
-from .cell_code import adds_losses, has_code_of_the_cell
+from .cell_code import adds_losses, has_code_of_the_cell, keeps_metrics, makes_gradients, uses_numpy
+from .inlined_functions import inlined_functions
 from .keras_hooks import DeferredUpdate, KerasHooks
 from .step_trial import Shares
 from .step_weighing import Kinds
@@ -39,6 +40,12 @@ _OWN_UPDATE = (
 )
 
 
+_NUMPY = (
+    "%s computes with NumPy: bounds that rows which were made up do not reach, such as that of np.maximum(rows, 1000), "
+    "are not found there, as they are with TensorFlow's functions"
+)
+
+
 class _TraceAgain(Exception):
     """The step was traced for nothing, and is to be traced from its begin."""
 
@@ -55,13 +62,17 @@ class StepHook:
         self._hooks, self._model, self._step = hooks, model, step
         self._run = self._run_compiled if compiled else step
         own_step = getattr(step, "__func__", None) not in (hooks.trainer.train_step, hooks.trainer.test_step)
-        self._own = own_step or _overrides_loss(hooks, model)
+        self._own = own_step or _overrides_loss(hooks, model) or keeps_metrics(model)
         self._tried: dict[str, Kinds] = {}
         self._reported = False
         self._model_is_to_be_tried = hooks.config.reduces_gradients and not own_step
 
     def __call__(self, data: Any) -> Any:
         """data: a `Share`, or a batch that was not cut."""
+        with inlined_functions():
+            return self._call(data)
+
+    def _call(self, data: Any) -> Any:
         hooks = self._hooks
         if not isinstance(data, Share):
             with hooks.traced.state(alone=True):
@@ -151,13 +162,22 @@ class StepHook:
     def _try(self, data: Share) -> Kinds | None:
         """What the step does to rows. None where it is Keras' own, whose losses are tried one by one."""
         hooks, batch = self._hooks, data.batch
-        if not hooks.config.reduces_gradients or not (self._own or adds_losses(self._model)):
+        model = self._model
+        tried = self._own or adds_losses(model) or makes_gradients(getattr(model, "optimizer", None))
+        if not hooks.config.reduces_gradients or not tried:
             return None
         key = str(tf.nest.map_structure(lambda part: None if part is None else (part.dtype, part.shape[1:]), batch))
         if key not in self._tried:
-            shares = Shares(_static_rows(batch), hooks.config.size)
-            self._tried[key] = hooks.trial(self._model, self._step, batch, shares)
+            if tf.executing_eagerly() and uses_numpy(self._step):
+                hooks.rank.reporter.notice_once("warning", _NUMPY % self._name)
+            self._tried[key] = hooks.trial(self._model, self._step, batch, self._shares(batch))
         return self._tried[key]
+
+    def _shares(self, batch: Batch) -> Shares:
+        fit, size, rows = self._hooks.calls.fit, self._hooks.config.size, _static_rows(batch)
+        if fit is None:
+            return Shares(rows, size, rows * size)
+        return Shares(rows, size, rows * size or fit.batch, fit.shapes)
 
     def _try_model(self, batch: Batch) -> None:
         """ValueError for a model whose output for a row depends on others; once, before the first step of a fit."""
@@ -165,7 +185,8 @@ class StepHook:
         if not self._model_is_to_be_tried or (has_layers and not self._model.built):
             return
         self._model_is_to_be_tried = False
-        if has_code_of_the_cell(self._model) and self._hooks.trial.couples_rows(self._model, batch):
+        trial = self._hooks.trial
+        if has_code_of_the_cell(self._model) and trial.couples_rows(self._model, batch, self._shares(batch)):
             raise ValueError(_COUPLED_ROWS % type(self._model).__name__)
 
     def _run_compiled(self, batch: Batch) -> Any:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from typing import (
     Any,
     Callable,
@@ -39,10 +40,10 @@ from ..gradients.tried_gathering import TriedGathering
 from ..gradients.undone_assignments import undone_assignments
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Model
-from .cell_code import clips
-from .step_weighing import OUTPUTS, Kinds, StepWeighing
+from .cell_code import clips, makes_gradients
+from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
 from .tried_layers import tried_layers
-from .unchanged import unchanged
+from .unchanged import other_numbers, unchanged
 
 #: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with
 #: more rows where none does.
@@ -73,10 +74,15 @@ class _WithoutRows(Exception):
 
 
 class Shares(NamedTuple):
-    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks."""
+    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks.
+
+    batch: rows of a batch of the whole job, 0 where these are unknown. shapes: of its parts, as far as they are known.
+    """
 
     rows: int
     size: int
+    batch: int = 0
+    shapes: Sequence[tuple[int, ...]] = ()
 
 
 class StepTrial:
@@ -89,38 +95,46 @@ class StepTrial:
         """Try `step` of `model` with rows like those of `batch`. shares: of a batch, that ranks have."""
 
         def find_out(run: _Run) -> Kinds:
-            run.shares = shares
             return _as_one_sum(run, _with_sums_apart(run, _try(run)))
 
         try:
-            known = self._find_out(model, step, batch, find_out)
+            known = self._find_out(model, step, batch, shares, find_out)
         except _WithoutRows as error:
             return Kinds({}, {}, "it gets %s" % error)
-        return known._replace(clips=clips(step))
+        own_gradients = makes_gradients(model.optimizer)
+        return known._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if clips(step) else "")
 
-    def couples_rows(self, model: Model, batch: Batch) -> bool:
+    def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> bool:
         """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
         inputs = batch[0] if isinstance(batch, tuple) else batch
 
         def forward(given: Batch) -> None:
-            self._weighing.note_outputs(model(given[0], training=True))
+            with tf.GradientTape() as tape:
+                total = self._weighing.note_outputs(model(given[0], training=True))
+            with contextlib.suppress(LookupError):  # of an operation that has no gradient
+                self._weighing.note_slopes(tape.gradient(total, model.trainable_variables))
 
         try:
-            return self._find_out(model, forward, (inputs,), _couples_rows)
+            return self._find_out(model, forward, (inputs,), shares, _couples_rows)
         except _WithoutRows:
             return False
 
     def _find_out(
-        self, model: Model, step: Callable[[Batch], Any], batch: Batch, find_out: Callable[[_Run], Found]
+        self,
+        model: Model,
+        step: Callable[[Batch], Any],
+        batch: Batch,
+        shares: Shares,
+        find_out: Callable[[_Run], Found],
     ) -> Found:
         """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
-        run = _Run(self._traced, self._weighing, step, batch, model)
+        run = _Run(self._traced, self._weighing, step, batch, shares, model)
         layers = tried_layers(self._layer_class, training=True)
         with tf.init_scope(), _tried(run, model, layers), functions_run_eagerly():
             found = find_out(run)
         if not run.noise.unaligned and not getattr(found, "reason", ""):
             return found
-        run = _Run(self._traced, self._weighing, step, batch, model)
+        run = _Run(self._traced, self._weighing, step, batch, shares, model)
         with tf.init_scope(), _tried(run, model, tried_layers(self._layer_class, training=False)):
             return find_out(run)
 
@@ -129,17 +143,25 @@ class _Run:
     """Runs a step on some of the rows of a trial, and gives what it notes as arrays."""
 
     def __init__(
-        self, traced: TracedStep, weighing: StepWeighing, step: Callable[[Batch], Any], batch: Batch, model: Model
+        self,
+        traced: TracedStep,
+        weighing: StepWeighing,
+        step: Callable[[Batch], Any],
+        batch: Batch,
+        shares: Shares,
+        model: Model,
     ) -> None:
         """`_WithoutRows` for a batch with a part that has none."""
-        self._model = model
+        self.model = model
         self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
         self._flat = tf.nest.flatten(batch)
-        self.leaves = _leaves(batch, self._flat)
+        self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
         self.rows, self.noise = _ROWS, RepeatableNoise(_ROWS)
-        self.compared, self.shares = ComparedNumbers(), Shares(0, 1)
+        self.compared, self.shares = ComparedNumbers(), shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
         self.scalars = ReadScalars(_of_tensorflow(_variables(model)), of_metrics)
+        numbers = shares.batch * sum(int(np.prod(leaf.shape)) for leaf in self.leaves)
+        self.batch = shares.batch if shares.batch > 1 and numbers <= _MOST_OF_BATCH else 0
         self.added: dict[int, str] = {}
         self.names: dict[tuple[str, Any], str] = {}
         self.gathering, self.gathers = TriedGathering(), False
@@ -172,20 +194,22 @@ class _Run:
 
     def of_all(self, cut: Sequence[int]) -> list[int]:
         """A cut of the rows of a trial, of as many as there are."""
-        return [size * self.rows // _ROWS for size in cut]
+        *first, _ = (max(1, size * self.rows // _ROWS) for size in cut)
+        return [*first, self.rows - sum(first)]
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
         """The scalars that a step returns, but for results of metrics."""
-        if not isinstance(logs, dict) or set(logs) <= set(self._model.get_metrics_result()):
+        if not isinstance(logs, dict) or set(logs) <= set(self.model.get_metrics_result()):
             return {}
         return {("log", name): value for name, value in logs.items() if np.ndim(value) == 0}
 
 
 def _try(run: _Run) -> Kinds:
     known = _try_rows(run)
-    if known.reason and not known.whole_only:
-        with run.more_rows(_MORE_ROWS):
-            known = _try_rows(run)
+    for rows in (_MORE_ROWS, run.batch):
+        if known.reason and not known.whole_only and rows:
+            with run.more_rows(rows):
+                known = _try_rows(run)
     return known
 
 
@@ -239,8 +263,14 @@ def _narrow(fitting: Fitting, found: Fitting) -> None:
 
 
 def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
-    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd."""
+    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd.
+
+    And in a model's attributes, where each step reads them anew.
+    """
     fitting: Fitting = {}
+    if getattr(run.model, "run_eagerly", False):
+        with other_numbers(run.model) as any_are:
+            _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
     for steps in (STEPS, STEPS + 1):
         with run.scalars.changed(steps) as any_are:
             _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
@@ -265,7 +295,7 @@ def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
 
 def _cut_as_by_ranks(run: _Run) -> Fitting:
     """`_cut` of as many rows as a batch has, by as many as ranks get: the step may know their numbers."""
-    share, size = run.shares
+    share, size = run.shares.rows, run.shares.size
     numbers = share * size * sum(int(np.prod(leaf.shape)) for leaf in run.leaves)
     if share == 0 or size == 1 or numbers > _MOST_OF_BATCH:
         return {}
@@ -309,20 +339,35 @@ def _as_one_sum(run: _Run, known: Kinds) -> Kinds:
 
 
 def _couples_rows(run: _Run) -> bool:
-    """Whether outputs are no means over rows for any draw: a choice between equals may differ from call to call."""
+    """Whether outputs or their gradients are no means over rows for any draw.
+
+    A choice between equals may differ from call to call. A model may also take batches of one size alone.
+    """
+    coupled = _coupled_draws(run)
+    if not coupled and run.batch:
+        with run.more_rows(run.batch):
+            coupled = _coupled_draws(run)
+    return bool(coupled) and all(coupled) and not run.gathers
+
+
+def _coupled_draws(run: _Run) -> list[bool]:
+    """Of each draw that gives numbers, whether rows are coupled."""
     coupled = []
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
         try:
             whole, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
             found = _cut(run, rows, whole, run.of_all(cut))
+        except _WholeOnly:
+            coupled.append(True)
+            continue
         except Exception:  # whatever a model raises for numbers that it does not expect
             continue
-        fits = [found[key] for key in whole if key[0] == OUTPUTS]
-        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in whole if key[0] == OUTPUTS)
-        if repeated and all(_finite(whole[key]) for key in whole):
-            coupled.append(any(MEAN not in kinds for kinds in fits))
-    return bool(coupled) and all(coupled) and not run.gathers
+        judged = [key for key in whole if key[0] in (OUTPUTS, SLOPES)]
+        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in judged)
+        if repeated and all(_finite(whole[key]) for key in judged):
+            coupled.append(any(MEAN not in found[key] for key in judged))
+    return coupled
 
 
 def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]) -> Fitting:
@@ -348,15 +393,23 @@ def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]
     return fitting
 
 
-def _leaves(batch: Batch, flat: list[Any]) -> list[Leaf]:
-    """What the tensors of a batch are. `_WithoutRows` for a part that has none."""
+def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]]) -> list[Leaf]:
+    """What the tensors of a batch are. `_WithoutRows` for a part that has none.
+
+    shapes: of the first of them, that say the sizes of axes which are open in the batch.
+    """
     roles: list[int] = []
     for number, part in enumerate(batch if isinstance(batch, tuple) else (batch,)):
         roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(part))
     try:
-        return [Leaf.of(role, part) for role, part in zip(roles, flat) if part is not None]
+        known = zip(roles, flat, itertools.chain(shapes, itertools.repeat(())))
+        return [Leaf.of(role, part, shape) for role, part, shape in known if part is not None]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
+
+
+def _shapes_of_inputs(model: Model) -> list[tuple[int | None, ...]]:
+    return [tuple(one.shape) for one in tf.nest.flatten(getattr(model, "inputs", None) or [])]
 
 
 def _precision(model: Model) -> int:

@@ -17,7 +17,8 @@ _REFUSED = (
     "the loss of %s is neither a mean nor a sum over the rows of a batch, so that workers cannot put it together: "
     "gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
 )
-_CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
+CLIPS = "; it clips gradients, each worker's by themselves: give the optimizer global_clipnorm or clipnorm instead"
+MAKES_GRADIENTS = "; its optimizer makes gradients, each worker its own: change them in apply_gradients instead"
 _ADDED = (
     "the loss that the layer %r adds is neither a mean nor a sum over the rows of a batch, so that workers cannot put "
     "it together: gather the rows that it looks at with ddl.all_gather(tensor), or use --strategy ps"
@@ -33,8 +34,8 @@ _WHOLE_ONLY = (
 _INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
 _UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
 
-#: What the means over a model's outputs, and over their squares, are noted as.
-OUTPUTS = "outputs"
+#: What the means over a model's outputs, and over their squares, are noted as; what their gradients are.
+OUTPUTS, SLOPES = "outputs", "slopes"
 
 
 class Notes:
@@ -57,7 +58,7 @@ class Kinds(NamedTuple):
     """What a trial has found out: kinds (row_trial.py), and names, by what was noted.
 
     reason: why nothing is known. gathers: the step itself puts rows of all ranks together. whole_only: it takes no part
-    of a batch. clips: its code clips gradients.
+    of a batch. hint: for the message that refuses it.
     """
 
     kinds: dict[tuple[str, Any], str]
@@ -65,7 +66,7 @@ class Kinds(NamedTuple):
     reason: str = ""
     gathers: bool = False
     whole_only: bool = False
-    clips: bool = False
+    hint: str = ""
 
     def of(self, what: str) -> dict[Any, str]:
         """{number or name: kind} of what was noted as `what`."""
@@ -128,8 +129,8 @@ class StepWeighing:
             if kind == COUPLED:
                 raise ValueError(_ADDED % known.names["added", number])
         if COUPLED in known.of("update").values():
-            raise ValueError(_REFUSED % name + (_CLIPS if known.clips else ""))
-        for what in ("averaged", "log"):
+            raise ValueError(_REFUSED % name + known.hint)
+        for what in ("averaged", "weights", "log"):
             for number, kind in known.of(what).items():
                 if kind == COUPLED:
                     self._reporter.notice_once("warning", _INEXACT % (known.names.get((what, number), number), name))
@@ -139,11 +140,20 @@ class StepWeighing:
         assert self._notes is not None
         self._notes.note("update", list(gradients))
 
-    def note_outputs(self, outputs: Any) -> None:
-        """A model that is tried has these outputs."""
+    def note_outputs(self, outputs: Any) -> Tensor:
+        """A model that is tried has these outputs. Returns the sum of what is noted."""
         assert self._notes is not None
         tensors = [one for one in tf.nest.flatten(outputs) if tf.is_tensor(one) and one.dtype.is_floating]
-        self._notes.note(OUTPUTS, [tf.reduce_mean(power) for one in tensors for power in (one, one * one)])
+        means = [tf.reduce_mean(power) for one in tensors for power in (one, one * one)]
+        self._notes.note(OUTPUTS, means)
+        return tf.add_n([tf.cast(mean, tf.float64) for mean in means] or [tf.zeros([], tf.float64)])
+
+    def note_slopes(self, gradients: Sequence[Gradient]) -> None:
+        """Those of the outputs of a model that is tried; nothing where one is not finite."""
+        assert self._notes is not None
+        values = [getattr(gradient, "values", gradient) for gradient in gradients if gradient is not None]
+        finite = all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values)
+        self._notes.note(SLOPES, list(gradients) if finite else [])
 
     def added(self, layer: str, loss: Tensor) -> Tensor:
         """A loss that a layer adds, as a part of the job's."""
@@ -153,18 +163,23 @@ class StepWeighing:
             kind = self._kind("added", unseen=_UNSEEN % layer)
         return loss * tf.cast(self._within.rows_over_own(), loss.dtype) if kind == SUM else loss
 
-    def averaged(self, metric: str, value: Tensor) -> tuple[Tensor, Tensor | None]:
-        """(value, weight) with which an average of `value` over batches is one of the global batches."""
-        if value.shape.rank != 0:
-            return value, None
+    def averaged(self, metric: str, value: Any, weight: Any = None) -> tuple[Any, Any]:
+        """(value, weight) with which an average of `value` over batches is one of the global batches; so is a sum.
+
+        value, weight: scalars; a weight of None is 1.
+        """
         if self._notes is not None:
             self._notes.note("averaged", value, metric)
-            return value, None
-        kind = self._kind("averaged")
+            self._notes.note("weights", 1.0 if weight is None else weight, metric)
+            return value, weight
+        kind, of_weight = self._kind("averaged"), self._kind("weights")
         if kind is None:
-            return value, None
+            return value, weight
         ratio = self._within.rows_over_own()
-        return value * tf.cast(ratio, value.dtype) if kind == SUM else value, 1.0 / ratio
+        if kind == SUM:
+            value = _float64(value) * ratio
+        weight = _float64(1.0 if weight is None else weight)
+        return value, weight if of_weight == SUM else weight / ratio
 
     def weighed(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
         """The gradients of an update, as exchange.py weighs them."""
@@ -182,3 +197,7 @@ class StepWeighing:
         if unseen and (what, number) not in self._known.kinds and not self._known.reason:
             self._reporter.notice_once("warning", unseen)
         return self._known.kinds.get((what, number), MEAN)
+
+
+def _float64(scalar: Any) -> Tensor:
+    return tf.cast(scalar, tf.float64)

@@ -12,6 +12,7 @@ import tensorflow as tf
 from ..keras_types import Model
 
 _VALUES = (int, float, str, tuple, type(None), np.generic, tf.Tensor)
+_INSTEAD_OF_ZERO, _FACTOR = 0.5, 0.7
 _LISTS = (list, collections.deque)
 
 
@@ -36,6 +37,22 @@ def unchanged(model: Model) -> Iterator[None]:
                 object.__setattr__(model, name, before[name])
         elif contents[name] is not None:
             _restore(value, contents[name])
+
+
+@contextlib.contextmanager
+def other_numbers(model: Model) -> Iterator[bool]:
+    """Give floats that a cell keeps as attributes of `model` other values for a while. Yields whether there are any.
+
+    The weight of a term may begin at 0, for a callback to raise it.
+    """
+    before = {name: value for name, value in vars(model).items() if type(value) is float and _is_cells(name)}
+    try:
+        for name, value in before.items():
+            object.__setattr__(model, name, value * _FACTOR or _INSTEAD_OF_ZERO)
+        yield bool(before)
+    finally:
+        for name, value in before.items():
+            object.__setattr__(model, name, value)
 
 
 def _is_cells(name: str, value: Any = None) -> bool:

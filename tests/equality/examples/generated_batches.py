@@ -1,6 +1,7 @@
 """A generator of batches that augments each of them, and one for validation.
 
 Like: any that passes a generator to fit
+By chance: Keras 2: val_
 """
 
 import keras

@@ -89,6 +89,45 @@ sgd = keras.optimizers.SGD(0.1)
 model.compile(keras.mixed_precision.LossScaleOptimizer(sgd, initial_scale=1e38), model.loss)  # overflows at first
 model.fit(x, y, batch_size=26, epochs=30, verbose=0)
 ddl.log(scale=float(model.optimizer.loss_scale), weights=float(np.sum(model.get_weights()[0])))
+keras.mixed_precision.set_global_policy("float32")
+"""
+    + """
+import itertools
+numbers = ((np.full((6, 1), number, "float32"), np.zeros((6, 1), "float32")) for number in itertools.count(1))
+zeros = itertools.repeat((np.zeros((6, 1), "float32"), np.zeros((6, 1), "float32")))
+same = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+same.compile("sgd", "mae")
+history = same.fit(zeros, steps_per_epoch=2, epochs=4, validation_data=numbers, validation_steps=2, verbose=0).history
+ddl.log(validated=tuple(history["val_loss"]) == (1.5, 3.5, 5.5, 7.5))
+
+class Coupled(keras.layers.Layer):
+    def call(self, x):
+        return x - tf.reduce_mean(x, 0)
+
+class Batches(keras.utils.Sequence):
+    def __len__(self):
+        return 2
+    def __getitem__(self, number):
+        return np.ones((8, 7), "float32"), np.ones((8, 4), "float32")
+
+coupled = keras.Sequential([keras.Input((7,)), keras.layers.Dense(4), Coupled()])
+coupled.compile("sgd", "mse")
+try:
+    coupled.fit(Batches(), verbose=0)
+except ValueError as error:
+    ddl.log(refused="couples the rows" in str(error))
+
+class Clipped(keras.optimizers.SGD):
+    def compute_gradients(self, loss, var_list, tape=None):
+        pairs = super().compute_gradients(loss, var_list, tape)
+        return [(tf.clip_by_norm(gradient, 1e-3), variable) for gradient, variable in pairs]
+
+clipped = keras.Sequential([keras.Input((7,)), keras.layers.Dense(4)])
+clipped.compile(Clipped(0.1), "mse")
+try:
+    clipped.fit(Batches(), verbose=0)
+except ValueError as error:
+    ddl.log(clipped="change them in apply_gradients" in str(error))
 """
 )
 
@@ -112,6 +151,21 @@ def test_evaluation_callbacks_files_and_collectives(fits, tmp_path):
     assert json.loads(done.stdout) == [array.sum().item() for array in launch.weights(fits.run)]
     with pytest.raises(ValueError, match=r"Keras 3.* cannot load the model that Keras 2\.13.* saved"):
         load_model(tmp_path / "model.keras")
+
+
+def test_no_batch_of_validation_is_lost_between_evaluations(fits):
+    """Of a generator, which all workers read alike."""
+    assert test_training.logged(fits, "validated") == [True, True]
+    assert sum("reads validation data from a generator ahead" in e["message"] for e in fits.of_kind("notice")) == 1
+
+
+def test_rows_of_a_sequence_that_a_model_couples_are_found(fits):
+    """Keras 2 does not say how large they are."""
+    assert test_training.logged(fits, "refused") == [True, True]
+
+
+def test_gradients_that_an_optimizer_clips_where_it_makes_them_are_refused(fits):
+    assert test_training.logged(fits, "clipped") == [True, True]
 
 
 def test_stopping_noise_and_loss_scaling(fits):

@@ -96,7 +96,7 @@ def test_randomness_of_a_seed_is_found(name):
 def test_randomness_goes_on_over_epochs():
     tf.random.set_seed(1)
     drawn = tf.data.Dataset.range(4).map(lambda _: tf.random.uniform([]))
-    going_on = share.ContinuingDataset(drawn)
+    going_on = share.ContinuingDataset(drawn.repeat())
     epochs = [[float(next(iterator)) for _ in range(4)] for iterator in map(iter, [going_on] * 3)]
     assert len({value for epoch in epochs for value in epoch}) == 12
     assert list(drawn) == list(drawn), "what it is for"

@@ -4,9 +4,11 @@ import keras
 import pytest
 import tensorflow as tf
 from keras.src.optimizers import base_optimizer
+from tensorflow import maximum
 
 from ddl_magics.runtime.gradients.row_trial import COUPLED, MEAN, SUM
 from ddl_magics.runtime.gradients.traced_step import TracedStep
+from ddl_magics.runtime.training.cell_code import has_code_of_the_cell
 from ddl_magics.runtime.training.step_trial import Shares, StepTrial
 from ddl_magics.runtime.training.step_weighing import StepWeighing
 
@@ -70,6 +72,10 @@ def over_rows(least, by_python=False):
     return loss
 
 
+def over_rows_by_a_name(y, p):
+    return tf.reduce_sum(squares(y, p)) / tf.cast(maximum(tf.shape(y)[0], 16), p.dtype)
+
+
 def over_kept(y, p):
     kept = tf.cast(y[:, 0] > 0, p.dtype)
     return tf.reduce_sum(squares(y, p) * kept) / keras.ops.maximum(tf.reduce_sum(kept), 10.0)
@@ -80,6 +86,7 @@ LOSSES = {
     "by the rows, at least 16": (over_rows(16), COUPLED),
     "by the rows, at least 16, by Python": (over_rows(16, by_python=True), COUPLED),
     "by the rows, at least 16, in a tf.function": (lambda y, p: tf.function(over_rows(16))(y, p), COUPLED),
+    "by the rows, at least 16, by a name of its own": (over_rows_by_a_name, COUPLED),
     "by the rows that are kept, at least 10": (over_kept, COUPLED),
     "bounded errors": (lambda y, p: tf.reduce_mean(tf.clip_by_value(squares(y, p), 1e-7, 1e4)), MEAN),
     "errors below 500": (lambda y, p: tf.reduce_sum(tf.where(squares(y, p) < 500, squares(y, p), 0)), SUM),
@@ -126,6 +133,19 @@ def test_rows_that_a_step_knows_as_a_number_of_python(trial, rows, kind):
     assert set(trial(made, step(made, loss), BATCH, Shares(rows, 2)).of("update").values()) == {kind}
 
 
+@pytest.mark.parametrize(("eagerly", "kind"), [(True, COUPLED), (False, MEAN)])
+def test_the_weight_of_a_term_that_a_callback_will_raise(trial, eagerly, kind):
+    """A step that is run eagerly reads it each time; another one is tried again when it is traced again."""
+    made = model()
+    made.run_eagerly, made.share = eagerly, 0.0
+
+    def loss(y, p):
+        return mean(y, p) + made.share * tf.math.reduce_std(p)
+
+    assert set(trial(made, step(made, loss), BATCH, Shares(0, 2)).of("update").values()) == {kind}
+    assert made.share == 0.0
+
+
 def centred(inputs):
     return inputs - tf.reduce_mean(inputs, 0)
 
@@ -138,11 +158,37 @@ def noisy_by_keras(inputs):
     return keras.random.dropout(inputs, 0.5, seed=3)
 
 
+@tf.custom_gradient
+def with_gradients_of_one_norm(inputs):
+    return tf.identity(inputs), lambda gradients: gradients / tf.norm(gradients)
+
+
+@pytest.mark.parametrize(
+    ("layer", "coupled"),
+    [
+        (keras.layers.Softmax(axis=0), True),
+        (keras.layers.Softmax(), False),
+        (keras.layers.Concatenate(axis=-1), False),
+        (keras.layers.Dense(4, activation=centred), True),
+        (keras.layers.Dense(4, activation=tf.nn.silu), False),
+        (InTraining(with_gradients_of_one_norm), True),
+    ],
+)
+def test_layers_that_look_at_the_whole_batch(trial, layer, coupled):
+    """Also with arguments and functions of the cell in layers of Keras, and in the gradient alone."""
+    given = keras.Input((6,))
+    hidden = keras.layers.Dense(4, activation="tanh")(given)
+    both = [hidden, hidden] if isinstance(layer, keras.layers.Concatenate) else hidden
+    made = keras.Model(given, keras.layers.Dense(1)(layer(both)))
+    found = has_code_of_the_cell(made) and trial.couples_rows(made, (ROWS,), Shares(0, 2))
+    assert found == coupled
+
+
 @pytest.mark.parametrize(("function", "kind"), [(centred, COUPLED), (noisy, MEAN), (noisy_by_keras, MEAN)])
 def test_what_the_layers_of_a_cell_do_in_training_alone(trial, function, kind):
     """Noise that the trial cannot repeat for the same rows is no reason to refuse a layer."""
     made = model(InTraining(function))
-    assert trial.couples_rows(made, (ROWS,)) == (kind == COUPLED)
+    assert trial.couples_rows(made, (ROWS,), Shares(0, 2)) == (kind == COUPLED)
     assert set(trial(made, step(made, mean), BATCH, Shares(0, 2)).of("update").values()) == {kind}
 
 
