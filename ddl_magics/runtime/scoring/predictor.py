@@ -159,8 +159,14 @@ def _first(frame: DataFrame, describe: Task) -> scorer.Description:
     try:
         found = frame.rdd.mapPartitions(describe).collect()
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
-        raise DataError("%s cannot be scored: %s" % (_FRAME, spark_error.cause(error))) from error
+        raise _cannot_be_scored(error) from error
+    if found and isinstance(found[0], str):
+        raise _cannot_be_scored(found[0])
     if not found:
         raise DataError("%s has no rows that could tell the type of a prediction" % _FRAME)
     description: scorer.Description = found[0]
     return description
+
+
+def _cannot_be_scored(error: Exception | str) -> DataError:
+    return DataError("%s cannot be scored: %s" % (_FRAME, spark_error.cause(error)))

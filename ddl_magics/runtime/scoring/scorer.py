@@ -11,8 +11,9 @@ import itertools
 import os
 import sys
 import tempfile
+import traceback
 import types
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -84,15 +85,21 @@ def score(
 
 def describe(
     rows: Iterable[Row], model: Callable[[], Model], plan: Plan, make_arrays: MakeArrays
-) -> Iterator[Description]:
-    """Of the first row that can be read: (shape of each tensor, (name, dtype, dimensions) of each output)."""
-    for row in rows:
-        readable, arrays = tensors([row], plan, make_arrays)
-        if readable:
-            outputs = call(model(), arrays, plan["inputs"])
-            described = [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
-            yield [list(array.shape[1:]) for array in arrays], described
-            return
+) -> Iterator[Union[Description, str]]:
+    """Of the first row that can be read: (shape of each tensor, (name, dtype, dimensions) of each output).
+
+    Of one that cannot be scored, the error as text: Spark would repeat a task that raises it, and load the model anew.
+    """
+    try:
+        for row in rows:
+            readable, arrays = tensors([row], plan, make_arrays)
+            if readable:
+                outputs = call(model(), arrays, plan["inputs"])
+                described = [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
+                yield [list(array.shape[1:]) for array in arrays], described
+                return
+    except Exception as error:
+        yield "".join(traceback.format_exception_only(type(error), error))
 
 
 def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:
