@@ -14,8 +14,8 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
 and an epoch has the steps for its rows, and a rest of g + h / n seconds. The coefficients are not negative; they are
 the least squares of the relative error. The bounds of a prediction are the 5th and the 95th percentile of fits to
 resampled parts of the measurement, widened by how well the model meets what was measured. Where one number of workers
-above 1 was measured, l and s cannot be told apart: l is then the usual latency, and between 0 and twice that in the
-other fits.
+above 1 was measured, l and s cannot be told apart: l is then the usual latency, and between a quarter and four times
+that in the other fits.
 """
 
 from __future__ import annotations
@@ -41,6 +41,8 @@ USABLE = 0.95
 FLOAT_BYTES = 4
 #: The usual latency of a round, where the measurement cannot tell it from the rate.
 LATENCY_SECONDS = 5e-5
+#: It is unknown by such a factor.
+LATENCY_FACTOR = 4.0
 
 RESAMPLED = 200
 LOW, HIGH = 0.05, 0.95
@@ -259,7 +261,9 @@ class Fitted:
         self._others = []
         for _ in range(RESAMPLED):
             observed = self._observe(lambda items: [items[i] for i in random.integers(0, len(items), len(items))])
-            self._others.append(fit(observed, self._known, LATENCY_SECONDS * 2 * float(random.random())))
+            self._others.append(
+                fit(observed, self._known, LATENCY_SECONDS * float(LATENCY_FACTOR ** random.uniform(-1, 1)))
+            )
         self._misfit = self._relative_error()
 
     def _observe(self, choose: Callable[[list[Step]], list[Step]]) -> list[Observation]:
