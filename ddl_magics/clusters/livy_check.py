@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import encryption
+from ddl_magics.clusters import encryption, executors
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS
@@ -44,7 +44,8 @@ def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
     yield "session", f"{known.get('state', 'cannot be asked')}; {_heartbeat(cluster, known)}"
     yield "idle timeout", _idle_timeout(known)
     yield "Spark", _spark(details)
-    yield "executors", _executors(details)
+    yield "slots", _executors(details)
+    yield from executors.lines(details)
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
     yield "encryption", encryption.finding(details)

@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from ddl_magics import store
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
-from ddl_magics.notebook import check, display, dry_run, scale_verb
+from ddl_magics.notebook import check, display, dry_run, executors_verb, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -26,7 +26,7 @@ from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
 from ddl_magics.wording import nearest
 
-VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "scale", "clean")
+VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
 CLUSTERS = ("auto", "embedded", "livy")
 LATER_VERBS = ("compare", "replay", "predict")
 
@@ -49,6 +49,8 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
+  release             give the session's executors back while nothing runs; your own Spark cells wait from then on
+  acquire             ask for them again; the next run does so, too
   clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]
                       remove stored runs: all but those that ended within --keep and the --keep-last newest, then the
                       oldest until the store fits into --max-size; never one that lives, that has a tag, or from
@@ -244,6 +246,12 @@ class DistributedMagics(Magics):
 
     def _scale(self, arguments: list[str]) -> ScalingReport:
         return scale_verb.scale(arguments, self.session, self.shell.user_ns)
+
+    def _release(self, arguments: list[str]) -> None:
+        print(executors_verb.release(arguments, self.session))
+
+    def _acquire(self, arguments: list[str]) -> None:
+        print(executors_verb.acquire(arguments, self.session))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))
