@@ -44,8 +44,7 @@ def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
     yield "session", f"{known.get('state', 'cannot be asked')}; {_heartbeat(cluster, known)}"
     yield "idle timeout", _idle_timeout(known)
     yield "Spark", _spark(details)
-    yield "slots", _executors(details)
-    yield from executors.lines(details)
+    yield "executors", _executors(details)
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
     yield "encryption", encryption.finding(details)
@@ -118,6 +117,8 @@ def _spark(details: Mapping[str, Any]) -> str:
 
 def _executors(details: Mapping[str, Any]) -> str:
     slots, ready = int(details["slots"]), int(details.get("ready", 0))
+    if details.get("released") or (slots and details.get("dynamic_allocation")):
+        return "; ".join(finding for _, finding in executors.lines(details))
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
     coming = "" if ready >= slots else "; the rest start with the first run"
