@@ -117,8 +117,9 @@ def _spark(details: Mapping[str, Any]) -> str:
 
 def _executors(details: Mapping[str, Any]) -> str:
     slots, ready = int(details["slots"]), int(details.get("ready", 0))
-    if details.get("released") or (slots and details.get("dynamic_allocation")):
-        return "; ".join(finding for _, finding in executors.lines(details))
+    if details.get("released") or details.get("dynamic_allocation"):
+        for _, finding in executors.lines(details):
+            return finding
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
     coming = "" if ready >= slots else "; the rest start with the first run"

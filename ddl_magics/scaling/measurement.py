@@ -175,16 +175,16 @@ def _mean(events: Sequence[Event]) -> Step:
 
 
 def _training_seconds(events: Iterable[Event]) -> float:
-    """From the begin of each fit to its end; of a loop of the cell's own, to its last step."""
+    """From the begin of each fit on rank 0 to its end; of a loop of the cell's own, to its last step."""
     total, began, last = 0.0, None, 0.0
-    for event in events:
+    for event in (event for event in events if event["rank"] == 0):
         if event["kind"] == "fit":
             total += max(0.0, last - began) if began is not None else 0.0
             began = last = event["time"]
         elif event["kind"] == "fit_end" and began is not None:
             total += max(0.0, event["time"] - began)
             began = None
-        elif event["kind"] in ("steps", "epoch") and event["rank"] == 0:
+        elif event["kind"] in ("steps", "epoch"):
             last = event["time"]
     return total + (max(0.0, last - began) if began is not None else 0.0)
 

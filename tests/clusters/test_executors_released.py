@@ -138,6 +138,7 @@ def in_a_process(tmp_path, *lines):
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 @pytest.mark.timeout(240)
 def test_a_session_of_ours_gives_back_what_release_says(tmp_path):

@@ -1,4 +1,4 @@
-"""What --release and %ddl release do to a Livy session: executors go and come again, a session is followed by another."""
+"""What --release and %ddl release do to a Livy session: executors go and come, a session is followed by another."""
 
 import re
 import time
