@@ -70,8 +70,8 @@ def _alone(seconds: float, repeat: int) -> Step:
     return Step(BATCH, (time.perf_counter() - start) / repeat, 0.0, 0.0, 0.0)
 
 
-def _step(hosts: int, seconds: float, waited: float, moved: float) -> Step:
-    return Step(BATCH / hosts, seconds - waited, moved, waited - moved, 0.0)
+def _step(hosts: int, seconds: float, waited: float, moved: float, hidden: float) -> Step:
+    return Step(BATCH / hosts, seconds - waited, moved, waited - moved, 0.0, hidden)
 
 
 def predictions(samples: Samples, megabytes: float) -> tuple[Prediction, ...]:

@@ -28,7 +28,7 @@ class Step:
     """The mean of some steps of a run, per rank: rows, and seconds by what they were spent on.
 
     compute: forward and backward pass, and the update. exchange: to move and add data, here and on the network.
-    waiting: for other ranks. feeding: between two steps, for the next batch.
+    waiting: for other ranks. feeding: between two steps, for the next batch. hidden: of the exchange, during compute.
     """
 
     rows: float
@@ -36,6 +36,7 @@ class Step:
     exchange: float
     waiting: float
     feeding: float
+    hidden: float = 0.0
 
     @property
     def seconds(self) -> float:
@@ -112,7 +113,6 @@ def measured(spec: RunSpec, events: Iterable[Event]) -> Measured | None:
     for event in (event for bucket in buckets.values() for event in bucket):
         in_epoch[event["fit"], event["epoch"]] += event["rows"]
     counted = [rows for epoch, rows in in_epoch.items() if epoch in epochs] or [sum(in_epoch.values())]
-    parameters = [e["parameters"] for e in events if e["kind"] == "fit" and e.get("parameters")]
     return Measured(
         run=spec.run,
         strategy=spec.strategy,
@@ -122,7 +122,7 @@ def measured(spec: RunSpec, events: Iterable[Event]) -> Measured | None:
         rows=fmean(counted),
         rest=_rest(buckets.get(0, []), epochs),
         steps=tuple(_parts(warm)),
-        parameters=parameters[-1] if parameters else 0,
+        parameters=_parameters(events),
         hosts=max(1, len(hosts)),
         cores=max((e.get("cores", 0) for e in workers.values()), default=0),
         busy=_busy(events, warm),
@@ -171,7 +171,9 @@ def _mean(events: Sequence[Event]) -> Step:
     exchange = moved if moved else total["wait"]
     feeding = max(0.0, total["seconds"] - total["compute"] - total["wait"])
     spent = (total["compute"], exchange, max(0.0, total["wait"] - exchange), feeding)
-    return Step(total["rows"] / count, *(seconds / count for seconds in spent))
+    hidden = sum(event.get("hidden", 0.0) for event in events) / count
+    compute, exchange, waiting, feeding = (seconds / count for seconds in spent)
+    return Step(total["rows"] / count, compute, exchange, waiting, feeding, hidden)
 
 
 def _training_seconds(events: Iterable[Event]) -> float:
@@ -200,6 +202,13 @@ def _rest(chief: Sequence[Event], epochs: Mapping[Fit, float]) -> float:
     later = [epoch for epoch in epochs if epoch[1] > 0 and epoch in stepping]
     found = later or [epoch for epoch in epochs if epoch in stepping]
     return fmean([max(0.0, epochs[epoch] - stepping[epoch]) for epoch in found] or [0.0])
+
+
+def _parameters(events: Iterable[Event]) -> int:
+    """Of the model, or about as many as its weights' file has, where it was built by its first batch; 0 without one."""
+    said = [event["parameters"] for event in events if event["kind"] == "fit" and event.get("parameters")]
+    files = [event["size"] // 4 for event in events if event["kind"] == "artifact" and event["name"].endswith(".npz")]
+    return int([0, *files, *said][-1])
 
 
 def _busy(events: Iterable[Event], buckets: Mapping[int, Sequence[Event]]) -> float:

@@ -6,8 +6,8 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
     feeding   busy(k) (c + d r)
     exchange  of all-reduce: E = 2 (n - 1) m l + 2 (n - 1) / n bytes s, as a ring has 2 (n - 1) rounds for each of m
               buckets, and each worker sends 2 (n - 1) / n of the bytes (Patarasuk and Yuan 2009, "Bandwidth optimal
-              all-reduce algorithms"). Between hosts all but the last bucket travels during the backward pass, so that
-              max(0, E (1 - 1/m) - 2/3 compute) + E/m is seen. Of the other strategies: e + f (n - 1)
+              all-reduce algorithms"). Between hosts all but the last bucket may travel during the backward pass, so
+              that max(0, E (1 - 1/m) - 2/3 compute) + E/m is waited for. Of the other strategies: e + f (n - 1)
     waiting   w h(n) compute, where h(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
               the slowest
 
@@ -172,12 +172,6 @@ def visible(whole: float, compute: float, size: int) -> float:
     return max(0.0, whole - last - BACKWARD * compute) + last
 
 
-def whole(seen: float, compute: float, size: int) -> float:
-    """The opposite of `visible`."""
-    m = number_of_buckets(size)
-    return m * seen if (m - 1) * seen <= BACKWARD * compute else seen + BACKWARD * compute
-
-
 @dataclass(frozen=True)
 class Known:
     """What all fits of a strategy have in common. size: bytes of the gradients."""
@@ -222,10 +216,7 @@ def fit(observations: Sequence[Observation], known: Known, latency: float = LATE
 def _rates(several: Sequence[Observation], known: Known, usual_latency: float) -> tuple[float, float]:
     """Seconds of a round, and of a byte."""
     features = [ring(each.workers, known.size) for each in several]
-    exchanges = [
-        whole(each.step.exchange, each.step.compute, known.size) if each.workers > each.per_host else each.step.exchange
-        for each in several
-    ]
+    exchanges = [each.step.exchange + each.step.hidden for each in several]
     if len(several) > 1:
         latency, byte_seconds = nonnegative(features, exchanges)
         return latency, byte_seconds

@@ -21,8 +21,9 @@ def truth(workers, batch=BATCH):
     """The step on hosts of their own, by the law that the model has, too."""
     compute = FIXED + BY_ROW * batch / workers
     rounds, moved = model.ring(workers, 4 * PARAMETERS)
-    exchange = model.visible(LATENCY * rounds + BYTE * moved, compute, 4 * PARAMETERS) if workers > 1 else 0.0
-    return Step(batch / workers, compute, exchange, 0.02 * model.slowest(workers) * compute, 0.001)
+    whole = LATENCY * rounds + BYTE * moved
+    seen = model.visible(whole, compute, 4 * PARAMETERS)
+    return Step(batch / workers, compute, seen, 0.02 * model.slowest(workers) * compute, 0.001, whole - seen)
 
 
 def run(workers, seed=0, noise=0.01, strategy="allreduce", **changes):
@@ -30,8 +31,8 @@ def run(workers, seed=0, noise=0.01, strategy="allreduce", **changes):
     step = truth(workers)
 
     def noisy():
-        factors = 1 + noise * random.normal(size=4)
-        times = (step.compute, step.exchange, step.waiting, step.feeding)
+        factors = 1 + noise * random.normal(size=5)
+        times = (step.compute, step.exchange, step.waiting, step.feeding, step.hidden)
         return Step(step.rows, *(float(t * f) for t, f in zip(times, factors, strict=True)))
 
     values = {"parameters": PARAMETERS, "hosts": workers, "metrics": {"loss": 0.5 + seed / 10}, **changes}
@@ -52,6 +53,7 @@ def expected_rate(workers, batch=BATCH):
 def test_what_a_run_has_measured():
     def steps(rank, epoch, **fields):
         times = {"count": 10, "rows": 320, "seconds": 1.0, "compute": 0.6, "wait": 0.3, "copy": 0.1, "wire": 0.05}
+        times["hidden"] = 0.4
         return ev.make("steps", rank, fit=0, epoch=epoch, step=0, metrics={}, **{**times, **fields})
 
     events = [
@@ -66,7 +68,7 @@ def test_what_a_run_has_measured():
     ]
     found = measured(parse("--workers 2 --seed 7"), events)
     spent = dataclasses.astuple(found.step)
-    assert spent == pytest.approx((32, 0.06, 0.015, 0.015, 0.01)), "of the second epoch"
+    assert spent == pytest.approx((32, 0.06, 0.015, 0.015, 0.01, 0.04)), "of the second epoch"
     assert (found.rows, found.rest, found.seconds) == (640, pytest.approx(0.5), 12.0)
     assert (found.parameters, found.hosts, found.cores, found.busy) == (1000, 1, 4, 1.5)
     assert found.rate == pytest.approx(640 / 1.5) and dict(found.metrics) == {"loss": 1.0}
