@@ -9,13 +9,12 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.dashboard.text import number
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.scaling.measurement import Measured, measured
-from ddl_magics.scaling.report import ScalingReport
+from ddl_magics.scaling.report import ScalingReport, shown
 from ddl_magics.wording import counted
 
 #: Longest time until an interrupt of the kernel is handled.
@@ -125,7 +124,7 @@ class Measuring:
             self._note(spec, f"{run.name} is {run.state}, and has measured nothing")
             return run.state == ev.STOPPED
         self._report.runs.append(found)
-        self._write_line(f"{head}: {number(found.seconds)} s, {number(found.rate)} samples/s")
+        self._write_line(f"{head}: {shown(found.seconds)} s, {shown(found.rate)} samples/s")
         return True
 
     def _note(self, spec: RunSpec, text: str) -> None:

@@ -296,8 +296,8 @@ class _WhatIf:
         best = max(fewer, key=self._rate)
         step = self._fitted.model.step(self._setting(most))
         line = (
-            f"warning: {counted(most, 'worker')} would be slower than {best}: {number(self._rate(most))} against "
-            f"{number(self._rate(best))} samples/s. {_why(step)}"
+            f"warning: {counted(most, 'worker')} would be slower than {best}: {shown(self._rate(most))} against "
+            f"{shown(self._rate(best))} samples/s. {_why(step)}"
         )
         enough = self._enough(most) if self._global else None
         return [f"{line}; from a batch of about {enough} rows on they would pay" if enough else line]
@@ -402,12 +402,22 @@ def _table(records: list[dict[str, Any]]) -> Any:
     return pd.DataFrame(records)
 
 
+def shown(value: float) -> str:
+    """A number with its thousands, or with four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else number(value)
+
+
 def _with_deviation(value: float, deviation: float, unit: str = "") -> str:
-    return f"{number(value)}{unit}" if deviation != deviation else f"{number(value)} ± {deviation:.2g}{unit}"
+    return f"{shown(value)}{unit}" if deviation != deviation else f"{shown(value)} ± {_rounded(deviation)}{unit}"
+
+
+def _rounded(deviation: float) -> str:
+    """Two digits."""
+    return f"{deviation:,.0f}" if deviation >= 10 else f"{deviation:.2g}"
 
 
 def _estimate(estimate: Estimate, unit: str = "") -> str:
-    return f"{number(estimate.value)}{unit} ({number(estimate.low)} to {number(estimate.high)})"
+    return f"{shown(estimate.value)}{unit} ({shown(estimate.low)} to {shown(estimate.high)})"
 
 
 def _milliseconds(seconds: float) -> str:

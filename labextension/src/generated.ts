@@ -904,6 +904,10 @@ export interface StepsEvent {
    */
   wire?: number;
   /**
+   * seconds for which gradients were moved while the steps computed
+   */
+  hidden?: number;
+  /**
    * so many of its steps, the first, are of earlier epochs or fits
    */
   earlier?: number;
