@@ -40,6 +40,7 @@ from support.certificates import certificate
 from ddl_magics.runtime.collectives import buckets
 from ddl_magics.runtime.transport.credentials import Credentials
 
+from .child_processes.simulated_step import Block
 from .harness import command, report
 from .harness.json_process import ROOT, JsonProcess, ask, close, module_command
 from .harness.network_hosts import Hosts, obstacle
@@ -112,14 +113,31 @@ class Team:
 
     def block(self, way: str, size: int, repeat: int) -> float:
         """The mean seconds of a step on rank 0."""
-        step = {"forward": FORWARD_SECONDS, "backward": BACKWARD_SECONDS, "layers": LAYERS, "buckets": plan(size)}
-        processes = self._gloo if way == GLOO else self._processes
-        seconds: float = ask(processes, {"way": way, "size": size, "repeat": repeat, **step})[0]
-        return seconds
+        if way == GLOO:
+            seconds: float = ask(self._gloo, _block(way, size, repeat, FORWARD_SECONDS, BACKWARD_SECONDS))[0]
+            return seconds
+        return self.step(way, size, repeat, FORWARD_SECONDS, BACKWARD_SECONDS)[0]
+
+    def step(self, way: str, size: int, repeat: int, forward: float, backward: float) -> list[float]:
+        """What host_step.py answers for rank 0. forward, backward: seconds of a pass."""
+        answer: list[float] = ask(self._processes, _block(way, size, repeat, forward, backward))[0]
+        return answer
 
     def close(self) -> None:
         close(self._processes + self._gloo)
         self._folder.cleanup()
+
+
+def _block(way: str, size: int, repeat: int, forward: float, backward: float) -> Block:
+    return {
+        "way": way,
+        "size": size,
+        "repeat": repeat,
+        "forward": forward,
+        "backward": backward,
+        "layers": LAYERS,
+        "buckets": plan(size),
+    }
 
 
 def _gloo_process(hosts: Hosts, rank: int, count: int, store: Path, python: Path) -> JsonProcess:
@@ -137,7 +155,7 @@ def measure(
             team = Team(hosts, count, gloo)
             for number in range(-1, rounds):  # the first round warms up
                 for megabytes in MEGABYTES:
-                    size = _bytes(megabytes)
+                    size = gradient_bytes(megabytes)
                     repeat = max(2, round(seconds / bound_seconds(size, count, compressed=False)))
                     for way in rotated(ways, number):
                         taken = team.block(way, size, 1 if number < 0 else repeat)
@@ -157,7 +175,7 @@ def efficiencies(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
     found = {}
     for name, taken in samples.items():
         hosts, megabytes, way = name.split(", ")
-        bound = bound_seconds(_bytes(float(megabytes.split()[0])), int(hosts.split()[0]), way == "bf16")
+        bound = bound_seconds(gradient_bytes(float(megabytes.split()[0])), int(hosts.split()[0]), way == "bf16")
         found[name] = [bound / seconds for seconds in taken]
     return found
 
@@ -188,7 +206,7 @@ def costs_of_tls(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
     return found
 
 
-def _bytes(megabytes: float) -> int:
+def gradient_bytes(megabytes: float) -> int:
     return int(megabytes * 1e6) // 4 * 4
 
 

@@ -77,6 +77,10 @@ class NoFolder(_InOneLine, FileNotFoundError):
     """The folder for a model does not exist."""
 
 
+class NoPrediction(_InOneLine, LookupError):
+    """A scaling report has too few measurements for a prediction."""
+
+
 class SearchFailed(_InOneLine, RuntimeError):
     """A hyperparameter search cannot continue; the message says why. Its trials are kept."""
 

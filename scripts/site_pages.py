@@ -22,6 +22,8 @@ SECTIONS = {
             "docs/data.md",
             "docs/loops.md",
             "docs/search.md",
+            "docs/scaling.md",
+            "docs/executors.md",
             "docs/hdinsight.md",
             "docs/platforms.md",
             "docs/faults.md",

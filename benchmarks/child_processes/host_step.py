@@ -5,7 +5,8 @@
 
 CREDENTIALS is the file of those with which connections are encrypted. Each first answers its own addresses: a rank has
 one more for encrypted connections. The first message is the list of the addresses of all, the server's last. Every
-further message is a `Block`, the answer the mean seconds of one of its steps.
+further message is a `Block`, the answer the mean seconds of one of its steps; with buckets, how many of them were
+waited for the exchange, how many of these moved data, and how many moved data before.
 
 A step computes by sleeping, and ends when its gradients are summed over all hosts.
 """
@@ -56,6 +57,7 @@ class Host:
         self._queues = {each: buckets.Buckets(each) for each in (ring, encrypted)}
         self._gradients = Gradients(0, [])
         self._steps = 0
+        self._waited = self._moved = self._hidden = 0.0  # seconds, in the present block
         self._ways: dict[str, Callable[[Iterator[int]], None]] = {
             "overlap": partial(self._sum_in_buckets, ring),
             "tls": partial(self._sum_in_buckets, encrypted),
@@ -64,18 +66,20 @@ class Host:
             "server": self._sum_by_server,
         }
 
-    def run(self, block: Block) -> float:
-        """The mean seconds of a step."""
+    def run(self, block: Block) -> list[float]:
+        """Mean seconds of a step: all, waited for the exchange, those of them that moved data, and those before."""
         if self._gradients.flat.nbytes != block["size"]:
             self._gradients = Gradients(block["size"], block["buckets"])
         self._allreduce(self._ring, np.ones(1, np.float32), None)  # all hosts begin together
+        self._waited = self._moved = self._hidden = 0.0
         start = time.perf_counter()
         for _ in range(block["repeat"]):
             self._gradients.flat.fill(1)
             self._ways[block["way"]](compute(block))
             self._check()
             self._steps += 1
-        return (time.perf_counter() - start) / block["repeat"]
+        spent = (time.perf_counter() - start, self._waited, self._moved, self._hidden)
+        return [each / block["repeat"] for each in spent]
 
     def _sum_in_buckets(self, ring: Collective, computed: Iterator[int], compressed: bool = False) -> None:
         queue = self._queues[ring]
@@ -85,6 +89,9 @@ class Host:
                 residual = self._gradients.residual[bucket] if compressed else None
                 queue.submit(partial(self._allreduce, ring, self._gradients.flat[bucket], residual))
         queue.wait()
+        self._waited += queue.waited
+        self._moved += queue.timings.copy + queue.timings.wire
+        self._hidden += queue.hidden
 
     def _sum_after_all(self, computed: Iterator[int]) -> None:
         _exhaust(computed)

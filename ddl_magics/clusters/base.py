@@ -18,6 +18,7 @@ from typing import Any, Protocol
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.store.files import move
+from ddl_magics.wording import counted
 
 #: Bytes of an artifact that one `fetch` asks for.
 FETCH_BYTES = 4 * 2**20
@@ -122,8 +123,21 @@ class Cluster(Protocol):
     def release(self, run: str) -> None:
         """Allow the driver to forget the run: the notebook has received all of it."""
 
+    def give_back(self, what: str) -> str | Refused:
+        """Give back executors, or the whole session, as --release says. Returns in one line what was done."""
+
+    def ask_again(self) -> str | Refused:
+        """Ask for the executors that were given back. Returns in one line what was done."""
+
     def shutdown(self) -> None:
         """End what was started for this notebook. Called when the kernel exits."""
+
+
+#: Why --release is refused where the session is the user's.
+NOT_OURS = (
+    "--release is for sessions that ddl_magics has started, and this one is yours: leave it out; %ddl release gives "
+    "the session's executors back."
+)
 
 
 class DriverCluster:
@@ -132,6 +146,7 @@ class DriverCluster:
     Subclasses are `Cluster`s and define `_call`, which takes a request to the driver and returns its reply.
     """
 
+    name = ""
     outlives_kernel = False
     files_bytes: int | None = None
 
@@ -194,6 +209,38 @@ class DriverCluster:
             return f"{type(error).__name__}: {error}"
         finally:
             part.unlink(missing_ok=True)
+
+    def give_back(self, what: str) -> str | Refused:
+        if what == "session":
+            return self._end_session()
+        reply = self._change_executors("release")
+        if isinstance(reply, Refused):
+            return reply
+        if not reply:
+            return "there are no executors to give back"
+        return (
+            f"{counted(reply, 'executor')} given back; a Spark job waits until a run or %ddl acquire asks for new ones"
+        )
+
+    def ask_again(self) -> str | Refused:
+        reply = self._change_executors("acquire")
+        if isinstance(reply, Refused):
+            return reply
+        return f"asked for {counted(reply, 'executor')}" if reply else "no executors were given back with %ddl release"
+
+    def _end_session(self) -> str | Refused:
+        """End the session, if it was started here. The next run starts a new one."""
+        return Refused("usage", NOT_OURS)
+
+    def _change_executors(self, action: str) -> int | Refused:
+        """The number of executors that were given back, or asked for."""
+        try:
+            reply = self._call("executors", json.dumps({"do": action}))
+        except (ConnectionError, ProcessLookupError, TimeoutError) as error:
+            return Refused("spark", f"{self.name} does not answer: {error}")
+        if "count" not in reply:
+            return Refused("spark", _message(reply))
+        return int(reply["count"])
 
     def shutdown(self) -> None:
         pass

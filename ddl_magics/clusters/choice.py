@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
@@ -15,9 +16,11 @@ from ddl_magics.options.spec import RunSpec
 
 
 class PendingKernelSession(EmbeddedCluster):
-    """A sparkmagic kernel's session that has not started yet; the first run starts it."""
+    """A Livy session that has not started yet, such as a sparkmagic kernel's; the first run starts it."""
 
     name = "this kernel's Livy session"
+    #: What starts it, for `%ddl check`.
+    how = "run a Spark cell"
 
     def status(self) -> NotStarted:
         return NotStarted("a Livy session is started (about half a minute)", 30.0)
@@ -30,6 +33,13 @@ class PendingKernelSession(EmbeddedCluster):
         return ()
 
 
+class NextSession(PendingKernelSession):
+    """The session that follows one which --release has ended."""
+
+    name = "a new Livy session"
+    how = "the next run starts it"
+
+
 class Choice:
     """The clusters of one kernel. `cluster` returns the one in use; `%ddl use` calls the other methods."""
 
@@ -38,6 +48,8 @@ class Choice:
         self._embedded = EmbeddedCluster(lambda: shell.user_ns)
         self._pending = PendingKernelSession()
         self._chosen: Cluster | None = None
+        #: Creates a session like the chosen one, if this kernel created that.
+        self._create_again: Callable[[], LivySession] | None = None
         self._known: dict[tuple[str, int], LivyCluster] = {}
 
     def cluster(self, start: bool = False) -> Cluster:
@@ -49,6 +61,10 @@ class Choice:
         Raises:
             NoSession: the session cannot be used.
         """
+        if isinstance(self._chosen, LivyCluster) and self._chosen.session.ended and self._create_again is not None:
+            if not start:
+                return NextSession()
+            self._create_again()
         if self._chosen is not None:
             return self._chosen
         kernel = sparkmagic_link.kernel_magics(self._shell)
@@ -97,6 +113,11 @@ class Choice:
         if id_or_name is not None:
             self._chosen = self._keep(livy_session.find(http, id_or_name))
             return None
+        self._create_again = partial(self._create, http, endpoint, detached)
+        return self._create_again()
+
+    def _create(self, http: LivyHttp, endpoint: Any, detached: bool) -> LivySession:
+        """Create a session, and choose it. Raises NoSession where none can be created."""
         seconds = max(livy_session.START_SECONDS, sparkmagic_link.startup_seconds())
         session = livy_session.create(http, sparkmagic_link.session_properties(), detached, seconds)
         self._chosen = self._keep(session)

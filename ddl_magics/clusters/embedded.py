@@ -13,7 +13,16 @@ from types import ModuleType
 from typing import Any
 
 from ddl_magics.clusters import data_names, dataset_shape, local_spark, preflight, sent_files, shipping
-from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
+from ddl_magics.clusters.base import (
+    NOT_OURS,
+    DriverCluster,
+    Launched,
+    NotStarted,
+    Ready,
+    Refused,
+    Unreachable,
+    refusal,
+)
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -72,7 +81,21 @@ class EmbeddedCluster(DriverCluster):
                 "--gpus is for clusters where Spark manages GPUs, and the embedded Spark does not: leave it out, and a "
                 "worker uses the GPUs that it finds.",
             )
+        problem = self._release_problem(spec, session)
+        if problem:
+            return Refused("usage", problem)
         return None if session is None else self._check_session(spec, session)
+
+    def _release_problem(self, spec: RunSpec, session: Any) -> str | None:
+        """Why --release cannot do what it says, or None."""
+        if spec.release in (None, "no"):
+            return None
+        if session is not None and session is not self._created:
+            return NOT_OURS
+        master = spec.conf.get("spark.master", "local") if session is None else session.sparkContext.master
+        if spec.release == "executors" and master.startswith("local") and not master.startswith("local-cluster"):
+            return f"--release executors: Spark at {master} has no executors of their own; use --release session."
+        return None
 
     def _check_session(self, spec: RunSpec, session: Any) -> Refused | None:
         settings = local_spark.session_settings(session)
@@ -126,6 +149,21 @@ class EmbeddedCluster(DriverCluster):
             return Refused("usage", str(error))
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
             return Refused("spark", f"Spark did not take the run ({type(error).__name__}: {error})")
+
+    def give_back(self, what: str) -> str | Refused:
+        if self._session() is None:
+            return Refused("spark", "no Spark runs here: there is nothing to give back")
+        return super().give_back(what)
+
+    def _end_session(self) -> str | Refused:
+        with self._starting:  # no run can start on the session meanwhile
+            created, self._created = self._created, None
+            if created is None:
+                return Refused("usage", NOT_OURS)
+            if self._driver is not None:
+                self._driver.registry.forget_all()
+            local_spark.end_session(created)
+        return "the embedded Spark has ended; the next run starts a new one"
 
     def shutdown(self) -> None:
         """End the Spark if this cluster created it. Runs' files are deleted now, since `atexit` may never be called."""

@@ -10,7 +10,16 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_remote, sending, sent_files, shipping
-from ddl_magics.clusters.base import DriverCluster, Launched, NotStarted, Ready, Refused, Unreachable, refusal
+from ddl_magics.clusters.base import (
+    NOT_OURS,
+    DriverCluster,
+    Launched,
+    NotStarted,
+    Ready,
+    Refused,
+    Unreachable,
+    refusal,
+)
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
@@ -113,6 +122,8 @@ class LivyCluster(DriverCluster):
                 f"--conf {next(iter(spec.conf))} comes too late: the Livy session is running already. Set it with "
                 "%%configure -f, or in session_configs of sparkmagic's config.json.",
             )
+        if spec.release not in (None, "no") and not self.session.created_here:
+            return Refused("usage", NOT_OURS)
         try:
             sending.values(spec, namespace)
             sent_files.check(spec)
@@ -145,6 +156,12 @@ class LivyCluster(DriverCluster):
             return Refused("usage", str(error))
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             return Refused("spark", f"{self.name} did not take the run: {error}")
+
+    def _end_session(self) -> str | Refused:
+        if not self.session.created_here:
+            return Refused("usage", NOT_OURS)
+        self.session.end()
+        return f"{self.name} has ended; the next run starts a new one"
 
     def shutdown(self) -> None:
         """End the session if this kernel created it for itself."""

@@ -23,6 +23,8 @@ from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable,
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
+#: Functions that ask Spark, which the side channel must not.
+STATEMENTS = ("launch", "info", "executors")
 #: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.
@@ -88,7 +90,7 @@ class Channel:
             ConnectionError, TimeoutError: there is no answer now.
             ProcessLookupError: the session has ended, or Livy has replaced it by another one of the same number.
         """
-        if self.has_side_channel and function not in ("launch", "info"):
+        if self.has_side_channel and function not in STATEMENTS:
             return self._job(function, arguments[0])
         reply = self.statement(livy_remote.call(self.module, function, *arguments, namespace=namespace))
         if reply.get("missing"):

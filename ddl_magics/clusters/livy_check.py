@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import encryption
+from ddl_magics.clusters import encryption, executors
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS
@@ -117,6 +117,9 @@ def _spark(details: Mapping[str, Any]) -> str:
 
 def _executors(details: Mapping[str, Any]) -> str:
     slots, ready = int(details["slots"]), int(details.get("ready", 0))
+    if details.get("released") or details.get("dynamic_allocation"):
+        for _, finding in executors.lines(details):
+            return finding
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
     coming = "" if ready >= slots else "; the rest start with the first run"

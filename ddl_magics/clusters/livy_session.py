@@ -46,6 +46,7 @@ class LivySession:
         name: Livy's name of it; empty where it has none.
         owned: created for this kernel, ends with it.
         detached: created to outlive kernels, ends when it is deleted or Livy's idle timeout is over.
+        created_here: created by this kernel.
     """
 
     http: LivyHttp
@@ -53,6 +54,7 @@ class LivySession:
     name: str = ""
     owned: bool = False
     detached: bool = False
+    created_here: bool = False
     _ended: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def start_heartbeat(self) -> None:
@@ -66,6 +68,16 @@ class LivySession:
             ending = threading.Thread(target=self.delete, daemon=True)
             ending.start()
             ending.join(CLOSE_SECONDS)
+
+    @property
+    def ended(self) -> bool:
+        """Whether this kernel has ended it."""
+        return self._ended.is_set()
+
+    def end(self) -> None:
+        """End the session now, also a detached one."""
+        self._ended.set()
+        self.delete()
 
     def delete(self) -> None:
         with contextlib.suppress(ConnectionError, ProcessLookupError):
@@ -112,7 +124,7 @@ def create(
         number, given_name = _post(http, body, name)
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(f"no session could be created: {error}") from None
-    session = LivySession(http, number, given_name, owned=not detached, detached=detached)
+    session = LivySession(http, number, given_name, owned=not detached, detached=detached, created_here=True)
     report(f"Livy session {number}{f' ({given_name})' if given_name else ''} starts at {http.host}")
     try:
         wait_until_idle(session, seconds)

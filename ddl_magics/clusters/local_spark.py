@@ -157,9 +157,14 @@ def create_session(workers: int, conf: Mapping[str, str]) -> Any:
 
 
 def end_session(session: Any) -> None:
-    """Stop a session of `create_session` and its Java process: ipykernel waits for child processes."""
+    """Stop a session of `create_session` and its Java process: ipykernel waits for child processes.
+
+    Another session can be created afterwards.
+    """
+    context = type(session.sparkContext)
     process = session.sparkContext._gateway.proc
     session.stop()
+    context._gateway = context._jvm = None  # pyspark would use those of the ended process
     process.stdin.close()
     process.wait()
 

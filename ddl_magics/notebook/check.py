@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ddl_magics import store
 from ddl_magics._version import __version__
-from ddl_magics.clusters import encryption, livy_check, local_spark, machine
+from ddl_magics.clusters import encryption, executors, livy_check, local_spark, machine
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
@@ -26,7 +26,7 @@ def report(cluster: Cluster) -> str:
     if isinstance(cluster, LivyCluster):
         return _table([ours, *livy_check.lines(cluster), runs])
     if isinstance(cluster, PendingKernelSession):
-        where = f"{cluster.name} has not started: run a Spark cell, then %ddl check again"
+        where = f"{cluster.name} has not started: {cluster.how}, then %ddl check again"
         return _table([ours, ("cluster", where), runs])
     return _table([ours, *_embedded(cluster), runs])
 
@@ -47,7 +47,7 @@ def _embedded(cluster: Cluster) -> list[tuple[str, str]]:
         details = status.details
         cores = f"{counted(status.slots, 'slot')}, {status.free} free"
         where = f"{cluster.name}: Spark {details.get('spark')} at {details.get('master')}, {cores}"
-        encrypted = [("encryption", encryption.finding(details))]
+        encrypted = [*executors.lines(details), ("encryption", encryption.finding(details))]
     elif isinstance(status, NotStarted):
         where = f"{cluster.name}: {status.message} for the first run"
     elif isinstance(status, Unreachable):

@@ -10,8 +10,12 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from ddl_magics.clusters.data_names import columns, frames, is_frame
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command
+from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
+
+#: The verbs of `%ddl` that take a run.
+_OF_RUNS = ("show", "logs", "stop", "attach", "scale")
 
 MAGICS = ("%%distributed", "%%ddl_distributed")
 
@@ -79,7 +83,9 @@ def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
         return ["auto", "embedded", "livy"]
     if before[1] == "clean":
         return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
-    return runs() if len(before) == 2 and before[1] in ("show", "logs", "stop", "attach") else []
+    if before[1] == "scale" and len(before) > 2:
+        return [option for option in scaling_request.FLAGS if option not in before]
+    return runs() if len(before) == 2 and before[1] in _OF_RUNS else []
 
 
 def make_matcher(namespace: Mapping[str, Any], verbs: tuple[str, ...], runs: Callable[[], list[str]]) -> Matcher:

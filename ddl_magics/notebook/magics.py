@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from ddl_magics import store
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
-from ddl_magics.notebook import check, display, dry_run
+from ddl_magics.notebook import check, display, dry_run, executors_verb, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -21,11 +21,12 @@ from ddl_magics.notebook.waiting import wait_for_search, wait_in_cell
 from ddl_magics.options import RunSpec, help, parsing, similar
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run, clean_command, verbs
+from ddl_magics.scaling import ScalingReport
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
 from ddl_magics.wording import nearest
 
-VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "clean")
+VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
 CLUSTERS = ("auto", "embedded", "livy")
 LATER_VERBS = ("compare", "replay", "predict")
 
@@ -45,6 +46,11 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   stop RUN            end a run after its current step; history and model are kept
   attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
                       continue a search whose kernel is gone, or which failed
+  scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
+                      measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
+                      report = %ddl scale ... has it as a table, a figure and predictions
+  release             give the session's executors back while nothing runs; your own Spark cells wait from then on
+  acquire             ask for them again; the next run does so, too
   clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]
                       remove stored runs: all but those that ended within --keep and the --keep-last newest, then the
                       oldest until the store fits into --max-size; never one that lives, that has a tag, or from
@@ -130,15 +136,15 @@ class DistributedMagics(Magics):
                 print(search)
 
     @line_magic
-    def ddl(self, line: str) -> None:
+    def ddl(self, line: str) -> ScalingReport | None:
         """Choose the cluster; list, show, stop and remove runs: %ddl --help."""
         words = parsing.words(line)
         if not words:
             print(f"{verbs.next_steps(self.session.newest)}\n\n{DDL_HELP}")
-            return
+            return None
         if words[0] in ("--help", "-h", "help"):
             print(DDL_HELP)
-            return
+            return None
         verb, arguments = words[0], words[1:]
         if verb in LATER_VERBS:
             raise UsageError(f"%ddl {verb} is not built yet: it comes with a later release.")
@@ -146,7 +152,8 @@ class DistributedMagics(Magics):
             raise UsageError(
                 f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(VERBS)}.{similar.verb(verb, VERBS)}"
             )
-        getattr(self, f"_{verb}")(arguments)
+        report: ScalingReport | None = getattr(self, f"_{verb}")(arguments)
+        return report
 
     def _use(self, arguments: list[str]) -> None:
         if not arguments:
@@ -236,6 +243,15 @@ class DistributedMagics(Magics):
         word = _one(arguments, "%ddl stop RUN")
         search = self.session.find_search(word)
         print(verbs.stop(self.session.find(word)) if search is None else ask_to_stop(search).text)
+
+    def _scale(self, arguments: list[str]) -> ScalingReport:
+        return scale_verb.scale(arguments, self.session, self.shell.user_ns)
+
+    def _release(self, arguments: list[str]) -> None:
+        print(executors_verb.release(arguments, self.session))
+
+    def _acquire(self, arguments: list[str]) -> None:
+        print(executors_verb.acquire(arguments, self.session))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -168,7 +168,14 @@ class Session:
             return self.attach(record.id, clusters)
 
         here = isinstance(cluster, EmbeddedCluster) and spec.parallel is None
-        return TrialRuns(cluster, start, attach, preflight.most_at_once(spec, copied) if here else None)
+        most = preflight.most_at_once(spec, copied) if here else None
+        return TrialRuns(cluster, start, attach, most, lambda: self._give_back(cluster, spec.release))
+
+    def _give_back(self, cluster: Cluster, what: str | None) -> None:
+        """Do what --release says after a search, unless other runs need the cluster."""
+        queue = self._queues.get(cluster)
+        if what not in (None, "no") and (queue is None or queue.idle):
+            cluster.give_back(what)
 
     def attach_search(
         self, record: store.SearchRecord, namespace: Mapping[str, Any], clusters: Callable[[Mapping[str, Any]], Cluster]

@@ -25,6 +25,7 @@ class TrialRuns:
         start: starts or queues a run.
         attach: the run of a record, followed again if it has not ended; UsageError where it cannot be.
         most: runs that this machine's memory holds at once, which counts where the workers run on it.
+        give_back: does what --release says, if nothing else runs.
     """
 
     def __init__(
@@ -33,8 +34,10 @@ class TrialRuns:
         start: Callable[[RunSpec], Run],
         attach: Callable[[RunRecord], Run],
         most: int | None = None,
+        give_back: Callable[[], None] = lambda: None,
     ) -> None:
         self._cluster, self._start, self._attach, self._most = cluster, start, attach, most
+        self.give_back = give_back
         self._room = 0
         self._asked_at = -SLOTS_SECONDS
 

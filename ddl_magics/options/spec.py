@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 #: Fields of a spec that no option of the cell's line sets.
-NO_OPTIONS = ("run", "cell", "checkpoints", "resume_uri", "folder", "parent", "trial")
+NO_OPTIONS = ("run", "cell", "checkpoints", "resume_uri", "folder", "parent", "trial", "epochs")
 
 #: Name of a field in stored runs of 0.1.0 -> its name now.
 FORMER_NAMES = {"spare": "prewarm"}
@@ -25,11 +25,13 @@ class RunSpec:
 
     `rule` and `window` are None for a run without an update rule, `ps` for one without parameter servers, `batch_size`
     without `data`. `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder
-    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm` None means True.
+    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm` None means True,
+    `release` None means no.
     `folder` is the notebook's, to which the paths of `files` are relative.
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
-    search, in the stored spec of a search always its id.
+    search, in the stored spec of a search always its id. `epochs` is where every `fit` ends at the latest, in the runs
+    of a scaling report, whose `parent` is the run whose cell they measure.
     `wait`, `dry_run` and `send` are for the notebook alone: `wait` None means to wait where nobody can click, and
     `send` holds names of the notebook's variables.
     """
@@ -72,6 +74,7 @@ class RunSpec:
     checkpoints: str | None = None
     resume_uri: str | None = None
     prewarm: bool | None = None
+    release: str | None = None
     set: Mapping[str, str] | None = None
     trials: int | None = None
     search: str | None = None
@@ -87,6 +90,7 @@ class RunSpec:
     folder: str | None = None
     parent: str | None = None
     trial: int | None = None
+    epochs: int | None = None
 
     def to_record(self) -> dict[str, Any]:
         record = asdict(self)

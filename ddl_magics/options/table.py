@@ -117,6 +117,12 @@ PRUNERS: Mapping[str, str] = {
     "no": "every trial trains to its end",
 }
 
+RELEASES: Mapping[str, str] = {
+    "no": "nothing: the next run starts at once",
+    "executors": "the executors, which the next run asks for again; the driver stays",
+    "session": "everything: the Spark session ends, and the next run starts a new one",
+}
+
 _SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with the best values (--set)."
 
 OPTIONS: tuple[Option, ...] = (
@@ -521,6 +527,15 @@ OPTIONS: tuple[Option, ...] = (
         configurable=False,
     ),
     Option(
+        "--release",
+        "What is given back once the run, or the search, has ended and its results are here, if nothing else runs. For "
+        "sessions that ddl_magics has started: your own gives its executors back with %ddl release.",
+        metavar="NAME",
+        choices=tuple(RELEASES),
+        meanings=RELEASES,
+        default_text="no",
+    ),
+    Option(
         "--prewarm",
         "Keep a process with TensorFlow preloaded for later runs. This is the default.",
         sets=("prewarm", True),
@@ -556,7 +571,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
     "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),
-    "cluster": ("--gpus", "--conf", "--encrypt", "--prewarm", "--no-prewarm"),
+    "cluster": ("--gpus", "--conf", "--encrypt", "--release", "--prewarm", "--no-prewarm"),
     "output": ("--name", "--wait", "--no-wait", "--out", "--dry-run"),
 }
 

@@ -139,7 +139,7 @@ class Follower:
             if begin():
                 self._follow()
                 self._queue.leave(self.spec.run)  # its slots are free; what it has left can be fetched meanwhile
-                self._collect()
+                self._give_back(self._collect())
         except Exception as error:  # of any kind: a run that nobody follows must not look as if it were running
             self.recorder.end(ev.LOST, f"the notebook could not follow the run ({type(error).__name__}: {error})")
             self._end_unfollowed()
@@ -307,10 +307,22 @@ class Follower:
             return False
         return time.monotonic() > self._running_since + self.spec.timeout + TIMEOUT_GRACE_SECONDS
 
-    def _collect(self) -> None:
-        """Fetch what the driver holds, then let it forget the run."""
-        if self.timeline.state == ev.LOST:
+    def _give_back(self, complete: bool) -> None:
+        """Do what --release says, if nothing else runs. complete: the driver holds nothing that is wanted here."""
+        what = self.spec.release
+        if what in (None, "no") or self.timeline.state == ev.LOST or not self._queue.idle:
             return
+        if what == "session" and not complete:
+            message = "the session stays, as it has the only copy of what could not be fetched"
+        else:
+            done = self.cluster.give_back(what)
+            message = f"--release {what}: {done.message}" if isinstance(done, Refused) else done
+        self.recorder.emit("notice", level="info", message=message)
+
+    def _collect(self) -> bool:
+        """Fetch what the driver holds, then let it forget the run. Whether all is here."""
+        if self.timeline.state == ev.LOST:
+            return False
         complete = True
         for event in self.timeline.events():
             if event.get("kind") == "artifact" and "uri" not in event:
@@ -319,7 +331,7 @@ class Follower:
                 if problem:
                     complete = False
                     self.recorder.emit("notice", level="warning", message=f"{name} could not be fetched: {problem}")
-        self._collect_files(complete)
+        return self._collect_files(complete)
 
     def _fetch(self, name: str, artifact: str, to: Path, patience: float) -> str | None:
         """Write an artifact, which views call `name`, to the file `to`. Returns None, or in one line why it failed.
@@ -348,10 +360,10 @@ class Follower:
         finally:
             transfer.close()
 
-    def _collect_files(self, complete: bool) -> None:
+    def _collect_files(self, complete: bool) -> bool:
         """Bring what the cell has written to the notebook's folder; the driver may forget the run once all is here.
 
-        complete: all else is.
+        complete: all else is. Returns whether all is here.
         """
         files = cell_files.cell_files(self.timeline.events())
         placed, problems = {}, []
@@ -373,6 +385,8 @@ class Follower:
             self.recorder.emit("notice", level="info", message=message)
         elif complete:
             self.cluster.release(self.spec.run)
+            return True
+        return False
 
     def fetch_file(self, file: cell_files.CellFile, to: Path | None = None, patience: float = 0.0) -> Path:
         """Bring a file of the cell from the driver to the notebook's folder, or to the path `to`; returns where it is.

@@ -47,6 +47,12 @@ class RunQueue:
             self._running[run] = workers
             self._names[run] = name
 
+    @property
+    def idle(self) -> bool:
+        """Whether no run holds slots or waits for them."""
+        with self._lock:
+            return not self._waiting and not self._running
+
     def ahead(self, run: str) -> list[str]:
         """The runs that hold slots, and those before this one in the queue."""
         with self._lock:

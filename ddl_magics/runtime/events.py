@@ -152,6 +152,7 @@ SCHEMA: dict[str, EventKind] = {
         {
             "copy": _SECONDS,
             "wire": _SECONDS,
+            "hidden": dict(_SECONDS, description="seconds for which gradients were moved while the steps computed"),
             "earlier": dict(_COUNT, description="so many of its steps, the first, are of earlier epochs or fits"),
         },
     ),

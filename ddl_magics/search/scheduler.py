@@ -69,6 +69,9 @@ class Launcher(Protocol):
     def attach(self, record: RunRecord) -> Run | None:
         """The run of an earlier kernel: followed again, or as it ended; None if it is lost."""
 
+    def give_back(self) -> None:
+        """The search has ended: do what --release says."""
+
 
 class LiveTrial:
     """A trial that has not ended: its present run, and what it has reported."""
@@ -199,6 +202,8 @@ class Scheduler:
             with self._failing():
                 self._end_trials()
             self._finish()
+            if not self._abandoned:
+                self._launcher.give_back()
         except RunInUse as error:
             _log.error("%s: this kernel leaves it", error)
         finally:
@@ -477,4 +482,5 @@ def trial_spec(spec: RunSpec, number: int, values: Mapping[str, str], tries: int
         set={**(spec.set or {}), **values},
         parent=spec.run,
         trial=number,
+        release=None,  # the search gives back what is left
     )

@@ -904,6 +904,10 @@ export interface StepsEvent {
    */
   wire?: number;
   /**
+   * seconds for which gradients were moved while the steps computed
+   */
+  hidden?: number;
+  /**
    * so many of its steps, the first, are of earlier epochs or fits
    */
   earlier?: number;
@@ -1346,6 +1350,6 @@ export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;
 export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
 export const MAX_PAGE_SIZE = 200;
-export const NOT_LISTED = ["run","cell","checkpoints","resume_uri","folder","parent","trial","name","set","conf"] as const;
+export const NOT_LISTED = ["run","cell","checkpoints","resume_uri","folder","parent","trial","epochs","name","set","conf"] as const;
 export const MASK = "***";
 export const DEFAULT_SETTINGS: SettingValues = {"pollSeconds":2,"maxPoints":300,"series":"default","notifyAtEnd":true};

@@ -35,6 +35,7 @@ PURE = {
     "target",
     "driver.run_result",
     "collectives.compression",
+    "collectives.buckets",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
 PURE |= {"files.names"}

@@ -98,6 +98,9 @@ class Stage:
     def attach(self, record):
         return self.attached.get(record.name)
 
+    def give_back(self):
+        pass
+
     def started(self, number):
         """The runs, as soon as there are so many."""
         until(lambda: len(self.runs) >= number, 10)

@@ -17,6 +17,7 @@ FLOORS = {
     "__init__": "%load_ext, the public names",
     "notebook": "magics, completion, display, the kernel's session",
     "server": "the REST routes of the panel, for Jupyter Server",
+    "scaling": "scaling reports: speed-up, and what if",
     "search": "hyperparameter search: trials, and Optuna",
     "runs": "Run, and the thread that follows a run",
     "clusters": "embedded Spark and Livy sessions",

@@ -39,13 +39,13 @@ class Buckets:
     """Runs the all-reduces of a rank's steps in order, in a thread that starts and ends with each step.
 
     All ranks must submit in the same order. Between the first `submit` and `wait` nobody else may use the collective.
-    waited: seconds that the last `wait` took; timings: where they went.
+    waited: seconds that the last `wait` took; timings: where they went. hidden: seconds of moving data before it.
     """
 
     def __init__(self, collective: Collective) -> None:
         self._collective = collective
         self._thread: threading.Thread | None = None
-        self.waited, self.timings = 0.0, Timings()
+        self.waited, self.timings, self.hidden = 0.0, Timings(), 0.0
 
     def submit(self, work: Work) -> None:
         """Queues `work` behind all earlier work, and returns at once."""
@@ -72,6 +72,7 @@ class Buckets:
         self._thread = None
         self.waited = time.perf_counter() - start
         self.timings = _scaled(self._working, self.waited)
+        self.hidden = max(0.0, _moving(self._working) - _moving(self.timings))
         if self._failure is not None:
             raise self._failure
         return self._announcements
@@ -90,3 +91,7 @@ def _scaled(timings: Timings, seconds: float) -> Timings:
     """`seconds` in the proportions of `timings`, those of the thread in the whole step."""
     total = sum(timings)
     return Timings(*(each * seconds / total for each in timings)) if total else Timings(wait=seconds)
+
+
+def _moving(timings: Timings) -> float:
+    return timings.copy + timings.wire

@@ -16,7 +16,7 @@ from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import feed, sources
-from ..spark import gpus, jvm_gateway, slots, storage
+from ..spark import allocation, gpus, jvm_gateway, slots, storage
 from . import encryption, out, uploads
 from .job import Job
 from .job_registry import JobRegistry
@@ -104,11 +104,17 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
     problem: str | None = gpus.problem(sc, spec.get("gpus"))
     if problem:
         return problem
-    most = slots.total(sc, spec.get("gpus"))
+    most = slots.total(sc, spec.get("gpus"), allocation.released(sc))
     if spec["strategy"] in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
         return (
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
             "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
+        )
+    if workers > most and slots.dynamic_allocation(sc):
+        return (
+            "--workers %d asks for more than the %d slot%s that dynamic allocation gives: use --workers %d, or start "
+            "the session with a larger spark.dynamicAllocation.maxExecutors"
+            % (workers, most, "" if most == 1 else "s", max(1, most))
         )
     if workers > most:
         return (
@@ -184,6 +190,22 @@ def release(request: str) -> str:
     return json.dumps({"ok": registry.release(json.loads(request)["run"])})
 
 
+def executors(request: str) -> str:
+    """{"do": "release" or "acquire"} -> {"ok", "count"}: give all executors back, or ask for them again."""
+    from pyspark import SparkContext
+
+    sc = SparkContext._active_spark_context
+    if sc is None:
+        return _error("spark", "there is no active SparkContext in this process")
+    release = json.loads(request)["do"] == "release"
+    if release and registry.busy():
+        return _error("usage", "a run is in progress in this session: wait for its end")
+    try:
+        return json.dumps({"ok": True, "count": allocation.release(sc) if release else allocation.acquire(sc)})
+    except allocation.CannotChange as error:
+        return _error("spark", str(error))
+
+
 def info(_request: str = "{}") -> str:
     """What this session is: versions, slots, and the settings that matter to a run."""
     from pyspark import SparkContext
@@ -191,7 +213,7 @@ def info(_request: str = "{}") -> str:
     sc = SparkContext._active_spark_context
     if sc is None:
         return _error("spark", "there is no active SparkContext in this process")
-    most = slots.total(sc)
+    most = slots.total(sc, None, allocation.released(sc))
     return json.dumps(
         {
             "spark": sc.version,
@@ -200,6 +222,8 @@ def info(_request: str = "{}") -> str:
             "app": sc.applicationId,
             "slots": most,
             "ready": slots.ready(sc),
+            "executors": slots.registered(sc) if slots.has_executors(sc) else None,
+            "released": allocation.released(sc),
             "free": max(0, most - registry.busy()),
             "executor_cores": slots.executor_cores(sc),
             "executor_gpus": gpus.per_executor(sc),

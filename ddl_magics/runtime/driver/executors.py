@@ -1,11 +1,11 @@
-"""Waiting for Spark's executors until they offer the run's slots."""
+"""Waiting for Spark's executors until they offer the run's slots; those that were given back are asked for again."""
 
 from __future__ import annotations
 
 import time
 from typing import TYPE_CHECKING, Callable
 
-from ..spark import slots
+from ..spark import allocation, slots
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -27,8 +27,16 @@ def wait_for_slots(
     gpus: GPUs of each slot. report(ready): called when the number of slots has changed and is too low.
     stopped(seconds): waits so long at most; whether the run is to stop, which ends the wait.
 
+    Under dynamic allocation Spark asks for executors when it has tasks for them: nothing is waited for.
+
     Returns None, or in one line why the slots are not there.
     """
+    if slots.dynamic_allocation(sc):
+        return None
+    try:
+        allocation.acquire(sc)
+    except allocation.CannotChange as error:
+        return str(error)
     deadline = time.monotonic() + EXECUTORS_SECONDS
     reported = None
     while True:

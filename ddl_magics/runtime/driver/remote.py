@@ -42,7 +42,7 @@ SIDE_CHANNEL_CALLS: dict[str, Callable[[str], str]] = {
     "runs": runs,
 }
 #: What a statement may call.
-CALLS: dict[str, Callable[..., str]] = dict(SIDE_CHANNEL_CALLS, launch=launch, info=api.info)
+CALLS: dict[str, Callable[..., str]] = dict(SIDE_CHANNEL_CALLS, launch=launch, info=api.info, executors=api.executors)
 
 
 def job(request: str) -> Callable[[object], str]:

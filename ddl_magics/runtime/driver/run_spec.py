@@ -27,7 +27,7 @@ class RunSpec(_Required, total=False):
     may have it. files: of --files, which `uploads` has. stall: seconds without a step that count as a worker's death.
     stall_notice: seconds after which they are reported; for tests. target: text for `target.read`.
     set: values of the cell's parameters, as text. parent, trial: the search whose trial the run is, and its number
-    there.
+    there. epochs: where every fit ends at the latest.
     """
 
     ps: int | None
@@ -65,4 +65,5 @@ class RunSpec(_Required, total=False):
     set: dict[str, str] | None
     parent: str | None
     trial: int | None
+    epochs: int | None
     conf: dict[str, str]

@@ -94,7 +94,7 @@ class OverlappedExchange(GradientExchange):
         peers = self._peers
         peers.progress.exchanges += 1
         announced = self._buckets.wait()
-        peers.timings.add(self._buckets.waited, self._buckets.timings)
+        peers.timings.add(self._buckets.waited, self._buckets.timings, self._buckets.hidden)
         in_flight, self._in_flight = self._in_flight, []
         result: list[np.ndarray] = []
         for (flat, layout, arrays), each in zip(in_flight, announced):

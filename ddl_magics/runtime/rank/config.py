@@ -37,7 +37,7 @@ class JobConfig:
     stall: seconds without a step that count as the death of a rank, or None. stall_notice: seconds after which they are
     reported, or None for the usual.
     folder: the notebook's, which may be on the ranks' machines; None where it is not.
-    target: at which every fit ends.
+    target: at which every fit ends. epochs: where it ends at the latest, or None.
     set: values of the cell's parameters as text, by name. trial: the run's number in its search; None outside of one.
     reported: {fit: history} so far, for a rank that is started again while the others continue; else None.
     """
@@ -66,6 +66,7 @@ class JobConfig:
     stall: float | None = None
     stall_notice: float | None = None
     target: Target | None = None
+    epochs: int | None = None
     set: Mapping[str, str] | None = None
     trial: int | None = None
     attempt: int = 1
@@ -94,6 +95,7 @@ class JobConfig:
             stall=spec.get("stall"),
             stall_notice=spec.get("stall_notice"),
             target=target.read(spec["target"]) if spec.get("target") else None,
+            epochs=spec.get("epochs"),
             set=spec.get("set"),
             trial=spec.get("trial"),
             **of_the_job,

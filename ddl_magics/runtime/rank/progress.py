@@ -37,18 +37,20 @@ class StepTimings:
     """Seconds of the step in progress.
 
     waited: in collectives, or for the parameter server. Of these, copied: to move and add data on this host; and wired:
-    on the network.
+    on the network. hidden: for which data was moved while the step computed; not waited.
     """
 
     waited: float = 0.0
     copied: float = 0.0
     wired: float = 0.0
+    hidden: float = 0.0
 
     def reset(self) -> None:
-        self.waited = self.copied = self.wired = 0.0
+        self.waited = self.copied = self.wired = self.hidden = 0.0
 
-    def add(self, seconds: float, timings: Timings) -> None:
-        """Count a collective: its `elapsed` and `timings`, or `waited` and `timings` of `Buckets`."""
+    def add(self, seconds: float, timings: Timings, hidden: float = 0.0) -> None:
+        """Count a collective: its `elapsed` and `timings`, or `waited`, `timings` and `hidden` of `Buckets`."""
+        self.hidden += hidden
         self.waited += seconds
         self.copied += timings.copy
         self.wired += timings.wire

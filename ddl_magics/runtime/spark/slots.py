@@ -27,7 +27,12 @@ def executor_cores(sc: SparkContext) -> int:
     return int(sc.getConf().get("spark.executor.cores", "1"))
 
 
-def _executors(sc: SparkContext) -> int:
+def has_executors(sc: SparkContext) -> bool:
+    """Whether executors are processes of their own, that can come and go."""
+    return not (_LOCAL.match(sc.master) or sc.master == "local")
+
+
+def registered(sc: SparkContext) -> int:
     """Executors that have registered; the driver's own block manager is not one."""
     return max(0, int(sc._jsc.sc().getExecutorMemoryStatus().size()) - 1)
 
@@ -35,24 +40,38 @@ def _executors(sc: SparkContext) -> int:
 def ready(sc: SparkContext, gpus_each: int | None = None) -> int:
     """Slots of the executors that have registered. gpus_each: GPUs that a slot must have, as --gpus says."""
     each = _slots_per_executor(sc, gpus_each)
-    if _LOCAL.match(sc.master) or sc.master == "local":
-        return each
-    return _executors(sc) * each
+    return registered(sc) * each if has_executors(sc) else each
 
 
-def total(sc: SparkContext, gpus_each: int | None = None) -> int:
-    """Slots that the application will have once all its executors have registered, as far as its settings tell."""
+def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> int:
+    """Slots that the application will have once all its executors have registered, as far as its settings tell.
+
+    Under dynamic allocation, the most that it can have. released: executors that it has given back, and may ask for.
+    """
     conf = sc.getConf()
     each = _slots_per_executor(sc, gpus_each)
     local_cluster = _LOCAL_CLUSTER.match(sc.master)
-    if local_cluster:
-        return int(local_cluster.group(1)) * each
+    hosts = int(local_cluster.group(1)) if local_cluster else None
+    if dynamic_allocation(sc) and has_executors(sc):
+        most = max(most_executors(conf), registered(sc))
+        return each * (most if hosts is None else min(most, hosts))
+    if hosts is not None:
+        return hosts * each
     if sc.master.startswith("local"):
         return each
     promised = int(conf.get("spark.executor.instances", "0")) * each
     if not promised and conf.get("spark.cores.max"):
         promised = int(conf.get("spark.cores.max")) // task_cores(conf)
-    return max(promised, ready(sc, gpus_each))
+    return max(promised, ready(sc, gpus_each) + released * each)
+
+
+def most_executors(conf: SparkConf) -> int:
+    """Executors that dynamic allocation starts at most, as the settings say; without a maximum, those at its begin."""
+    most = conf.get("spark.dynamicAllocation.maxExecutors")
+    if most is not None:
+        return int(most)
+    names = ("dynamicAllocation.initialExecutors", "dynamicAllocation.minExecutors", "executor.instances")
+    return max(1, *(int(conf.get("spark." + name, "0")) for name in names))
 
 
 def _slots_per_executor(sc: SparkContext, gpus_each: int | None) -> int:

@@ -29,7 +29,7 @@ class StepBuckets:
         """Begin a bucket at `step`."""
         self._first = step
         self._began = time.monotonic()
-        self._stepping = self._waited = self._copied = self._wired = 0.0
+        self._stepping = self._waited = self._copied = self._wired = self._hidden = 0.0
         self._rows_before = self._rows.total
 
     def begin_step(self) -> None:
@@ -43,6 +43,7 @@ class StepBuckets:
         self._waited += self._timings.waited
         self._copied += self._timings.copied
         self._wired += self._timings.wired
+        self._hidden += self._timings.hidden
         self._progress.step += 1
         return now - self._began >= FLUSH_SECONDS
 
@@ -68,6 +69,7 @@ class StepBuckets:
             wait=round(self._waited, 6),
             copy=round(self._copied, 6),
             wire=round(self._wired, 6),
+            **({"hidden": round(self._hidden, 6)} if self._hidden else {}),
             metrics=metrics if self._config.is_chief or not self._config.reduces_gradients else {},
         )
         self.open(progress.step)

@@ -1,0 +1,71 @@
+"""Executors that an application gives back while nothing runs on them, and asks for again when something shall.
+
+Spark has calls for both, which lower and raise the number of executors that it asks its cluster manager for. A job that
+is submitted in between waits, without a word, until executors are there.
+"""
+
+from __future__ import annotations
+
+from . import slots
+from .pyspark_types import SparkContext
+
+#: Spark's default of spark.dynamicAllocation.executorIdleTimeout.
+IDLE_TIMEOUT = "60s"
+
+_released: dict[str, int] = {}  # id of an application -> the executors that it has given back
+
+
+class CannotChange(Exception):
+    """The executors stay as they are: one line."""
+
+
+def released(sc: SparkContext) -> int:
+    """How many executors have been given back and not been asked for again."""
+    return _released.get(sc.applicationId, 0)
+
+
+def executors(sc: SparkContext) -> list[str]:
+    """The ids of those that have registered; none where Spark has no executors of their own."""
+    ids = sc._jsc.sc().getExecutorIds()
+    return [str(ids.apply(index)) for index in range(ids.size())]
+
+
+def release(sc: SparkContext) -> int:
+    """Give all executors back; returns how many. What they have cached is lost with them.
+
+    Raises:
+        CannotChange: Spark does that by itself, has no executors, or runs a job.
+    """
+    if slots.dynamic_allocation(sc):
+        idle = sc.getConf().get("spark.dynamicAllocation.executorIdleTimeout", IDLE_TIMEOUT)
+        raise CannotChange(
+            "under dynamic allocation Spark itself removes executors that have had no work for %s "
+            "(spark.dynamicAllocation.executorIdleTimeout)" % idle
+        )
+    if not slots.has_executors(sc):
+        raise CannotChange("Spark at %s has no executors of their own: end the session instead" % sc.master)
+    jobs = list(sc.statusTracker().getActiveJobsIds())
+    if jobs:
+        raise CannotChange("Spark runs %d job%s: wait for the end" % (len(jobs), "" if len(jobs) == 1 else "s"))
+    ids = executors(sc)
+    if ids:
+        java_ids = sc._jvm.java.util.ArrayList()
+        for each in ids:
+            java_ids.add(each)
+        if not sc._jsc.sc().killExecutors(sc._jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_ids)):
+            raise CannotChange("the cluster manager of %s takes no executors back" % sc.master)
+        _released[sc.applicationId] = released(sc) + len(ids)
+    return len(ids)
+
+
+def acquire(sc: SparkContext) -> int:
+    """Ask for as many executors as were given back; returns how many, 0 where none were. They come later.
+
+    Raises:
+        CannotChange: the cluster manager gives none.
+    """
+    count = released(sc)
+    if count and not sc._jsc.sc().requestExecutors(count):
+        raise CannotChange("the cluster manager of %s takes no request for executors" % sc.master)
+    _released.pop(sc.applicationId, None)
+    return count

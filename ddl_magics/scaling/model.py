@@ -1,0 +1,297 @@
+"""A small model of a training step, fitted to what was measured, for numbers of workers that were not.
+
+With n workers, of which k share a host, and r rows of a worker in a step, the step of a worker takes
+
+    compute   busy(k) (a + b r), where busy(k) = max(1, k u / cores): u cores are kept busy by a worker alone
+    feeding   busy(k) (c + d r)
+    exchange  of all-reduce: E = 2 (n - 1) m l + 2 (n - 1) / n bytes s, as a ring has 2 (n - 1) rounds for each of m
+              buckets, and each worker sends 2 (n - 1) / n of the bytes (Patarasuk and Yuan 2009, "Bandwidth optimal
+              all-reduce algorithms"). Between hosts all but the last bucket may travel during the backward pass, so
+              that max(0, E (1 - 1/m) - 2/3 compute) + E/m is waited for. Of the other strategies: e + f (n - 1)
+    waiting   w h(n) compute, where h(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
+              the slowest
+
+and an epoch has the steps for its rows, and a rest of g + h / n seconds. The coefficients are not negative; they are
+the least squares of the relative error. The bounds of a prediction are the 5th and the 95th percentile of fits to
+resampled parts of the measurement, widened by how well the model meets what was measured. Where one number of workers
+above 1 was measured, l and s cannot be told apart: l is then the usual latency, and between a quarter and four times
+that in the other fits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+import numpy.typing as npt
+
+from ddl_magics.runtime.collectives import buckets
+from ddl_magics.scaling.measurement import Measured, Step, mean_step
+
+Array = npt.NDArray[np.float64]
+
+#: Of the compute of a step, what follows the first gradient, and may overlap with their exchange.
+BACKWARD = 2 / 3
+#: The part of a link's rate that is usable.
+USABLE = 0.95
+#: Bytes of a gradient's element.
+FLOAT_BYTES = 4
+#: The usual latency of a round, where the measurement cannot tell it from the rate.
+LATENCY_SECONDS = 5e-5
+#: It is unknown by such a factor.
+LATENCY_FACTOR = 4.0
+
+RESAMPLED = 200
+LOW, HIGH = 0.05, 0.95
+
+
+def slowest(workers: int) -> float:
+    """The expected maximum of so many standard normal values, about; 0 for one."""
+    return NormalDist().inv_cdf((workers - 0.375) / (workers + 0.25)) if workers > 1 else 0.0
+
+
+def nonnegative(features: Sequence[Sequence[float]], values: Sequence[float]) -> tuple[float, ...]:
+    """The coefficients, none below 0, for which features * coefficients is nearest to the values, relative to them.
+
+    Of several solutions, the one with the smallest coefficients. For few features: it tries all subsets.
+    """
+    matrix, target = np.array(features, float), np.array(values, float)
+    scale = 1 / np.maximum(target, max(1e-9, float(target.max(initial=0.0)) * 1e-3))
+    matrix, target = matrix * scale[:, None], target * scale
+    width = matrix.shape[1]
+    best, least = np.zeros(width), float(target @ target)
+    for size in range(1, width + 1):
+        for chosen in itertools.combinations(range(width), size):
+            columns = list(chosen)
+            part = matrix[:, columns]
+            norms = np.linalg.norm(part, axis=0)
+            if not norms.all():
+                continue
+            solution = np.linalg.lstsq(part / norms, target, rcond=1e-6)[0] / norms
+            error = float(np.sum((part @ solution - target) ** 2))
+            if (solution >= 0).all() and error < least * (1 - 1e-9) - 1e-18:
+                best, least = np.zeros(width), error
+                best[columns] = solution
+    return tuple(float(each) for each in best)
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The mean step with one number of workers, and what else its runs have measured."""
+
+    workers: int
+    per_host: int
+    step: Step
+    rest: float
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What is to be predicted.
+
+    Attributes:
+        workers: the number of workers.
+        rows: of a worker in a step.
+        per_host: workers that share a host.
+        gbit: rate of each host's link in Gbit/s; None for the network that was measured.
+    """
+
+    workers: int
+    rows: float
+    per_host: int
+    gbit: float | None = None
+
+
+@dataclass(frozen=True)
+class Model:
+    """The coefficients for one strategy. latency, byte_seconds: l and s; steady, growing: e and f."""
+
+    compute: tuple[float, ...]
+    feeding: tuple[float, ...]
+    latency: float
+    byte_seconds: float
+    steady: float
+    growing: float
+    waiting: float
+    rest: tuple[float, ...]
+    sums_gradients: bool
+    size: int
+    busy: float
+    cores: int
+
+    def step(self, setting: Setting) -> Step:
+        """The step of a worker."""
+        slower, rows = self._slower(setting.per_host), setting.rows
+        compute = slower * (self.compute[0] + self.compute[1] * rows)
+        feeding = slower * (self.feeding[0] + self.feeding[1] * rows)
+        waiting = self.waiting * slowest(setting.workers) * compute
+        return Step(rows, compute, self._exchange(setting, compute), waiting, feeding)
+
+    def epoch_seconds(self, setting: Setting, rows: float) -> float:
+        """An epoch of so many rows of all workers."""
+        steps = rows / (setting.workers * setting.rows)
+        return steps * self.step(setting).seconds + self.rest[0] + self.rest[1] / setting.workers
+
+    def _slower(self, per_host: int) -> float:
+        return slower(per_host, self.busy, self.cores)
+
+    def _exchange(self, setting: Setting, compute: float) -> float:
+        n = setting.workers
+        if n == 1:
+            return 0.0
+        if not self.sums_gradients:
+            return self.steady + self.growing * (n - 1)
+        rounds, moved = ring(n, self.size)
+        latency, byte_seconds = self.latency, self.byte_seconds
+        if setting.gbit is not None:
+            latency, byte_seconds = max(latency, LATENCY_SECONDS), 8 / (USABLE * setting.gbit * 1e9)
+        seconds = latency * rounds + byte_seconds * moved
+        return visible(seconds, compute, self.size) if n > setting.per_host else seconds
+
+
+def slower(per_host: int, busy: float, cores: int) -> float:
+    """How many times as long computing takes where so many workers share the cores of a host."""
+    return max(1.0, per_host * busy / cores) if cores and busy else 1.0
+
+
+def ring(workers: int, size: int) -> tuple[float, float]:
+    """Of an all-reduce of so many bytes: its rounds, and the bytes that a worker sends."""
+    return 2.0 * (workers - 1) * number_of_buckets(size), 2 * (workers - 1) / workers * size
+
+
+def number_of_buckets(size: int) -> int:
+    return max(1, min(buckets.MAX_BUCKETS, size // buckets.MIN_BUCKET_BYTES))
+
+
+def visible(whole: float, compute: float, size: int) -> float:
+    """What a step waits for an exchange that takes `whole` seconds, and overlaps with the backward pass."""
+    last = whole / number_of_buckets(size)
+    return max(0.0, whole - last - BACKWARD * compute) + last
+
+
+@dataclass(frozen=True)
+class Known:
+    """What all fits of a strategy have in common. size: bytes of the gradients."""
+
+    sums_gradients: bool
+    size: int
+    busy: float
+    cores: int
+
+
+def fit(observations: Sequence[Observation], known: Known, latency: float = LATENCY_SECONDS) -> Model:
+    """The model of one strategy.
+
+    Args:
+        observations: one for each number of workers.
+        known: what was not fitted.
+        latency: seconds of a round, where one number of workers above 1 does not tell them.
+    """
+    crowded = [slower(each.per_host, known.busy, known.cores) for each in observations]
+    by_rows = [[factor, factor * each.step.rows] for factor, each in zip(crowded, observations, strict=True)]
+    several = [each for each in observations if each.workers > 1]
+    seen = [each.step.exchange for each in several]
+    round_seconds = byte_seconds = steady = growing = 0.0
+    if known.sums_gradients and several:
+        round_seconds, byte_seconds = _rates(several, known, latency)
+    elif several:
+        steady, growing = nonnegative([[1.0, each.workers - 1.0] for each in several], seen)
+    waits = [[slowest(each.workers) * each.step.compute] for each in several]
+    return Model(
+        compute=nonnegative(by_rows, [each.step.compute for each in observations]),
+        feeding=nonnegative(by_rows, [each.step.feeding for each in observations]),
+        latency=round_seconds,
+        byte_seconds=byte_seconds,
+        steady=steady,
+        growing=growing,
+        waiting=nonnegative(waits, [each.step.waiting for each in several])[0] if several else 0.0,
+        rest=nonnegative([[1.0, 1 / each.workers] for each in observations], [each.rest for each in observations]),
+        **vars(known),
+    )
+
+
+def _rates(several: Sequence[Observation], known: Known, usual_latency: float) -> tuple[float, float]:
+    """Seconds of a round, and of a byte."""
+    features = [ring(each.workers, known.size) for each in several]
+    exchanges = [each.step.exchange + each.step.hidden for each in several]
+    if len(several) > 1:
+        latency, byte_seconds = nonnegative(features, exchanges)
+        return latency, byte_seconds
+    (rounds, moved), exchange = features[0], exchanges[0]
+    by_latency = min(exchange, usual_latency * rounds) if moved else exchange
+    return by_latency / rounds, (exchange - by_latency) / moved if moved else 0.0
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its bounds."""
+
+    value: float
+    low: float
+    high: float
+
+
+class Fitted:
+    """The model of a strategy's runs, and the fits that say how sure it is.
+
+    Args:
+        runs: of one strategy, with at least two numbers of workers.
+    """
+
+    def __init__(self, runs: Sequence[Measured]) -> None:
+        self._by_workers = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
+        fewest, random = next(iter(self._by_workers.values())), np.random.default_rng(0)
+        size = FLOAT_BYTES * max(run.parameters for run in runs)
+        busy, cores = float(np.mean([run.busy for run in fewest])), max(run.cores for run in runs)
+        self._known = Known(runs[0].strategy == "allreduce", size, busy, cores)
+        self.rows = float(np.mean([run.rows for run in runs]))
+        self.model = fit(self._observe(lambda items: items), self._known)
+        self._others = []
+        for _ in range(RESAMPLED):
+            observed = self._observe(lambda items: [items[i] for i in random.integers(0, len(items), len(items))])
+            self._others.append(
+                fit(observed, self._known, LATENCY_SECONDS * float(LATENCY_FACTOR ** random.uniform(-1, 1)))
+            )
+        self._misfit = self._relative_error()
+
+    def _observe(self, choose: Callable[[list[Step]], list[Step]]) -> list[Observation]:
+        return [
+            Observation(
+                n,
+                per_host(runs),
+                mean_step(choose([step for run in runs for step in run.steps])),
+                float(np.mean([run.rest for run in runs])),
+            )
+            for n, runs in self._by_workers.items()
+        ]
+
+    def _relative_error(self) -> float:
+        """The root mean square of the model's relative errors in the time of the steps that were measured."""
+        observed = self._observe(lambda items: items)
+        predicted = [self.model.step(Setting(each.workers, each.step.rows, each.per_host)).seconds for each in observed]
+        errors = [one / each.step.seconds - 1 for one, each in zip(predicted, observed, strict=True)]
+        return float(np.sqrt(np.mean(np.square(errors))))
+
+    def rate(self, setting: Setting) -> Estimate:
+        """Samples per second of all workers, over whole epochs."""
+        rates = [self.rows / model.epoch_seconds(setting, self.rows) for model in (self.model, *self._others)]
+        low, high = np.quantile(rates[1:], (LOW, HIGH))
+        doubt = NormalDist().inv_cdf(HIGH) * self._misfit * rates[0]
+        return Estimate(
+            rates[0],
+            max(0.0, rates[0] - float(np.hypot(max(0.0, rates[0] - low), doubt))),
+            rates[0] + float(np.hypot(max(0.0, high - rates[0]), doubt)),
+        )
+
+
+def per_host(runs: Sequence[Measured]) -> int:
+    """The workers that share a host."""
+    return max(-(-run.workers // run.hosts) for run in runs)
+
+
+def by_strategy(runs: Sequence[Measured]) -> Mapping[str, list[Measured]]:
+    """Strategy -> its runs, in the order in which they were measured."""
+    return {name: [run for run in runs if run.strategy == name] for name in dict.fromkeys(run.strategy for run in runs)}

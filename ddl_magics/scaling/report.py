@@ -1,0 +1,424 @@
+"""`ScalingReport`: what runs with several numbers of workers have measured, and what it says about others."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import nan
+from statistics import fmean, stdev
+from typing import TYPE_CHECKING, Any
+
+from ddl_magics.dashboard.text import number
+from ddl_magics.errors import NoPrediction
+from ddl_magics.scaling.measurement import Measured, Step, mean_step
+from ddl_magics.scaling.model import Estimate, Fitted, Setting, by_strategy, per_host
+from ddl_magics.wording import aligned, counted
+
+if TYPE_CHECKING:
+    import plotly.graph_objects as go
+
+#: So many metrics are columns of the printed table; `table` has all.
+SHOWN_METRICS = 4
+#: How often a batch is doubled to find one with which more workers pay.
+DOUBLINGS = 12
+
+#: Column -> where an epoch goes. rest: outside of its steps.
+PARTS = ("compute", "exchange", "waiting", "feeding", "rest")
+_COLOURS = ("#2f6fde", "#d9730d", "#d6336c", "#8b5cf6", "#a0a7b0")
+
+
+@dataclass(frozen=True)
+class Row:
+    """A combination of strategy and workers.
+
+    Attributes:
+        runs: how many were measured.
+        seconds, rate: training time, and samples per second over whole epochs: mean over the runs.
+        seconds_dev, rate_dev: standard deviation over the runs; nan for one run.
+        speedup: rate by that of one worker, or of the fewest that were measured, as if these scaled perfectly.
+        efficiency: speedup by workers.
+        parts: share of an epoch's time, by name of `PARTS`.
+        metrics: name -> mean and standard deviation of the last value.
+    """
+
+    strategy: str
+    workers: int
+    runs: int
+    seconds: float
+    seconds_dev: float
+    rate: float
+    rate_dev: float
+    speedup: float
+    efficiency: float
+    parts: Mapping[str, float]
+    metrics: Mapping[str, tuple[float, float]]
+
+    def to_record(self) -> dict[str, Any]:
+        """The row as columns."""
+        record = {
+            field.name: getattr(self, field.name)
+            for field in dataclasses.fields(self)
+            if field.name not in ("parts", "metrics")
+        }
+        record.update(self.parts)
+        for name, (mean, deviation) in self.metrics.items():
+            record.update({name: mean, f"{name}_dev": deviation})
+        return record
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What so many workers would do. rate, seconds: samples per second over whole epochs, and seconds of an epoch.
+
+    batch: rows of all workers in a step. speedup: times the predicted rate of one worker with the same batch.
+    """
+
+    strategy: str
+    workers: int
+    batch: int
+    rate: Estimate
+    seconds: Estimate
+    speedup: float
+    step: Step
+
+    @property
+    def efficiency(self) -> float:
+        return self.speedup / self.workers
+
+    def to_record(self) -> dict[str, Any]:
+        """The prediction as columns."""
+        return {
+            "strategy": self.strategy,
+            "workers": self.workers,
+            "batch": self.batch,
+            "rate": self.rate.value,
+            "rate_low": self.rate.low,
+            "rate_high": self.rate.high,
+            "epoch_seconds": self.seconds.value,
+            "epoch_low": self.seconds.low,
+            "epoch_high": self.seconds.high,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+            **{name: getattr(self.step, name) for name in PARTS[:-1]},
+        }
+
+
+class Predictions:
+    """Predictions, and `warnings`: lines where more workers lose."""
+
+    def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str]) -> None:
+        self.rows, self.warnings = tuple(rows), tuple(warnings)
+
+    @property
+    def table(self) -> Any:
+        """A DataFrame, or a list of dicts where pandas is not installed: rate in samples/s, times in seconds."""
+        return _table([row.to_record() for row in self.rows])
+
+    def __repr__(self) -> str:
+        head = ("strategy", "workers", "batch", "samples/s", "epoch", "speed-up", "efficiency")
+        lines = [
+            (
+                row.strategy,
+                str(row.workers),
+                str(row.batch),
+                _estimate(row.rate),
+                _estimate(row.seconds, " s"),
+                f"{row.speedup:.2f}",
+                f"{row.efficiency:.0%}",
+            )
+            for row in self.rows
+        ]
+        return "\n".join([*aligned([head, *lines]), *self.warnings])
+
+
+class ScalingReport:
+    """What the runs of `%ddl scale` have measured.
+
+    Attributes:
+        name: of the run whose cell was measured.
+        planned: how many runs there would be.
+        runs: what each run has measured, in the order of the runs.
+        notes: lines on combinations that could not be measured.
+    """
+
+    def __init__(self, name: str, planned: int = 0) -> None:
+        self.name, self.planned = name, planned
+        self.runs: list[Measured] = []
+        self.notes: list[str] = []
+
+    @property
+    def rows(self) -> list[Row]:
+        """One row per strategy and number of workers."""
+        return [row for runs in by_strategy(self.runs).values() for row in _rows(runs)]
+
+    @property
+    def table(self) -> Any:
+        """`rows` as a DataFrame, or as a list of dicts where pandas is not installed.
+
+        seconds is the training time, rate is in samples/s; compute, exchange, waiting, feeding and rest are shares of
+        an epoch's time. Each metric has a column, and a second one NAME_dev for its standard deviation over seeds.
+        """
+        return _table([row.to_record() for row in self.rows])
+
+    @property
+    def warnings(self) -> list[str]:
+        """A line for each strategy with which more workers were slower than fewer."""
+        return [line for runs in by_strategy(self.runs).values() for line in _losses(runs)]
+
+    def figure(self) -> go.Figure:
+        """A plotly figure: the speed-up against the ideal, and where the time of an epoch goes."""
+        import plotly.graph_objects as go
+        from plotly.subplots import make_subplots
+
+        rows = self.rows
+        made = make_subplots(1, 2, subplot_titles=("speed-up", "where an epoch goes"), horizontal_spacing=0.12)
+        most = max((row.workers for row in rows), default=1)
+        grey = {"color": "#a0a7b0", "dash": "dot"}
+        made.add_trace(go.Scatter(x=[1, most], y=[1, most], name="ideal", mode="lines", line=grey), 1, 1)
+        for strategy in dict.fromkeys(row.strategy for row in rows):
+            mine = [row for row in rows if row.strategy == strategy]
+            errors = {"type": "data", "array": [_zero(row.rate_dev / row.rate * row.speedup) for row in mine]}
+            x, y = [row.workers for row in mine], [row.speedup for row in mine]
+            made.add_trace(go.Scatter(x=x, y=y, name=strategy, mode="lines+markers", error_y=errors), 1, 1)
+        labels = [f"{row.strategy}, {row.workers}" for row in rows]
+        for part, colour in zip(PARTS, _COLOURS, strict=True):
+            shares = [100 * row.parts[part] for row in rows]
+            bar = go.Bar(x=shares, y=labels, orientation="h", name=part, marker_color=colour)
+            made.add_trace(bar, 1, 2)
+        made.update_xaxes(title_text="workers", dtick=1 if most <= 8 else None, row=1, col=1)
+        made.update_xaxes(title_text="% of the time", range=[0, 100], row=1, col=2)
+        made.update_yaxes(rangemode="tozero", row=1, col=1)
+        made.update_yaxes(autorange="reversed", row=1, col=2)
+        return made.update_layout(barmode="stack", template="plotly_white", height=420, title=f"scaling of {self.name}")
+
+    def predict(
+        self,
+        workers: int | Iterable[int],
+        batch: int | None = None,
+        gbit: float | None = None,
+        per_host: int | None = None,
+        strategy: str | None = None,
+    ) -> Predictions:
+        """What would other numbers of workers do? Predictions of a model that is fitted to `runs`, with 90 % bounds.
+
+        Args:
+            workers: one number or several.
+            batch: rows in a step: of all workers with all-reduce, of each with other strategies. None: as measured.
+            gbit: rate of each host's link in Gbit/s. None: the network that was measured.
+            per_host: workers that share a host. None: one if `gbit` is given or each had its own host, and otherwise
+                all of them, as measured.
+            strategy: one of those that were measured. None: all.
+
+        Raises:
+            NoPrediction: fewer than two numbers of workers were measured.
+        """
+        found: list[Prediction] = []
+        warnings: list[str] = []
+        for name, runs in by_strategy(self.runs).items():
+            if strategy not in (None, name):
+                continue
+            if len({run.workers for run in runs}) < 2:
+                continue
+            what_if = _WhatIf(runs, batch, gbit, per_host)
+            numbers = [workers] if isinstance(workers, int) else list(workers)
+            found += [what_if.prediction(number) for number in numbers]
+            warnings += what_if.warnings(numbers)
+        if not found:
+            raise NoPrediction("a prediction needs runs with two numbers of workers or more, such as --workers 1,2.")
+        return Predictions(found, warnings)
+
+    def __str__(self) -> str:
+        rows = self.rows
+        if not rows:
+            return "\n".join([f"{self.name}: nothing has been measured", *self.notes])
+        metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))[:SHOWN_METRICS]
+        head = ("strategy", "workers", "runs", "time", "samples/s", "speed-up", "efficiency", *PARTS, *metrics)
+        lines = [
+            (
+                row.strategy,
+                str(row.workers),
+                str(row.runs),
+                _with_deviation(row.seconds, row.seconds_dev, " s"),
+                _with_deviation(row.rate, row.rate_dev),
+                f"{row.speedup:.2f}",
+                f"{row.efficiency:.0%}",
+                *(f"{row.parts[part]:.0%}" for part in PARTS),
+                *(_with_deviation(*row.metrics[name]) if name in row.metrics else "" for name in metrics),
+            )
+            for row in rows
+        ]
+        return "\n".join([*aligned([head, *lines]), *self.notes, *self.warnings])
+
+    def __repr__(self) -> str:
+        done = f"{len(self.runs)} of {counted(self.planned, 'run')}" if self.planned else counted(len(self.runs), "run")
+        return f"<scaling of {self.name}: {done}>"
+
+
+class _WhatIf:
+    """The predictions of one strategy's model in one setting; the arguments are those of `ScalingReport.predict`."""
+
+    def __init__(self, runs: Sequence[Measured], batch: int | None, gbit: float | None, on_a_host: int | None) -> None:
+        self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
+        self._global = runs[0].strategy == "allreduce"
+        self._batch = batch
+        apart = gbit is not None or all(per_host([run]) == 1 for run in runs)
+        self._per_host = on_a_host or (1 if apart else None)
+
+    def _batch_of(self, workers: int) -> float:
+        """Rows of all workers in a step."""
+        if self._batch is not None:
+            return self._batch if self._global else self._batch * workers
+        each = [run.step.rows for run in self._runs]
+        return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(each) * workers
+
+    def _setting(self, workers: int) -> Setting:
+        on_a_host = min(workers, self._per_host or workers)
+        return Setting(workers, self._batch_of(workers) / workers, on_a_host, self._gbit)
+
+    def prediction(self, workers: int) -> Prediction:
+        setting = self._setting(workers)
+        rate, rows = self._fitted.rate(setting), self._fitted.rows
+        seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
+        one = self._fitted.rate(self._setting(1)).value
+        step, batch = self._fitted.model.step(setting), round(self._batch_of(workers))
+        return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / one, step)
+
+    def _rate(self, workers: int) -> float:
+        return self._fitted.rows / self._fitted.model.epoch_seconds(self._setting(workers), self._fitted.rows)
+
+    def warnings(self, numbers: Iterable[int]) -> list[str]:
+        """A line where the most workers lose against fewer, and from which batch on they would not."""
+        most = max(numbers)
+        fewer = [n for n in _halves(most) if self._rate(n) > self._rate(most)]
+        if not fewer:
+            return []
+        best = max(fewer, key=self._rate)
+        step = self._fitted.model.step(self._setting(most))
+        line = (
+            f"warning: {counted(most, 'worker')} would be slower than {best}: {shown(self._rate(most))} against "
+            f"{shown(self._rate(best))} samples/s. {_why(step)}"
+        )
+        enough = self._enough(most) if self._global else None
+        return [f"{line}; from a batch of about {enough} rows on they would pay" if enough else line]
+
+    def _enough(self, most: int) -> int | None:
+        """The smallest doubled batch with which so many workers are the fastest."""
+        began, batch = self._batch, self._batch_of(most)
+        try:
+            for _ in range(DOUBLINGS):
+                batch *= 2
+                self._batch = round(batch)
+                if all(self._rate(most) > self._rate(n) for n in _halves(most)):
+                    return self._batch
+            return None
+        finally:
+            self._batch = began
+
+
+def _halves(most: int) -> list[int]:
+    """1, 2, 4, ... below `most`."""
+    return [2**power for power in range(most.bit_length()) if 2**power < most]
+
+
+def _why(step: Step) -> str:
+    shares = {name: getattr(step, name) for name in PARTS[:-1] if name != "compute"}
+    largest = max(shares, key=lambda name: shares[name])
+    return (
+        f"In a step a worker computes {_milliseconds(step.compute)} on {number(step.rows)} rows, and spends "
+        f"{_milliseconds(shares[largest])} on {largest}"
+    )
+
+
+def _losses(runs: Sequence[Measured]) -> list[str]:
+    """The warning of a strategy in which the most workers were slower than fewer."""
+    rows = _rows(runs)
+    fastest, most = max(rows, key=lambda row: row.rate), max(rows, key=lambda row: row.workers)
+    if fastest.workers >= most.workers:
+        return []
+    step = mean_step([run.step for run in runs if run.workers == most.workers])
+    line = (
+        f"warning: {most.strategy} with {counted(most.workers, 'worker')} is slower than with {fastest.workers}. "
+        f"{_why(step)}"
+    )
+    return [f"{line}: a larger batch has more to compute between two exchanges"]
+
+
+def _rows(runs: Sequence[Measured]) -> list[Row]:
+    """The rows of one strategy, by number of workers."""
+    found = []
+    grouped = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
+    fewest, base = next(iter(grouped.items()))
+    one = fmean(run.rate for run in base) / fewest
+    for workers, mine in grouped.items():
+        rate, seconds = [run.rate for run in mine], [run.seconds for run in mine]
+        speedup = fmean(rate) / one
+        found.append(
+            Row(
+                strategy=mine[0].strategy,
+                workers=workers,
+                runs=len(mine),
+                seconds=fmean(seconds),
+                seconds_dev=_deviation(seconds),
+                rate=fmean(rate),
+                rate_dev=_deviation(rate),
+                speedup=speedup,
+                efficiency=speedup / workers,
+                parts=_shares(mine),
+                metrics=_metrics(mine),
+            )
+        )
+    return found
+
+
+def _shares(runs: Sequence[Measured]) -> dict[str, float]:
+    shares = dict.fromkeys(PARTS, 0.0)
+    for run in runs:
+        for name in PARTS[:-1]:
+            shares[name] += getattr(run.step, name) * run.steps_in_epoch / run.epoch_seconds / len(runs)
+        shares["rest"] += run.rest / run.epoch_seconds / len(runs)
+    return shares
+
+
+def _metrics(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
+    names = dict.fromkeys(name for run in runs for name in run.metrics)
+    values = {name: [run.metrics[name] for run in runs if name in run.metrics] for name in names}
+    return {name: (fmean(found), _deviation(found)) for name, found in values.items()}
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return stdev(values) if len(values) > 1 else nan
+
+
+def _zero(value: float) -> float:
+    return 0.0 if value != value else value
+
+
+def _table(records: list[dict[str, Any]]) -> Any:
+    try:
+        import pandas as pd
+    except ImportError:
+        return records
+    return pd.DataFrame(records)
+
+
+def shown(value: float) -> str:
+    """A number with its thousands, or with four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else number(value)
+
+
+def _with_deviation(value: float, deviation: float, unit: str = "") -> str:
+    return f"{shown(value)}{unit}" if deviation != deviation else f"{shown(value)} ± {_rounded(deviation)}{unit}"
+
+
+def _rounded(deviation: float) -> str:
+    """Two digits."""
+    return f"{deviation:,.0f}" if deviation >= 10 else f"{deviation:.2g}"
+
+
+def _estimate(estimate: Estimate, unit: str = "") -> str:
+    return f"{shown(estimate.value)}{unit} ({shown(estimate.low)} to {shown(estimate.high)})"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{number(1000 * seconds)} ms"

@@ -1,0 +1,147 @@
+"""The line of `%ddl scale`, and the runs that it asks for."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.options import RunSpec
+from ddl_magics.options.redaction import MASK, as_word, shown
+from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
+from ddl_magics.options.values import SEED_LIMIT, read_count
+from ddl_magics.wording import nearest
+
+USAGE = "%ddl scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--again]"
+
+#: Strategies that can be compared: all workers train one model, and the cell is the same for any number of them.
+STRATEGIES = ("allreduce", "ps", "average")
+
+AGAIN = "--again"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What `%ddl scale` was asked for.
+
+    Attributes:
+        run: name or id of the run whose cell is measured.
+        workers: numbers of workers, in ascending order.
+        strategies: those to measure; empty for the run's own.
+        seeds: how many runs there are of each combination, each with another seed.
+        epochs: at which each `fit` ends; None for the cell's own number.
+        again: measure also what was measured before.
+    """
+
+    run: str
+    workers: tuple[int, ...]
+    strategies: tuple[str, ...] = ()
+    seeds: int = 1
+    epochs: int | None = None
+    again: bool = False
+
+
+def _counts(text: str) -> tuple[int, ...]:
+    return tuple(sorted({read_count(part) for part in text.split(",")}))
+
+
+def _strategies(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(text.split(",")))
+    for name in names:
+        if name not in STRATEGIES:
+            raise UsageError(
+                f"%ddl scale compares {', '.join(STRATEGIES)}, not {shown(name)}.{nearest(name, STRATEGIES)}"
+            )
+    return names
+
+
+#: Option -> field of `Request`, and what reads its value.
+_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
+    "--workers": ("workers", _counts),
+    "--strategy": ("strategies", _strategies),
+    "--seeds": ("seeds", read_count),
+    "--epochs": ("epochs", read_count),
+}
+FLAGS = (*_OPTIONS, AGAIN)
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """Raises UsageError where the line is not like `USAGE`."""
+    words = [part for word in arguments for part in word.split("=", 1)]
+    values: dict[str, Any] = {}
+    runs: list[str] = []
+    while words:
+        word = words.pop(0)
+        if word == AGAIN:
+            values["again"] = True
+        elif not word.startswith("--"):
+            runs.append(word)
+        elif word not in _OPTIONS:
+            raise UsageError(f"%ddl scale has no option {as_word(word)}.{nearest(word, FLAGS)} Write: {USAGE}")
+        elif not words:
+            raise UsageError(f"{word} needs a value. Write: {USAGE}")
+        else:
+            field, read = _OPTIONS[word]
+            text = words.pop(0)
+            try:
+                values[field] = read(text)
+            except ValueError as error:
+                each = ", or several joined by commas" if field == "workers" else ""
+                raise UsageError(f"{word} must be {error}{each}, not {shown(text)}.") from None
+    if len(runs) != 1 or "workers" not in values:
+        raise UsageError(f"write: {USAGE}")
+    return Request(runs[0], **values)
+
+
+def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
+    """The runs to make, in order: all numbers of workers with one seed, before the next seed.
+
+    The largest number comes first, so that a Spark that is started for it has room for all.
+
+    Raises:
+        UsageError: the run's strategy cannot be compared, or a secret of it was not stored.
+    """
+    hidden = next((key for key, value in spec.conf.items() if value == MASK), None)
+    if hidden is not None:
+        raise UsageError(f"{spec.name} cannot be run again: --conf {hidden} is a secret, and was not stored.")
+    own = "allreduce" if spec.strategy == "single" else spec.strategy
+    if not request.strategies and own not in STRATEGIES:
+        raise UsageError(
+            f"{spec.name} has --strategy {own}, and %ddl scale compares {', '.join(STRATEGIES)}: name one."
+        )
+    for number in range(request.seeds):
+        seed = ((spec.seed or 0) + number) % SEED_LIMIT
+        for strategy in request.strategies or (own,):
+            for workers in sorted(request.workers, reverse=True):
+                yield _variant(spec, strategy, workers, seed, number, request.epochs)
+
+
+def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int, epochs: int | None) -> RunSpec:
+    changes: dict[str, Any] = {
+        option.name: None for option in OPTIONS if option.strategies and strategy not in option.strategies
+    }
+    if strategy != spec.strategy:
+        changes["rule"] = DEFAULT_RULE if strategy == "ps" else None
+        changes["ps"] = BY_FLAG["--ps"].default if strategy == "ps" else None
+    if changes.get("rule", spec.rule) is None:
+        changes["window"] = None
+    elif spec.window in (None, spec.workers):  # the default
+        changes["window"] = workers
+    # What belongs to the one run, or would be in the way of another.
+    for name in ("out", "checkpoint", "resume", "resume_uri", "checkpoints", "trial", "timeout", "target", "wait"):
+        changes[name] = None
+    return dataclasses.replace(
+        spec,
+        **changes,
+        run="",
+        release=None,
+        name=f"{spec.name}_{strategy}_{workers}" + (f"_seed{number}" if number else ""),
+        strategy=strategy,
+        workers=workers,
+        seed=seed,
+        epochs=epochs,
+        parent=spec.run,
+    )

@@ -1,0 +1,219 @@
+"""Executors are given back: by %ddl release in the user's session, by --release in ours, by Spark's own allocation."""
+
+import dataclasses
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+from IPython.core.error import UsageError
+from support import spark as spark_of_tests
+from support.fake_cluster import FakeCluster, training
+from support.processes import our_processes, prewarmed
+from support.until import until
+
+from ddl_magics.clusters import executors
+from ddl_magics.clusters.base import Refused
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.notebook import check, executors_verb
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
+from ddl_magics.runs import follower
+from ddl_magics.runtime import events as ev
+
+CELL = """
+x = np.random.default_rng(0).normal(size=(128, 4)).astype("float32")
+model = keras.Sequential([keras.layers.Dense(1)])
+model.compile("sgd", "mse")
+model.fit(x, x[:, :1], epochs=1, batch_size=32, verbose=0)
+"""
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+
+
+def notices(run):
+    return [event["message"] for event in run.events if event["kind"] == "notice"]
+
+
+@pytest.mark.timeout(240)
+def test_the_users_session_gives_its_executors_back_when_it_is_told_to(spark_cluster):
+    spark = spark_cluster(2)
+    sc, names = spark.sparkContext, {"spark": spark}
+    session = Session(EmbeddedCluster(lambda: names))
+    until(lambda: session.cluster.status().details["executors"] == 2, 60)
+    refused = session.cluster.check(dataclasses.replace(parse("--release executors"), cell="1"), names)
+    assert refused.message.startswith("--release is for sessions that ddl_magics has started, and this one is yours")
+
+    assert executors_verb.release([], session) == (
+        "2 executors given back; a Spark job waits until a run or %ddl acquire asks for new ones"
+    )
+    until(lambda: session.cluster.status().details["executors"] == 0, 60)
+    assert session.cluster.status().slots == 2, "as a run can have them"
+    assert "0 executors, 2 given back: the next run asks for them again" in check.report(session.cluster)
+    assert executors_verb.release([], session) == "there are no executors to give back"
+
+    assert executors_verb.acquire([], session) == "asked for 2 executors"
+    until(lambda: session.cluster.status().details["executors"] == 2, 60)
+    assert executors_verb.acquire([], session) == "no executors were given back with %ddl release"
+    assert sc.parallelize(range(4), 2).sum() == 6
+
+    executors_verb.release([], session)
+    run = session.submit(dataclasses.replace(parse("--seed 1"), cell=CELL), names)
+    run.wait(120)
+    assert run.state == ev.FINISHED, "it has asked for them again"
+    executors_verb.release([], session)  # a prewarmed process holds no executor
+    until(lambda: not our_processes() and not prewarmed(), 60)
+    executors_verb.acquire([], session)
+    until(lambda: session.cluster.status().details["executors"] == 2, 60)
+
+
+OURS = """
+import dataclasses, json, subprocess, sys, time
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.base import NotStarted
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
+
+def executors():  # processes of this Spark
+    listed = subprocess.run(["ps", "-eo", "pid,ppid,args"], capture_output=True, text=True).stdout.splitlines()
+    return sum("CoarseGrainedExecutorBackend" in line and app() in line for line in listed)
+
+def app():
+    return cluster._created.sparkContext.applicationId if cluster._created else "no application"
+
+def train(line):
+    spec = dataclasses.replace(parse(f"--seed 1 --conf spark.master=local-cluster[2,1,1024] {line}"), cell=CELL)
+    run = session.submit(spec, {})
+    run.wait(150)
+    ended = next(e["time"] for e in reversed(run.events) if e["kind"] == "state")
+    return run, ended
+
+def gone(ended):
+    while executors() and time.time() < ended + 60:
+        time.sleep(0.1)
+    return time.time() - ended
+
+if __name__ == "__main__":
+    cluster = EmbeddedCluster(dict)
+    session = Session(cluster)
+    found = {}
+    for name, line in json.loads(sys.argv[1]):
+        run, ended = train(line)
+        found[name] = {
+            "state": run.state,
+            "notices": [e["message"] for e in run.events if e["kind"] == "notice"],
+            "seconds": gone(ended),
+            "left": executors(),
+            "no session": isinstance(cluster.status(), NotStarted),
+            "slots": getattr(cluster.status(), "slots", None),
+        }
+    cluster.shutdown()
+    print(json.dumps(found))
+"""
+
+DYNAMIC = (
+    "--conf spark.dynamicAllocation.enabled=true --conf spark.dynamicAllocation.shuffleTracking.enabled=true "
+    "--conf spark.dynamicAllocation.minExecutors=0 --conf spark.dynamicAllocation.maxExecutors=2 "
+    "--conf spark.dynamicAllocation.executorIdleTimeout=3s"
+)
+
+
+def in_a_process(tmp_path, *lines):
+    """What the runs of OURS have found: they have a Spark of their own."""
+    spark_of_tests.prepare_environment()
+    script = tmp_path / "ours.py"
+    script.write_text(OURS.replace("if __name__", f"CELL = {CELL!r}\nif __name__"))
+    answer = subprocess.run(
+        [sys.executable, str(script), json.dumps(lines)],
+        capture_output=True,
+        text=True,
+        timeout=220,
+        env={**os.environ, "SPARK_HOME": spark_of_tests._home().name},
+    )
+    assert answer.returncode == 0, answer.stderr
+    return json.loads(answer.stdout.splitlines()[-1])
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(240)
+def test_a_session_of_ours_gives_back_what_release_says(tmp_path):
+    found = in_a_process(tmp_path, ("executors", "--release executors"), ("session", "--release session"))
+    print({name: round(each["seconds"], 1) for name, each in found.items()})
+    first, second = found["executors"], found["session"]
+    assert first["state"] == second["state"] == ev.FINISHED
+    assert first["left"] == second["left"] == 0
+    assert first["notices"][-1].startswith("2 executors given back") and not first["no session"]
+    assert second["notices"][-1] == "the embedded Spark has ended; the next run starts a new one"
+    assert second["no session"]
+
+
+@pytest.mark.slow
+@pytest.mark.spark
+@pytest.mark.timeout(300)
+def test_dynamic_allocation_takes_executors_back_by_itself(tmp_path):
+    """Nothing of ours keeps one; and the next run on a session that was ended by --release has a new one."""
+    found = in_a_process(
+        tmp_path,
+        ("first", f"--strategy ps {DYNAMIC}"),
+        ("second", f"--strategy ps --release session {DYNAMIC}"),
+        ("new", "--release session"),
+    )
+    print({name: round(each["seconds"], 1) for name, each in found.items()})
+    assert [each["state"] for each in found.values()] == [ev.FINISHED] * 3
+    assert [each["left"] for each in found.values()] == [0, 0, 0]
+    assert found["first"]["slots"] == 2, "as maxExecutors says"
+
+
+def test_what_release_does_at_the_end_of_a_run(monkeypatch):
+    monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
+    done = []
+
+    class Given(FakeCluster):
+        def give_back(self, what):
+            done.append((what, list(self.released)))
+            return Refused("spark", "Spark runs 1 job: wait for the end") if what == "executors" else "it has ended"
+
+    session = Session(Given(training(), slots=4))
+    runs = [
+        session.submit(dataclasses.replace(parse(f"--release {what}"), cell="1"), {}).wait(20)
+        for what in ("no", "executors", "session")
+    ]
+    assert [what for what, _ in done] == ["executors", "session"]
+    assert runs[2].id in done[1][1], "after all was fetched"
+    assert notices(runs[1])[-1] == "--release executors: Spark runs 1 job: wait for the end"
+    assert notices(runs[2])[-1] == "it has ended"
+
+
+def test_a_run_that_follows_keeps_what_it_needs(monkeypatch):
+    monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
+    monkeypatch.setattr(follower, "TURN_SECONDS", 0.02)
+    done = []
+
+    class Given(FakeCluster):
+        def give_back(self, what):
+            done.append(what)
+            return what
+
+    cluster = Given(training(), slots=2)
+    cluster.visible = 3
+    session = Session(cluster)
+    first, second = (session.submit(dataclasses.replace(parse("--release session"), cell="1"), {}) for _ in range(2))
+    assert second.state == ev.QUEUED
+    with pytest.raises(UsageError, match="run_1 is RUNNING: wait for its end, or %ddl stop run_1"):
+        executors_verb.release([], session)
+    cluster.visible = len(cluster.script)
+    first.wait(20)
+    second.wait(20)
+    assert done == ["session"], "the last one"
+
+
+def test_where_executors_are_in_words():
+    assert list(executors.lines({"executors": None})) == []
+    assert list(executors.lines({"executors": 2})) == [("executors", "2 executors")]
+    (_, dynamic) = next(executors.lines({"executors": 0, "dynamic_allocation": True, "slots": 8}))
+    assert dynamic.startswith("0 executors; Spark itself starts more when there is work, up to 8 slots")
