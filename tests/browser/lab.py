@@ -164,11 +164,16 @@ class NotebookPage:
         self.page.goto("about:blank")
 
     def ready(self) -> None:
-        """Waits until the notebook is there and its kernel idle."""
-        self.page.wait_for_selector(".jp-Notebook .jp-Cell")
+        """Waits until the notebook is there, shown, and its kernel idle.
+
+        The tab of a notebook that is opened while another one closes may stay behind: it is activated again.
+        """
+        self.page.wait_for_selector(".jp-Notebook .jp-Cell", state="attached")
         self.page.wait_for_function(
             """() => {
-                const panel = window.jupyterapp?.shell?.currentWidget;
+                const shell = window.jupyterapp?.shell;
+                const panel = shell?.currentWidget;
+                if (panel && !panel.isVisible) { shell.activateById(panel.id); return false; }
                 const kernel = panel?.sessionContext?.session?.kernel;
                 return kernel?.connectionStatus === "connected" && kernel.status === "idle";
             }"""
