@@ -21,6 +21,8 @@ CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 60
 STOP_SECONDS = 15
 PAGE_MS = 60_000
+#: Of the panel, instead of two seconds: what tests wait for comes sooner.
+POLL_SECONDS = 1
 
 _FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars"]
 
@@ -60,6 +62,9 @@ class Lab:
         settings = folder / ".settings" / "@jupyterlab" / "apputils-extension"
         settings.mkdir(parents=True)
         (settings / "notification.jupyterlab-settings").write_text('{"fetchNews": "false"}')
+        ours = folder / ".settings" / "ddl-magics"
+        ours.mkdir()
+        (ours / "runs.jupyterlab-settings").write_text(json.dumps({"pollSeconds": POLL_SECONDS}))
         self.log = folder / "jupyterlab.log"
         self.start()
 

@@ -7,8 +7,10 @@ from support.stored import append, finished, stored
 
 from ddl_magics.runtime import events as ev
 
+from .lab import POLL_SECONDS
+
 #: Of a list that is seen while something goes on; three times that where nothing does, five times where nobody sees it.
-POLL_MS = 2000
+POLL_MS = 1000 * POLL_SECONDS
 #: Headless Chromium has no page that is really hidden.
 HIDE = """hidden => {
   Object.defineProperty(document, "hidden", { get: () => hidden, configurable: true });
@@ -113,7 +115,7 @@ def test_a_list_that_nobody_sees_or_in_which_nothing_goes_on_is_asked_for_less(p
     panel.page.evaluate("window.jupyterapp.shell.collapseLeft()")
     asked.during(POLL_MS)
     asked.during(4 * POLL_MS)
-    assert len(asked.lists()) <= 1, "of ten seconds it has seen eight"
+    assert len(asked.lists()) <= 1, "of five intervals it has seen four"
     panel.command("ddl-magics:show-panel")
     asked.until(lambda: len(asked.lists()) > 3)
     append(folder, list(training(3))[8:])
@@ -121,7 +123,7 @@ def test_a_list_that_nobody_sees_or_in_which_nothing_goes_on_is_asked_for_less(p
     expect(panel.state("digits")).to_have_text("FINISHED")
     asked.during(POLL_MS)
     asked.during(2.5 * POLL_MS)
-    assert len(asked.lists()) <= 1, "of six seconds it has seen five"
+    assert len(asked.lists()) <= 1, "of three intervals it has seen two and a half"
 
 
 def test_nothing_is_fetched_twice(panel, asked):
