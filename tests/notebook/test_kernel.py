@@ -1,8 +1,6 @@
 """The magics in a real kernel on a real Spark: what a notebook shows, waits for, returns and leaves behind."""
 
 import json
-import os
-import signal
 import subprocess
 import sys
 import threading
@@ -165,17 +163,6 @@ def test_nbclient_stores_text_and_the_block_and_fails_with_the_run(monkeypatch):
     assert next(o for o in bad if o.output_type == "error").ename == "DistributedCellError"
     assert never == []
     assert processes.wait_until_gone() == {}
-
-
-def test_a_kernel_that_is_killed_leaves_a_run_that_reads_lost_and_no_process():
-    kernel = Kernel()
-    kernel.run("%load_ext ddl_magics")
-    kernel.run(cell("--name orphan", epochs=100_000), clickable=True)
-    until(lambda: store.find_run("orphan").progress, 120)
-    os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
-    until(lambda: store.find_run("orphan").state == ev.LOST, 10)
-    assert processes.wait_until_gone() == {}
-    kernel.close()
 
 
 def test_a_kernel_that_ends_ends_its_runs():
