@@ -9,6 +9,7 @@ from ddl_magics.runtime.parameter_server import update_rules
 
 pytestmark = pytest.mark.timeout(400)  # the first that wants accuracies of plain Keras waits for them
 
+#: Their median is compared: on a busy machine commits come late, and one of five may learn less.
 SEEDS = ("1", "2", "3", "4", "5")
 #: Of the median over seeds: a busy machine may starve one worker for a while, and gradients of that fit are stale.
 WITHIN = 0.02
