@@ -45,8 +45,8 @@ def start(spark, folder, rank=1, **spec):
     for name in ("HANG", "GO"):
         cell = cell.replace(name, repr(str(folder / name.lower())))
     run = launch.start(spark, cell, stall_notice=NOTICE_SECONDS, **spec)
-    # Where a rank is, its supervisor learns once a second.
-    run.until(lambda run: all(seconds_of_steps(run, rank) > 1.5 for rank in range(spec.get("workers", 2))), 90)
+    # Where a rank is, its supervisor learns once a second. It bears 20 typical steps: the first ones take longest.
+    run.until(lambda run: all(seconds_of_steps(run, rank) > 3.5 for rank in range(spec.get("workers", 2))), 90)
     # A first step may take longer than the time that is a minute elsewhere.
     return run.until(lambda run: len(notices(run, "warning")) == len(notices(run, "info")), 30)
 
