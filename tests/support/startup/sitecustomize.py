@@ -1,13 +1,18 @@
-"""Read by each Python that tests start: Keras and TensorFlow are imported without scikit-learn and pandas.
+"""Read by each Python that tests start: large packages are imported without others that no test needs.
 
-These take two fifths of that import. Keras could wrap models for the one, and `fit` take frames of the other, which no
-test does. A cell that imports them itself gets them.
+Keras and TensorFlow are imported without scikit-learn and pandas, which take two fifths of that import: Keras could wrap
+models for the one, and `fit` take frames of the other. jsonschema, which all of Jupyter imports, does without the grammar
+of international addresses, which takes a second. A cell that imports them itself gets them.
 """
 
 import sys
 
-_LEFT_OUT = ("sklearn", "pandas")
-_IMPORTERS = ("keras", "tensorflow")
+#: Package -> whose import does without it.
+_LEFT_OUT = {
+    "sklearn": ("keras", "tensorflow"),
+    "pandas": ("keras", "tensorflow"),
+    "rfc3987_syntax": ("jsonschema",),
+}
 
 
 def _is_being_imported(name):
@@ -17,8 +22,8 @@ def _is_being_imported(name):
 class _LeaveOut:
     @staticmethod
     def find_spec(name, path=None, target=None):
-        if name in _LEFT_OUT and any(map(_is_being_imported, _IMPORTERS)):
-            raise ModuleNotFoundError(f"{name} is left out of the import of Keras in tests", name=name)
+        if any(map(_is_being_imported, _LEFT_OUT.get(name, ()))):
+            raise ModuleNotFoundError(f"{name} is left out of this import in tests", name=name)
 
 
 sys.meta_path.insert(0, _LeaveOut)
