@@ -1,5 +1,6 @@
 """The page's side of the live view's messages."""
 
+import functools
 import json
 
 import numpy as np
@@ -13,6 +14,13 @@ jsonschema = pytest.importorskip("jsonschema")
 FACTS = {"id": "r", "name": "digits", "strategy": "allreduce", "workers": 2, "cluster": "here", "waiting": False}
 
 
+@functools.cache
+def _schema():
+    """Made once: `jsonschema.validate` would check the schema itself for each message."""
+    schema = message_schema()
+    return jsonschema.validators.validator_for(schema)(schema)
+
+
 class Page:
     """Does what the page does with messages."""
 
@@ -20,7 +28,7 @@ class Page:
         self.series, self.rows, self.workers, self.logs, self.parts = {}, {}, {}, [], {}
 
     def take(self, packed: Packed):
-        jsonschema.validate(packed.message, message_schema())
+        _schema().validate(packed.message)
         json.dumps(packed.message, allow_nan=False)
         message = packed.message
         if message["full"]:

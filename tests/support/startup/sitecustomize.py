@@ -1,8 +1,8 @@
 """Read by each Python that tests start: large packages are imported without others that no test needs.
 
-Keras and TensorFlow are imported without scikit-learn and pandas, which take two fifths of that import: Keras could wrap
-models for the one, and `fit` take frames of the other. jsonschema, which all of Jupyter imports, does without the grammar
-of international addresses, which takes a second. A cell that imports them itself gets them.
+Keras and TensorFlow are imported without scikit-learn and pandas, which take two fifths of that import: Keras could
+wrap models for the one, and `fit` take frames of the other. jsonschema, which all of Jupyter imports, does without the
+grammar of international addresses, which takes a second. A cell that imports them itself gets them.
 """
 
 import sys
