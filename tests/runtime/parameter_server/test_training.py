@@ -11,8 +11,7 @@ pytestmark = pytest.mark.timeout(400)  # the first that wants accuracies of plai
 
 #: Their median is compared: on a busy machine commits come late, and one of five may learn less.
 SEEDS = ("1", "2", "3", "4", "5")
-#: Of the median over seeds: a busy machine may starve one worker for a while, and gradients of that fit are stale.
-WITHIN = 0.02
+WITHIN, WORST_WITHIN = 0.02, 0.1
 
 
 def _with_rule(rule, seeds, epochs=25):
@@ -51,6 +50,7 @@ def test_every_rule_is_as_accurate_as_one_process(spark_cluster, digits_referenc
     assert ended.state == "FINISHED", ended.failure
     ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
     assert ours >= theirs - WITHIN, (ended.result, one_process)
+    assert min(ended.result.values()) >= theirs - WORST_WITHIN, ended.result
 
 
 HASTY = """
@@ -126,6 +126,7 @@ def test_accuracy_of_one_process(spark_cluster, digits_reference, workers):
     assert ended.state == "FINISHED", ended.failure
     ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
     assert ours >= theirs - WITHIN, (ended.result, one_process)
+    assert min(ended.result.values()) >= theirs - WORST_WITHIN, ended.result
     commits = {rank: ended.of_kind("commits", rank) for rank in range(workers)}
     assert all(sum(e["commits"] for e in events) > 50 for events in commits.values())
     assert max(e["staleness_max"] for e in ended.of_kind("commits")) > 0
