@@ -18,7 +18,7 @@ PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 # Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
 PROCESSES ?= 2
 
-.PHONY: install env widget panel browser demo test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env
+.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env
 
 install: env widget panel browser
 
@@ -52,6 +52,11 @@ $(PANEL): node_modules/.ready $(SOURCES)
 
 demo: env widget
 	$(PYTHON) scripts/demo.py
+
+# The worked examples, with little data: make notebooks [FULL=1] [NAMES="mnist energy"] [DATA=folder]. STORE=1 keeps what
+# they show in notebooks/ and docs/notebooks.md.
+notebooks: env widget
+	$(PYTHON) scripts/notebooks.py $(NAMES) $(if $(FULL),--full) $(if $(STORE),--store) $(if $(DATA),--data $(DATA))
 
 lint: env node_modules/.ready
 	npm run lint

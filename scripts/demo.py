@@ -64,7 +64,7 @@ def main(notebook: Path) -> int:
     started = time.monotonic()
     executed = ROOT / "build" / notebook.name
     executed.parent.mkdir(exist_ok=True)
-    document = nbformat.read(notebook, as_version=4)  # type: ignore[no-untyped-call]  # nbformat types it only in part
+    document = nbformat.read(notebook, as_version=4)
     client = LiveClient(
         document,
         timeout=CELL_TIMEOUT_SECONDS,
@@ -79,7 +79,7 @@ def main(notebook: Path) -> int:
         print(f"\nA cell failed: {failure.ename}: {failure.evalue}")
         return 1
     finally:
-        nbformat.write(document, executed)  # type: ignore[no-untyped-call]  # as above
+        nbformat.write(document, executed)
         print(f"\nThe executed notebook: {os.path.relpath(executed)} (took {time.monotonic() - started:.0f} s)")
     print("To watch it live in JupyterLab: make lab, then open quickstart.ipynb")
     return 0

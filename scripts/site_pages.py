@@ -20,6 +20,8 @@ SECTIONS = {
     "How-to guides": (
         *(
             "docs/data.md",
+            "docs/notebooks.md",
+            "docs/coming-from.md",
             "docs/loops.md",
             "docs/search.md",
             "docs/scaling.md",

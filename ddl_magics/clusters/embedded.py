@@ -133,11 +133,20 @@ class EmbeddedCluster(DriverCluster):
         session = self._session()
         return None if session is None else local_spark.workers_problem(session)
 
+    def spark(self, spec: RunSpec) -> Any:
+        """The notebook's SparkSession, or a new one for the spec's workers. Call it in a background thread.
+
+        Raises:
+            CannotStart: there is none, and none can be created.
+        """
+        with self._starting:
+            if self._session() is None:
+                self._created = local_spark.create_session(spec.workers, spec.conf)
+            return self._session()
+
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
         try:
-            with self._starting:
-                if self._session() is None:
-                    self._created = local_spark.create_session(spec.workers, spec.conf)
+            self.spark(spec)
         except local_spark.CannotStart as error:
             return Refused("spark", str(error))
         try:

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import shlex
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from IPython.core.error import UsageError
 from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from ddl_magics import store
-from ddl_magics.clusters.choice import Choice
+from ddl_magics.clusters.base import Ready
+from ddl_magics.clusters.choice import Choice, PendingKernelSession
+from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.local_spark import CannotStart
 from ddl_magics.notebook import check, display, dry_run, executors_verb, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
@@ -24,9 +29,9 @@ from ddl_magics.runs import Run, clean_command, verbs
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
-from ddl_magics.wording import nearest
+from ddl_magics.wording import counted, nearest
 
-VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
+VERBS = ("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
 CLUSTERS = ("auto", "embedded", "livy")
 LATER_VERBS = ("compare", "replay", "predict")
 
@@ -39,6 +44,9 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   use livy [URL] [--session ID|NAME] [--detached]
                       run on a Livy session: sparkmagic's, the given one, or a new one;
                       a detached session outlives this kernel
+  spark [--workers N] [--conf KEY=VALUE]
+                      define spark, the SparkSession of this machine's runs, before the first run: started for so many
+                      workers, unless the notebook has one
   check               check whether runs can be executed, and on what
   runs                list the newest runs of all notebooks
   show RUN            show a run's figures, or its live view while it runs
@@ -180,6 +188,32 @@ class DistributedMagics(Magics):
             raise UsageError(str(error)) from None
         if session is not None:
             print(lifetime(session))
+
+    def _spark(self, arguments: list[str]) -> None:
+        if len(arguments) % 2 or not {"--workers", "--conf"}.issuperset(arguments[::2]):
+            raise UsageError("write: %ddl spark [--workers N] [--conf KEY=VALUE]")
+        cluster, variable = self.session.cluster, self.shell.user_ns.get("spark")
+        if not isinstance(cluster, EmbeddedCluster) or isinstance(cluster, PendingKernelSession):
+            print(f"spark is a variable of {cluster.name}, and needs no start")
+            return
+        if variable is not None and not hasattr(variable, "sparkContext"):
+            raise UsageError(
+                f"your variable spark ({type(variable).__name__}) would be replaced: del spark, or rename it."
+            )
+        spec = parsing.parse(shlex.join(arguments), configured(self.defaults))
+        refused = cluster.check(spec, self.shell.user_ns)
+        if refused is not None:
+            raise UsageError(refused.message)
+        try:
+            with ThreadPoolExecutor(1) as background:
+                self.shell.user_ns["spark"] = background.submit(cluster.spark, spec).result()
+        except CannotStart as error:
+            raise UsageError(str(error)) from None
+        status = cluster.status()
+        print(
+            f"spark runs on {cluster.name}"
+            + (f", with {counted(status.slots, 'slot')}" if isinstance(status, Ready) else "")
+        )
 
     def _check(self, arguments: list[str]) -> None:
         print(check.report(self.session.cluster))

@@ -30,6 +30,7 @@ VERBS = {
     **dict.fromkeys(("output", "print", "tail"), "logs"),
     **dict.fromkeys(("doctor", "test", "version"), "check"),
     **dict.fromkeys(("cluster", "connect", "livy"), "use"),
+    **dict.fromkeys(("session", "start"), "spark"),
 }
 
 #: Arguments of Keras that people look for among the options -> where they are.

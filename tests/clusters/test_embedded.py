@@ -224,6 +224,7 @@ def test_the_users_session_is_used_as_it_is(spark_cluster):
     assert refused.message.startswith("--conf spark.executor.memory comes too late: the Spark session is yours")
     ui = before["spark.ui.enabled"]
     assert cluster.check(parse(f"--conf spark.ui.enabled={ui}"), {}) is None, "it is so already"
+    assert cluster.spark(parse("--workers 2")) is session
     cluster.shutdown()
     assert session.sparkContext._jsc is not None and local_spark.session_settings(session) == before
 

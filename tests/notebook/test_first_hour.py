@@ -148,7 +148,7 @@ MISTAKES = {
     ),
     "a verb in other words": (
         "%ddl kill digits",
-        "%ddl has no verb kill; its verbs are use, check, runs, show, logs, st",
+        "%ddl has no verb kill; its verbs are use, spark, check, runs, show, logs, st",
     ),
     "a Livy without its word": (
         "%ddl use http://host:8998",

@@ -13,6 +13,7 @@ from support.stored import stored
 from support.until import until
 
 from ddl_magics import store
+from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.errors import CellSyntaxError, DistributedCellError
 from ddl_magics.runtime import events as ev
 
@@ -80,7 +81,7 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ),
         (
             "%ddl shwo x",
-            "UsageError: %ddl has no verb shwo; its verbs are use, check, runs, show, logs, stop, attach, clean.",
+            "UsageError: %ddl has no verb shwo; its verbs are use, spark, check, runs, show, logs, stop, attach,",
         ),
         ("%ddl compare x", "UsageError: %ddl compare is not built yet: it comes with a later release."),
         ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
@@ -88,6 +89,8 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ("%ddl use livy host:8998", "UsageError: host:8998 is not the URL of a Livy: write http://HOST:8998, or"),
         ("%ddl use livy --detach", "UsageError: write: %ddl use livy [URL] [--session ID|NAME] [--detached]. Did"),
         ("%ddl use embedded now", "UsageError: write: %ddl use embedded"),
+        ("%ddl spark 4", "UsageError: write: %ddl spark [--workers N] [--conf KEY=VALUE]"),
+        ("%ddl spark --name x", "UsageError: write: %ddl spark [--workers N] [--conf KEY=VALUE]"),
         ("%ddl use yarn", "UsageError: %ddl use has no cluster yarn; it takes auto, embedded, livy."),
         ("%ddl show", "UsageError: write: %ddl show RUN"),
         ("%ddl logs a b", "UsageError: write: %ddl logs RUN [RANK]"),
@@ -150,6 +153,19 @@ def test_verbs(shell, capsys):
     assert run(shell, "%ddl stop digits", capsys)[0] == "digits has ended already: FINISHED.\n"
     assert run(shell, "%ddl use embedded", capsys)[0] == "runs are executed on fake\n"
     assert "2 slots, 2 free" in run(shell, "%ddl check", capsys)[0]
+    assert run(shell, "%ddl spark --workers 2", capsys)[0] == "spark is a variable of fake, and needs no start\n"
+
+
+def test_spark_is_not_started_for_too_many_workers_nor_over_a_variable(shell, capsys):
+    session(shell).cluster = EmbeddedCluster(lambda: shell.user_ns)
+    text, error = run(shell, "%ddl spark --workers many", capsys)
+    assert "--workers must be a whole number" in text + str(error)
+    text, error = run(shell, "%ddl spark --workers 9000", capsys)
+    assert "--workers 9000 is too much for this machine" in text + str(error)
+    shell.user_ns["spark"] = 1
+    text, error = run(shell, "%ddl spark", capsys)
+    assert "your variable spark (int) would be replaced: del spark, or rename it." in text + str(error)
+    assert shell.user_ns["spark"] == 1
 
 
 def test_a_resuming_run_gets_the_folder_and_uri_of_the_other_runs_checkpoints(shell, capsys):
@@ -206,7 +222,7 @@ def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
         ("%%distributed --data train_df --label la", ["label"]),
         ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),
         ("%%ddl_distributed --se", ["--search", "--seed", "--send", "--sequence-length", "--sequence-stride", "--set"]),
-        ("%ddl s", ["show", "stop"]),
+        ("%ddl s", ["scale", "show", "spark", "stop"]),
         ("%ddl use ", ["auto", "embedded", "livy"]),
         ("%ddl show di", ["digits"]),
         ("a = 1\n%ddl lo", ["logs"]),
