@@ -21,7 +21,7 @@ from statistics import median
 
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measurement import Measured, Step
-from ddl_magics.scaling.report import Prediction
+from ddl_magics.scaling.prediction import Prediction
 
 from .harness import command, report
 from .harness.network_hosts import Hosts, obstacle

@@ -21,6 +21,8 @@ Fit = tuple[int, int]  # number of the fit and of the epoch
 
 #: Each rank's steps are divided into at most so many parts in a row, whose differences tell how sure a mean is.
 PARTS = 8
+#: What the time of a step is spent on.
+STEP_PARTS = ("compute", "exchange", "waiting", "feeding")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,8 @@ from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.scaling.measurement import Measured, measured
-from ddl_magics.scaling.report import ScalingReport, shown
+from ddl_magics.scaling.prediction import shown
+from ddl_magics.scaling.report import ScalingReport
 from ddl_magics.wording import counted
 
 #: Longest time until an interrupt of the kernel is handled.

@@ -6,8 +6,8 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
     feeding   busy(k) (c + d r)
     exchange  of all-reduce: E = 2 (n - 1) m l + 2 (n - 1) / n bytes s, as a ring has 2 (n - 1) rounds for each of m
               buckets, and each worker sends 2 (n - 1) / n of the bytes (Patarasuk and Yuan 2009, "Bandwidth optimal
-              all-reduce algorithms"). Between hosts all but the last bucket may travel during the backward pass, so
-              that max(0, E (1 - 1/m) - 2/3 compute) + E/m is waited for. Of the other strategies: e + f (n - 1)
+              all-reduce algorithms"). Between hosts the buckets travel as the backward pass makes them, in 2/3
+              of compute: max(E/m, E - 2/3 compute (1 - 1/m)) is waited for. Of the other strategies: e + f (n - 1)
     waiting   w h(n) compute, where h(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
               the slowest
 
@@ -168,8 +168,8 @@ def number_of_buckets(size: int) -> int:
 
 def visible(whole: float, compute: float, size: int) -> float:
     """What a step waits for an exchange that takes `whole` seconds, and overlaps with the backward pass."""
-    last = whole / number_of_buckets(size)
-    return max(0.0, whole - last - BACKWARD * compute) + last
+    m = number_of_buckets(size)
+    return max(whole / m, whole - BACKWARD * compute * (1 - 1 / m))
 
 
 @dataclass(frozen=True)

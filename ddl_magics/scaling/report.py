@@ -9,10 +9,10 @@ from math import nan
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
-from ddl_magics.dashboard.text import number
 from ddl_magics.errors import NoPrediction
-from ddl_magics.scaling.measurement import Measured, Step, mean_step
-from ddl_magics.scaling.model import Estimate, Fitted, Setting, by_strategy, per_host
+from ddl_magics.scaling.measurement import STEP_PARTS, Measured, mean_step
+from ddl_magics.scaling.model import by_strategy
+from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, shown, table_of, why
 from ddl_magics.wording import aligned, counted
 
 if TYPE_CHECKING:
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
 #: So many metrics are columns of the printed table; `table` has all.
 SHOWN_METRICS = 4
-#: How often a batch is doubled to find one with which more workers pay.
-DOUBLINGS = 12
-
 #: Column -> where an epoch goes. rest: outside of its steps.
-PARTS = ("compute", "exchange", "waiting", "feeding", "rest")
+PARTS = (*STEP_PARTS, "rest")
 _COLOURS = ("#2f6fde", "#d9730d", "#d6336c", "#8b5cf6", "#a0a7b0")
 
 
@@ -67,71 +64,6 @@ class Row:
         return record
 
 
-@dataclass(frozen=True)
-class Prediction:
-    """What so many workers would do. rate, seconds: samples per second over whole epochs, and seconds of an epoch.
-
-    batch: rows of all workers in a step. speedup: times the predicted rate of one worker with the same batch.
-    """
-
-    strategy: str
-    workers: int
-    batch: int
-    rate: Estimate
-    seconds: Estimate
-    speedup: float
-    step: Step
-
-    @property
-    def efficiency(self) -> float:
-        return self.speedup / self.workers
-
-    def to_record(self) -> dict[str, Any]:
-        """The prediction as columns."""
-        return {
-            "strategy": self.strategy,
-            "workers": self.workers,
-            "batch": self.batch,
-            "rate": self.rate.value,
-            "rate_low": self.rate.low,
-            "rate_high": self.rate.high,
-            "epoch_seconds": self.seconds.value,
-            "epoch_low": self.seconds.low,
-            "epoch_high": self.seconds.high,
-            "speedup": self.speedup,
-            "efficiency": self.efficiency,
-            **{name: getattr(self.step, name) for name in PARTS[:-1]},
-        }
-
-
-class Predictions:
-    """Predictions, and `warnings`: lines where more workers lose."""
-
-    def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str]) -> None:
-        self.rows, self.warnings = tuple(rows), tuple(warnings)
-
-    @property
-    def table(self) -> Any:
-        """A DataFrame, or a list of dicts where pandas is not installed: rate in samples/s, times in seconds."""
-        return _table([row.to_record() for row in self.rows])
-
-    def __repr__(self) -> str:
-        head = ("strategy", "workers", "batch", "samples/s", "epoch", "speed-up", "efficiency")
-        lines = [
-            (
-                row.strategy,
-                str(row.workers),
-                str(row.batch),
-                _estimate(row.rate),
-                _estimate(row.seconds, " s"),
-                f"{row.speedup:.2f}",
-                f"{row.efficiency:.0%}",
-            )
-            for row in self.rows
-        ]
-        return "\n".join([*aligned([head, *lines]), *self.warnings])
-
-
 class ScalingReport:
     """What the runs of `%ddl scale` have measured.
 
@@ -159,7 +91,7 @@ class ScalingReport:
         seconds is the training time, rate is in samples/s; compute, exchange, waiting, feeding and rest are shares of
         an epoch's time. Each metric has a column, and a second one NAME_dev for its standard deviation over seeds.
         """
-        return _table([row.to_record() for row in self.rows])
+        return table_of([row.to_record() for row in self.rows])
 
     @property
     def warnings(self) -> list[str]:
@@ -220,7 +152,7 @@ class ScalingReport:
                 continue
             if len({run.workers for run in runs}) < 2:
                 continue
-            what_if = _WhatIf(runs, batch, gbit, per_host)
+            what_if = WhatIf(runs, batch, gbit, per_host)
             numbers = [workers] if isinstance(workers, int) else list(workers)
             found += [what_if.prediction(number) for number in numbers]
             warnings += what_if.warnings(numbers)
@@ -255,81 +187,6 @@ class ScalingReport:
         return f"<scaling of {self.name}: {done}>"
 
 
-class _WhatIf:
-    """The predictions of one strategy's model in one setting; the arguments are those of `ScalingReport.predict`."""
-
-    def __init__(self, runs: Sequence[Measured], batch: int | None, gbit: float | None, on_a_host: int | None) -> None:
-        self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
-        self._global = runs[0].strategy == "allreduce"
-        self._batch = batch
-        apart = gbit is not None or all(per_host([run]) == 1 for run in runs)
-        self._per_host = on_a_host or (1 if apart else None)
-
-    def _batch_of(self, workers: int) -> float:
-        """Rows of all workers in a step."""
-        if self._batch is not None:
-            return self._batch if self._global else self._batch * workers
-        each = [run.step.rows for run in self._runs]
-        return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(each) * workers
-
-    def _setting(self, workers: int) -> Setting:
-        on_a_host = min(workers, self._per_host or workers)
-        return Setting(workers, self._batch_of(workers) / workers, on_a_host, self._gbit)
-
-    def prediction(self, workers: int) -> Prediction:
-        setting = self._setting(workers)
-        rate, rows = self._fitted.rate(setting), self._fitted.rows
-        seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
-        one = self._fitted.rate(self._setting(1)).value
-        step, batch = self._fitted.model.step(setting), round(self._batch_of(workers))
-        return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / one, step)
-
-    def _rate(self, workers: int) -> float:
-        return self._fitted.rows / self._fitted.model.epoch_seconds(self._setting(workers), self._fitted.rows)
-
-    def warnings(self, numbers: Iterable[int]) -> list[str]:
-        """A line where the most workers lose against fewer, and from which batch on they would not."""
-        most = max(numbers)
-        fewer = [n for n in _halves(most) if self._rate(n) > self._rate(most)]
-        if not fewer:
-            return []
-        best = max(fewer, key=self._rate)
-        step = self._fitted.model.step(self._setting(most))
-        line = (
-            f"warning: {counted(most, 'worker')} would be slower than {best}: {shown(self._rate(most))} against "
-            f"{shown(self._rate(best))} samples/s. {_why(step)}"
-        )
-        enough = self._enough(most) if self._global else None
-        return [f"{line}; from a batch of about {enough} rows on they would pay" if enough else line]
-
-    def _enough(self, most: int) -> int | None:
-        """The smallest doubled batch with which so many workers are the fastest."""
-        began, batch = self._batch, self._batch_of(most)
-        try:
-            for _ in range(DOUBLINGS):
-                batch *= 2
-                self._batch = round(batch)
-                if all(self._rate(most) > self._rate(n) for n in _halves(most)):
-                    return self._batch
-            return None
-        finally:
-            self._batch = began
-
-
-def _halves(most: int) -> list[int]:
-    """1, 2, 4, ... below `most`."""
-    return [2**power for power in range(most.bit_length()) if 2**power < most]
-
-
-def _why(step: Step) -> str:
-    shares = {name: getattr(step, name) for name in PARTS[:-1] if name != "compute"}
-    largest = max(shares, key=lambda name: shares[name])
-    return (
-        f"In a step a worker computes {_milliseconds(step.compute)} on {number(step.rows)} rows, and spends "
-        f"{_milliseconds(shares[largest])} on {largest}"
-    )
-
-
 def _losses(runs: Sequence[Measured]) -> list[str]:
     """The warning of a strategy in which the most workers were slower than fewer."""
     rows = _rows(runs)
@@ -339,7 +196,7 @@ def _losses(runs: Sequence[Measured]) -> list[str]:
     step = mean_step([run.step for run in runs if run.workers == most.workers])
     line = (
         f"warning: {most.strategy} with {counted(most.workers, 'worker')} is slower than with {fastest.workers}. "
-        f"{_why(step)}"
+        f"{why(step)}"
     )
     return [f"{line}: a larger batch has more to compute between two exchanges"]
 
@@ -374,7 +231,7 @@ def _rows(runs: Sequence[Measured]) -> list[Row]:
 def _shares(runs: Sequence[Measured]) -> dict[str, float]:
     shares = dict.fromkeys(PARTS, 0.0)
     for run in runs:
-        for name in PARTS[:-1]:
+        for name in STEP_PARTS:
             shares[name] += getattr(run.step, name) * run.steps_in_epoch / run.epoch_seconds / len(runs)
         shares["rest"] += run.rest / run.epoch_seconds / len(runs)
     return shares
@@ -394,19 +251,6 @@ def _zero(value: float) -> float:
     return 0.0 if value != value else value
 
 
-def _table(records: list[dict[str, Any]]) -> Any:
-    try:
-        import pandas as pd
-    except ImportError:
-        return records
-    return pd.DataFrame(records)
-
-
-def shown(value: float) -> str:
-    """A number with its thousands, or with four digits."""
-    return f"{value:,.0f}" if abs(value) >= 1000 else number(value)
-
-
 def _with_deviation(value: float, deviation: float, unit: str = "") -> str:
     return f"{shown(value)}{unit}" if deviation != deviation else f"{shown(value)} ± {_rounded(deviation)}{unit}"
 
@@ -414,11 +258,3 @@ def _with_deviation(value: float, deviation: float, unit: str = "") -> str:
 def _rounded(deviation: float) -> str:
     """Two digits."""
     return f"{deviation:,.0f}" if deviation >= 10 else f"{deviation:.2g}"
-
-
-def _estimate(estimate: Estimate, unit: str = "") -> str:
-    return f"{shown(estimate.value)}{unit} ({shown(estimate.low)} to {shown(estimate.high)})"
-
-
-def _milliseconds(seconds: float) -> str:
-    return f"{number(1000 * seconds)} ms"

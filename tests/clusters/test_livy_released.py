@@ -55,7 +55,7 @@ def test_a_livy_session_gives_back_what_release_says(kernel, livy_server):
     ended = time.time()
     assert notice(kernel, "two").endswith("has ended; the next run starts a new one")
     client = Client(livy_server.url)
-    until(lambda: first not in [each["id"] for each in client.get("/sessions").json()["sessions"]], 60)
+    until(lambda: first not in [each["id"] for each in client.get("/sessions").json["sessions"]], 60)
     print(f"session gone {time.time() - ended:.1f} s after the cell")
     assert "a new Livy session has not started: the next run starts it" in run(kernel, "%ddl check")
 

@@ -12,7 +12,7 @@ from ddl_magics.runtime import events as ev
 
 CELL = """
 x = np.random.default_rng(0).normal(size=(2048, 32)).astype("float32")
-model = keras.Sequential([keras.layers.Dense(256, "relu"), keras.layers.Dense(1)])
+model = keras.Sequential([keras.Input((32,)), keras.layers.Dense(256, "relu"), keras.layers.Dense(1)])
 model.compile("sgd", "mse")
 model.fit(x, x[:, :1], epochs=4, batch_size=64, verbose=0)
 """

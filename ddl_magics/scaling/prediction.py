@@ -1,0 +1,177 @@
+"""What other numbers of workers, batches and networks would do: a model's predictions as rows and as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import Any
+
+from ddl_magics.dashboard.text import number
+from ddl_magics.scaling.measurement import STEP_PARTS, Measured, Step
+from ddl_magics.scaling.model import Estimate, Fitted, Setting, per_host
+from ddl_magics.wording import aligned, counted
+
+#: How often a batch is doubled to find one with which more workers pay.
+DOUBLINGS = 12
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """What so many workers would do. rate, seconds: samples per second over whole epochs, and seconds of an epoch.
+
+    batch: rows of all workers in a step. speedup: times the predicted rate of one worker with the same batch.
+    """
+
+    strategy: str
+    workers: int
+    batch: int
+    rate: Estimate
+    seconds: Estimate
+    speedup: float
+    step: Step
+
+    @property
+    def efficiency(self) -> float:
+        return self.speedup / self.workers
+
+    def to_record(self) -> dict[str, Any]:
+        """The prediction as columns."""
+        return {
+            "strategy": self.strategy,
+            "workers": self.workers,
+            "batch": self.batch,
+            "rate": self.rate.value,
+            "rate_low": self.rate.low,
+            "rate_high": self.rate.high,
+            "epoch_seconds": self.seconds.value,
+            "epoch_low": self.seconds.low,
+            "epoch_high": self.seconds.high,
+            "speedup": self.speedup,
+            "efficiency": self.efficiency,
+            **{name: getattr(self.step, name) for name in STEP_PARTS},
+        }
+
+
+class Predictions:
+    """Predictions, and `warnings`: lines where more workers lose."""
+
+    def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str]) -> None:
+        self.rows, self.warnings = tuple(rows), tuple(warnings)
+
+    @property
+    def table(self) -> Any:
+        """A DataFrame, or a list of dicts where pandas is not installed: rate in samples/s, times in seconds."""
+        return table_of([row.to_record() for row in self.rows])
+
+    def __repr__(self) -> str:
+        head = ("strategy", "workers", "batch", "samples/s", "epoch", "speed-up", "efficiency")
+        lines = [
+            (
+                row.strategy,
+                str(row.workers),
+                str(row.batch),
+                _estimate(row.rate),
+                _estimate(row.seconds, " s"),
+                f"{row.speedup:.2f}",
+                f"{row.efficiency:.0%}",
+            )
+            for row in self.rows
+        ]
+        return "\n".join([*aligned([head, *lines]), *self.warnings])
+
+
+class WhatIf:
+    """The predictions of one strategy's model in one setting; the arguments are those of `ScalingReport.predict`."""
+
+    def __init__(self, runs: Sequence[Measured], batch: int | None, gbit: float | None, on_a_host: int | None) -> None:
+        self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
+        self._global = runs[0].strategy == "allreduce"
+        self._batch = batch
+        apart = gbit is not None or all(per_host([run]) == 1 for run in runs)
+        self._per_host = on_a_host or (1 if apart else None)
+
+    def _batch_of(self, workers: int) -> float:
+        """Rows of all workers in a step."""
+        if self._batch is not None:
+            return self._batch if self._global else self._batch * workers
+        each = [run.step.rows for run in self._runs]
+        return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(each) * workers
+
+    def _setting(self, workers: int) -> Setting:
+        on_a_host = min(workers, self._per_host or workers)
+        return Setting(workers, self._batch_of(workers) / workers, on_a_host, self._gbit)
+
+    def prediction(self, workers: int) -> Prediction:
+        setting = self._setting(workers)
+        rate, rows = self._fitted.rate(setting), self._fitted.rows
+        seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
+        one = self._fitted.rate(self._setting(1)).value
+        step, batch = self._fitted.model.step(setting), round(self._batch_of(workers))
+        return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / one, step)
+
+    def _rate(self, workers: int) -> float:
+        return self._fitted.rows / self._fitted.model.epoch_seconds(self._setting(workers), self._fitted.rows)
+
+    def warnings(self, numbers: Iterable[int]) -> list[str]:
+        """A line where the most workers lose against fewer, and from which batch on they would not."""
+        most = max(numbers)
+        fewer = [n for n in _halves(most) if self._rate(n) > self._rate(most)]
+        if not fewer:
+            return []
+        best = max(fewer, key=self._rate)
+        step = self._fitted.model.step(self._setting(most))
+        line = (
+            f"warning: {counted(most, 'worker')} would be slower than {best}: {shown(self._rate(most))} against "
+            f"{shown(self._rate(best))} samples/s. {why(step)}"
+        )
+        enough = self._enough(most) if self._global else None
+        return [f"{line}; from a batch of about {enough} rows on they would pay" if enough else line]
+
+    def _enough(self, most: int) -> int | None:
+        """The smallest doubled batch with which so many workers are the fastest."""
+        began, batch = self._batch, self._batch_of(most)
+        try:
+            for _ in range(DOUBLINGS):
+                batch *= 2
+                self._batch = round(batch)
+                if all(self._rate(most) > self._rate(n) for n in _halves(most)):
+                    return self._batch
+            return None
+        finally:
+            self._batch = began
+
+
+def _halves(most: int) -> list[int]:
+    """1, 2, 4, ... below `most`."""
+    return [2**power for power in range(most.bit_length()) if 2**power < most]
+
+
+def why(step: Step) -> str:
+    shares = {name: getattr(step, name) for name in STEP_PARTS if name != "compute"}
+    largest = max(shares, key=lambda name: shares[name])
+    return (
+        f"In a step a worker computes {_milliseconds(step.compute)} on {number(step.rows)} rows, and spends "
+        f"{_milliseconds(shares[largest])} on {largest}"
+    )
+
+
+def table_of(records: list[dict[str, Any]]) -> Any:
+    try:
+        import pandas as pd
+    except ImportError:
+        return records
+    return pd.DataFrame(records)
+
+
+def shown(value: float) -> str:
+    """A number with its thousands, or with four digits."""
+    return f"{value:,.0f}" if abs(value) >= 1000 else number(value)
+
+
+def _estimate(estimate: Estimate, unit: str = "") -> str:
+    return f"{shown(estimate.value)}{unit} ({shown(estimate.low)} to {shown(estimate.high)})"
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{number(1000 * seconds)} ms"
