@@ -1,6 +1,7 @@
 """A train_step whose parts are functions of tf.function, one with a condition, in a graph and eagerly; evaluated first.
 
 Like: any that speeds parts of a train_step up
+Needs: Keras 3
 """
 
 import keras
