@@ -10,7 +10,7 @@ import contextlib
 from typing import Any, Callable
 
 import tensorflow as tf
-from tensorflow.python.autograph.core import converter
+from tensorflow.python.autograph.core import ag_ctx, converter
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.util import tf_decorator
 
@@ -33,6 +33,7 @@ def _inlining(original: Callable[..., Any]) -> Callable[..., Any]:
         if tf.config.functions_run_eagerly() or not function._autograph:
             return function.python_function(*args, **kwargs)
         options = converter.ConversionOptions(recursive=True, user_requested=True)
-        return api.converted_call(python, args, kwargs, options=options)
+        with ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED, options=options):  # Keras disables it for its steps
+            return api.converted_call(python, args, kwargs, options=options)
 
     return call

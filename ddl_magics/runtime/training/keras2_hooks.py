@@ -131,10 +131,14 @@ class Keras2Hooks(KerasHooks):
             return original(model, *args, **kwargs)
 
     def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
-        """By tracing the step once for nothing: only then its metrics have states that can be kept and put back."""
+        """By tracing the step once for nothing: only then its metrics have states that can be kept and put back.
+
+        What is wrong with the step is said by its trial, or when it is traced again.
+        """
         compiled = (model.compiled_loss, model.compiled_metrics)
         if not tf.executing_eagerly() and not all(part is None or part.built for part in compiled):
-            tf.function(step).get_concrete_function(batch)
+            with contextlib.suppress(Exception):
+                tf.function(step).get_concrete_function(batch)
 
     def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
         result: dict[str, Any] = tf_utils.sync_to_numpy_or_python_type(model._validate_and_get_metrics_result(logs))

@@ -37,6 +37,7 @@ from .calls import TEST_BATCH, TRAIN_BATCH, Call, Calls
 from .checkpointing import Checkpoints
 from .equal_weights import EqualWeights
 from .fit_in_progress import FitInProgress
+from .kept_generators import KeptGenerators
 from .keras_access import KerasAccess
 from .loop_slices import LoopSlices
 from .monitor import Monitor
@@ -50,6 +51,11 @@ from .step_weighing import StepWeighing
 _NOT_SHARED = (
     "%s is not distributed with --strategy %s: each worker trains on all rows for itself; use --strategy allreduce, or "
     "model.fit"
+)
+
+_GOES_ON = (
+    "a fit goes on with the generator of an earlier one: one process loses the batches that Keras has read ahead, as "
+    "many as it happens to, and workers lose none"
 )
 
 #: The collective that makes the metrics of a call those of the job.
@@ -95,6 +101,7 @@ class KerasHooks(KerasAccess):
         self.noise = Noise(rank.config, self.traced, self.within)
         self._slices = LoopSlices(self.loop, self.traced, self.noise, rank.errors)
         self._equal_weights = EqualWeights(rank)
+        self._generators = KeptGenerators()
         rank.training = self
         rank.at_cell_end.append(self.loop.end)
         self._checkpoints = Checkpoints(rank, self)
@@ -224,7 +231,9 @@ class KerasHooks(KerasAccess):
             self.batchnorm.begin_fit(model)
             self.calls.fit = fit = FitInProgress(model)
             fit.checkpoints = checkpoints = self._checkpoints.begin_fit(arguments)
-            arguments["callbacks"] = self._callbacks(fit, arguments.get("callbacks"))
+            arguments["callbacks"] = self._callbacks(
+                fit, arguments.get("callbacks"), self._pass_generators_on(arguments)
+            )
             history = self._call(Call("fit", self.config.size > 1), original, model, arguments)
         finally:
             self.calls.fit = None
@@ -233,6 +242,15 @@ class KerasHooks(KerasAccess):
             raise StopRun()
         checkpoints.end(model, history)
         return history
+
+    def _pass_generators_on(self, arguments: dict[str, Any]) -> list[Any]:
+        """Have a fit lose no batch of a generator. Returns callbacks for that."""
+        if self.config.size == 1:
+            return []
+        callback, goes_on = self._generators.pass_on(arguments)
+        if goes_on:
+            self.rank.reporter.notice_once("info", _GOES_ON)
+        return [callback]
 
     def _begin_fit(self, model: Model) -> None:
         self.rank.begin_fit(model)
@@ -248,11 +266,12 @@ class KerasHooks(KerasAccess):
             arguments["verbose"] = 2
         return arguments
 
-    def _callbacks(self, fit: FitInProgress, given: Any) -> Any:
-        """The user's callbacks, with the runtime's own behind them."""
+    def _callbacks(self, fit: FitInProgress, given: Any, more: list[Any]) -> Any:
+        """The user's callbacks, with the runtime's own behind them, and `more`."""
         callbacks, rank = self.keras.callbacks, self.rank
         assert fit.checkpoints is not None
         own: list[Any] = [fit.checkpoints.before, Monitor(rank, fit, self.rows, self), fit.checkpoints.after]
+        own += more
         if self.config.local_updates and (rank.server or rank.peers.ring):
             own.insert(1, self._new_sync(fit))
         users = list(given) if isinstance(given, (list, tuple)) else [given] if given is not None else []

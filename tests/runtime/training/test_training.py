@@ -213,6 +213,14 @@ def refusal(fit):
         return str(error)
 refusals = [refusal(fit) for fit in {list(REFUSED)!r}]
 """
+GENERATED = """
+import itertools
+numbers = ((np.full((6, 1), n, "float32"), np.zeros((6, 1), "float32")) for n in itertools.count(1))
+same = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, kernel_initializer="ones")])
+same.compile(keras.optimizers.SGD(0.0), "mae")
+fitted = [same.fit(numbers, steps_per_epoch=3, epochs=2, verbose=0).history["loss"] for _ in range(3)]
+ddl.log(generated=fitted == [[2.0, 5.0], [8.0, 11.0], [14.0, 17.0]])
+"""
 #: The numbers of the fits in the cell of all of these.
 EVALUATED, STOPPED, FOREIGN = 0, 1, 4
 #: What the ranks log in it beside the values of `EVALUATION`.
@@ -224,7 +232,8 @@ def fits(spark_cluster, tmp_path_factory):
     """One run of many small fits, as a launch takes longer than all of them."""
     foreign = FOREIGN_TO_XLA.replace("COMPILED", "False")
     states = own_step("tf.reduce_mean((y - p) ** 2)")
-    cell = EVALUATION + STOPPING + NOISE + PROGRESS + foreign + REFUSALS + states + MIXED + "[evaluated, refusals]"
+    cell = EVALUATION + STOPPING + NOISE + PROGRESS + foreign + REFUSALS + states + GENERATED + MIXED
+    cell += "[evaluated, refusals]"
     shared = str(tmp_path_factory.mktemp("shared"))
     return finished(spark_cluster(2), cell, {"SHARED": shared}, compression="bf16")
 
@@ -275,6 +284,12 @@ def test_steps_that_the_loss_scale_skips_are_no_fault(fits):
 def test_a_layer_foreign_to_xla_is_trained_where_the_step_is_not_xlas(fits):
     """And REFUSED holds that it is refused where it is."""
     assert FOREIGN in {event["fit"] for event in fits.of_kind("epoch")}
+
+
+def test_fits_go_on_with_a_generator(fits):
+    """Keras reads ahead; what was read in vain is not lost."""
+    assert logged(fits, "generated") == [True, True]
+    assert sum("goes on with the generator" in e["message"] for e in fits.of_kind("notice")) == 1
 
 
 def test_what_cannot_be_put_together_is_refused_by_name(fits):

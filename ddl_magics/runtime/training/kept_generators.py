@@ -1,0 +1,98 @@
+"""The generators of batches that a cell passes to `fit`: no batch is lost between two fits.
+
+Keras reads ahead, and what it has read in vain is lost with the end of a fit, more or fewer batches by chance. Workers
+would go on with different ones.
+"""
+
+from __future__ import annotations
+
+import collections
+import threading
+import types
+from typing import Any, Iterator
+
+import keras
+
+#: The arguments of `fit` that may be one.
+_ARGUMENTS = ("x", "validation_data")
+
+
+class KeptGenerators:
+    """By object; each is kept, so that no other gets its id."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, KeptGenerator] = {}
+
+    def pass_on(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
+        """Have a fit read from the generators among its arguments here: (a callback for it, whether one goes on)."""
+        given = {name: arguments.get(name) for name in _ARGUMENTS}
+        found = {name: one for name, one in given.items() if isinstance(one, types.GeneratorType)}
+        if len({id(one) for one in found.values()}) < len(found):  # who of two reads which is Keras' choice
+            found = {}
+        kept = {name: self._known.setdefault(id(one), KeptGenerator(one)) for name, one in found.items()}
+        goes_on = any(one.began for one in kept.values())
+        arguments.update({name: one.reader() for name, one in kept.items()})
+        return _Used(*(kept.get(name) for name in _ARGUMENTS)), goes_on
+
+
+class KeptGenerator:
+    """A generator with the batches that were read from it and not used. began: it was read from."""
+
+    def __init__(self, generator: Iterator[Any]) -> None:
+        self._generator, self._lock = generator, threading.Lock()
+        self._read: collections.deque[Any] = collections.deque()  # and not used yet
+        self._again: collections.deque[Any] = collections.deque()  # to be read before the generator is
+        self._reader = 0
+        self.began = False
+
+    def reader(self) -> Iterator[Any]:
+        """A generator of the batches from the first unused one on; those made earlier end."""
+        with self._lock:
+            self._reader += 1
+            self._again.extendleft(reversed(self._read))
+            self._read.clear()
+        return self._batches(self._reader)
+
+    def _batches(self, reader: int) -> Iterator[Any]:
+        while True:
+            with self._lock:
+                if reader != self._reader:
+                    return
+                self.began = True
+                try:
+                    batch = self._again.popleft() if self._again else next(self._generator)
+                except StopIteration:
+                    return
+                self._read.append(batch)
+            yield batch
+
+    def use(self, count: int) -> None:
+        """So many more batches were used."""
+        with self._lock:
+            for _ in range(min(count, len(self._read))):
+                self._read.popleft()
+
+
+class _Used(keras.callbacks.Callback):
+    """Tells generators how many of their batches a fit has used."""
+
+    def __init__(self, training: KeptGenerator | None, validation: KeptGenerator | None) -> None:
+        super().__init__()
+        self._training, self._validation = training, validation
+        self._trained = self._tested = 0  # batches of the epoch, of the evaluation
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        self._trained = 0
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._training is not None:
+            self._training.use(batch + 1 - self._trained)
+        self._trained = batch + 1
+
+    def on_test_begin(self, logs: Any = None) -> None:
+        self._tested = 0
+
+    def on_test_batch_end(self, batch: int, logs: Any = None) -> None:
+        if self._validation is not None:
+            self._validation.use(batch + 1 - self._tested)
+        self._tested = batch + 1
