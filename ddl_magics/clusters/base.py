@@ -129,6 +129,12 @@ class Cluster(Protocol):
     def ask_again(self) -> str | Refused:
         """Ask for the executors that were given back. Returns in one line what was done."""
 
+    def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
+        """What the hosts keep of --data, as `driver.api.cache` lists it, or in one line why that is not known.
+
+        option: the value of --cache. clear: remove it after that.
+        """
+
     def shutdown(self) -> None:
         """End what was started for this notebook. Called when the kernel exits."""
 
@@ -241,6 +247,13 @@ class DriverCluster:
         if "count" not in reply:
             return Refused("spark", _message(reply))
         return int(reply["count"])
+
+    def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
+        try:
+            reply = self._call("cache", json.dumps({"cache": option, "clear": clear}))
+        except (ConnectionError, ProcessLookupError, TimeoutError) as error:
+            return str(error)
+        return list(reply["entries"]) if "entries" in reply else _message(reply)
 
     def shutdown(self) -> None:
         pass

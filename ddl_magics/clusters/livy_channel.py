@@ -24,7 +24,7 @@ from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
 #: Functions that ask Spark, which the side channel must not.
-STATEMENTS = ("launch", "info", "executors")
+STATEMENTS = ("launch", "info", "executors", "cache")
 #: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.

@@ -20,6 +20,8 @@ LINE_CHARACTERS = 2000
 
 #: The first epochs of a fit each have a line; of later ones at most one in so many seconds has, and the last.
 FIRST_EPOCHS, EPOCH_LINE_SECONDS = 20, 2.0
+#: How often a line says how far the preparation of --data is.
+PREPARATION_LINE_SECONDS = 10.0
 
 #: Keras' progress bar, or "16/16 - 1s - loss: 0.5": left out, because the line of the epoch says the same.
 _KERAS_PROGRESS = re.compile(r"\s*(Epoch \d+/\d+\s*|\d+/(\d+|Unknown) (.*[━=].*|- .*))")
@@ -34,7 +36,7 @@ class TextProgress:
         self._fit: Mapping[str, Any] = {}
         self._rows: dict[tuple[int, int, int], tuple[float, float]] = {}
         self._last_line = ""
-        self._epoch_line = 0.0
+        self._epoch_line = self._preparation_line = 0.0
         self._left_out = 0
 
     def feed(self, events: Iterable[Mapping[str, Any]]) -> list[str]:
@@ -56,6 +58,10 @@ class TextProgress:
         line = f"{state}: {message}" if message else state
         if line in (self._last_line, ev.QUEUED):
             return []
+        if state in (ev.PREFLIGHT, ev.SUBMITTED) and event.get("needed"):  # how far the rows of --data are
+            if event["time"] < self._preparation_line + PREPARATION_LINE_SECONDS:
+                return []
+            self._preparation_line = event["time"]
         self._last_line = line
         return [f"{self.name}  {duration(event['time'] - (self._begun or event['time']))}  {line}"]
 

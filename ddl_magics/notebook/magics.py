@@ -17,7 +17,7 @@ from ddl_magics.clusters.choice import Choice, PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.local_spark import CannotStart
-from ddl_magics.notebook import check, display, dry_run, executors_verb, scale_verb
+from ddl_magics.notebook import cache_command, check, display, dry_run, executors_verb, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -31,7 +31,9 @@ from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
 from ddl_magics.wording import counted, nearest
 
-VERBS = ("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
+VERBS = (
+    "use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean", "cache",
+)  # fmt: skip
 CLUSTERS = ("auto", "embedded", "livy")
 LATER_VERBS = ("compare", "replay", "predict")
 
@@ -62,7 +64,9 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]
                       remove stored runs: all but those that ended within --keep and the --keep-last newest, then the
                       oldest until the store fits into --max-size; never one that lives, that has a tag, or from
-                      which another continues. %config DistributedStore has the same settings for every run"""
+                      which another continues. %config DistributedStore has the same settings for every run
+  cache [--clear]     list, or remove, the rows of --data that the workers keep for later runs: of --cache on, or of
+                      the folder that %config Distributed.cache names"""
 
 
 @magics_class
@@ -286,6 +290,11 @@ class DistributedMagics(Magics):
 
     def _acquire(self, arguments: list[str]) -> None:
         print(executors_verb.acquire(arguments, self.session))
+
+    def _cache(self, arguments: list[str]) -> None:
+        if arguments not in ([], ["--clear"]):
+            raise UsageError("write: %ddl cache [--clear]")
+        print(cache_command.report(self.session.cluster, configured(self.defaults).get("cache"), bool(arguments)))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

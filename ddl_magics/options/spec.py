@@ -46,6 +46,7 @@ class RunSpec:
     ps: int | None = None
     data: str | None = None
     where: str | None = None
+    cache: str | None = None
     features: tuple[str, ...] | None = None
     label: str | None = None
     weight: str | None = None

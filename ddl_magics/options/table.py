@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.values import (
+    read_cache,
     read_compression,
     read_count,
     read_data,
@@ -281,6 +282,16 @@ OPTIONS: tuple[Option, ...] = (
         many=True,
         needs="--sequence-length",
         configurable=False,
+    ),
+    Option(
+        "--cache",
+        "Keep the rows of --data, as they were dealt, on the workers' disks for later runs: on, up to a fifth of a "
+        "disk's free room; up to a size such as 20GB; in a folder of your own, from /; or off. Without a folder they "
+        "are kept until the Spark session ends.",
+        read_cache,
+        metavar="on|off|DIR|SIZE",
+        default="on",
+        needs="--data",
     ),
     Option(
         "--name",
@@ -567,7 +578,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     ),
     "data": (
         *("--data", "--where", "--features", "--label", "--weight", "--batch-size", "--validation"),
-        *("--sequence-length", "--order-by", "--horizon", "--sequence-stride", "--group-by", "--send", "--files"),
+        *("--sequence-length", "--order-by", "--horizon", "--sequence-stride", "--group-by", "--cache"),
+        *("--send", "--files"),
     ),
     "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
     "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),

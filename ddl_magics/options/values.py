@@ -16,6 +16,7 @@ from IPython.core.error import UsageError
 from ddl_magics.options.redaction import has_password, is_secret
 from ddl_magics.runtime import target
 from ddl_magics.runtime.collectives import compression
+from ddl_magics.runtime.data.cache_option import CacheOption
 from ddl_magics.runtime.parameter_server import rule_spec, update_rules
 from ddl_magics.wording import MAX_QUOTED
 
@@ -40,6 +41,11 @@ def read_horizon(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,15}", text):
         raise ValueError("a whole number, 0 or above")
     return int(text)
+
+
+def read_cache(text: str) -> str:
+    CacheOption.read(text)
+    return text
 
 
 def read_seed(text: str) -> int:

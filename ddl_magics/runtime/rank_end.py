@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, Mapping, get_args
 
+#: A kind of failure that no run ends with: the rank was to find its rows of --data in the cache, and has not.
+UNCACHED = "uncached"
+
 Outcome = Literal["finished", "stopped", "failed"]
 
 

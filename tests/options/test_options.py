@@ -43,6 +43,7 @@ def test_a_full_line():
         label="y",
         batch_size=64,
         validation=0.25,
+        cache="on",
         seed=3,
         timeout=600,
         conf={"a.b": "1", "c": "x=y"},

@@ -7,20 +7,33 @@ pyarrow nor pandas is needed. share_files.py and rank_data.py are the ranks' sid
 
 from __future__ import annotations
 
+import hashlib
+import json
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from ..spark import jvm_gateway, slots, spark_error
-from . import by_value, packing, roles, sequences, sorting
+from ..spark import jvm_gateway, located, slots, spark_error
+from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
 from .columns import DataError, is_pandas, is_spark, pandas_values
 from .plan import Plan
 from .sequences import Layout
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
+    from .cache_lookup import Found, Generation
     from .packing import Record
-    from .records import DataFrame, DealOrder, Inputs, Manifest, PackReport, SeriesColumns, SetName, Tensor
+    from .records import (
+        CacheUse,
+        DataFrame,
+        DealOrder,
+        FeedRecord,
+        Manifest,
+        PackReport,
+        SeriesColumns,
+        SetName,
+        Tensor,
+    )
 
 __all__ = ["DataError", "Feed", "check", "prepare"]
 
@@ -33,19 +46,30 @@ PANDAS_SLICES_PER_WORKER = 4
 class Feed:
     """Data that is ready for the ranks.
 
-    manifest: JSON-able, for `rank_data.datasets` on every rank. rdd: of n partitions; partition k yields the blobs of
-    rank k, for `share_files.store`, and may be read again by a later attempt. inputs: how other rows become the same
-    tensors. notices: hints for the user, a line each.
+    rdd: of n partitions; partition k yields the blobs of rank k, for `share_files.store`, and may be read again by a
+    later attempt. The partitions of ranks that are not among the `dealt` ones of `cache` are empty. manifest:
+    JSON-able, for `rank_data.datasets` on every rank. inputs: how other rows become the same tensors. notices: hints
+    for the user, a line each.
     """
 
     def __init__(
-        self, rdd: Rdd, manifest: Manifest, inputs: Inputs, notices: list[str], persisted: Sequence[Rdd]
+        self,
+        rdd: Rdd,
+        record: FeedRecord,
+        cache: CacheUse | None = None,
+        persisted: Sequence[Rdd] = (),
+        again: Callable[[], Feed] | None = None,
     ) -> None:
+        """again: makes the feed of which every rank is sent its rows; None where this is such a feed."""
         self.rdd = rdd
-        self.manifest = manifest
-        self.inputs = inputs
-        self.notices = notices
+        self.manifest, self.inputs, self.notices = record["manifest"], record["inputs"], list(record["notices"])
+        self.cache = cache
         self._persisted = persisted
+        self._again = again
+
+    def whole(self) -> Feed:
+        """The feed with the rows of all ranks, where the cache does not have what it had. Close it, too."""
+        return self if self._again is None else self._again()
 
     def close(self) -> None:
         """Release what Spark keeps for this feed."""
@@ -59,16 +83,56 @@ def check(value: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> 
 
 
 def prepare(sc: SparkContext, plan: Plan, group: str) -> Feed:
-    """Make the `Feed` of a run, in one pass over the data. Raises `DataError`, one line.
+    """Make the `Feed` of a run, in one pass over the data, or without one from the cache. Raises `DataError`, one line.
 
     sc: from `jvm_gateway.separate_context`; plan: from `check`; group: the job group of the pass.
     """
+    found, notices = cache_lookup.look(sc, plan, group)
+    kept = None if found is None else found.complete(plan.size)
+    if found is None or kept is None:
+        feed = _pass(sc, plan, group, found)
+    else:
+        feed = _from_cache(sc, plan, found, kept, lambda: _pass(sc, plan, group, found, all_ranks=True))
+    feed.notices += notices
+    return feed
+
+
+def _from_cache(sc: SparkContext, plan: Plan, found: Found, kept: Generation, again: Callable[[], Feed]) -> Feed:
+    rdd = located.partitions(sc, [kept.hosts[rank] for rank in range(plan.size)])
+    use = found.use(plan.name, kept.digest, kept.feed, dealt=())
+    record = kept.feed
+    record["manifest"]["data"] = plan.name
+    feed = Feed(rdd, record, use, again=again)
+    when = cache_lookup.when(kept.made)
+    feed.notices.append("--data %s: from the cache, made %s; %%ddl cache lists and clears it" % (plan.name, when))
+    return feed
+
+
+def _pass(sc: SparkContext, plan: Plan, group: str, found: Found | None, all_ranks: bool = False) -> Feed:
+    """A pass over the data. all_ranks: deal to all, not only to those whose share the cache may not have."""
     shipped = by_value.functions_of(packing)
     sets = [_pack(sc, group, shipped, "train", plan.name, plan.rows, plan)]
     try:
         if plan.validation_rows is not None:
             sets.append(_pack(sc, group, shipped, "validation", plan.validation_name, plan.validation_rows, plan))
-        return _deal(sc, shipped, sets, plan)
+        if found is None:
+            return _deal(sc, shipped, sets, plan)
+        if not found.still_holds(plan):
+            feed = _deal(sc, shipped, sets, plan)
+            feed.notices.append("--data %s is not kept for later runs: its files changed meanwhile" % plan.name)
+            return feed
+        digest = _digest(sets)
+        held = set() if all_ranks else set(found.everywhere(digest))
+        ranks = [rank for rank in range(plan.size) if rank not in held]
+        again = None if len(ranks) == plan.size else lambda: _pass(sc, plan, group, found, all_ranks=True)
+        feed = _deal(sc, shipped, sets, plan, ranks, again)
+        record: FeedRecord = {"manifest": feed.manifest, "inputs": feed.inputs, "notices": list(feed.notices)}
+        feed.cache = found.use(plan.name, digest, record, ranks)
+        if held:
+            notice = "--data %s: %d of %d shares from the cache, made %s; the others are dealt"
+            words = plan.name, len(held), plan.size, cache_lookup.when(found.generations[digest].made)
+            feed.notices.append(notice % words)
+        return feed
     except BaseException:
         for packed in sets:
             packed.rdd.unpersist()
@@ -89,11 +153,11 @@ class _Packed:
         if not reports:
             raise DataError("%s has no rows" % name)
         self.rows = 0
-        self.counts: dict[int, list[int]] = {}
+        self.checksums: dict[int, list[int]] = {}
         self.starts: dict[int, list[int]] = {}
         for partition, chunk, report in sorted(reports, key=lambda entry: entry[:2]):
-            assert chunk == len(self.counts.setdefault(partition, []))
-            self.counts[partition].append(report["rows"])
+            assert chunk == len(self.checksums.setdefault(partition, []))
+            self.checksums[partition].append(report["checksum"])
             self.starts.setdefault(partition, []).append(self.rows)
             self.rows += report["rows"]
         self.shapes = [sorted(set(map(tuple, shapes))) for shapes in zip(*(r["shapes"] for _, _, r in reports))]
@@ -131,18 +195,30 @@ def _pack_spark(
     frame: DataFrame,
     plan: Plan,
 ) -> _Packed:
-    from pyspark import StorageLevel
-
     columns, tensors, pack = plan.columns, plan.arrangement["tensors"], shipped["pack"]
-    rows = jvm_gateway.dataframe_rdd(frame, sc, group)
     most = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc))
+    if plan.sequences is None and all(map(arrow.is_apt, columns)) and arrow.is_everywhere(sc, group):
+        try:
+            batches = frame.coalesce(most)
+            return _kept(kind, name, arrow.packed(sc, group, shipped["pack_batches"], batches, columns, tensors), group)
+        except Exception as error:
+            if "arrow" not in str(error).lower():  # rows work for types that Arrow does not take
+                raise
+    rows = jvm_gateway.dataframe_rdd(frame, sc, group)
     if plan.sequences is None and rows.getNumPartitions() > most:  # it may join partitions that are not neighbours
         rows = rows.coalesce(most)
     series: SeriesColumns | None = None
     if plan.sequences is not None:
         series = {"groups": len(plan.sequences.group_by), "order_by": plan.sequences.order_by}
     rdd = rows.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors, series))
-    rdd.persist(StorageLevel.MEMORY_AND_DISK)
+    return _kept(kind, name, rdd, group)
+
+
+def _kept(kind: SetName, name: str, rdd: Rdd, group: str) -> _Packed:
+    """Records that Spark computes once. The name of the RDD is its job group, by which `data_progress` finds it."""
+    from pyspark import StorageLevel
+
+    rdd.setName(group).persist(StorageLevel.MEMORY_AND_DISK)
     try:
         return _Packed(kind, name, rdd, _reports(name, rdd, group))
     except BaseException:
@@ -176,15 +252,33 @@ def _pack_pandas(frame: DataFrame, plan: Plan) -> Iterator[Record]:
         yield 0, chunk, report, blob
 
 
-def _deal(sc: SparkContext, shipped: Mapping[str, Any], sets: Sequence[_Packed], plan: Plan) -> Feed:
+def _digest(sets: Sequence[_Packed]) -> str:
+    """What tells the packed rows, in their order, from others."""
+    told = [[packed.rows, sorted(packed.checksums.items())] for packed in sets]
+    return hashlib.sha256(json.dumps(told).encode("utf-8")).hexdigest()[:16]
+
+
+def _deal(
+    sc: SparkContext,
+    shipped: Mapping[str, Any],
+    sets: Sequence[_Packed],
+    plan: Plan,
+    ranks: Sequence[int] | None = None,
+    again: Callable[[], Feed] | None = None,
+) -> Feed:
+    """ranks: those to deal to; all without it."""
+    ranks = range(plan.size) if ranks is None else ranks
     layouts = _layouts(sets, plan)
     rows, validation_rows = _counts(sets, layouts, plan)
     tensors = [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))]
-    orders = [_order(packed, layouts[index] if layouts else None, tensors, plan) for index, packed in enumerate(sets)]
+    orders = [
+        _order(packed, layouts[index] if layouts else None, tensors, plan, ranks) for index, packed in enumerate(sets)
+    ]
     dealt = [packed.rdd.mapPartitions(_dealer(shipped["deal"], order)) for packed, order in zip(sets, orders)]
     made = [layout for own in layouts for layout in own]
     if made:
-        dealt.append(sc.parallelize([blob for layout in made if layout.total for blob in layout.run_blobs()], 1))
+        runs = [blob for layout in made if layout.total for blob in layout.run_blobs()]
+        dealt.append(sc.parallelize([(rank, blob) for rank, blob in runs if rank in ranks], 1))
     rdd = sc.union(dealt) if len(dealt) > 1 else dealt[0]
     manifest: Manifest = {
         "data": plan.name,
@@ -204,7 +298,8 @@ def _deal(sc: SparkContext, shipped: Mapping[str, Any], sets: Sequence[_Packed],
     notices = plan.notices + [found_in % (plan.name, name, what) for name, what in holding]
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
-    return Feed(dealt_rdd, manifest, inputs, notices, [packed.rdd for packed in sets])
+    record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": notices}
+    return Feed(dealt_rdd, record, persisted=[packed.rdd for packed in sets], again=again)
 
 
 def _counts(sets: Sequence[_Packed], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
@@ -256,7 +351,9 @@ def _layouts(sets: Sequence[_Packed], plan: Plan) -> list[list[Layout]]:
     return layouts
 
 
-def _order(packed: _Packed, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan) -> DealOrder:
+def _order(
+    packed: _Packed, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan, ranks: Sequence[int]
+) -> DealOrder:
     return {
         "set": packed.kind,
         "size": plan.size,
@@ -264,7 +361,8 @@ def _order(packed: _Packed, layouts: Sequence[Layout] | None, tensors: Sequence[
         "fraction": plan.fraction,
         "rows": packed.rows,
         "starts": packed.starts,
-        "counts": packed.counts,
+        "checksums": packed.checksums,
+        "ranks": list(ranks),
         "dtypes": [tensor["dtype"] for tensor in tensors],
         "whole": plan.whole,
         "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import itertools
 import json
+import zlib
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -104,7 +105,7 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     user, where values are missing or their lengths differ.
     """
     dtype = column["dtype"]
-    if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":
+    if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":  # of pandas or Arrow
         return values.astype(dtype, copy=False)
     if column["vector"]:
         check_present(values)
@@ -197,6 +198,7 @@ def packed(
         return {
             "error": str(error),
             "rows": 0,
+            "checksum": 0,
             "shapes": [],
             "dtypes": [],
             "text_bytes": [],
@@ -204,7 +206,8 @@ def packed(
             "inf": [],
             "series": None,
         }, b""
-    return report_of(made, columns, tensors), encode({}, made)
+    blob = encode({}, made)
+    return report_of(made, columns, tensors, zlib.crc32(blob)), blob
 
 
 def pack_columns(
@@ -221,7 +224,7 @@ def pack_rows(
     return packed(row_arrays, rows, columns, tensors)
 
 
-def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> PackReport:
+def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]], checksum: int) -> PackReport:
     """The report of a blob of these tensors."""
     nan, inf = [], []
     for array, indices in zip(made, tensors):
@@ -232,6 +235,7 @@ def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequenc
     return {
         "error": None,
         "rows": len(made[0]),
+        "checksum": checksum,
         "shapes": [list(array.shape[1:]) for array in made],
         "dtypes": [array.dtype.str for array in made],
         "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in made],
@@ -324,6 +328,48 @@ def pack(
             return
 
 
+def pack_batches(
+    partition: int, batches: Iterable[Any], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
+) -> Iterator[Record]:
+    """As `pack`, for the pyarrow.RecordBatches of a partition, whose columns hold numbers or arrays of them."""
+    chunk, block_rows = 0, 0
+    for batch in batches:
+        if batch.num_rows and not block_rows:
+            block_rows = rows_per_blob(pack_batch(batch.slice(0, 1), columns, tensors)[1])
+        for first in range(0, batch.num_rows, block_rows or 1):
+            report, blob = pack_batch(batch.slice(first, block_rows), columns, tensors)
+            yield partition, chunk, report, blob
+            if report["error"]:
+                return
+            chunk += 1
+
+
+def pack_batch(batch: Any, columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> tuple[PackReport, bytes]:
+    """(report, blob) of a pyarrow.RecordBatch. What NumPy cannot take at once is packed as lists of Python."""
+    arrays = [arrow_array(batch.column(index), column) for index, column in enumerate(columns)]
+    values = [batch.column(index).to_pylist() if array is None else array for index, array in enumerate(arrays)]
+    return pack_columns(values, columns, tensors)
+
+
+def arrow_array(values: Any, column: Column) -> np.ndarray | None:
+    """The array of a pyarrow.Array, or None where values are missing, or arrays of several lengths."""
+    shape = [len(values)]
+    for _ in range(column["depth"]):
+        if values.null_count:
+            return None
+        ends = values.offsets.to_numpy()
+        rows, length = len(ends) - 1, int(ends[1] - ends[0])
+        if (np.diff(ends) != length).any():
+            return None
+        shape.append(length)
+        values = values.flatten()
+        assert len(values) == rows * length
+    if values.null_count:
+        return None
+    array: np.ndarray = values.to_numpy(zero_copy_only=False).astype(column["dtype"], copy=False)
+    return array.reshape(shape)
+
+
 def held_out_count(rows: int, fraction: float) -> int:
     """How many of the first `rows` rows are held out for validation."""
     return int(fraction * rows + 0.5)
@@ -371,7 +417,7 @@ def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, byt
     for partition, chunk, _, blob in records:
         _, arrays = decode(blob)
         arrays = [array.astype(dtype, copy=False) for array, dtype in zip(arrays, order["dtypes"])]
-        if order["counts"].get(partition, [])[chunk : chunk + 1] != [len(arrays[0])]:
+        if order["checksums"].get(partition, [])[chunk : chunk + 1] != [zlib.crc32(blob)]:
             raise RuntimeError(
                 "the rows of --data have changed between two passes over them: cache() the DataFrame, or write it out"
             )
@@ -384,7 +430,7 @@ def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, byt
             if start == last:
                 continue
             places = mixed(start, last, total, order["seed"]) if name == "train" else np.arange(start, last)
-            for rank in range(order["size"]):
+            for rank in order["ranks"]:
                 yield from cut(name, own, places, rank, order["size"], whole)
 
 
@@ -432,7 +478,8 @@ def deal_stretches(arrays: Arrays, first: int, order: DealOrder) -> Iterator[tup
             own, places = (np.concatenate(each) for each in zip(*pieces))
             blob = encode({"set": name}, [places] + [array[own] for array in arrays])
             for one in range(order["size"]) if name == "validation" and order["whole"] else [rank]:
-                yield one, blob
+                if one in order["ranks"]:
+                    yield one, blob
 
 
 def identity(value: int) -> int:

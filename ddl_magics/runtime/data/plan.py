@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Mapping
 
 from . import sorting, sources
+from .cache_option import CacheOption
 from .columns import DataError, check_frame, describe, frame_named, is_spark
 from .roles import Roles, choose
 from .sequences import SequencePlan
@@ -12,12 +13,14 @@ from .sequences import SequencePlan
 if TYPE_CHECKING:
     from .records import DataFrame
 
+DEAL_SEED = 0
+
 
 class Plan:
     """Which rows and columns become which tensors for whom. Raises `DataError`, one line.
 
     value: the DataFrame, or its name. spec: the RunSpec as JSON; "data", "features", "label", "weight", "validation",
-    "workers", "strategy", "seed" and the options of windows count. namespace: the session's globals, where DataFrames
+    "workers", "strategy", "cache" and the options of windows count. namespace: the session's globals, where DataFrames
     are found by name.
     """
 
@@ -42,7 +45,9 @@ class Plan:
             order = "the rows are in the order of its characters, where '10' is before '9'"
             self.notices.append("--order-by %s is text: %s" % (self.sequences.order_by, order))
         self.rows = self._selected(self.name, value)
-        self.seed = int(spec["seed"]) % (1 << 64)
+        #: Of the rows' places and of the split. Not the run's: its next run is to find the same shares in the cache.
+        self.seed = DEAL_SEED
+        self.cache = CacheOption.read(spec.get("cache"))
         #: The share of the rows that is held out for validation; or the rows of another DataFrame, and its name.
         self.fraction = 0.0
         self.validation_rows: DataFrame | None = None

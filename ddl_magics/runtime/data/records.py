@@ -78,7 +78,7 @@ class SeriesColumns(TypedDict):
 
 
 class PackReport(TypedDict):
-    """What the driver must know of a blob. error: one line, and the other fields are empty then.
+    """What the driver must know of a blob. error: one line, and the other fields are empty then. checksum: CRC-32.
 
     shapes, dtypes, text_bytes: of each tensor, the shape without the rows, and the bytes of all its texts. nan, inf:
     names of the columns that hold such values. series: of rows that are sorted, for --sequence-length.
@@ -86,6 +86,7 @@ class PackReport(TypedDict):
 
     error: str | None
     rows: int
+    checksum: int
     shapes: list[list[int]]
     dtypes: list[str]
     text_bytes: list[int]
@@ -95,11 +96,11 @@ class PackReport(TypedDict):
 
 
 class DealOrder(TypedDict):
-    """How the rows of a set are dealt to `size` ranks.
+    """How the rows of a set are dealt to `size` ranks, or to those `ranks` of them that have none yet.
 
-    fraction: of its `rows` that are held out for validation, drawn from `seed`. starts, counts: by partition, the index
-    of the first row of each chunk and its number of rows. dtypes: of each tensor. whole: every rank gets all of the
-    validation rows. stretches: for --sequence-length, of each set an int64 array as `sequences.Layout` has it.
+    fraction: of its `rows` that are held out for validation, drawn from `seed`. starts, checksums: by partition, the
+    index of the first row of each chunk and the CRC-32 of its blob. dtypes: of each tensor. whole: every rank gets all
+    of the validation rows. stretches: for --sequence-length, of each set an int64 array as `sequences.Layout` has it.
     """
 
     set: SetName
@@ -108,7 +109,8 @@ class DealOrder(TypedDict):
     fraction: float
     rows: int
     starts: dict[int, list[int]]
-    counts: dict[int, list[int]]
+    checksums: dict[int, list[int]]
+    ranks: list[int]
     dtypes: list[str]
     whole: bool
     stretches: dict[SetName, npt.NDArray[np.int64]] | None
@@ -168,3 +170,37 @@ class Manifest(TypedDict):
     label: Features | None
     weight: int | None
     sequences: Sequences | None
+
+
+class FeedRecord(TypedDict):
+    """What the driver tells of data that is dealt. inputs, notices: as `feed.Feed` has them."""
+
+    manifest: Manifest
+    inputs: Inputs
+    notices: list[str]
+
+
+class CacheUse(TypedDict):
+    """The cache of --data in a run.
+
+    key: `cache_key.of_plan`. digest: of the packed rows in their order. folder, most: as `CacheOption`.
+    data: the DataFrame's name. feed: for later runs. dealt: the ranks that are sent their rows; others must have theirs
+    in the cache.
+    """
+
+    key: str
+    digest: str
+    folder: str | None
+    most: int | None
+    data: str
+    feed: FeedRecord
+    dealt: list[int]
+
+
+class CacheEntry(TypedDict):
+    """What `cache_folder.ENTRY` holds. made: seconds since the epoch. files: {name: (bytes, CRC-32)}."""
+
+    made: float
+    data: str
+    feed: FeedRecord
+    files: dict[str, tuple[int, int]]

@@ -19,13 +19,13 @@ import numpy as np
 
 from .. import scratch
 from ..wording import count
-from . import packing
+from . import cache_folder, packing, share_cache
 from .sequences import first_rows
 
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .records import Manifest, SetName, Tensor
+    from .records import CacheUse, Manifest, SetName, Tensor
 
 SETS: Tuple[SetName, ...] = ("train", "validation")
 #: Bytes that are left free on a disk, for Spark and for what the cell writes.
@@ -94,10 +94,10 @@ def local_folders(environment: Mapping[str, str]) -> List[str]:
     return [folder for folder in of_spark if os.access(folder, os.W_OK)] + [scratch.temporary_folder()]
 
 
-def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str]) -> str:
+def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], cache: CacheUse | None = None) -> str:
     """A folder of this process for the rank's rows, on the first disk with room. Raises `NoRoom`.
 
-    The disks of Spark are taken in turn by the ranks of a host.
+    The disks of Spark are taken in turn by the ranks of a host. cache: its folder comes first, and it makes room.
     """
     floatx = keras_floatx(environment)
     needed = sum(
@@ -109,12 +109,28 @@ def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str]) -
         needed += 8 * sum(share_rows(manifest, name, rank) for name in SETS)
     *of_spark, last = local_folders(environment)
     turn = rank % len(of_spark) if of_spark else 0
+    folders = _of_option(cache) + of_spark[turn:] + of_spark[:turn] + [last]
+    for folder in folders:
+        if needed + SPARE_BYTES <= shutil.disk_usage(folder).free:
+            return scratch.make("data-%d" % rank, folder)
+    if cache is not None:
+        share_cache.make_room(cache_folder.roots(environment, cache["folder"]), needed + SPARE_BYTES)
     free: Dict[str, int] = {}
-    for folder in of_spark[turn:] + of_spark[:turn] + [last]:
+    for folder in folders:
         free[folder] = shutil.disk_usage(folder).free
         if needed + SPARE_BYTES <= free[folder]:
             return scratch.make("data-%d" % rank, folder)
     raise NoRoom(_no_room(manifest, needed, free))
+
+
+def _of_option(cache: CacheUse | None) -> List[str]:
+    """The folder of --cache, if there is one that can be used: files are linked into the cache, so share its disk."""
+    folder = cache["folder"] if cache is not None else None
+    if folder is None:
+        return []
+    with contextlib.suppress(OSError):  # the rows are stored elsewhere, and `ShareCache.keep` says why not there
+        os.makedirs(folder, exist_ok=True)
+    return [folder] if os.access(folder, os.W_OK | os.X_OK) else []
 
 
 def _no_room(manifest: Manifest, needed: int, free: Mapping[str, int]) -> str:

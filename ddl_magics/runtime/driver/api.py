@@ -10,13 +10,15 @@ import atexit
 import base64
 import json
 import platform
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
-from ..data import feed, sources
-from ..spark import allocation, gpus, jvm_gateway, slots, storage
+from ..data import cache_lookup, feed, sources
+from ..data.cache_option import CacheOption
+from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, out, uploads
 from .job import Job
 from .job_registry import JobRegistry
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 #: At most this much JSON in a reply of `poll`.
 REPLY_BYTES = 60 * 1024
 MAX_FETCH_BYTES = 1 << 20
+#: The job group of the jobs that look into the cache for the user.
+CACHE_GROUP = "ddl_magics cache"
 
 #: The runs of this process.
 registry = JobRegistry()
@@ -133,6 +137,32 @@ def _check_data(
         return None
     plan = feed.check(name, spec, sources.opened(session, spec, namespace))
     return lambda sc, group: feed.prepare(sc, plan, group)
+
+
+def cache(request: str) -> str:
+    """{"cache", "clear"} -> {"entries": [...]}: what the hosts keep of --data, by the value of --cache.
+
+    An entry has "host", "root", "data", "shares", "bytes", "made" and "used". clear: remove them after that.
+    """
+    from pyspark import SparkContext
+
+    asked, sc = json.loads(request), SparkContext._active_spark_context
+    option = CacheOption.read(asked["cache"])
+    if sc is None or option is None:
+        return json.dumps({"entries": []})
+
+    def ask() -> list[dict[str, Any]]:
+        own = jvm_gateway.separate_context(sc)
+        entries = cache_lookup.listed(own, option, CACHE_GROUP)
+        if asked["clear"]:
+            cache_lookup.clear(own, option, CACHE_GROUP)
+        return entries
+
+    try:
+        with ThreadPoolExecutor(1) as own_thread:  # the caller's would keep the job group
+            return json.dumps({"entries": own_thread.submit(ask).result()})
+    except Exception as error:  # Py4J's, of many kinds
+        return _error("spark", spark_error.cause(error))
 
 
 def poll(request: str) -> str:

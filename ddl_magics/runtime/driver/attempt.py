@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from .. import events
 from ..checkpoints import checkpoint_files
+from ..data.share_cache import NOT_KEPT
 from ..rank_end import Failure, RankEnd
 from ..strategies import RESTARTED_ALONE
 from ..transport import messages, wire
@@ -47,6 +48,7 @@ TICK_SECONDS = 0.5
 class Attempt:
     """Attempt `number` (from 1) of `run`. `start`, then `wait` for its result; `clear` must follow.
 
+    group: of its Spark jobs.
     `stop`, `admit`, `accept` and `note_server_death` may be called at any time, from any thread.
     """
 
@@ -71,13 +73,15 @@ class Attempt:
         self._channels: dict[int, wire.Channel] = {}
         self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
-        self._left_out: set[str] = set()  # kinds of reports that were not sound, which is said once
+        self._said: set[str] = set()  # what is said once: reports that were not sound, by kind; of the cache of --data
         self._hosts: dict[int, str] = {}
         self._silence = Silence(TICK_SECONDS, config.stall_notice)
         self._cleared = False
         self._checkpoints: list[CheckpointFile] = []  # from which the ranks continue
-        group = "%s attempt %d" % (run.group, number)
-        self._jobs = RankJobs(run.sc, run.spec, run.workers, group, rdd, broadcast_payload, self._on_job_end)
+        self.group = "%s attempt %d" % (run.group, number)
+        self._jobs = RankJobs(
+            run.sc, run.spec, run.workers, self.group, rdd, run.dealt_again, broadcast_payload, self._on_job_end
+        )
         self._job_errors: list[str | None] = []
 
     def start(self) -> None:
@@ -243,15 +247,23 @@ class Attempt:
         if event["kind"] not in events.SCHEMA:
             return
         if not events.is_sound(event):
-            if event["kind"] not in self._left_out:
-                self._left_out.add(event["kind"])
+            if self._is_new(event["kind"]):
                 text = "a report (%s) is left out: it has a value that such a report cannot have"
                 self._notice(rank, "warning", text % event["kind"])
+            return
+        if event["kind"] == "notice" and event["message"].startswith(NOT_KEPT) and not self._is_new(event["message"]):
             return
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
         self._run.log.append(event, self._numbers[rank])
         self._run.check_target(event)
+
+    def _is_new(self, report: str) -> bool:
+        """Whether this is said for the first time."""
+        with self._changed:
+            known = report in self._said
+            self._said.add(report)
+            return not known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
         workers = self._run.workers

@@ -11,16 +11,18 @@ import secrets
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable, Iterable
 
 from .. import events, package, target
 from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..rank.config import JobConfig
+from ..rank_end import UNCACHED
 from ..spark import slots, spark_error
 from ..strategies import ENSEMBLE, RESTARTED_ALONE
 from ..transport import wire
 from ..wording import count
-from . import encryption, executors, run_result
+from . import data_progress, encryption, executors, run_result
 from .attempt import Attempt
 from .event_log import EventLog, state_event
 from .rank_jobs import best_effort
@@ -64,8 +66,12 @@ class Job:
         self.group = "ddl_magics " + spec["run"]
         self.servers: ParameterServers | None = None
         self._packed, self._prepare, self._sent = packed, prepare, sent
+        self._data: Feed | None = None  # of --data
+        self._feeds: list[Feed] = []  # all that were made of it
+        self._dealing = threading.Lock()
         self._secret = secrets.token_bytes(32)
         self._changed = threading.Condition()
+        self._entering = threading.RLock()
         self._attempt: Attempt | None = None  # the one in progress
         self._number = 1  # of the attempt in progress, or of the next
         self._stop_reason: str | None = None  # words that follow "stopped", once a stop was asked for
@@ -138,7 +144,7 @@ class Job:
             credentials = self._new_credentials()
         except ValueError as error:
             return run_result.failed_job("error", str(error))
-        rdd, manifest = self._partitions(cleanup)
+        self._prepare_data(cleanup)
         host, bind_host = self._host(), self._bind_host()
         if self.spec["strategy"] == "ps":
             rule, servers = self.spec["rule"], self.spec.get("ps") or 1
@@ -158,10 +164,20 @@ class Job:
         cleanup.callback(listener.close)
         broadcast_payload = self.sc.broadcast(self._broadcast_payload())
         cleanup.callback(best_effort, broadcast_payload.destroy)
-        config = self._config(credentials, listener, manifest)
+        config = self._config(credentials, listener)
         message = "Spark is starting %s" % count(self.workers, "task")
         while True:
-            result = self._try(message, rdd, broadcast_payload, config)
+            result = self._try(message, self._partitions(), broadcast_payload, self._with_data(config))
+            if result.failure is not None and result.failure.kind == UNCACHED:
+                if self._stop_reason is not None:
+                    return self._stopped_early()
+                # Entries were removed since the driver looked, or Spark has placed a rank on another host.
+                message = "dealing the rows of %s: a worker's host does not have its share" % self.spec["data"]
+                self.enter(events.WAITING, message)
+                with self._dealing:
+                    self._deal_whole()
+                self._number, self.attempts = self._number + 1, self.attempts + 1
+                continue
             if result.death is None or self._stop_reason is not None:
                 return result
             if self._number >= self.attempts or self.spec["strategy"] in RESTARTED_ALONE:
@@ -185,7 +201,10 @@ class Job:
         result = None
         try:
             attempt.start()
-            result = attempt.wait()
+            with contextlib.ExitStack() as watching:
+                if self._data is not None and (self._data.cache is None or self._data.cache["dealt"]):
+                    watching.enter_context(self._watched(events.SUBMITTED, attempt.group, "dealing"))
+                result = attempt.wait()
             return result
         finally:
             with self._changed:
@@ -248,19 +267,67 @@ class Job:
         if timeout and self._deadline is None:
             self._deadline = time.monotonic() + timeout
 
-    def _partitions(self, cleanup: contextlib.ExitStack) -> tuple[RDD[Any], Mapping[str, Any] | None]:
-        """An RDD with a partition for each rank, and the manifest of --data."""
+    def _prepare_data(self, cleanup: contextlib.ExitStack) -> None:
+        """Make the feed of --data."""
         if self._prepare is None:
-            return self.sc.parallelize(range(self.workers), self.workers), None
+            return
         workers = count(self.workers, "worker")
         self.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self.spec["data"], workers))
-        data = self._prepare(self.sc, self.group)
-        cleanup.callback(best_effort, data.close)
+        with self._watched(events.PREFLIGHT, self.group, "preparing"):
+            data = self._data = self._prepare(self.sc, self.group)
+        cleanup.callback(self._close_feeds)
+        self._feeds.append(data)
         for notice in data.notices:
             self._notice("info", notice)
         rows = {name: data.manifest[name] for name in ("rows", "validation_rows")}
         self._report(events.make("data", events.JOB, name=self.spec["data"], inputs=data.inputs, **rows))
-        return data.rdd, data.manifest
+
+    def _watched(self, state: str, group: str, what: str) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, and the run is in `state`, that says how far the rows of --data are."""
+
+        def report(message: str, done: int, tasks: int) -> None:
+            with self._entering:
+                if self.state == state:
+                    self.enter(state, message, ready=done, needed=tasks)
+
+        what = "%s %s" % (what, self.spec["data"])
+        going = lambda: self.state == state  # noqa: E731
+        return data_progress.watch(self.sc, group, what, report, going, last_stage=state == events.PREFLIGHT)
+
+    def _partitions(self) -> RDD[Any]:
+        """An RDD with a partition for each rank, with its rows of --data."""
+        if self._data is None:
+            return self.sc.parallelize(range(self.workers), self.workers)
+        rdd: RDD[Any] = self._data.rdd
+        return rdd
+
+    def _close_feeds(self) -> None:
+        for feed in self._feeds:
+            best_effort(feed.close)
+
+    def _with_data(self, config: JobConfig) -> JobConfig:
+        if self._data is None:
+            return config
+        return replace(config, manifest=self._data.manifest, cache=self._data.cache)
+
+    def _deal_whole(self) -> None:
+        """Deal the rows of all ranks, if the cache was to have some. The lock `_dealing` is held."""
+        assert self._data is not None
+        self._data = self._data.whole()
+        self._feeds.append(self._data)
+
+    def dealt_again(self, config: JobConfig) -> tuple[RDD[Any], JobConfig]:
+        """The partitions, and the configuration, for a rank that is started again alone: it may be on another host."""
+        if self._data is None:
+            return self._partitions(), config
+        with self._dealing:
+            self._deal_whole()
+            used, found = config.cache, self._data.cache
+            if used is not None and (found is None or used["digest"] != found["digest"]):
+                raise RuntimeError(
+                    "the rows of --data have changed since they came into the cache: start the run again"
+                )
+            return self._data.rdd, replace(config, cache=found)
 
     def _host(self) -> str:
         """Where executors reach the driver."""
@@ -281,9 +348,7 @@ class Job:
             self._notice("warning", encryption.KEYS_IN_THE_CLEAR)
         return wire.Credentials(self.spec["run"], self._secret, certificate)
 
-    def _config(
-        self, credentials: wire.Credentials, listener: wire.Listener, manifest: Mapping[str, Any] | None
-    ) -> JobConfig:
+    def _config(self, credentials: wire.Credentials, listener: wire.Listener) -> JobConfig:
         """What the ranks of all attempts have in common."""
         return JobConfig.from_spec(
             self.spec,
@@ -292,7 +357,6 @@ class Job:
             workers=self.workers,
             spark=self.sc.version,
             executor_cores=slots.executor_cores(self.sc),
-            manifest=manifest,
         )
 
     # -- calls from the threads of connections, servers and attempts
@@ -320,8 +384,9 @@ class Job:
 
     def enter(self, state: str, message: str, **fields: Any) -> None:
         """The run enters a state."""
-        self._report(state_event(state, message, **fields))
-        self.state = state
+        with self._entering:
+            self._report(state_event(state, message, **fields))
+            self.state = state
 
     def _notice(self, level: str, message: str) -> None:
         self._report(events.make("notice", events.JOB, level=level, message=message))

@@ -25,7 +25,8 @@ CANCEL_SECONDS = 20.0
 class RankJobs:
     """Jobs in the job group `group`, whose partitions are the ranks.
 
-    rdd: a partition for each rank, with its blobs of --data. broadcast_payload: what `task.make_task` takes.
+    rdd: a partition for each rank, with its blobs of --data. again(config): the same for a rank that is started again
+    alone, and what it is sent. broadcast_payload: what `task.make_task` takes.
     on_end(error): called in the thread of each job that has ended, with Spark's error in one line or None.
     """
 
@@ -36,11 +37,12 @@ class RankJobs:
         workers: int,
         group: str,
         rdd: RDD[Any],
+        again: Callable[[JobConfig], tuple[RDD[Any], JobConfig]],
         broadcast_payload: Broadcast[dict[str, bytes]],
         on_end: Callable[[str | None], None],
     ) -> None:
         self._sc, self._spec, self._workers, self._group = sc, spec, workers, group
-        self._rdd, self._broadcast_payload = rdd, broadcast_payload
+        self._rdd, self._again, self._broadcast_payload = rdd, again, broadcast_payload
         self._on_end = on_end
         self._threads: list[threading.Thread] = []
 
@@ -58,8 +60,9 @@ class RankJobs:
     def _run(self, config: JobConfig, only: int | None) -> None:
         error, strategy = None, self._spec["strategy"]
         try:
+            rdd, config = (self._rdd, config) if only is None else self._again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
-            stage = self._rdd.barrier() if strategy in COLLECTIVE else self._rdd
+            stage = rdd.barrier() if strategy in COLLECTIVE else rdd
             description = "%s: %s on %s" % (self._spec["name"], strategy, count(self._workers, "worker"))
             description += "" if only is None else ", rank %d again" % only
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.get("gpus"))

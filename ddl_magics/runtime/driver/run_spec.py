@@ -25,6 +25,7 @@ class RunSpec(_Required, total=False):
     resume_uri: URIs of folders. resume: id of another run. checkpoints: folder on the notebook's disk with that run's
     checkpoints. prewarm: keep a process with TensorFlow imported for the next run. folder: the notebook's, if executors
     may have it. files: of --files, which `uploads` has. stall: seconds without a step that count as a worker's death.
+    cache: as `CacheOption.read` takes it.
     stall_notice: seconds after which they are reported; for tests. target: text for `target.read`.
     set: values of the cell's parameters, as text. parent, trial: the search whose trial the run is, and its number
     there. epochs: where every fit ends at the latest.
@@ -33,6 +34,7 @@ class RunSpec(_Required, total=False):
     ps: int | None
     data: str | None
     where: str | None
+    cache: str | None
     features: list[str] | None
     label: str | None
     weight: str | None

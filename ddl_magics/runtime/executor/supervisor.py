@@ -18,10 +18,11 @@ from typing import Any, Callable, Iterable, Mapping
 
 from .. import events, scratch
 from ..data import share_files
+from ..data.share_cache import NOT_KEPT, ShareCache
 from ..files.working_folder import SENT
 from ..rank.config import JobConfig
 from ..rank.pulse import Pulse
-from ..rank_end import Failure, RankEnd
+from ..rank_end import UNCACHED, Failure, RankEnd
 from ..spark import gpus
 from ..strategies import TF_PS
 from ..transport import messages, wire
@@ -32,6 +33,8 @@ from .stall_watch import StallWatch
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
 LOG_FLUSH_SECONDS = 0.2
+#: How long a task waits at its end until its rows are in the cache.
+KEEP_SECONDS = 60.0
 #: The output of a rank is cut off here, with a line that says so; with many ranks, that of all but the chief is cut off
 #: where all of them together have printed so much.
 MAX_LOG_BYTES = 2 << 20
@@ -62,7 +65,7 @@ def supervise(
     with contextlib.ExitStack() as cleanup:
         folder = scratch.make("rank-%d" % rank)
         cleanup.callback(scratch.remove, folder)
-        no_room = _store(rank, job, blobs, folder, cleanup)
+        share = _Share(rank, job, blobs, folder, cleanup)
         for name, content in (("names.pkl", payload["names"]), (SENT, payload["files"])):
             if content:
                 with open(os.path.join(folder, name), "wb") as file:
@@ -78,28 +81,64 @@ def supervise(
         except wire.Refused:  # Spark has tried the task of a dead executor again: the driver sees to that itself
             return {"rank": rank, "outcome": "refused"}
         cleanup.callback(driver.close)
-        if no_room is not None:
-            end = RankEnd("failed", no_room)
+        share.keep(driver, rank, cleanup)
+        if share.problem is not None:
+            end = RankEnd("failed", share.problem)
             driver.send_json(messages.END, end.to_json())
         else:
             end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
         return {"rank": rank, "outcome": end.outcome}
 
 
-def _store(
-    rank: int, job: JobConfig, blobs: Iterable[bytes], folder: str, cleanup: contextlib.ExitStack
-) -> Failure | None:
-    """Store the rank's rows, on one of Spark's disks, as "data" in `folder`. The failure where there is no room."""
-    if not job.manifest:
-        return None
-    try:
-        place = share_files.make_folder(job.manifest, rank, os.environ)
-        cleanup.callback(scratch.remove, place)
-        share_files.store(blobs, place, job.manifest, rank)
-        os.symlink(place, os.path.join(folder, "data"))
-    except share_files.NoRoom as error:
-        return Failure(rank, socket.gethostname(), "error", str(error))
-    return None
+class _Share:
+    """The rank's rows of --data, on one of Spark's disks: as "data" in its `folder`.
+
+    problem: the failure where the rows cannot be had.
+    """
+
+    def __init__(
+        self, rank: int, job: JobConfig, blobs: Iterable[bytes], folder: str, cleanup: contextlib.ExitStack
+    ) -> None:
+        self.problem: Failure | None = None
+        self._to_keep: tuple[ShareCache, str] | None = None
+        if job.manifest is None:
+            return
+        cache: ShareCache | None = None
+        place: str | None = None
+        if job.cache is not None:
+            cache = ShareCache(job.cache, rank, share_files.keras_floatx(os.environ), os.environ)
+            place = cache.fetch()
+        if place is None and job.cache is not None and rank not in job.cache["dealt"]:
+            self.problem = Failure(rank, socket.gethostname(), UNCACHED, "the cache has no longer its rows of --data")
+            return
+        try:
+            if place is None:
+                place = share_files.make_folder(job.manifest, rank, os.environ, job.cache)
+                cleanup.callback(scratch.remove, place)
+                share_files.store(blobs, place, job.manifest, rank)
+                self._to_keep = None if cache is None else (cache, place)
+            else:
+                cleanup.callback(scratch.remove, place)
+            os.symlink(place, os.path.join(folder, "data"))
+        except share_files.NoRoom as error:
+            self.problem = Failure(rank, socket.gethostname(), "error", str(error))
+
+    def keep(self, driver: wire.Channel, rank: int, cleanup: contextlib.ExitStack) -> None:
+        """Put the rows into the cache, if they are not there, while the rank trains."""
+        if self._to_keep is None:
+            return
+        cache, place = self._to_keep
+
+        def keep() -> None:
+            problem = cache.keep(place)
+            if problem is not None:
+                notice = events.make("notice", rank, level="info", message="%s %s" % (NOT_KEPT, problem))
+                with contextlib.suppress(wire.ConnectionLost, OSError):
+                    driver.send_json(messages.EVENTS, [notice])
+
+        thread = threading.Thread(target=keep, daemon=True)
+        thread.start()
+        cleanup.callback(thread.join, KEEP_SECONDS)
 
 
 def last_states(text: bytes) -> bytes:

@@ -20,7 +20,7 @@ from ..target import Target
 from ..transport.credentials import Credentials
 
 if TYPE_CHECKING:
-    from ..data.records import Manifest
+    from ..data.records import CacheUse, Manifest
 
 Config = TypeVar("Config", bound="JobConfig")
 
@@ -31,7 +31,8 @@ class JobConfig:
 
     credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version.
     workers: the number of ranks. executor_cores: of each executor. manifest: of the rows that --data gave each rank,
-    as `feed.Feed` has it, or None. batch_size: as --batch-size says, or None without --data.
+    as `feed.Feed` has it, or None; cache: where they may be, and are to be kept. batch_size: as --batch-size says, or
+    None without --data.
     prewarm: keep a process with TensorFlow imported for the next run. attempt: from 1; of a rank that is started again
     alone, its own. resume: the checkpoints that the attempt continues from. resumes_run: they are another run's.
     stall: seconds without a step that count as the death of a rank, or None. stall_notice: seconds after which they are
@@ -55,6 +56,7 @@ class JobConfig:
     parameter_servers: int = 1
     batch_size: int | None = None
     manifest: Manifest | None = None
+    cache: CacheUse | None = None
     compression: Compression | None = None
     sync_batchnorm: bool = False
     sync_noise: bool = False

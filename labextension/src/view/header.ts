@@ -87,8 +87,9 @@ export class Header {
 /** The filled share of the bar, 0 to 1; null if it is unknown. */
 export function fraction(state: State, done: number, ready: number | null, needed: number | null): number | null {
   if (state === "FINISHED") return 1;
-  if (state === "WAITING" && needed) return Math.min((ready ?? 0) / needed, 1);
-  if (state === "QUEUED" || state === "PREFLIGHT" || state === "SUBMITTED" || state === "WAITING") return null;
+  if (state === "QUEUED" || state === "PREFLIGHT" || state === "SUBMITTED" || state === "WAITING") {
+    return needed ? Math.min((ready ?? 0) / needed, 1) : null;
+  }
   return state === "RUNNING" && !done ? null : done;
 }
 

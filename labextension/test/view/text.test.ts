@@ -52,6 +52,8 @@ test("the times of other states", () => {
 test("the bar is indeterminate while the progress is unknown", () => {
   expect(fraction("QUEUED", 0, null, null)).toBeNull();
   expect(fraction("WAITING", 0, 3, 8)).toBe(0.375);
+  expect(fraction("PREFLIGHT", 0, null, null)).toBeNull();
+  expect(fraction("PREFLIGHT", 0, 1, 4)).toBe(0.25);
   expect(fraction("RUNNING", 0, null, null)).toBeNull();
   expect(fraction("RUNNING", 0.4, null, null)).toBe(0.4);
   expect(fraction("FAILED", 0.4, null, null)).toBe(0.4);

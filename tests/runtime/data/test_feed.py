@@ -11,6 +11,7 @@ import os
 import shutil
 import sys
 import tempfile
+import zlib
 from types import SimpleNamespace
 
 import numpy as np
@@ -316,9 +317,10 @@ def test_keras_learns_from_it(tmp_path):
     labels = x @ [1.0, -2.0] + 0.5
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": labels})
     plan = feed.check(frame, spec(workers=1, strategy="single"), {})
-    records = feed._pack_pandas(frame, plan)
+    records = list(feed._pack_pandas(frame, plan))
     order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "whole": True}
-    order.update(starts={0: [0]}, counts={0: [100]}, dtypes=["<f8", "<f8"])
+    checksums = {0: [zlib.crc32(blob) for _, _, _, blob in records]}
+    order.update(starts={0: [0]}, checksums=checksums, ranks=[0], dtypes=["<f8", "<f8"])
     tensor = {"shape": [2], "dtype": "<f8", "use": "floatx", "text_bytes": 0}
     manifest = {"size": 1, "rows": 80, "validation_rows": 20, "validation_whole": True, "features": 0, "label": 1}
     manifest["tensors"] = [tensor, dict(tensor, shape=[])]
@@ -539,8 +541,10 @@ def test_floats_are_stored_as_keras_wants_them(tmp_path, monkeypatch, floatx, st
 
 
 def test_a_frame_that_changes_between_passes_is_noticed():
+    """Also where there are as many rows, in another order."""
     record = (0, 0, None, packing.encode({}, [np.arange(3)]))
-    plan = {"fraction": 0, "starts": {0: [0]}, "counts": {0: [4]}, "dtypes": ["<i8"]}
+    other = zlib.crc32(packing.encode({}, [np.arange(3)[::-1]]))
+    plan = {"fraction": 0, "starts": {0: [0]}, "checksums": {0: [other]}, "dtypes": ["<i8"]}
     with pytest.raises(RuntimeError, match=r"cache\(\) the DataFrame"):
         list(packing.deal([record], plan))
 

@@ -75,3 +75,50 @@ def test_what_is_reported(monkeypatch):
     np.testing.assert_array_equal(arrays[0], [[1.0, np.inf], [np.nan, 2.0]])
     report, _ = both(monkeypatch, [(1,), (None,)], [column("i8")], [[0]])
     assert report["error"] == "column 'x': it has empty values (null): fill them or drop their rows first"
+
+
+def test_batches_of_arrow_are_packed_as_rows():
+    """The same blobs, and for what cannot be packed the same words."""
+    pyarrow = pytest.importorskip("pyarrow")
+    kinds = {
+        "f4": (pyarrow.float32(), [0.5, -1.5, float("nan"), 3.0]),
+        "f8": (pyarrow.float64(), [0.1, float("inf"), -0.0, 3.0]),
+        "i8": (pyarrow.int64(), [LARGE, -1, 0, 3]),
+        "i2": (pyarrow.int16(), [1, -1, 0, 3]),
+        "?": (pyarrow.bool_(), [True, False, True, True]),
+    }
+    decimals = [Decimal("0.1"), Decimal("-3.25"), Decimal("0.3"), Decimal("7")]
+    lists = [[1.5, 2.5], [3.5, 4.5], [5.5, 6.5], [7.5, 8.5]]
+    nested = [[[1, 2]], [[3, 4]], [[5, 6]], [[7, 8]]]
+    of_lists, of_nested = pyarrow.list_(pyarrow.float32()), pyarrow.list_(pyarrow.list_(pyarrow.int32()))
+    given = [(column(dtype, name=dtype), *about) for dtype, about in kinds.items()]
+    given += [
+        (column("f8", name="decimal"), pyarrow.decimal128(5, 2), decimals),
+        (column("f4", 1, "list"), of_lists, lists),
+        (column("i4", 2, "nested"), of_nested, nested),
+    ]
+
+    def both_ways(given, tensors, size=3):
+        columns = [each for each, _, _ in given]
+        arrays = [pyarrow.array(values, kind) for _, kind, values in given]
+        table = pyarrow.table(arrays, [each["name"] for each in columns])
+        rows = list(zip(*(values for _, _, values in given), strict=True))
+        batches = list(table.to_batches(size))
+        by_arrow = list(packing.pack_batches(5, batches, columns, tensors))
+        by_rows = [
+            packing.pack_rows(rows[first : first + size], columns, tensors) for first in range(0, len(rows), size)
+        ]
+        return by_arrow, [(5, chunk, report, blob) for chunk, (report, blob) in enumerate(by_rows)]
+
+    by_arrow, by_rows = both_ways(given, [[0, 1, 2], [3], [4], [5], [6], [7]])
+    assert by_arrow == by_rows and len(by_rows) == 2
+    for missing in (
+        (column("f8"), pyarrow.float64(), [1.0, None]),
+        (column("f4", 1), of_lists, [[1.0, 2.0], [3.0]]),
+        (column("f4", 1), of_lists, [[1.0, 2.0], None]),
+        (column("f4", 1), of_lists, [[1.0, 2.0], [1.0, None]]),
+        (column("i4", 2), of_nested, [[[1]], [[1], [2]]]),
+        (column("f4", 1), of_lists, [[], []]),
+    ):
+        by_arrow, by_rows = both_ways([missing], [[0]])
+        assert by_arrow == by_rows

@@ -88,7 +88,7 @@ class Run:
     def note_start(self):
         pass
 
-    check_time = note_start
+    check_time = dealt_again = note_start
 
     def note_hosts(self, hosts):
         self.hosts = sorted(hosts)

@@ -1,0 +1,79 @@
+"""Packing by Arrow: Spark hands over columns where its executors have pyarrow, which takes less time than rows."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Sequence
+
+from ..spark import jvm_gateway, located
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import Rdd, SparkContext
+    from .packing import Record
+    from .records import Column, DataFrame
+
+#: Spark's: of an application, whether all of its executors had pyarrow.
+_known: dict[str, bool] = {}
+
+
+def is_apt(column: Column) -> bool:
+    """Whether a column has numbers, or arrays of them, of a type that NumPy and Arrow share."""
+    return not column["vector"] and column["dtype"] != "S"
+
+
+def is_everywhere(sc: SparkContext, group: str) -> bool:
+    """Whether Spark's version, the driver and all hosts of executors have what it needs. A Spark job, once."""
+    if sc.applicationId not in _known:
+        _known[sc.applicationId] = _driver_has_it() and _hosts_have_it(sc, group)
+    return _known[sc.applicationId]
+
+
+def _driver_has_it() -> bool:
+    """pyspark asks for pandas, too, and says itself which versions it takes."""
+    if not all(map(importlib.util.find_spec, ("pyarrow", "pandas"))):
+        return False
+    from pyspark.sql import DataFrame
+
+    return hasattr(DataFrame, "mapInArrow")
+
+
+def _hosts_have_it(sc: SparkContext, group: str) -> bool:
+    def find(_: object) -> Iterator[bool]:  # no import, which takes long: if it fails later, rows are used
+        from importlib.util import find_spec
+
+        yield find_spec("pyarrow") is not None
+
+    rdd: Rdd = located.partitions(sc, [[host] for host in located.hosts(sc)])
+    try:
+        return all(jvm_gateway.collect(rdd.mapPartitions(find), group, "whether executors have pyarrow"))
+    except Exception:  # Py4J's, of many kinds: rows work
+        return False
+
+
+def packed(
+    sc: SparkContext,
+    group: str,
+    pack_batches: Callable[[int, Iterable[Any], Sequence[Column], Sequence[Sequence[int]]], Iterator[Record]],
+    frame: DataFrame,
+    columns: Sequence[Column],
+    tensors: Sequence[Sequence[int]],
+) -> Rdd:
+    """The records of a Spark DataFrame, as `packing.pack` makes them."""
+
+    def pack(batches: Iterable[Any]) -> Iterator[Any]:
+        import pyarrow
+        from pyspark import TaskContext
+
+        task = TaskContext.get()
+        assert task is not None
+        for partition, chunk, report, blob in pack_batches(task.partitionId(), batches, columns, tensors):
+            texts = pyarrow.array([json.dumps(report)], pyarrow.string())
+            numbers = (pyarrow.array([number], pyarrow.int32()) for number in (partition, chunk))
+            blobs = pyarrow.array([blob], pyarrow.binary())
+            yield pyarrow.RecordBatch.from_arrays([*numbers, texts, blobs], ["partition", "chunk", "report", "blob"])
+
+    names = ["c%d" % number for number in range(len(columns))]  # a column may be there twice
+    made = frame.toDF(*names).mapInArrow(pack, "partition int, chunk int, report string, blob binary")
+    rows = jvm_gateway.dataframe_rdd(made, sc, group)
+    return rows.map(lambda row: (row[0], row[1], json.loads(row[2]), bytes(row[3])))

@@ -1,0 +1,238 @@
+"""What tells the rows of a DataFrame from others: for a cache of --data that must never give other rows than these.
+
+A frame is told by Spark's own text of its plan, without the numbers that Spark gives expressions, and by the files that
+it reads, each with its size and its time. A plan is only understood where every part of it is one of Spark's own that
+its text describes in full; of any other, nothing is kept.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from typing import TYPE_CHECKING, Any, Iterator, List
+from urllib.parse import unquote, urlsplit
+
+from . import by_value, cache_folder, packing, sequences, share_files
+
+if TYPE_CHECKING:
+    from .plan import Plan
+    from .records import DataFrame
+
+_CATALYST = "org.apache.spark.sql.catalyst."
+_FILES = "org.apache.spark.sql.execution.datasources."
+_ML = "org.apache.spark.ml."
+#: Expressions whose value is another one each time, or in another place.
+_CHANGING = {
+    "Rand": "rand()",
+    "Randn": "randn()",
+    "RandStr": "randstr()",
+    "Uniform": "uniform()",
+    "Uuid": "uuid()",
+    "Shuffle": "shuffle()",
+    "MonotonicallyIncreasingID": "monotonically_increasing_id()",
+    "SparkPartitionID": "spark_partition_id()",
+    "InputFileName": "input_file_name()",
+    "CurrentTimestamp": "current_timestamp()",
+    "Now": "now()",
+    "LocalTimestamp": "localtimestamp()",
+    "CurrentDate": "current_date()",
+    "CurDateExpressionBuilder": "curdate()",
+    "CurrentUser": "current_user()",
+}
+#: Code that no text describes.
+_FUNCTIONS = re.compile(
+    "(?:Python|Scala|Hive|User).*(?:UDF|UDAF|UDTF|Aggregator|Generator|Expression)|.*Invoke|NewInstance|"
+    "CallMethodViaReflection|.*(?:InPandas|InArrow)|MapPartitions.*|MapElements|TypedFilter|.*MapGroups.*|"
+    "AppendColumns.*|DeserializeToObject|SerializeFromObject|ScriptTransformation|.*EvalPython"
+)
+_CLASS = re.compile(r'"class":"([\w.$]+)"')
+#: What a number of an expression carries of the JVM that gave it.
+_OF_JVM = re.compile(r',?"jvmId":"[0-9a-f-]*"')
+
+
+class NotKnown(Exception):
+    """Why the rows are not kept: words that follow a colon."""
+
+
+def of_plan(plan: Plan) -> str:
+    """The key of what `plan` deals, 64 hexadecimal digits. Raises `NotKnown`.
+
+    The values of --batch-size and --seed are not in it: neither decides which rank has a row.
+    """
+    frames = [plan.rows] + ([] if plan.validation_rows is None else [plan.validation_rows])
+    return _digest(
+        [_sources_of_format()]
+        + [text for frame in frames for text in ["frame", *_frame_texts(frame)]]
+        + [
+            json.dumps(
+                {
+                    "columns": plan.columns,
+                    "arrangement": plan.arrangement,
+                    "size": plan.size,
+                    "whole": plan.whole,
+                    "seed": plan.seed,
+                    "fraction": plan.fraction,
+                    "sequences": None if plan.sequences is None else plan.sequences.__dict__,
+                },
+                sort_keys=True,
+            )
+        ]
+    )
+
+
+def _digest(texts: List[str]) -> str:
+    return hashlib.sha256(json.dumps(texts).encode("utf-8")).hexdigest()
+
+
+def _sources_of_format() -> str:
+    """The sources that say which row goes where, and how it is stored, in place of a number of their format."""
+    return _digest([by_value.source_of(module) for module in (packing, sequences, share_files, cache_folder)])
+
+
+def _frame_texts(frame: DataFrame) -> Iterator[str]:
+    execution = frame._jdf.queryExecution()
+    analyzed = execution.analyzed()
+    if analyzed.isStreaming():
+        raise NotKnown("it streams")
+    canonical = analyzed.canonicalized()
+    try:
+        described = _OF_JVM.sub("", canonical.toJSON())
+    except Exception as error:  # Py4J's, of an assertion of Spark: a part is not made for JSON
+        raise NotKnown("Spark cannot describe its plan") from error
+    jvm = frame._sc._jvm
+    classes = set(_CLASS.findall(described))
+    leaves = list(_each(analyzed.collectLeaves()))
+    _check(classes, len(leaves), described)
+    yield described
+    yield _whole_text(canonical)
+    if _CATALYST + "expressions.ScalaUDF" in classes:
+        yield from _closures(jvm, analyzed)
+    for leaf in leaves:
+        yield from _leaf_texts(jvm, leaf)
+    yield from sorted(frame._jdf.sparkSession().sessionState().conf().getAllConfs().mkString("\n").split("\n"))
+    if any(_name_of(leaf) == "InMemoryRelation" for leaf in _each(execution.withCachedData().collectLeaves())):
+        # df.cache(): the rows are those of the time when Spark read them, and are gone with the session.
+        yield str(frame._sc.applicationId)
+
+
+def _whole_text(plan: Any) -> str:
+    """A plan's text with all of its fields; `toString` leaves out those of many columns."""
+    try:
+        text: str = plan.treeString(True, True, 2**31 - 1, False)
+    except Exception:  # Py4J's, of Spark 4: the method has another parameter there
+        text = plan.treeString(True, True, 2**31 - 1, False, False)
+    return text
+
+
+def _check(classes: set[str], leaves: int, described: str) -> None:
+    """Raises `NotKnown` for a plan with a part that is not known to be described in full."""
+    simple = {name.rpartition(".")[2]: name for name in sorted(classes)}
+    if "LogicalRDD" in simple or "ExternalRDD" in simple:
+        raise NotKnown("its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that")
+    for name, full in simple.items():
+        if name in _CHANGING:
+            raise NotKnown("%s has another value each time" % _CHANGING[name])
+        if name != "ScalaUDF" and _FUNCTIONS.match(name):
+            raise NotKnown("it calls a function of its own (%s), whose code may change" % name)
+        if not full.startswith((_CATALYST, _ML + "linalg.")) and full != _FILES + "LogicalRelation":
+            raise NotKnown("how it is read (%s) does not say whether it has changed" % name)
+    known = sum(described.count('"%s"' % full) for name, full in simple.items() if name in _LEAVES)
+    if known > leaves:
+        raise NotKnown("it has a subquery in an expression")
+
+
+#: Leaves of a plan.
+_LEAVES = ("LogicalRelation", "LocalRelation", "Range", "OneRowRelation")
+
+
+def _leaf_texts(jvm: Any, leaf: Any) -> Iterator[str]:
+    name = _name_of(leaf)
+    if name == "LocalRelation":
+        yield _hashed(jvm, leaf.data())
+    elif name == "LogicalRelation":
+        yield from _relation_texts(jvm, leaf.relation())
+
+
+def _relation_texts(jvm: Any, relation: Any) -> Iterator[str]:
+    kind = relation.getClass().getName()
+    if kind != _FILES + "HadoopFsRelation":
+        raise NotKnown("how it is read (%s) does not say whether it has changed" % kind.rpartition(".")[2])
+    location = relation.location()
+    index = location.getClass().getName()
+    if index not in (_FILES + "InMemoryFileIndex", _FILES + "CatalogFileIndex"):
+        raise NotKnown("how its files are found (%s) does not say whether they have changed" % index.rpartition(".")[2])
+    yield relation.fileFormat().getClass().getName()
+    yield relation.schema().json()
+    yield relation.partitionSchema().json()
+    yield from sorted(relation.options().mkString("\n").split("\n"))
+    yield from _file_texts(jvm, list(location.inputFiles()))
+
+
+def _file_texts(jvm: Any, uris: List[str]) -> Iterator[str]:
+    """Each file with its size and time now; Spark's own list may be older."""
+    others = []
+    for uri in uris:
+        if uri.startswith("file:"):
+            try:
+                about = os.stat(unquote(urlsplit(uri).path))
+            except OSError as error:
+                raise NotKnown("the driver cannot look at %s (%s)" % (uri, error.strerror)) from error
+            yield json.dumps([uri, about.st_size, about.st_mtime_ns])
+        else:
+            others.append(uri)
+    if others:
+        yield from _statuses(jvm, others)
+
+
+def _statuses(jvm: Any, uris: List[str]) -> Iterator[str]:
+    """The same of files of Hadoop's file systems, a request for each folder."""
+    wanted = {unquote(urlsplit(uri).path) for uri in uris}
+    conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf()
+    for folder in sorted({uri.rpartition("/")[0] for uri in uris}):
+        path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(folder + "/"))
+        for status in path.getFileSystem(conf).listStatus(path):
+            if unquote(status.getPath().toUri().getRawPath()) in wanted:
+                place = status.getPath().toString()
+                yield json.dumps([place, status.getLen(), status.getModificationTime()])
+
+
+def _closures(jvm: Any, plan: Any) -> Iterator[str]:
+    """The functions of Spark's own ML library in a plan, with what they have learnt. `NotKnown` for others."""
+    nodes, expressions = [plan], []
+    while nodes:
+        node = nodes.pop()
+        nodes += _each(node.children())
+        expressions += _each(node.expressions())
+    while expressions:
+        expression = expressions.pop()
+        expressions += _each(expression.children())
+        if _name_of(expression) == "ScalaUDF":
+            function = expression.function()
+            if not function.getClass().getName().startswith(_ML):
+                raise NotKnown("it calls a function of its own (ScalaUDF), whose code may change")
+            yield _hashed(jvm, function)
+
+
+def _hashed(jvm: Any, value: Any) -> str:
+    """The SHA-256 of a serializable object of the JVM."""
+    digest = jvm.java.security.MessageDigest.getInstance("SHA-256")
+    counted = jvm.java.security.DigestOutputStream(jvm.java.io.ByteArrayOutputStream(), digest)
+    stream = jvm.java.io.ObjectOutputStream(counted)
+    try:
+        stream.writeObject(value)
+        stream.close()
+    except Exception as error:  # Py4J's
+        raise NotKnown("its values cannot be compared") from error
+    return bytes(digest.digest()).hex()
+
+
+def _each(sequence: Any) -> List[Any]:
+    """The elements of a Scala Seq."""
+    return [sequence.apply(index) for index in range(sequence.size())]
+
+
+def _name_of(value: Any) -> str:
+    name: str = value.getClass().getSimpleName()
+    return name

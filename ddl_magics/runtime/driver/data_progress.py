@@ -1,0 +1,83 @@
+"""How far Spark is with the rows of --data: the tasks of its stages that are done, and what they have made."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from typing import TYPE_CHECKING, Callable, Iterator
+
+from ..spark import jvm_gateway
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import SparkContext
+
+LOOK_SECONDS = 1.0
+
+#: report(message, tasks done, all tasks)
+Report = Callable[[str, int, int], None]
+
+
+@contextlib.contextmanager
+def watch(
+    sc: SparkContext, group: str, what: str, report: Report, going: Callable[[], bool], last_stage: bool = True
+) -> Iterator[None]:
+    """Report each second, while the context lasts and `going()`, how far the jobs of `group` are.
+
+    what: of the message, such as "preparing df". last_stage: whether the last stage counts, which for ranks it does
+    not. Nothing is reported before Spark has stages with several tasks, or where Spark does not say.
+    """
+    over = threading.Event()
+
+    def look() -> None:
+        with contextlib.suppress(Exception):  # Py4J's, of many kinds: a context that was stopped, say
+            _watch(sc, group, what, report, last_stage, lambda: not over.wait(LOOK_SECONDS) and going())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _watch(
+    sc: SparkContext, group: str, what: str, report: Report, last_stage: bool, going: Callable[[], bool]
+) -> None:
+    began, before = time.monotonic(), (0, 0)
+    own = jvm_gateway.separate_context(sc)
+    while going():
+        done, tasks = _tasks(own, group, last_stage)
+        if tasks > 1 and (done, tasks) != before:
+            before = done, tasks
+            report(_message(what, done, tasks, _bytes(own, group), time.monotonic() - began), done, tasks)
+
+
+def _tasks(sc: SparkContext, group: str, last_stage: bool) -> tuple[int, int]:
+    """(those done, all)"""
+    tracker, done, tasks = sc.statusTracker(), 0, 0
+    for job in tracker.getJobIdsForGroup(group):
+        about = tracker.getJobInfo(job)
+        stages = sorted(about.stageIds) if about is not None else []
+        for stage in stages if last_stage else stages[:-1]:
+            info = tracker.getStageInfo(stage)
+            if info is not None:
+                done, tasks = done + info.numCompletedTasks, tasks + info.numTasks
+    return done, tasks
+
+
+def _bytes(sc: SparkContext, name: str) -> int:
+    """Of the persisted RDDs of that name."""
+    infos = [info for info in sc._jsc.sc().getRDDStorageInfo() if info.name() == name]
+    return sum(int(info.memSize() + info.diskSize()) for info in infos)
+
+
+def _message(what: str, done: int, tasks: int, size: int, seconds: float) -> str:
+    parts = ["%s: %d of %d parts" % (what, done, tasks)]
+    if size:
+        parts.append("%.0f MB, %.1f MB/s" % (size / 1e6, size / 1e6 / seconds))
+    if 0 < done < tasks:
+        left = seconds * (tasks - done) / done
+        parts.append("about %d:%02d left" % divmod(round(left), 60))
+    return ", ".join(parts)

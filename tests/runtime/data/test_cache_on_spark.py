@@ -1,0 +1,192 @@
+"""The cache of --data on a real Spark: hit, partial hit and miss train alike, and no rows have the key of others."""
+
+import os
+
+import numpy as np
+import pytest
+from support import launch
+from support.feeds import spec
+
+from ddl_magics.runtime.data import cache_folder, cache_key, feed
+
+CELL = """
+import keras
+keras.config.set_floatx("float64")
+keras.utils.set_random_seed(3)
+model = keras.Sequential([keras.layers.Dense(4, activation="tanh"), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+history = model.fit(dataset, validation_data=validation, epochs=2, verbose=0).history
+[history, [weights.tolist() for weights in model.get_weights()]]
+"""
+
+
+@pytest.fixture
+def spark(spark_cluster):
+    return spark_cluster(2)
+
+
+def table(spark, folder, rows=600):
+    """The DataFrame of Parquet files with the columns a, b and y."""
+    frame = spark.range(0, rows, 1, 3).selectExpr("cast(id % 17 as float) / 17 a", "cast(id % 5 as float) / 5 b")
+    frame.selectExpr("*", "a * b y").write.mode("overwrite").parquet(str(folder))
+    return spark.read.parquet(str(folder)).selectExpr("cast(a as float) a", "cast(b as float) b", "cast(y as float) y")
+
+
+def entries(folder):
+    (root,) = cache_folder.roots({}, str(folder))
+    return {rank: os.path.join(root, name) for name, _, rank in cache_folder.names(root)}
+
+
+def damage(entry):
+    with open(os.path.join(entry, "train-0.npy"), "r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        last = file.read(1)
+        file.seek(-1, os.SEEK_END)
+        file.write(bytes([last[0] ^ 1]))
+
+
+@pytest.mark.timeout(240)
+def test_a_hit_a_partial_hit_and_a_miss_train_alike(spark, tmp_path):
+    frame, folder = table(spark, tmp_path / "table"), tmp_path / "cache"
+
+    def train(cache=str(folder)):
+        options = {"data": "df", "label": "y", "batch_size": 32, "validation": 0.2, "cache": cache}
+        ended = launch.run_cell(spark, CELL, {"df": frame}, **options)
+        assert ended.state == "FINISHED", ended.message
+        jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("ddl_magics " + ended.run)
+        told = [event["message"] for event in ended.of_kind("notice") if "cache" in event["message"]]
+        return ended, len(jobs), told
+
+    def assert_equal(ended):
+        history, weights = ended.result
+        assert history.keys() == expected_history.keys()
+        for name, values in history.items():
+            np.testing.assert_allclose(values, expected_history[name], rtol=1e-9)
+        for one, other in zip(weights, expected_weights, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
+
+    without, _, told = train(cache=None)
+    expected_history, expected_weights = without.result
+    assert told == []
+    miss, jobs, told = train()
+    assert_equal(miss)
+    assert (told, sorted(entries(folder))) == ([], [0, 1])
+    assert jobs == 2, "a look into the cache and a pass over the rows"
+    hit, jobs, told = train()
+    assert_equal(hit)
+    assert jobs == 1
+    assert len(told) == 1 and told[0].startswith("--data df: from the cache, made ")
+    assert hit.of_kind("data")[0]["rows"] == 480
+
+    # Of one rank it has nothing any more.
+    for name in os.listdir(entries(folder)[1]):
+        os.remove(os.path.join(entries(folder)[1], name))
+    os.rmdir(entries(folder)[1])
+    partial, jobs, told = train()
+    assert_equal(partial)
+    assert jobs == 2
+    assert len(told) == 1 and told[0].startswith("--data df: 1 of 2 shares from the cache, made ")
+    assert sorted(entries(folder)) == [0, 1]
+
+    # What the driver believes to be there is damaged, which a worker finds.
+    damage(entries(folder)[0])
+    found_out, jobs, told = train()
+    assert_equal(found_out)
+    assert jobs == 2
+    assert "dealing the rows of df: a worker's host does not have its share" in [
+        event["message"] for event in found_out.of_kind("state")
+    ]
+    assert sorted(entries(folder)) == [0, 1]
+    _, jobs, told = train()
+    assert jobs == 1 and len(told) == 1
+
+
+def key(frame, **changes):
+    return cache_key.of_plan(feed.check(frame, spec(**{"cache": "on", **changes}), {}))
+
+
+def test_the_same_rows_have_the_same_key_and_others_another(spark, tmp_path):
+    from pyspark.ml.feature import StandardScaler, VectorAssembler
+    from pyspark.sql import functions as F
+
+    def files():
+        return table(spark, tmp_path / "table")
+
+    def read():
+        return spark.read.parquet(str(tmp_path / "table"))
+
+    files()
+    many = [f"id + {n} c{n}" for n in range(60)]
+    assembled = VectorAssembler(inputCols=["a", "b"], outputCol="v").transform(read()).select("v", "y")
+    scaled = [
+        StandardScaler(inputCol="v", outputCol="s").fit(part).transform(assembled).select("s", "y")
+        for part in (assembled, assembled.where("y > 0.1"))
+    ]
+    keys = {
+        "files": key(read()),
+        "filtered": key(read().where("a > 0.5")),
+        "filtered otherwise": key(read().where("a > 0.25")),
+        "columns": key(read(), features=["a"]),
+        "others": key(read(), features=["b"]),
+        "their order": key(read(), features=["b", "a"]),
+        "three workers": key(read(), workers=3),
+        "every rank validates": key(read(), strategy="ps"),
+        "validation": key(read(), validation=0.2),
+        "range": key(spark.range(9).selectExpr("id", "id y")),
+        "longer range": key(spark.range(10).selectExpr("id", "id y")),
+        "many columns": key(spark.range(9).selectExpr("id y", *many)),
+        "one differs": key(spark.range(9).selectExpr("id y", *many[:-1], "id + 7 c59")),
+        "values": key(spark.sql("select * from values (1, 2), (3, 4) as t(id, y)")),
+        "other values": key(spark.sql("select * from values (1, 2), (3, 5) as t(id, y)")),
+        "joined": key(read().join(read().groupBy("a").agg(F.max("b").alias("m")), "a").select("m", "y")),
+        "csv": key(spark.read.csv(str(tmp_path / "table"), schema="a float, y float")),
+        "csv by semicolons": key(spark.read.csv(str(tmp_path / "table"), schema="a float, y float", sep=";")),
+        "vectors": key(assembled),
+        "scaled": key(scaled[0]),
+        "scaled otherwise": key(scaled[1]),
+    }
+    assert len(set(keys.values())) == len(keys)
+    assert keys["files"] == key(read()) == key(read(), seed=8)
+    assert keys["range"] == key(spark.range(9).selectExpr("id", "id y"))
+    assert keys["values"] == key(spark.sql("select * from values (1, 2), (3, 4) as t(id, y)"))
+    assert keys["vectors"] == key(assembled)
+    assert keys["scaled"] == key(scaled[0])
+    written = read()
+    assert key(written.cache()) != keys["files"], "cached rows do not change with the files"
+    written.unpersist()
+    spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
+    assert key(read()) != keys["files"]
+    spark.conf.unset("spark.sql.session.timeZone")
+    assert key(read()) == keys["files"]
+    (one, *_) = sorted(path for path in (tmp_path / "table").iterdir() if path.suffix == ".parquet")
+    os.utime(one)
+    assert key(read()) != keys["files"]
+
+
+def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
+    from pyspark.sql import functions as F
+
+    plus_one = F.udf(lambda value: value + 1, "long")
+    numbers = spark.range(20).selectExpr("id", "id % 2 y")
+    for frame, reason in (
+        (numbers.withColumn("x", F.rand()), "rand() has another value each time"),
+        (numbers.withColumn("x", F.expr("uuid()")), "uuid() has another value each time"),
+        (numbers.where("current_timestamp() > '2020-01-01'"), "current_timestamp() has another value each time"),
+        (numbers.where("id > (select count(*) from range(3))"), "it has a subquery in an expression"),
+        (numbers.withColumn("x", plus_one("id")), "it calls a function of its own (PythonUDF), whose code may change"),
+        (
+            spark.createDataFrame([(1, 0), (2, 1)], ["x", "y"]),
+            "its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that",
+        ),
+    ):
+        plan = feed.check(frame, spec(cache="on"), {})
+        with pytest.raises(cache_key.NotKnown) as caught:
+            cache_key.of_plan(plan)
+        assert str(caught.value) == reason
+    made = feed.prepare(spark.sparkContext, plan, "test")
+    assert made.notices == [f"--data df is not kept for later runs: {reason}"]
+    assert made.cache is None
+    made.close()
+    stream = spark.readStream.format("rate").load().selectExpr("value id", "value y")
+    with pytest.raises(cache_key.NotKnown, match="it streams"):
+        key(stream)
