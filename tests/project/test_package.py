@@ -23,7 +23,11 @@ RUNTIME = PACKAGE / "runtime"
 THERE_ANYWAY = {"numpy", "keras", "tensorflow", "pyspark", "py4j", "tf_keras"}
 
 #: Files that import, inside functions, what not every cluster has: they say so where it is missing.
-PERHAPS_THERE = {"data/arrow.py": {"pyarrow"}}
+PERHAPS_THERE = {
+    "data/arrow.py": {"pyarrow"},
+    "data/parquet.py": {"pyarrow"},
+    "data/file_systems.py": {"pyarrow"},
+}
 
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
 WITHOUT_TENSORFLOW = ("driver.api", "executor.supervisor", "executor.worker", "parameter_server.server")
@@ -77,6 +81,12 @@ def test_the_runtime_imports_nothing_that_a_cluster_may_lack(path):
             assert name.startswith("ddl_magics.runtime"), f"{name} stands above the runtime, which is shipped alone"
         else:
             assert name.split(".")[0] in known, f"{name} is not on every cluster"
+
+
+@pytest.mark.parametrize("file", PERHAPS_THERE)
+def test_what_may_be_missing_is_imported_when_it_is_needed(file):
+    loaded = _loaded_by("ddl_magics.runtime." + file[: -len(".py")].replace("/", "."))
+    assert not PERHAPS_THERE[file] & loaded
 
 
 @pytest.mark.parametrize("module", WITHOUT_TENSORFLOW)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import importlib.metadata
 import json
 import platform
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
-from ..data import cache_lookup, feed, sources
+from ..data import cache_lookup, feed, file_feed, sources
 from ..data.cache_option import CacheOption
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, out, uploads
@@ -136,7 +137,8 @@ def _check_data(
     if not name:
         return None
     plan = feed.check(name, spec, sources.opened(session, spec, namespace))
-    return lambda sc, group: feed.prepare(sc, plan, group)
+    files = file_feed.listed(session, spec, plan)
+    return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 
 
 def cache(request: str) -> str:
@@ -236,6 +238,14 @@ def executors(request: str) -> str:
         return _error("spark", str(error))
 
 
+def _pyarrow() -> str | None:
+    """The version that is installed for this Python."""
+    try:
+        return importlib.metadata.version("pyarrow")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def info(_request: str = "{}") -> str:
     """What this session is: versions, slots, and the settings that matter to a run."""
     from pyspark import SparkContext
@@ -260,5 +270,6 @@ def info(_request: str = "{}") -> str:
             "task_gpus": gpus.per_task(sc),
             "dynamic_allocation": slots.dynamic_allocation(sc),
             "encrypted_by": encryption.settings(sc),
+            "pyarrow": _pyarrow(),
         }
     )

@@ -115,7 +115,8 @@ class _Share:
             if place is None:
                 place = share_files.make_folder(job.manifest, rank, os.environ, job.cache)
                 cleanup.callback(scratch.remove, place)
-                share_files.store(blobs, place, job.manifest, rank)
+                if not job.manifest["files"]:  # which the rank reads itself
+                    share_files.store(blobs, place, job.manifest, rank)
                 self._to_keep = None if cache is None else (cache, place)
             else:
                 cleanup.callback(scratch.remove, place)
