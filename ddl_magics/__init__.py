@@ -6,6 +6,7 @@ from typing import Any
 
 from ddl_magics._version import __version__
 from ddl_magics.clusters.scoring import predict
+from ddl_magics.clusters.tfrecord import write_tfrecord
 from ddl_magics.errors import CannotScore, DistributedCellError, SearchFailed
 from ddl_magics.runs import Run
 
@@ -18,6 +19,7 @@ __all__ = [
     "load_ipython_extension",
     "predict",
     "unload_ipython_extension",
+    "write_tfrecord",
 ]
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import encryption, executors
+from ddl_magics.clusters import encryption, executors, file_reading
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS
@@ -48,6 +48,7 @@ def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
     yield "encryption", encryption.finding(details)
+    yield "files", file_reading.finding(details)
     yield "side channel", _asked(lambda: _side_channel(cluster))
     try:
         before = time.time()

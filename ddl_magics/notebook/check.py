@@ -8,7 +8,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from ddl_magics import store
 from ddl_magics._version import __version__
-from ddl_magics.clusters import encryption, executors, livy_check, local_spark, machine
+from ddl_magics.clusters import encryption, executors, file_reading, livy_check, local_spark, machine
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
@@ -38,7 +38,7 @@ def _table(lines: list[tuple[str, str]]) -> str:
 
 def _embedded(cluster: Cluster) -> list[tuple[str, str]]:
     status = cluster.status()
-    encrypted: list[tuple[str, str]] = []
+    settled: list[tuple[str, str]] = []
     workers: list[tuple[str, str]] = []
     problem = cluster.workers_problem() if isinstance(cluster, EmbeddedCluster) else None
     if problem:
@@ -47,7 +47,8 @@ def _embedded(cluster: Cluster) -> list[tuple[str, str]]:
         details = status.details
         cores = f"{counted(status.slots, 'slot')}, {status.free} free"
         where = f"{cluster.name}: Spark {details.get('spark')} at {details.get('master')}, {cores}"
-        encrypted = [*executors.lines(details), ("encryption", encryption.finding(details))]
+        settled = [*executors.lines(details), ("encryption", encryption.finding(details))]
+        settled.append(("files", file_reading.finding(details)))
     elif isinstance(status, NotStarted):
         where = f"{cluster.name}: {status.message} for the first run"
     elif isinstance(status, Unreachable):
@@ -56,7 +57,7 @@ def _embedded(cluster: Cluster) -> list[tuple[str, str]]:
         assert_never(status)
     return [
         ("cluster", where),
-        *encrypted,
+        *settled,
         ("Python", platform.python_version()),
         *workers,
         ("Spark", _spark()),

@@ -12,7 +12,7 @@ import sys
 import types
 from typing import TYPE_CHECKING, Any, Sequence
 
-from ..data import rank_data
+from ..data import file_share, rank_data
 from ..files import names as file_names
 from ..files import written
 from ..keras_types import Dataset, Metric
@@ -114,6 +114,8 @@ def _data(rank: Rank) -> dict[str, Dataset]:
     if not config.manifest:
         return {}
     folder = os.path.join(config.scratch, "data")
+    for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, lambda: rank.stop.asked):
+        rank.reporter.notice("info", notice)
     own = config.local_updates or config.in_ensemble or cluster is not None
     strategy, batch = "ps" if own else config.strategy, config.batch_size  # whose batches the worker's own are
     if cluster is not None and batch:  # the global one, which its strategy would not cut

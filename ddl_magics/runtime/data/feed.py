@@ -75,14 +75,14 @@ def prepare(sc: SparkContext, plan: Plan, group: str) -> Feed:
         raise
 
 
-class _Packed:
-    """One DataFrame as packed blobs: an RDD of `packing.Record`s, and the sums of their reports.
+class Rows:
+    """The rows of a set, as the sums of reports about parts of them. Raises `DataError`, one line.
 
-    reports: (partition, chunk number, report) of each record.
+    reports: (partition, chunk number, report) of each part.
     """
 
-    def __init__(self, kind: SetName, name: str, rdd: Rdd, reports: Sequence[tuple[int, int, PackReport]]) -> None:
-        self.kind, self.name, self.rdd = kind, name, rdd
+    def __init__(self, kind: SetName, name: str, reports: Sequence[tuple[int, int, PackReport]]) -> None:
+        self.kind, self.name = kind, name
         for _, _, report in reports:
             if report["error"]:
                 raise DataError("%s, %s" % (name, report["error"]))
@@ -102,6 +102,14 @@ class _Packed:
         self.nan = {name for _, _, report in reports for name in report["nan"]}
         self.inf = {name for _, _, report in reports for name in report["inf"]}
         self.series = [report["series"] for _, _, report in sorted(reports, key=lambda entry: entry[:2])]
+
+
+class _Packed(Rows):
+    """One DataFrame as packed blobs: an RDD of `packing.Record`s, and their reports."""
+
+    def __init__(self, kind: SetName, name: str, rdd: Rdd, reports: Sequence[tuple[int, int, PackReport]]) -> None:
+        super().__init__(kind, name, reports)
+        self.rdd = rdd
 
 
 def _pack(
@@ -178,36 +186,42 @@ def _pack_pandas(frame: DataFrame, plan: Plan) -> Iterator[Record]:
 
 def _deal(sc: SparkContext, shipped: Mapping[str, Any], sets: Sequence[_Packed], plan: Plan) -> Feed:
     layouts = _layouts(sets, plan)
-    rows, validation_rows = _counts(sets, layouts, plan)
-    tensors = [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))]
-    orders = [_order(packed, layouts[index] if layouts else None, tensors, plan) for index, packed in enumerate(sets)]
+    manifest = manifest_of(sets, layouts, plan)
+    tensors = manifest["tensors"]
+    orders = [order_of(packed, layouts[index] if layouts else None, tensors, plan) for index, packed in enumerate(sets)]
     dealt = [packed.rdd.mapPartitions(_dealer(shipped["deal"], order)) for packed, order in zip(sets, orders)]
     made = [layout for own in layouts for layout in own]
     if made:
         dealt.append(sc.parallelize([blob for layout in made if layout.total for blob in layout.run_blobs()], 1))
     rdd = sc.union(dealt) if len(dealt) > 1 else dealt[0]
-    manifest: Manifest = {
-        "data": plan.name,
-        "size": plan.size,
-        "rows": rows,
-        "validation_rows": validation_rows,
-        "validation_whole": plan.whole,
-        "tensors": tensors,
-        "features": plan.arrangement["features"],
-        "label": plan.arrangement["label"],
-        "weight": plan.arrangement["weight"],
-        "sequences": sequences.described(plan.sequences, made) if plan.sequences is not None else None,
-    }
     found = [("NaN", packed.nan) for packed in sets] + [("infinite values", packed.inf) for packed in sets]
     holding = sorted({(name, what) for what, names in found for name in names})
-    found_in = "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out"
-    notices = plan.notices + [found_in % (plan.name, name, what) for name, what in holding]
+    notices = plan.notices + [packing.holding(plan.name, name, what) for name, what in holding]
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
     return Feed(dealt_rdd, manifest, inputs, notices, [packed.rdd for packed in sets])
 
 
-def _counts(sets: Sequence[_Packed], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
+def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Plan) -> Manifest:
+    """What all ranks are told. Raises `DataError` where the rows are too few, or of different shapes."""
+    rows, validation_rows = _counts(sets, layouts, plan)
+    made = [layout for own in layouts for layout in own]
+    return {
+        "data": plan.name,
+        "size": plan.size,
+        "rows": rows,
+        "validation_rows": validation_rows,
+        "validation_whole": plan.whole,
+        "tensors": [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))],
+        "features": plan.arrangement["features"],
+        "label": plan.arrangement["label"],
+        "weight": plan.arrangement["weight"],
+        "sequences": sequences.described(plan.sequences, made) if plan.sequences is not None else None,
+        "files": None,
+    }
+
+
+def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
     """(elements for training, for validation), of all ranks together. Raises `DataError` where they are too few."""
     if plan.sequences is not None:
         totals = {layout.name: layout.total for own in layouts for layout in own}
@@ -238,7 +252,7 @@ def _counts(sets: Sequence[_Packed], layouts: Sequence[Sequence[Layout]], plan: 
     return train, held_out
 
 
-def _layouts(sets: Sequence[_Packed], plan: Plan) -> list[list[Layout]]:
+def _layouts(sets: Sequence[Rows], plan: Plan) -> list[list[Layout]]:
     """Of each set, where its windows for training and for validation go; empty without --sequence-length."""
     if plan.sequences is None:
         return []
@@ -256,7 +270,7 @@ def _layouts(sets: Sequence[_Packed], plan: Plan) -> list[list[Layout]]:
     return layouts
 
 
-def _order(packed: _Packed, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan) -> DealOrder:
+def order_of(packed: Rows, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan) -> DealOrder:
     return {
         "set": packed.kind,
         "size": plan.size,
@@ -277,7 +291,7 @@ def _dealer(
     return lambda records: deal(records, order)
 
 
-def _tensor(index: int, sets: Sequence[_Packed], plan: Plan) -> Tensor:
+def _tensor(index: int, sets: Sequence[Rows], plan: Plan) -> Tensor:
     """Tensor `index` of the arrangement. Raises `DataError` where its rows do not all have one shape."""
     columns = plan.arrangement["tensors"][index]
     matrix, name = len(columns) > 1, plan.columns[columns[0]]["name"]

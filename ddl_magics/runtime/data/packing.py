@@ -241,6 +241,15 @@ def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequenc
     }
 
 
+def holding(data: str, column: str, what: str) -> str:
+    """The notice that a column of --data has such values."""
+    return "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out" % (
+        data,
+        column,
+        what,
+    )
+
+
 def take(rows: Iterator[Sequence[Any]], most: int, texts: Sequence[int]) -> list[Sequence[Any]]:
     """The next rows, at most so many, and not much more text than `BLOB_BYTES`. texts: the columns of text."""
     if not texts:

@@ -28,6 +28,7 @@ class Plan:
         check_frame("--data", self.name, value)
         if spec.get("where"):
             value = sources.where(self.name, value, spec["where"])
+        self.frame = value
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
         self.columns = [describe(self.name, value, name) for name in self._names]

@@ -150,12 +150,44 @@ class Sequences(TypedDict):
     stored: dict[SetName, list[int]]
 
 
+class Condition(TypedDict):
+    """A comparison of --where. sign: of Python. value: a number of the column's kind, or a text."""
+
+    column: str
+    sign: str
+    value: int | float | str
+
+
+class FileRows(TypedDict):
+    """A file of --data. number: its place in their order. stamp: its size and the time of its last change, to see that
+    it stays the same. rows: those that are used of each row group; of a TFRecord file, of all of it.
+    """
+
+    number: int
+    uri: str
+    stamp: list[int]
+    rows: list[int]
+
+
+class FileIndex(TypedDict):
+    """How ranks read their rows from files themselves. tensors: as in `Arrangement`. order: without starts and counts,
+    as the rows of the files are numbered from 0 in their order.
+    """
+
+    format: Literal["parquet", "tfrecord"]
+    files: list[FileRows]
+    columns: list[Column]
+    tensors: list[list[int]]
+    conditions: list[Condition]
+    order: DealOrder
+
+
 class Manifest(TypedDict):
     """The data of a run, for every rank.
 
     data: the DataFrame's name. size: ranks it was dealt to. rows, validation_rows: of all ranks together.
     validation_whole: every rank has all of the validation rows. sequences: where the elements are windows, which "rows"
-    and "validation_rows" count then.
+    and "validation_rows" count then. files: where the ranks read them, and nothing was dealt.
     """
 
     data: str
@@ -168,3 +200,4 @@ class Manifest(TypedDict):
     label: Features | None
     weight: int | None
     sequences: Sequences | None
+    files: FileIndex | None

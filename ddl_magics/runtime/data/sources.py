@@ -1,6 +1,7 @@
 """--data as files: Spark makes a DataFrame of them, wherever it can reach them.
 
-Of Parquet and ORC it reads only the columns and parts of files that are needed; of TFRecord all, a file at a time.
+Of Parquet and ORC it reads only the columns and parts of files that are needed; of TFRecord all, a file at a time. It
+reads no rows where the ranks do so themselves (file_feed.py).
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ _OTHERS = {
 _TFRECORD = re.compile(r"\.tfrecords?(?![a-z])[^/]*$")
 #: The columns of TFRecord files are those of so many Examples of the first file.
 _FIRST_EXAMPLES = 100
+#: Between the parts of a list of files, whose names may have commas.
+_COMMA = re.compile(r",(?=[A-Za-z][\w+.-]*:/|/)")
 
 
 def is_files(data: str) -> bool:
@@ -35,17 +38,39 @@ def is_files(data: str) -> bool:
     return not data.isidentifier()
 
 
+def paths(data: str) -> list[str]:
+    """The files, folders and patterns of --data: with commas between them, each with its scheme or from the root."""
+    return _COMMA.split(data)
+
+
+def format_of(data: str) -> str:
+    """The format of files by their names: "parquet", "orc" or "tfrecord". `DataError` where they have several."""
+    found = {path: _format(path.rstrip("/").lower()) for path in paths(data)}
+    first, *others = found
+    other = next((path for path in others if found[path] != found[first]), None)
+    if other is not None:
+        words = found[first], first, found[other], other
+        raise DataError("--data: files must have one format, and not be %s (%s) and %s (%s)" % words)
+    return found[first]
+
+
+def _format(path: str) -> str:
+    if _TFRECORD.search(path):
+        return "tfrecord"
+    return next((kind for end, kind in _FORMATS.items() if path.endswith(end)), "parquet")
+
+
 def other_format(uri: str) -> str | None:
     """What to do with files that are neither Parquet, ORC nor TFRecord by their name, in one line, or None."""
-    path = uri.rstrip("/").lower()
-    reader = next((reader for end, reader in _OTHERS.items() if path.endswith(end)), None)
-    if reader is None:
-        return None
-    return "--data %s: read it into a DataFrame first: df = %s, and --data df" % (uri, reader % uri)
+    for path in paths(uri):
+        reader = next((reader for end, reader in _OTHERS.items() if path.rstrip("/").lower().endswith(end)), None)
+        if reader is not None:
+            return "--data %s: read it into a DataFrame first: df = %s, and --data df" % (uri, reader % path)
+    return None
 
 
 def read(session: Any, uri: str) -> DataFrame:
-    """The DataFrame of a file, a folder or a pattern of files: Parquet, or by the name ORC or TFRecord.
+    """The DataFrame of files, folders or patterns of files: Parquet, or by the name ORC or TFRecord.
 
     session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file. Raises
     `DataError`, one line.
@@ -53,12 +78,15 @@ def read(session: Any, uri: str) -> DataFrame:
     advice = other_format(uri)
     if advice:
         raise DataError(advice)
-    path = uri.rstrip("/").lower()
-    problem = "--data %s cannot be read" % uri
-    if _TFRECORD.search(path):
+    problem, kind = "--data %s cannot be read" % uri, format_of(uri)
+    if kind == "tfrecord":
         return _in_one_line(problem, lambda: _read_tfrecord(session, uri))
-    kind = next((kind for end, kind in _FORMATS.items() if path.endswith(end)), "parquet")
-    return _in_one_line(problem, lambda: session.read.format(kind).load(uri))
+    return _in_one_line(problem, lambda: session.read.format(kind).load(paths(uri)))
+
+
+def binary_files(session: Any, uri: str) -> DataFrame:
+    """The files as rows, with their whole content."""
+    return session.read.format("binaryFile").load(paths(uri))
 
 
 def _read_tfrecord(session: Any, uri: str) -> DataFrame:
@@ -67,7 +95,7 @@ def _read_tfrecord(session: Any, uri: str) -> DataFrame:
 
     functions = by_value.functions_of(tfrecord)
     first_columns, rows = functions["first_columns"], functions["rows"]
-    files = session.read.format("binaryFile").load(uri).select("path", "content")
+    files = binary_files(session, uri).select("path", "content")
     first = files.select("path").orderBy("path").first()
     if first is None:
         raise ValueError("there is no file")

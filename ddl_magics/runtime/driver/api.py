@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import base64
+import importlib.metadata
 import json
 import platform
 from typing import TYPE_CHECKING, Any, Callable, Mapping
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping
 from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
-from ..data import feed, sources
+from ..data import feed, file_feed, sources
 from ..spark import allocation, gpus, jvm_gateway, slots, storage
 from . import encryption, out, uploads
 from .job import Job
@@ -132,7 +133,8 @@ def _check_data(
     if not name:
         return None
     plan = feed.check(name, spec, sources.opened(session, spec, namespace))
-    return lambda sc, group: feed.prepare(sc, plan, group)
+    files = file_feed.listed(session, spec, plan)
+    return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 
 
 def poll(request: str) -> str:
@@ -206,6 +208,14 @@ def executors(request: str) -> str:
         return _error("spark", str(error))
 
 
+def _pyarrow() -> str | None:
+    """The version that is installed for this Python."""
+    try:
+        return importlib.metadata.version("pyarrow")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
 def info(_request: str = "{}") -> str:
     """What this session is: versions, slots, and the settings that matter to a run."""
     from pyspark import SparkContext
@@ -230,5 +240,6 @@ def info(_request: str = "{}") -> str:
             "task_gpus": gpus.per_task(sc),
             "dynamic_allocation": slots.dynamic_allocation(sc),
             "encrypted_by": encryption.settings(sc),
+            "pyarrow": _pyarrow(),
         }
     )

@@ -17,6 +17,7 @@ import threading
 from typing import TYPE_CHECKING, Any, Mapping
 
 from .. import events, strategies
+from ..data import file_share
 from ..files.working_folder import WorkingFolder
 from ..rank.config import JobConfig, RankConfig
 from ..rank_end import RankEnd
@@ -88,6 +89,7 @@ class _Worker:
         process_state.offer_stack(config.scratch)
         files = WorkingFolder(config.scratch, config.folder, config.is_chief)
         files.begin()
+        reading = file_share.begin(config.manifest, config.scratch, config.rank, config.executor_cores)
         listener = self._meet()
         threads = self._limit_threads()
         os.environ.update(gpus.environment(self._peers["gpus"]))  # CUDA reads it when it is first used
@@ -98,6 +100,7 @@ class _Worker:
         from . import startup
 
         rank = self._rank = Rank(config, self._channel, files)
+        rank.reading = reading
         pulse.start(rank, self._channel)
         if self._stop_asked:  # before there was a rank to ask
             rank.stop.ask()

@@ -16,6 +16,7 @@ from .reporter import Reporter
 from .stop import Stop
 
 if TYPE_CHECKING:
+    from ..data.file_share import Reading
     from ..parameter_server.client import ParameterClient
     from ..tf_distribute.cluster import TfCluster
 
@@ -35,7 +36,8 @@ class Rank:
 
     server: the client of the parameter servers, and cluster: TensorFlow's own, where the strategy has one, once
     connected. models: every Keras model trained, in order of its first fit. at_cell_end: what is called when the cell
-    has ended. training: the hooks of Keras, once installed; None with TensorFlow's own strategies.
+    has ended. reading: of the files of --data, where another process reads them. training: the hooks of Keras, once
+    installed; None with TensorFlow's own strategies.
     """
 
     def __init__(self, config: RankConfig, channel: wire.Channel, files: WorkingFolder | None = None) -> None:
@@ -47,6 +49,7 @@ class Rank:
         self.peers = Peers(config, self.progress, self.stop)
         self.errors = HookErrors()
         self.files = files or WorkingFolder(config.scratch, config.folder, config.is_chief)
+        self.reading: Reading | None = None
         self.server: ParameterClient[Any] | None = None
         self.cluster: TfCluster | None = None
         self.models: list[Model] = []

@@ -1,0 +1,171 @@
+"""--data of files that the ranks read themselves: Spark lists them, and no row passes through it.
+
+An index is made of the files, on the executors: which rows each has. The rows are numbered in the order of the files'
+names, and go to the same places as rows that Spark deals (feed.py). file_share.py is the ranks' side. Each rank goes
+through all files and keeps its own rows: reading is so much cheaper than Spark's way that this pays for some ranks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Sequence
+
+import numpy as np
+
+from ..spark import jvm_gateway, slots, spark_error
+from . import by_value, conditions, feed, file_systems, parquet, roles, sources, tfrecord
+from .columns import DataError, describe, is_spark
+from .feed import Feed
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import SparkContext
+    from .plan import Plan
+    from .records import Column, Condition, FileRows, PackReport
+
+#: More ranks than these would read more than Spark's one pass costs.
+MOST_RANKS = 16
+#: Their names travel to each rank.
+MOST_FILES = 20_000
+#: How long an executor may take to find a file.
+FIND_SECONDS = 30.0
+
+
+@dataclass(frozen=True)
+class Files:
+    """What --data names. conditions: of --where; None where it is not as simple."""
+
+    format: Literal["parquet", "tfrecord"]
+    uris: list[str]
+    conditions: list[Condition] | None
+
+
+def listed(session: Any, spec: Mapping[str, Any], plan: Plan) -> Files | None:
+    """The files of --data in the order of their names, or None where it names none that ranks could read."""
+    uri = str(spec["data"])
+    kind = sources.format_of(uri) if sources.is_files(uri) else None
+    if kind == "parquet":
+        found = plan.rows.inputFiles()
+    elif kind == "tfrecord":
+        found = sources.binary_files(session, uri).inputFiles()
+    else:
+        return None
+    simple: list[Condition] | None = []
+    if spec.get("where"):
+        simple = conditions.read(spec["where"], _described(plan)) if kind == "parquet" else None
+    return Files(kind, sorted(found), simple)
+
+
+def _described(plan: Plan) -> dict[str, Column]:
+    """The columns of the files that --data could have."""
+    found = {}
+    for name in plan.frame.columns if is_spark(plan.frame) else ():
+        try:
+            found[name] = describe(plan.name, plan.frame, name)
+        except DataError:  # of another type
+            continue
+    return found
+
+
+def prepare(sc: SparkContext, plan: Plan, group: str, files: Files | None) -> Feed:
+    """As `feed.prepare`, through Spark only where the ranks cannot read the files, which a notice says then."""
+    if files is None:
+        return feed.prepare(sc, plan, group)
+    problem = _problem(plan, files)
+    if problem is None:
+        made = _feed(sc, plan, files, group)
+        if isinstance(made, Feed):
+            return made
+        problem = made
+    through_spark = feed.prepare(sc, plan, group)
+    through_spark.notices.append("--data %s: its rows go through Spark, as %s" % (plan.name, problem))
+    return through_spark
+
+
+def _problem(plan: Plan, files: Files) -> str | None:
+    """Why the rows go through Spark, as far as that needs no look at a file."""
+    if plan.sequences is not None:
+        return "--sequence-length needs them in order"
+    if plan.validation_rows is not None:
+        return "--validation names a DataFrame"
+    if files.conditions is None:
+        return "--where is more than comparisons that `and` joins, or not of Parquet files"
+    if plan.size > MOST_RANKS:
+        return "each worker would read all files, and there are more than %d" % MOST_RANKS
+    if not 0 < len(files.uris) <= MOST_FILES:
+        return "there are %d files" % len(files.uris)
+    return None
+
+
+def _feed(sc: SparkContext, plan: Plan, files: Files, group: str) -> Feed | str:
+    """Or why the ranks cannot read the files."""
+    assert files.conditions is not None
+    found: list[FileRows] = []
+    shapes: list[tuple[int, list[list[int]]]] = []
+    text_bytes = [0] * len(plan.columns)
+    for part in _indexes(sc, plan, files, group):
+        if "problem" in part:
+            return str(part["problem"])
+        found += part["files"]
+        shapes += [part["shapes"]] if part["shapes"] else []
+        text_bytes = [a + b for a, b in zip(text_bytes, part["text_bytes"])]
+    report = _report(plan, sum(sum(file["rows"]) for file in found), min(shapes)[1] if shapes else None, text_bytes)
+    rows = feed.Rows("train", plan.name, [(0, 0, report)] if report["rows"] else [])
+    manifest = feed.manifest_of([rows], [], plan)
+    order = feed.order_of(rows, None, manifest["tensors"], plan)
+    manifest["files"] = {
+        "format": files.format,
+        "files": sorted(found, key=lambda file: file["number"]),
+        "columns": plan.columns,
+        "tensors": plan.arrangement["tensors"],
+        "conditions": files.conditions,
+        "order": {**order, "starts": {}, "counts": {}},
+    }
+    inputs = roles.inputs(plan.columns, plan.arrangement, manifest["tensors"])
+    return Feed(sc.parallelize(range(plan.size), plan.size), manifest, inputs, plan.notices, [])
+
+
+def _indexes(sc: SparkContext, plan: Plan, files: Files, group: str) -> list[dict[str, Any]]:
+    """What the executors find in the files: of each task, as `parquet.index` returns it."""
+    module, others = (parquet, [files.conditions]) if files.format == "parquet" else (tfrecord, [])
+    make_index = by_value.functions_of(module)["index"]
+    places = by_value.functions_of(file_systems)
+    reach = places["located" if files.format == "parquet" else "content"]
+    numbered, columns = list(enumerate(files.uris)), plan.columns
+    tasks = max(1, slots.total(sc))  # so many that every executor has one
+    parts = [numbered[task::tasks] for task in range(tasks)]
+    task = _task(places["problem"], files.uris[0], lambda part: make_index(part, columns, *others, reach))
+    try:
+        found: list[dict[str, Any]] = jvm_gateway.collect(
+            sc.parallelize(parts, tasks).map(task), group, "index of %s" % plan.name
+        )
+    except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
+        raise DataError("%s cannot be read: %s" % (plan.name, spark_error.cause(error))) from error
+    return found
+
+
+def _task(
+    problem: Callable[[str, float], str | None], first: str, make_index: Callable[[Any], dict[str, Any]]
+) -> Callable[[Any], dict[str, Any]]:
+    seconds = FIND_SECONDS
+
+    def task(part: Any) -> dict[str, Any]:
+        found = problem(first, seconds)
+        return make_index(part) if found is None else {"problem": found}
+
+    return task
+
+
+def _report(plan: Plan, rows: int, shapes: list[list[int]] | None, text_bytes: Sequence[int]) -> PackReport:
+    """What packing would report of all rows, as far as the index knows it."""
+    tensors = plan.arrangement["tensors"]
+    dtypes = ["O" if column["dtype"] == "S" else column["dtype"] for column in plan.columns]
+    return {
+        "error": None,
+        "rows": rows,
+        "shapes": [[len(own)] if len(own) > 1 else list((shapes or {})[own[0]]) for own in tensors] if shapes else [],
+        "dtypes": [np.result_type(*(np.dtype(dtypes[index]) for index in own)).str for own in tensors],
+        "text_bytes": [sum(text_bytes[index] for index in own) for own in tensors],
+        "nan": [],
+        "inf": [],
+        "series": None,
+    }

@@ -1,0 +1,284 @@
+"""--data of files on the ranks: each makes its own share of the rows of them, with no row through Spark.
+
+The index of the files (file_feed.py) numbers their rows. Which of them a rank has, and at which place, is what Spark's
+executors would deal it (packing.py); `share_files` stores them. Parquet is read by a process of its own, that begins
+before TensorFlow is imported: pyarrow shares no process with it. TFRecord is decoded by the rank's TensorFlow.
+
+    python -m PACKAGE.data.file_share MANIFEST FOLDER RANK
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Set, Tuple
+
+import numpy as np
+
+from .. import package
+from ..stopping import StopRun
+from . import file_systems, packing, parquet, share_files, tfrecord
+from .columns import DataError
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .records import Column, DealOrder, FileIndex, FileRows, Manifest, SetName
+
+#: A process that has read nothing for so long is given up.
+SILENT_SECONDS = 600.0
+TICK_SECONDS = 0.1
+#: Examples that TensorFlow decodes at once.
+EXAMPLES = 8192
+
+#: Of TensorFlow, which has no types.
+TensorFlow = Any
+#: (set, which of some rows a rank has, their places in its share)
+Own = Tuple["SetName", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
+
+
+def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Own]:
+    """Which of the rows first, first + 1, ... the rank has, as `packing.deal` deals them."""
+    for name, (rows,), start, total, whole in packing.split([np.arange(count)], first, order):
+        if not len(rows):
+            continue
+        places = np.arange(start, start + len(rows))
+        if name == "train":
+            places = packing.mixed(start, start + len(rows), total, order["seed"])
+        own = slice(None) if whole else np.flatnonzero(places % order["size"] == rank)
+        if len(places[own]):
+            yield name, rows[own], places[own] // (1 if whole else order["size"])
+
+
+class Share:
+    """Makes the blobs of a rank's share. notices: about the rows, once they are made, a line each."""
+
+    def __init__(self, manifest: Manifest, rank: int) -> None:
+        self._manifest, self._rank = manifest, rank
+        index = manifest["files"]
+        assert index is not None
+        self._index: FileIndex = index
+        # Vectors come as arrays.
+        self._columns: List[Column] = [
+            dict(column, vector=False, depth=1) if column["vector"] else column  # type: ignore[misc]
+            for column in index["columns"]
+        ]
+        self._holding: Set[Tuple[str, str]] = set()
+
+    @property
+    def notices(self) -> list[str]:
+        return [packing.holding(self._manifest["data"], *each) for each in sorted(self._holding)]
+
+    def parquet(self) -> Iterator[bytes]:
+        """Raises `DataError`, one line."""
+        index = self._index
+        for first_of_file, file in self._numbered():
+            for first, batch in self._of_data(
+                parquet.rows(file, index["columns"], index["conditions"], file_systems.located)
+            ):
+                for name, own, places in own_rows(first_of_file + first, batch.num_rows, index["order"], self._rank):
+                    taken = batch.take(own)
+                    values = [
+                        parquet.values(parquet.batch_column(taken, column["name"]), column)
+                        for column in index["columns"]
+                    ]
+                    yield self._blob(name, places, values)
+
+    def tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
+        """Raises `DataError`, one line."""
+        order = self._index["order"]
+        for first, file in self._numbered():
+            content, stamp = self._found(lambda: file_systems.content(file["uri"]))  # noqa: B023 - is called at once
+            if stamp != file["stamp"]:
+                raise DataError("%s, %s has changed since the run began" % (self._manifest["data"], file["uri"]))
+            content = tfrecord.plain(content)
+            spans = tfrecord.places(content, file["uri"])
+            block = EXAMPLES * order["size"]
+            for begin in range(0, len(spans), block):
+                count = min(block, len(spans) - begin)
+                for name, own, places in own_rows(first + begin, count, order, self._rank):
+                    examples = [content[start:end] for start, end in spans[begin + own].tolist()]
+                    values = self._decoded(tf, examples, file["uri"], begin + own)
+                    yield self._blob(name, places, values)
+
+    def _numbered(self) -> Iterator[tuple[int, FileRows]]:
+        """(number of its first row, file) of each file with rows."""
+        first = 0
+        for file in self._index["files"]:
+            if sum(file["rows"]):
+                yield first, file
+            first += sum(file["rows"])
+
+    def _decoded(self, tf: TensorFlow, examples: list[bytes], uri: str, numbers: npt.NDArray[np.int64]) -> list[Any]:
+        """The values of each column."""
+        columns = self._index["columns"]
+        kinds = {"i8": (tf.int64, 3), "f4": (tf.float32, 2), "S": (tf.string, 1)}
+        shapes = self._column_shapes()
+        features = {
+            column["name"]: tf.io.FixedLenFeature(shape, kinds[column["dtype"]][0])
+            for column, shape in zip(columns, shapes)
+        }
+        try:
+            with tf.device("CPU:0"):
+                parsed = tf.io.parse_example(examples, features)
+            return [parsed[column["name"]].numpy() for column in columns]
+        except tf.errors.InvalidArgumentError:  # our own decoder says in words what is wrong
+            read = {column["name"]: (kinds[column["dtype"]][1], column["depth"] > 0) for column in columns}
+            rows = self._found(
+                lambda: [
+                    tfrecord.row(data, "%s, record %d" % (uri, number), read)
+                    for data, number in zip(examples, numbers.tolist())
+                ]
+            )
+            return list(zip(*rows))
+
+    def _column_shapes(self) -> list[list[int]]:
+        """Of a row of each column."""
+        shapes: dict[int, list[int]] = {}
+        for tensor, own in zip(self._manifest["tensors"], self._index["tensors"]):
+            shapes.update({index: [] if len(own) > 1 else tensor["shape"] for index in own})
+        return [shapes[index] for index in range(len(self._columns))]
+
+    def _blob(self, name: SetName, places: npt.NDArray[np.int64], values: list[Any]) -> bytes:
+        tensors = self._index["tensors"]
+        arrays = self._found(lambda: packing.column_arrays(values, self._columns, tensors))
+        report = packing.report_of(arrays, self._columns, tensors)
+        self._holding |= {(column, "NaN") for column in report["nan"]}
+        self._holding |= {(column, "infinite values") for column in report["inf"]}
+        for shape, tensor in zip(report["shapes"], self._manifest["tensors"]):
+            if shape != tensor["shape"]:
+                one, other = ("x".join(map(str, each)) for each in sorted([shape, tensor["shape"]]))
+                words = self._manifest["data"], tensor["name"], one, other
+                raise DataError("%s, column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
+        dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
+        return packing.encode({"set": name}, [places, *dealt])
+
+    def _of_data(self, items: Iterable[Any]) -> Iterator[Any]:
+        """The same items. `DataError`, one line, where one cannot be had."""
+        iterator = iter(items)
+        while True:
+            try:
+                item = next(iterator)
+            except StopIteration:
+                return
+            except Exception as error:  # of a file system, or of pyarrow
+                raise self._problem(error) from error
+            yield item
+
+    def _found(self, get: Callable[[], Any]) -> Any:
+        try:
+            return get()
+        except Exception as error:
+            raise self._problem(error) from error
+
+    def _problem(self, error: Exception) -> DataError:
+        said = str(error).splitlines()
+        return DataError("%s, %s" % (self._manifest["data"], said[0] if said else type(error).__name__))
+
+
+class Reading:
+    """A process that reads the rows of Parquet files. It ends with the rank's process group."""
+
+    def __init__(self, manifest: Manifest, scratch: str, rank: int, cores: int) -> None:
+        """scratch: the rank's folder, with "data" in it. cores: of the executor."""
+        path = os.path.join(scratch, "files.json")
+        with open(path, "w") as file:
+            json.dump(manifest, file)
+        command = [sys.executable, "-m", package.NAME + ".data.file_share"]
+        self._process = subprocess.Popen(
+            [*command, path, os.path.join(scratch, "data"), str(rank)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            cwd=scratch,
+            env=dict(os.environ, OMP_NUM_THREADS=str(max(1, cores)), CUDA_VISIBLE_DEVICES=""),
+        )
+
+    def wait(self, stopped: Callable[[], bool]) -> list[str]:
+        """Until the share is made: the notices about it. `DataError`, one line, where it cannot be made; StopRun once
+        `stopped()`.
+        """
+        pipe = self._process.stdout
+        assert pipe is not None
+        text, heard = b"", time.monotonic()
+        while True:
+            if stopped():
+                self._process.kill()
+                self._process.wait()
+                raise StopRun
+            if not select.select([pipe], [], [], TICK_SECONDS)[0]:
+                if time.monotonic() - heard > SILENT_SECONDS:
+                    self._process.kill()
+                    raise DataError("--data: nothing could be read of the files for %g s" % SILENT_SECONDS)
+                continue
+            block, heard = os.read(pipe.fileno(), 65536), time.monotonic()
+            if not block:
+                break
+            text = (text + block)[-65536:]
+        status = self._process.wait()
+        try:
+            said: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
+        except (IndexError, ValueError):
+            said = {"error": "the process that read the files ended with exit status %s" % status}
+        if "error" in said:
+            raise DataError(said["error"])
+        notices: list[str] = said["notices"]
+        return notices
+
+
+def begin(manifest: Manifest | None, scratch: str, rank: int, cores: int) -> Reading | None:
+    """Begin to read the rank's rows, where another process does so. The arguments are those of `Reading`."""
+    files = manifest.get("files") if manifest else None
+    if manifest is None or files is None or files["format"] != "parquet":
+        return None
+    return Reading(manifest, scratch, rank, cores)
+
+
+def finish(
+    reading: Reading | None, manifest: Manifest, folder: str, rank: int, stopped: Callable[[], bool]
+) -> list[str]:
+    """Have the rank's share of the files in `folder`, where there are files: notices about it."""
+    if not manifest.get("files"):
+        return []
+    if reading is not None:
+        return reading.wait(stopped)
+    import tensorflow as tf
+
+    share = Share(manifest, rank)
+    _store(share.tfrecord(tf), folder, manifest, rank)
+    return share.notices
+
+
+def _store(blobs: Iterable[bytes], folder: str, manifest: Manifest, rank: int) -> None:
+    try:
+        share_files.store(blobs, folder, manifest, rank)
+    except share_files.NoRoom as error:
+        raise DataError(str(error)) from error
+
+
+def main() -> None:
+    path, folder, number = sys.argv[1:]
+    with open(path) as file:
+        manifest: Manifest = json.load(file)
+    rank = int(number)
+    share = Share(manifest, rank)
+
+    def told() -> Iterator[bytes]:
+        for blob in share.parquet():
+            print(flush=True)  # a sign of life
+            yield blob
+
+    try:
+        _store(told(), folder, manifest, rank)
+        said: dict[str, Any] = {"notices": share.notices}
+    except DataError as error:
+        said = {"error": str(error)}
+    print(json.dumps(said), flush=True)
+    os._exit(0)  # no thread of a file system keeps this process
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,63 @@
+"""Where a process finds a file by its URI, without Spark.
+
+Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
+relative import, and nothing but the standard library, and pyarrow for what is no local file.
+"""
+
+from __future__ import annotations
+
+import os
+import urllib.parse
+from typing import Any
+
+
+def located(uri: str) -> tuple[Any, str, list[int]]:
+    """(pyarrow's file system or None for this machine's, the path in it, the file's size and time of last change).
+
+    Raises what the file system raises: OSError where there is no file; ImportError where pyarrow is missing.
+    """
+    scheme, _, rest = uri.partition(":")
+    if scheme == "file":
+        path = urllib.parse.unquote(rest[2:] if rest.startswith("//") else rest)
+        about = os.stat(path)
+        return None, path, [about.st_size, about.st_mtime_ns]
+    import pyarrow.fs
+
+    named = "s3" + uri[3:] if scheme in ("s3a", "s3n") else uri
+    system, path = pyarrow.fs.FileSystem.from_uri(named)
+    found = system.get_file_info(path)
+    if found.size is None:
+        raise FileNotFoundError("there is no file")
+    return system, path, [found.size, found.mtime_ns or 0]
+
+
+def content(uri: str) -> tuple[bytes, list[int]]:
+    """(all bytes of a file, its size and time of last change)."""
+    system, path, stamp = located(uri)
+    if system is None:
+        with open(path, "rb") as file:
+            return file.read(), stamp
+    with system.open_input_stream(path, compression=None) as stream:
+        return bytes(stream.read()), stamp
+
+
+def problem(uri: str, seconds: float) -> str | None:
+    """Why a file is not found here, in a few words, or None. Some file systems try for minutes to reach a host."""
+    import threading
+
+    problems = ["the executors cannot reach %s within %g s" % (uri, seconds)]
+
+    def find() -> None:
+        try:
+            located(uri)
+            problems.clear()
+        except ImportError:
+            problems[:] = ["the executors' Python has no pyarrow"]
+        except Exception as error:  # of many file systems
+            said = str(error).splitlines()
+            problems[:] = ["the executors cannot read %s (%s)" % (uri, said[0] if said else type(error).__name__)]
+
+    thread = threading.Thread(target=find, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return problems[0] if problems else None

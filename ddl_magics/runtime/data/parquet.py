@@ -1,0 +1,288 @@
+"""Parquet files, read with pyarrow: by an executor for their index, and by a rank for its rows.
+
+Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
+relative import, and nothing but numpy, the standard library and pyarrow, which may be missing there.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Sequence, Tuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from .records import Column, Condition, FileRows
+
+#: Of pyarrow, which need not be installed here: a ParquetFile, a RecordBatch, an array, a type.
+ParquetFile = Any
+Batch = Any
+Array = Any
+Type = Any
+#: `file_systems.located`.
+Locate = Callable[[str], Tuple[Any, str, List[int]]]
+
+#: Of the columns that are used, so much is in memory at once: rows at most, and bytes as the file has them.
+BATCH_ROWS = 1 << 16
+BATCH_BYTES = 16 << 20
+#: What pyarrow may call a type of values that are kept as numpy's dtype; "S" is text or binary.
+FITTING = {
+    "i1": ("int8",),
+    "i2": ("int16", "uint8"),
+    "i4": ("int32", "uint16"),
+    "i8": ("int64", "uint32"),
+    "f4": ("float",),
+    "f8": ("double",),
+    "?": ("bool",),
+    "S": ("string", "binary", "large_string", "large_binary"),
+}
+
+
+def opened(uri: str, located: Locate) -> tuple[ParquetFile, list[int]]:
+    """(the file, its size and the time of its last change)."""
+    import pyarrow.parquet
+
+    system, path, stamp = located(uri)
+    return pyarrow.parquet.ParquetFile(path if system is None else system.open_input_file(path)), stamp
+
+
+def index(
+    files: Sequence[tuple[int, str]],
+    columns: Sequence[Column],
+    conditions: Sequence[Condition],
+    located: Locate,
+) -> dict[str, Any]:
+    """What must be known of some files before their rows are read: {"problem"}, or {"files", "shapes", "text_bytes"}.
+
+    files: (number, URI) of each. problem: why this process cannot read them as Spark does, in a few words. shapes: of a
+    row of each column, from the first file with rows, and its number; None without any. text_bytes: of each column, the
+    bytes of all its texts. Only columns of text and of conditions are read, without them nothing but the files' ends.
+    """
+    try:
+        import pyarrow
+
+        version = tuple(map(int, pyarrow.__version__.split(".")[:2]))
+    except ImportError:
+        return {"problem": "the executors' Python has no pyarrow"}
+    if version < (6, 0):
+        return {"problem": "the executors' pyarrow is %s, and 6 is needed" % pyarrow.__version__}
+    found: list[FileRows] = []
+    shapes: tuple[int, list[list[int]]] | None = None
+    text_bytes = [0] * len(columns)
+    texts = [number for number, column in enumerate(columns) if column["dtype"] == "S"]
+    for number, uri in files:
+        try:
+            file, stamp = opened(uri, located)
+            unfit = unfitting(file.schema_arrow, columns, conditions)
+            if unfit:
+                return {"problem": unfit}
+            groups = []
+            for group in range(file.metadata.num_row_groups):
+                rows = file.metadata.row_group(group).num_rows
+                if texts or conditions:
+                    rows = 0
+                    for batch in batches(file, group, [columns[each] for each in texts], conditions):
+                        rows += batch.num_rows
+                        for each in texts:
+                            text_bytes[each] += bytes_of_text(batch, columns[each]["name"])
+                groups.append(rows)
+            if shapes is None and any(groups):
+                first = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
+                shapes = number, [shape(batch_column(first, column["name"])[:1], column) for column in columns]
+        except Exception as error:  # of a file system, of pyarrow, or of a file that it does not know
+            said = str(error).splitlines()
+            return {"problem": "the executors cannot read %s (%s)" % (uri, said[0] if said else type(error).__name__)}
+        found.append({"number": number, "uri": uri, "stamp": stamp, "rows": groups})
+    return {"files": found, "shapes": shapes, "text_bytes": text_bytes}
+
+
+def unfitting(schema: Any, columns: Sequence[Column], conditions: Sequence[Condition]) -> str | None:
+    """Why a file with this schema is not read here as Spark reads it, or None."""
+    types = {field.name: field.type for field in schema}
+    if len(types) < len(schema):
+        return "two columns of a file have one name"
+    for column in columns:
+        if column["name"] not in types:
+            return "column %r is not in every file, or is the name of folders" % column["name"]
+        problem = unfitting_type(types[column["name"]], column)
+        if problem:
+            return "column %r is of type %s" % (column["name"], types[column["name"]])
+    for condition in conditions:
+        kind = str(types.get(condition["column"]))
+        whole = ("int8", "int16", "int32", "int64")
+        fits = {str: ("string", "large_string"), int: whole, float: ("float", "double")}[type(condition["value"])]
+        if kind not in fits:
+            return "column %r of --where is of type %s" % (condition["column"], kind)
+    return None
+
+
+def unfitting_type(kind: Type, column: Column) -> bool:
+    """Whether a column of pyarrow's type `kind` is not what Spark's description of the column says."""
+    import pyarrow
+
+    if column["vector"]:
+        return [field.name for field in kind] != ["type", "size", "indices", "values"] if is_struct(kind) else True
+    for _ in range(column["depth"]):
+        if not is_list(kind):
+            return True
+        kind = kind.value_type
+    if pyarrow.types.is_dictionary(kind) and not column["depth"]:
+        kind = kind.value_type
+    return str(kind) not in FITTING[column["dtype"]]
+
+
+def is_list(kind: Type) -> bool:
+    import pyarrow
+
+    types = pyarrow.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_struct(kind: Type) -> bool:
+    import pyarrow
+
+    return bool(pyarrow.types.is_struct(kind))
+
+
+def batches(
+    file: ParquetFile, group: int, columns: Sequence[Column], conditions: Sequence[Condition]
+) -> Iterator[Batch]:
+    """The rows of a row group that fulfil the conditions, in their order, some thousand at a time."""
+    names = [column["name"] for column in columns] + [condition["column"] for condition in conditions]
+    about = file.metadata.row_group(group)
+    row_bytes = max(1, about.total_byte_size // max(1, about.num_rows))
+    size = max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
+    for batch in file.iter_batches(size, [group], sorted(set(names))):
+        if conditions:
+            import pyarrow
+
+            batch = batch.filter(pyarrow.array(fulfilled(batch, conditions)))
+        if batch.num_rows:
+            yield batch
+
+
+def batch_column(batch: Batch, name: str) -> Array:
+    """A column of a batch, as plain values where the file has a dictionary of them."""
+    array = batch.column(batch.schema.get_field_index(name))
+    return array.dictionary_decode() if hasattr(array, "dictionary_decode") else array
+
+
+def fulfilled(batch: Batch, conditions: Sequence[Condition]) -> npt.NDArray[np.bool_]:
+    """Which rows fulfil all conditions, as Spark has it: missing values none, and NaN is larger than all numbers."""
+    result = np.ones(batch.num_rows, np.bool_)
+    for condition in conditions:
+        array, sign, value = batch_column(batch, condition["column"]), condition["sign"], condition["value"]
+        present = ~array.is_null().to_numpy(zero_copy_only=False)
+        if isinstance(value, str):
+            equal = array.to_numpy(zero_copy_only=False) == value
+            result &= present & (equal if sign == "==" else ~equal)
+            continue
+        array = array.fill_null(0).to_numpy(zero_copy_only=False)
+        values = array.astype(np.float64 if isinstance(value, float) else np.int64)
+        compared = {
+            "==": np.equal,
+            "!=": np.not_equal,
+            "<": np.less,
+            "<=": np.less_equal,
+            ">": np.greater,
+            ">=": np.greater_equal,
+        }[sign](values, value)
+        if sign in (">", ">="):
+            compared |= values != values
+        result &= present & compared
+    return result
+
+
+def bytes_of_text(batch: Batch, name: str) -> int:
+    """The bytes of all texts of a column, at whatever depth."""
+    import pyarrow
+    import pyarrow.compute
+
+    array = batch_column(batch, name)
+    while is_list(array.type):
+        array = array.flatten()
+    binary = pyarrow.large_binary() if str(array.type).startswith("large") else pyarrow.binary()
+    total = pyarrow.compute.sum(pyarrow.compute.binary_length(array.cast(binary))).as_py()
+    return int(total or 0)
+
+
+def shape(one: Array, column: Column) -> list[int]:
+    """The shape of the one value in an array. ValueError where it has none."""
+    value = one.to_pylist()[0]
+    if column["vector"]:
+        return [dense(value).size]
+    found = []
+    for _ in range(column["depth"]):
+        if value is None:
+            raise ValueError("the first row has no value in column %r" % column["name"])
+        found.append(len(value))
+        if not value:
+            raise ValueError("the first row has an empty array in column %r" % column["name"])
+        value = value[0]
+    return found
+
+
+def dense(value: Mapping[str, Any]) -> npt.NDArray[np.float64]:
+    """A vector of Spark ML as it is stored: type 0 is sparse, and has indices; 1 is dense."""
+    if value["type"]:
+        return np.array(value["values"], np.float64)
+    array = np.zeros(value["size"])
+    array[value["indices"]] = value["values"]
+    return array
+
+
+def values(array: Array, column: Column) -> Any:
+    """The values of a column, for `packing.column_arrays`: an array of numbers of its dtype where all have one shape
+    and none is missing; else a list.
+    """
+    import pyarrow
+
+    if column["vector"]:
+        kinds, _, _, inner = array.flatten()
+        if array.null_count or inner.null_count or not kinds.to_numpy(zero_copy_only=False).all():
+            return [None if value is None else dense(value) for value in array.to_pylist()]
+        made = rectangular(inner, 1)
+        return list(map(dense, array.to_pylist())) if made is None else made
+    if column["dtype"] == "S" and not column["depth"] and not array.null_count:
+        binary = pyarrow.large_binary() if str(array.type).startswith("large") else pyarrow.binary()
+        return array.cast(binary).to_numpy(zero_copy_only=False)
+    made = None if column["dtype"] == "S" else rectangular(array, column["depth"])
+    return array.to_pylist() if made is None else made.astype(column["dtype"], copy=False)
+
+
+def rectangular(array: Array, depth: int) -> npt.NDArray[Any] | None:
+    """Numbers in lists of equal lengths as an array; None where the lengths differ, or values are missing."""
+    shape: List[int] = [len(array)]
+    for _ in range(depth):
+        if array.null_count or not len(array):
+            return None
+        if hasattr(array, "offsets"):
+            lengths = np.diff(array.offsets.to_numpy(zero_copy_only=False))
+            if (lengths != lengths[0]).any():
+                return None
+            shape.append(int(lengths[0]))
+        else:
+            shape.append(array.type.list_size)
+        array = array.flatten()
+    if array.null_count:
+        return None
+    numbers: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
+    return numbers.reshape(shape)
+
+
+def rows(
+    file: FileRows, columns: Sequence[Column], conditions: Sequence[Condition], located: Locate
+) -> Iterator[Tuple[int, Batch]]:
+    """(number of its first row in the file, batch) of the rows of an indexed file. ValueError where it has changed."""
+    opened_file, stamp = opened(file["uri"], located)
+    if stamp != file["stamp"]:
+        raise ValueError("%s has changed since the run began" % file["uri"])
+    first = 0
+    for group, expected in enumerate(file["rows"]):
+        last = first + expected
+        for batch in batches(opened_file, group, columns, conditions) if expected else ():
+            yield first, batch
+            first += batch.num_rows
+        if first != last:
+            raise ValueError("%s has changed since the run began" % file["uri"])

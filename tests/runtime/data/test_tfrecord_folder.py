@@ -1,0 +1,240 @@
+"""Spark's DataFrames as TFRecord files, and these as --data: TensorFlow reads what Spark writes, and the other way."""
+
+import decimal
+import gzip
+import json
+import os
+import random
+
+import numpy as np
+import pytest
+from pyspark.ml.linalg import Vectors, VectorUDT
+from pyspark.sql import types as t
+from support import launch
+from support.feeds import spec
+
+import ddl_magics
+from ddl_magics.runtime.data import file_share, sources, tfrecord
+from ddl_magics.runtime.data.columns import DataError
+
+from .test_file_feed import assert_equal, fed, stored
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+
+@pytest.fixture
+def spark(spark_cluster):
+    return spark_cluster(2)
+
+
+SCHEMA = t.StructType(
+    [
+        t.StructField("byte", t.ByteType()),
+        t.StructField("short", t.ShortType()),
+        t.StructField("integer", t.IntegerType()),
+        t.StructField("long", t.LongType()),
+        t.StructField("boolean", t.BooleanType()),
+        t.StructField("float", t.FloatType()),
+        t.StructField("double", t.DoubleType()),
+        t.StructField("decimal", t.DecimalType(9, 2)),
+        t.StructField("string", t.StringType()),
+        t.StructField("binary", t.BinaryType()),
+        t.StructField("array", t.ArrayType(t.LongType())),
+        t.StructField("texts", t.ArrayType(t.StringType())),
+        t.StructField("vector", VectorUDT()),
+    ]
+)
+
+
+def row(n):
+    dense = Vectors.dense(n, 0.5) if n % 2 else Vectors.sparse(2, [0], [float(n)])
+    money, blob = decimal.Decimal(n) / 4, bytes([n % 256, 0, 10, 255]) * (n % 3) + b"\0"
+    texts = [f"ü{n}", ""]
+    values = (-1, -n, n, n - 2**62, n % 2 == 0, n / 2, n / 3, money, f"é{n}\n\0", blob, [n, -n, 2**63 - 1], texts)
+    return (*values, dense)
+
+
+def parsed(files, compression):
+    """What TensorFlow alone reads."""
+    import tensorflow as tf
+
+    kinds = {name: ([], tf.int64) for name in ("byte", "short", "integer", "long", "boolean")}
+    kinds.update({name: ([], tf.float32) for name in ("float", "double", "decimal")})
+    kinds.update({name: ([], tf.string) for name in ("string", "binary")})
+    kinds.update(array=([3], tf.int64), texts=([2], tf.string), vector=([2], tf.float32))
+    features = {name: tf.io.FixedLenFeature(*kind) for name, kind in kinds.items()}
+    records = tf.data.TFRecordDataset(files, compression)
+    return [{name: value.numpy() for name, value in tf.io.parse_example(one, features).items()} for one in records]
+
+
+@pytest.mark.parametrize("compression", [None, "gzip"])
+def test_tensorflow_reads_every_type_that_spark_writes(spark, tmp_path, compression):
+    frame = spark.createDataFrame(spark.sparkContext.parallelize(map(row, range(501)), 3), SCHEMA)
+    folder = tmp_path / "out.tfrecord"
+    assert ddl_magics.write_tfrecord(frame, f"file://{folder}", compression=compression) == 501
+    index = json.loads((folder / "_index.json").read_text())
+    assert (folder / "_SUCCESS").exists() and os.listdir(tmp_path) == ["out.tfrecord"]
+    end = ".tfrecord.gz" if compression else ".tfrecord"
+    assert [file["name"] for file in index["files"]] == [f"part-0000{k}{end}" for k in range(3)]
+    assert [file["bytes"] for file in index["files"]] == [(folder / f["name"]).stat().st_size for f in index["files"]]
+    assert [file["records"] for file in index["files"]] == [167, 167, 167]
+    assert index["columns"]["double"] == "float" and index["columns"]["texts"] == "bytes"
+    found = parsed([str(folder / file["name"]) for file in index["files"]], "GZIP" if compression else None)
+    for n, one in enumerate(found):
+        for field, value in zip(SCHEMA, row(n), strict=True):
+            if field.name == "vector":
+                value = value.toArray()
+            elif field.name in ("string", "texts"):
+                value = value.encode() if isinstance(value, str) else [text.encode() for text in value]
+            expected = np.float32(value) if one[field.name].dtype == np.float32 else value
+            np.testing.assert_array_equal(one[field.name], expected, f"{field.name} of {n}")
+    again = {each["long"]: each for each in sources.read(spark, f"file://{folder}").collect()}
+    assert len(again) == 501 and again[500 - 2**62]["array"] == [500, -500, 2**63 - 1]
+
+
+def test_values_that_are_missing_and_long_ones(spark, tmp_path):
+    blob = random.Random(0).randbytes(70_001)
+    frame = spark.createDataFrame([(1, None), (None, blob), (3, blob[:9])], "a long, b binary").coalesce(1)
+    folder = tmp_path / "out.tfrecord"
+    ddl_magics.write_tfrecord(frame.repartition(4), f"file://{folder}")
+    import tensorflow as tf
+
+    files = [str(folder / name) for name in os.listdir(folder) if name.startswith("part")]
+    examples = [tf.train.Example.FromString(one.numpy()) for one in tf.data.TFRecordDataset(files)]
+    features = [dict(example.features.feature) for example in examples]
+    found = {tuple(each["a"].int64_list.value) if "a" in each else (): each for each in features}
+    assert set(found) == {(1,), (), (3,)}
+    assert list(found[1,]) == ["a"] and list(found[()]) == ["b"]
+    assert found[()]["b"].bytes_list.value[0] == blob
+
+
+def test_a_table_without_rows_is_a_folder_without_files(spark, tmp_path):
+    assert ddl_magics.write_tfrecord(spark.range(5).where("id > 9"), f"file://{tmp_path}/none.tfrecord") == 0
+    assert json.loads((tmp_path / "none.tfrecord" / "_index.json").read_text())["files"] == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "problem"),
+    [
+        (t.DateType(), "turn it into numbers, as in df.withColumn('x', F.col('x').cast('timestamp').cast('double'))"),
+        (t.TimestampType(), "turn it into numbers, as in df.withColumn('x', F.col('x').cast('timestamp')"),
+        (t.MapType(t.StringType(), t.LongType()), "column 'x' of df is of type map<string,bigint>: turn it into"),
+        (t.StructType([t.StructField("f", t.LongType())]), "column 'x' of df is of type struct<f:bigint>: turn it"),
+        (
+            t.ArrayType(t.ArrayType(t.LongType())),
+            "column 'x' has arrays of arrays, and TFRecord has none: flatten them",
+        ),
+    ],
+)
+def test_other_types_are_refused_in_one_line(spark, tmp_path, kind, problem):
+    frame = spark.createDataFrame([], t.StructType([t.StructField("x", kind)]))
+    with pytest.raises(ValueError, match=r"^write_tfrecord: ") as caught:
+        ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/out.tfrecord")
+    assert problem in str(caught.value) and "\n" not in str(caught.value) and "--features" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("expression", "problem"),
+    [
+        ("array(1, null)", "column 'x' has arrays with empty values (null): fill them first"),
+        ("1e39D", "column 'x' has numbers beyond those of float32, which TFRecord has"),
+    ],
+)
+def test_a_value_that_cannot_be_written_leaves_nothing(spark, tmp_path, expression, problem):
+    frame = spark.range(3).selectExpr("id", f"{expression} as x")
+    with pytest.raises(ValueError, match=r"^write_tfrecord to ") as caught:
+        ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/out.tfrecord")
+    assert str(caught.value).endswith(problem)
+    assert not os.listdir(tmp_path)
+
+
+def test_a_folder_that_exists_is_kept(spark, tmp_path):
+    with pytest.raises(ValueError, match=r"exists, and is not written over: name another folder$"):
+        ddl_magics.write_tfrecord(spark.range(3), f"file://{tmp_path}")
+    with pytest.raises(ValueError, match=r"^write_tfrecord takes a Spark DataFrame, not a list$"):
+        ddl_magics.write_tfrecord([1], f"file://{tmp_path}/x")
+    with pytest.raises(ValueError, match=r"^write_tfrecord: compression is None or 'gzip', not 'zip'$"):
+        ddl_magics.write_tfrecord(spark.range(3), f"file://{tmp_path}/x", compression="zip")
+
+
+@pytest.fixture
+def folder(spark, tmp_path):
+    """TFRecord files in two forms."""
+    frame = spark.range(0, 900, 1, 1).selectExpr("id", "id / 7 x", "array(id, -id) a", "string(id) s", "id % 3 y")
+    for name, compression in (("plain", None), ("packed", "gzip")):
+        ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/{name}.tfrecord", compression=compression)
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("name", "changes"),
+    [
+        ("plain", {"workers": 2, "features": ["id", "x"], "validation": 0.2}),
+        ("packed", {"workers": 4, "features": ["x", "a", "s"], "weight": "id"}),
+    ],
+)
+def test_a_rank_reads_of_tfrecord_what_spark_deals_it(spark, folder, tmp_path, name, changes):
+    own, dealt = stored(spark, tmp_path / "shares", spec(data=f"file://{folder}/{name}.tfrecord", **changes))
+    assert_equal(own, dealt)
+
+
+CELL = """
+for a in [float(a) for batch, labels in dataset for a in batch]:
+    ddl.log(row=a)
+"""
+
+
+def test_a_run_reads_tfrecord_files(spark, folder):
+    data = f"file://{folder}/plain.tfrecord,file://{folder}/packed.tfrecord"
+    ended = launch.run_cell(spark, CELL, workers=2, batch_size=64, data=data, features=["id"], label="y")
+    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
+    assert sorted(rows) == sorted([*range(900)] * 2)
+    assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
+
+
+def test_a_record_unlike_the_first_has_the_same_line_as_through_spark(spark, tmp_path):
+    frame = spark.range(0, 200, 1, 1).selectExpr("id", "if(id = 150, array(id), array(id, id)) a")
+    ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/t.tfrecord")
+    own, dealt = fed_or_error(spark, spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1))
+    assert (
+        own == dealt == f"file://{tmp_path}/t.tfrecord, column 'a': its lengths differ (1 and 2): pad or cut them "
+        "to one length"
+    )
+
+
+def fed_or_error(spark, options):
+    """The errors of reading TFRecord files without Spark and through it."""
+    import tensorflow as tf
+
+    from ddl_magics.runtime.data import feed, file_feed
+
+    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
+    made = file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(spark, options, plan))
+    with pytest.raises(DataError) as own:
+        list(file_share.Share(made.manifest, 0).tfrecord(tf))
+    with pytest.raises(DataError) as dealt:
+        feed.prepare(spark.sparkContext, plan, "test")
+    return str(own.value), str(dealt.value)
+
+
+def test_where_of_tfrecord_goes_through_spark(spark, folder):
+    own, dealt = fed(spark, spec(data=f"file://{folder}/plain.tfrecord", features=["x"], where="id > 5"))
+    assert own.manifest == dealt.manifest and "go through Spark" in own.notices[0]
+    own.close(), dealt.close()
+
+
+def test_checksums_of_many_messages_are_those_of_each():
+    chosen, table = random.Random(1), tfrecord.crc_table()
+    messages = [chosen.randbytes(n) for n in (0, 1, 3, 4, 5, 150, 150, 16384, 16385, 20_000, 20_000)]
+    assert tfrecord.checksums(messages) == [tfrecord.masked_crc(message, table) for message in messages]
+
+
+@pytest.mark.parametrize("damage", [lambda c: b"PAR1" + c, lambda c: c[:-7], lambda c: c + b"12", lambda c: c[:5]])
+def test_a_damaged_file_has_the_same_line_in_the_index(spark, folder, damage):
+    content = damage((folder / "plain.tfrecord" / "part-00000.tfrecord").read_bytes())
+    with pytest.raises(ValueError) as one:
+        list(tfrecord.records(content, "f"))
+    with pytest.raises(ValueError) as other:
+        tfrecord.places(tfrecord.plain(gzip.compress(content)), "f")
+    assert str(one.value) == str(other.value)
