@@ -25,7 +25,7 @@ DETAILS = {
 }
 THERE = {"python": "3.10.4", "tensorflow": "2.17.1", "keras": "3.5.0"}
 LINES = ["ddl_magics", "cluster", "Livy", "CSRF", "session", "idle timeout", "Spark", "executors", "allocation", "GPUs"]
-LINES += ["encryption", "side channel", "Python", "TensorFlow", "clock", "runs"]
+LINES += ["encryption", "files", "side channel", "Python", "TensorFlow", "clock", "runs"]
 
 
 class Checked:
@@ -101,6 +101,8 @@ def test_every_line_is_there_and_all_is_well(checked):
             "encryption",
             "a run's connections are encrypted, as Spark encrypts (spark.network.crypto.enabled); not with --",
         ),
+        ({"pyarrow": "21.0.0"}, "files", "workers read Parquet (pyarrow 21.0.0) and TFRecord themselves where they"),
+        ({"pyarrow": None}, "files", "Parquet goes through Spark: with pip install pyarrow on the executors"),
         (
             {"dynamic_allocation": True},
             "allocation",

@@ -22,6 +22,9 @@ RUNTIME = PACKAGE / "runtime"
 #: What the runtime may import besides the standard library: it comes with Spark or TensorFlow, or the cell has it too.
 THERE_ANYWAY = {"numpy", "keras", "tensorflow", "pyspark", "py4j", "tf_keras"}
 
+#: Files that import, inside functions, what not every cluster has: they say so where it is missing.
+PERHAPS_THERE = {"data/parquet.py": {"pyarrow"}, "data/file_systems.py": {"pyarrow"}}
+
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
 WITHOUT_TENSORFLOW = ("driver.api", "executor.supervisor", "executor.worker", "parameter_server.server")
 
@@ -67,11 +70,18 @@ def _loaded_by(module):
 
 @pytest.mark.parametrize("path", _modules(RUNTIME))
 def test_the_runtime_imports_nothing_that_a_cluster_may_lack(path):
+    known = {*sys.stdlib_module_names, *THERE_ANYWAY, *PERHAPS_THERE.get(str(path.relative_to(RUNTIME)), ())}
     for name, relative in _imports(path):
         if relative:
             assert name.startswith("ddl_magics.runtime"), f"{name} stands above the runtime, which is shipped alone"
         else:
-            assert name.split(".")[0] in {*sys.stdlib_module_names, *THERE_ANYWAY}, f"{name} is not on every cluster"
+            assert name.split(".")[0] in known, f"{name} is not on every cluster"
+
+
+@pytest.mark.parametrize("file", PERHAPS_THERE)
+def test_what_may_be_missing_is_imported_when_it_is_needed(file):
+    loaded = _loaded_by("ddl_magics.runtime." + file[: -len(".py")].replace("/", "."))
+    assert not PERHAPS_THERE[file] & loaded
 
 
 @pytest.mark.parametrize("module", WITHOUT_TENSORFLOW)

@@ -43,16 +43,13 @@ def listed(session: Any, spec: Mapping[str, Any], plan: Plan) -> Files | None:
     """The files of --data in the order of their names, or None where it names none that ranks could read."""
     uri = str(spec["data"])
     kind = sources.format_of(uri) if sources.is_files(uri) else None
+    where = spec.get("where")
     if kind == "parquet":
-        found = plan.rows.inputFiles()
-    elif kind == "tfrecord":
-        found = sources.binary_files(session, uri).inputFiles()
-    else:
-        return None
-    simple: list[Condition] | None = []
-    if spec.get("where"):
-        simple = conditions.read(spec["where"], _described(plan)) if kind == "parquet" else None
-    return Files(kind, sorted(found), simple)
+        simple = conditions.read(where, _described(plan)) if where else []
+        return Files("parquet", sorted(plan.rows.inputFiles()), simple)
+    if kind == "tfrecord":
+        return Files("tfrecord", sorted(sources.binary_files(session, uri).inputFiles()), None if where else [])
+    return None
 
 
 def _described(plan: Plan) -> dict[str, Column]:
@@ -162,7 +159,7 @@ def _report(plan: Plan, rows: int, shapes: list[list[int]] | None, text_bytes: S
     return {
         "error": None,
         "rows": rows,
-        "shapes": [[len(own)] if len(own) > 1 else list((shapes or {})[own[0]]) for own in tensors] if shapes else [],
+        "shapes": [] if shapes is None else [[len(own)] if len(own) > 1 else shapes[own[0]] for own in tensors],
         "dtypes": [np.result_type(*(np.dtype(dtypes[index]) for index in own)).str for own in tensors],
         "text_bytes": [sum(text_bytes[index] for index in own) for own in tensors],
         "nan": [],

@@ -35,7 +35,8 @@ Features = Dict[str, Tuple[int, List[Any]]]
 
 
 def crc_table() -> list[int]:
-    return crc_array().tolist()
+    table: list[int] = crc_array().tolist()
+    return table
 
 
 def crc_array() -> npt.NDArray[np.uint32]:
@@ -99,8 +100,8 @@ def masked_crcs(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
 
 
 def masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
-    rotated = crc >> np.uint32(15) | crc << np.uint32(17)
-    return rotated + np.uint32(0xA282EAD8)  # modulo 2^32
+    made: npt.NDArray[np.uint32] = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
+    return made  # modulo 2^32
 
 
 def advanced(states: npt.NDArray[np.uint32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:

@@ -205,6 +205,12 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
     rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
     np.testing.assert_allclose(sorted(rows), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
+    pq.write_table(holed("z", None)(table(0, 500)), tmp_path / "holed.parquet")
+    data = f"file://{tmp_path}/holed.parquet"
+    ended = launch.run_cell(spark, LOGGED, workers=2, data=data, features=["z"], label="y")
+    assert ended.state == "FAILED" and "\n" not in ended.failure["message"]
+    expected = f"DataError: {data}, column 'z': it has empty values (null): fill them or drop their rows first"
+    assert ended.failure["message"] == expected
 
 
 def holed(name, value, at=400):
