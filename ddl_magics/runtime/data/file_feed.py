@@ -128,7 +128,7 @@ def _indexes(sc: SparkContext, plan: Plan, files: Files, group: str) -> list[dic
     places = by_value.functions_of(file_systems)
     reach = places["located" if files.format == "parquet" else "content"]
     numbered, columns = list(enumerate(files.uris)), plan.columns
-    tasks = max(1, slots.total(sc))  # so many that every executor has one
+    tasks = max(plan.size, slots.ready(sc))  # so many that every executor has one
     parts = [numbered[task::tasks] for task in range(tasks)]
     task = _task(places["problem"], files.uris[0], lambda part: make_index(part, columns, *others, reach))
     try:
