@@ -12,6 +12,8 @@ from urllib.parse import urlsplit
 from ddl_magics.clusters.scoring import DataFrame, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
+from ddl_magics.history import provenance
+from ddl_magics.history.provenance import Provenance
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
@@ -20,6 +22,7 @@ from ddl_magics.runs.timeline import Event, Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.store.labels import Labels
 from ddl_magics.wording import counted, nearest
 
 if TYPE_CHECKING:
@@ -33,7 +36,7 @@ if TYPE_CHECKING:
 _FOR_CELLS = (
     *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
     *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
-    *("weights", "predict", "pictures", "files", "fetch", "figure"),
+    *("tags", "note", "provenance", "weights", "predict", "pictures", "files", "fetch", "figure"),
 )
 
 #: How long `stop` waits for the end: a step, the transfer of the model, and the driver's grace before it cancels.
@@ -113,6 +116,33 @@ class Run:
         spec = self.spec
         head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
         return {**head, "cluster": self.cluster, "state": self.state}
+
+    @property
+    def tags(self) -> list[str]:
+        """The run's tags, also those given in the panel; assign a list to change them."""
+        return list(self._labels.tags)
+
+    @tags.setter
+    def tags(self, tags: Sequence[str]) -> None:
+        self._folder.label(labels=tags)
+
+    @property
+    def note(self) -> str:
+        """What people have written about the run, or ""; assign a text to change it."""
+        return self._labels.note
+
+    @note.setter
+    def note(self, text: str) -> None:
+        self._folder.label(note=text)
+
+    @property
+    def _labels(self) -> Labels:
+        return self._folder.labels()
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the run ran with: `kernel`, `driver`, `ranks`, `spark`, `git`, `notebook`, `sent`, `data`, `packages`."""
+        return provenance.read(self._folder.path)
 
     @property
     def events(self) -> list[Mapping[str, Any]]:

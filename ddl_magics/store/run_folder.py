@@ -27,7 +27,9 @@ from ddl_magics._version import __version__
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
+from ddl_magics.store import labels as checks
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
+from ddl_magics.store.labels import Labels
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object
 from ddl_magics.store.run_record import FORMAT as FORMAT
 from ddl_magics.store.run_record import RunRecord as RunRecord
@@ -146,15 +148,27 @@ class RunFolder(OwnedFolder):
             raise ValueError(f"not a name of an artifact: {name!r}")
         return self.path / "files" / name
 
-    def label(self, labels: Iterable[str] | None = None, title: str | None = None) -> None:
-        """Replace the run's labels, or its title; None leaves them as they are."""
+    def label(self, labels: Iterable[str] | None = None, title: str | None = None, note: str | None = None) -> None:
+        """Replace the run's labels, its title or its note; None leaves them as they are.
+
+        Raises:
+            InvalidLabels: they are not what a run can have.
+            OSError: they cannot be written.
+        """
+        changes: dict[str, Any] = {}
+        if labels is not None:
+            changes["labels"] = checks.tags(labels)
+        if title is not None:
+            changes["title"] = checks.title(title)
+        if note is not None:
+            changes["note"] = checks.note(note)
         with self._locked():
-            stored = read_object(self.path / "labels.json")
-            if labels is not None:
-                stored["labels"] = sorted(set(labels))
-            if title is not None:
-                stored["title"] = title
+            stored = {**read_object(self.path / "labels.json"), **changes}
             write_atomically(self.path / "labels.json", [json.dumps(stored).encode()])
+
+    def labels(self) -> Labels:
+        """Title, tags and note."""
+        return Labels.read(read_object(self.path / "labels.json"))
 
     def record(self) -> RunRecord | None:
         """The run as it is now, or None where the folder holds no run that this version can read."""

@@ -27,7 +27,8 @@ class RunSpec(_Required, total=False):
     may have it. files: of --files, which `uploads` has. stall: seconds without a step that count as a worker's death.
     stall_notice: seconds after which they are reported; for tests. target: text for `target.read`.
     set: values of the cell's parameters, as text. parent, trial: the search whose trial the run is, and its number
-    there. epochs: where every fit ends at the latest.
+    there. epochs: where every fit ends at the latest. provenance: whether to report what the run ran with; None means
+    True.
     """
 
     ps: int | None
@@ -66,4 +67,5 @@ class RunSpec(_Required, total=False):
     parent: str | None
     trial: int | None
     epochs: int | None
+    provenance: bool | None
     conf: dict[str, str]
