@@ -15,6 +15,7 @@ import re
 import secrets
 import shutil
 import zipfile
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +48,9 @@ _ARTIFACT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _NAME = re.compile(
     "|".join(f"{kind}/{RUN_ID.pattern}/({files.format(artifact=_ARTIFACT)})" for kind, files in _FILES.items())
 )
+
+#: What reading a zip raises that is none.
+_UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
 class ArchiveError(ValueError):
@@ -162,7 +166,7 @@ def read(path: Path) -> Imported:
     except OSError as error:
         _undo(placed)
         raise ArchiveError(f"{path} cannot be imported: {error.strerror or error}.") from None
-    except (zipfile.BadZipFile, zipfile.LargeZipFile, NotImplementedError, EOFError, RuntimeError, ValueError) as error:
+    except _UNREADABLE as error:
         _undo(placed)
         raise ArchiveError(f"{path} is no archive of %ddl export, or it is damaged ({plain(str(error))}).") from None
     ids = {kind: tuple(folder[1] for folder in folders if folder[0] == kind) for kind in _FILES}
@@ -188,7 +192,7 @@ def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
         raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.") from None
     if not isinstance(format_, int) or format_ > FORMAT:
         raise ArchiveError(
-            f"{archive.filename} is of a newer ddl_magics (format {plain(str(format_)[:20])}): update it."
+            f"{archive.filename} is of a newer ddl_magics (format {plain(str(format_)[:20])}): update this one."
         )
     if not isinstance(files, dict) or {*files} != {*names} - {MANIFEST}:
         raise ArchiveError(f"{archive.filename} is damaged: its files are not those of its list.")

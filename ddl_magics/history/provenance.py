@@ -122,7 +122,7 @@ def _notebook(value: Any) -> dict[str, Any]:
         return {}
     cells, saved = value.get("cells"), value.get("saved")
     found = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
-    moment = {"saved": float(saved)} if type(saved) in (int, float) and 0 <= saved < ev.MAX_TIME else {}
+    moment = {"saved": saved} if isinstance(saved, (int, float)) and 0 <= saved < ev.MAX_TIME else {}
     return {**_texts(value), **moment, "cells": found, "cut": bool(value.get("cut"))}
 
 
@@ -137,7 +137,7 @@ def _fingerprint(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     counts = ("bytes", "length", "rows", "validation_rows", "files")
-    found = {name: each for name, each in _texts(value).items()}
+    found = _texts(value)
     found.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
     if isinstance(value.get("shape"), list) and all(_count(size) is not None for size in value["shape"]):
         found["shape"] = value["shape"]

@@ -10,7 +10,7 @@ from ddl_magics.runtime.redaction import is_secret as is_secret
 from ddl_magics.runtime.redaction import masked as masked
 from ddl_magics.wording import plain, quoted
 
-#: Keys of well-known services, which tell by themselves what they are: AWS, GitHub, Hugging Face, Slack, JWT and others.
+#: Keys of well-known services, which tell by themselves what they are: AWS, GitHub, Hugging Face, Slack, JWT.
 _KEY = re.compile(
     r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|hf_\w{20,}|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
     r"|glpat-[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"

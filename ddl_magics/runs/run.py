@@ -141,7 +141,7 @@ class Run:
 
     @property
     def provenance(self) -> Provenance:
-        """What the run ran with: `kernel`, `driver`, `ranks`, `spark`, `git`, `notebook`, `sent`, `data`, `packages`."""
+        """What the run ran with: packages, Spark's settings, git, the notebook's cells, variables, data."""
         return provenance.read(self._folder.path)
 
     @property

@@ -50,7 +50,7 @@ def import_(path: Path) -> str:
     except archive.ArchiveError as error:
         raise UsageError(str(error)) from None
     runs = [record for run in brought.runs if (record := store.find_run(run)) is not None]
-    searches = [record for each in brought.searches if (record := store.find_search(each)) is not None]
+    searches = [found for each in brought.searches if (found := store.find_search(each)) is not None]
     if searches:
         return f"{searches[0].name} is here with {counted(len(runs), 'run')}: %ddl show {searches[0].id}"
     names = ", ".join(record.name for record in runs)

@@ -60,7 +60,7 @@ def update(record: RunRecord, changes: dict[str, Any]) -> None:
         raise InvalidLabels("a title, labels or a note cannot be null")
     if not isinstance(changes.get("labels", []), list):
         raise InvalidLabels("labels must be a list of texts")
-    RunFolder(record.folder).label(**changes)
+    RunFolder(record.folder).label(*(changes.get(name) for name in ("labels", "title", "note")))
 
 
 def _cell_file(file: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,10 +45,9 @@ def tags(given: Any) -> list[str]:
     words = list(given)
     if not all(_is_line(word, MAX_TAG_CHARACTERS) and word.strip() for word in words):
         raise InvalidLabels(f"a label must be one line of 1 to {MAX_TAG_CHARACTERS} characters")
-    found = sorted({word.strip() for word in words})
-    if len(found) > MAX_TAGS:
+    if len(words) > MAX_TAGS:
         raise InvalidLabels(f"labels must be a list of at most {MAX_TAGS}")
-    return found
+    return sorted({word.strip() for word in words})
 
 
 def title(given: Any) -> str:

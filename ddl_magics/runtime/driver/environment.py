@@ -1,4 +1,4 @@
-"""What a run starts with, as its driver sees it: packages, Spark's settings, the values and the DataFrame it is given."""
+"""What a run starts with, as its driver sees it: packages, Spark's settings, its values and its DataFrame."""
 
 from __future__ import annotations
 
