@@ -21,7 +21,7 @@ from ddl_magics.options.redaction import has_password
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunRecord
 
-INSTALL = "pip install 'ddl_magics[mlflow]'"
+INSTALL = "pip install mlflow-skinny sqlalchemy alembic"
 #: MLflow takes so many metrics in one request.
 BATCH = 1000
 #: MLflow's own bounds.

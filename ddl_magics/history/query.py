@@ -58,7 +58,7 @@ def parse(text: str) -> Query:
     Raises:
         QueryError: it has an unknown field, or a comparison without a number.
     """
-    return parse_words([match.group() for match in _TERM.finditer(text[: MAX_CHARACTERS + 1])])
+    return parse_words([match.group() for match in _TERM.finditer(text)] if len(text) <= MAX_CHARACTERS else [text])
 
 
 def parse_words(words: Sequence[str]) -> Query:

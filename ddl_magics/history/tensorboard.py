@@ -10,7 +10,7 @@ from typing import Any
 from ddl_magics.errors import NotInstalled
 from ddl_magics.history.scalars import Scalar
 
-INSTALL = "pip install 'ddl_magics[tensorboard]'"
+INSTALL = "pip install tensorboardX"
 
 
 def write(

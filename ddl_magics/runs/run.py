@@ -21,7 +21,7 @@ from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Event, Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.strategies import ENSEMBLE
-from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.store import RunFolder, RunRecord, labels
 from ddl_magics.store.labels import Labels
 from ddl_magics.wording import counted, nearest
 
@@ -125,7 +125,7 @@ class Run:
 
     @tags.setter
     def tags(self, tags: Sequence[str]) -> None:
-        self._folder.label(labels=tags)
+        self._folder.label(labels=labels.tags(tags))
 
     @property
     def note(self) -> str:
@@ -134,7 +134,7 @@ class Run:
 
     @note.setter
     def note(self, text: str) -> None:
-        self._folder.label(note=text)
+        self._folder.label(note=labels.note(text))
 
     @property
     def _labels(self) -> Labels:
@@ -403,7 +403,7 @@ class Run:
     def to_tensorboard(self, folder: str | Path) -> Path:
         """Write scalars, hyperparameters and the cell for TensorBoard, into a folder of its own below `folder`.
 
-        Needs `pip install 'ddl_magics[tensorboard]'`. What an earlier call has written is replaced.
+        Needs `pip install tensorboardX`. What an earlier call has written is replaced.
 
         Returns:
             The run's folder; `tensorboard --logdir` takes `folder`.
@@ -416,7 +416,8 @@ class Run:
     def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
         """Write parameters, metrics, tags, models and files to MLflow; returns MLflow's id of the run.
 
-        Needs `pip install 'ddl_magics[mlflow]'`. What an earlier call has written there is replaced.
+        Needs `pip install mlflow-skinny`, and for a database also `sqlalchemy alembic`. What an earlier call has
+        written there is replaced.
 
         Args:
             uri: of a tracking server ("http://host:5000") or a database ("sqlite:///mlflow.db").

@@ -11,7 +11,7 @@ from typing import Any
 from ddl_magics.history import provenance
 from ddl_magics.history.description import described
 from ddl_magics.runtime import events as ev
-from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.store import RunFolder, RunRecord, labels
 from ddl_magics.store.labels import InvalidLabels
 
 #: Number of files listed of a run.
@@ -60,7 +60,11 @@ def update(record: RunRecord, changes: dict[str, Any]) -> None:
         raise InvalidLabels("a title, labels or a note cannot be null")
     if not isinstance(changes.get("labels", []), list):
         raise InvalidLabels("labels must be a list of texts")
-    RunFolder(record.folder).label(*(changes.get(name) for name in ("labels", "title", "note")))
+    RunFolder(record.folder).label(
+        labels.tags(changes["labels"]) if "labels" in changes else None,
+        labels.title(changes["title"]) if "title" in changes else None,
+        labels.note(changes["note"]) if "note" in changes else None,
+    )
 
 
 def _cell_file(file: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,6 @@ from ddl_magics._version import __version__
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
-from ddl_magics.store import labels as checks
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.labels import Labels
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object
@@ -149,21 +148,11 @@ class RunFolder(OwnedFolder):
         return self.path / "files" / name
 
     def label(self, labels: Iterable[str] | None = None, title: str | None = None, note: str | None = None) -> None:
-        """Replace the run's labels, its title or its note; None leaves them as they are.
-
-        Raises:
-            InvalidLabels: they are not what a run can have.
-            OSError: they cannot be written.
-        """
-        changes: dict[str, Any] = {}
-        if labels is not None:
-            changes["labels"] = checks.tags(labels)
-        if title is not None:
-            changes["title"] = checks.title(title)
-        if note is not None:
-            changes["note"] = checks.note(note)
+        """Replace the run's labels, its title or its note; None leaves them. `store/labels.py` checks them."""
+        given = {"labels": None if labels is None else sorted(set(labels)), "title": title, "note": note}
         with self._locked():
-            stored = {**read_object(self.path / "labels.json"), **changes}
+            stored = read_object(self.path / "labels.json")
+            stored.update({name: value for name, value in given.items() if value is not None})
             write_atomically(self.path / "labels.json", [json.dumps(stored).encode()])
 
     def labels(self) -> Labels:

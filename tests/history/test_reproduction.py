@@ -16,7 +16,7 @@ from ddl_magics.runtime import events as ev
 
 CELL = """%%distributed --workers 2 --data df --features a,b --label y --name digits --seed 3
 model = keras.Sequential([keras.layers.Input((2,)), keras.layers.Dense(1, "sigmoid")])
-model.compile(keras.optimizers.SGD(rate), "binary_crossentropy", metrics=["accuracy"])
+model.compile(keras.optimizers.SGD(float(rate)), "binary_crossentropy", metrics=["accuracy"])
 model.fit(dataset, epochs=3, verbose=0)
 """
 
@@ -60,11 +60,10 @@ def test_a_run_is_reproduced(shell, capsys, tmp_path, monkeypatch):
     assert kept.packages["keras"] and kept.driver["packages"] == kept.kernel["packages"]
     assert ",".join(group["ranks"] for group in kept.ranks) in ("0-1", "0,1")
     assert all(group["packages"] == {} for group in kept.ranks), "the executors have the same Python"
-    assert kept.spark["settings"]["spark.executor.memory"] == "1024m" or kept.spark["settings"]["spark.master"]
+    assert kept.spark["settings"]["spark.master"] == "local-cluster[2,1,1024]"
     assert kept.sent == {"rate": {**kept.sent["rate"], "type": "numpy.float32", "dtype": "float32"}}
     assert kept.data["columns"] == {"a": "double", "b": "double", "y": "bigint"} and kept.data["rows"] == 400
     assert kept.data["files"] == 3 and all(source["size"] for source in kept.data["sources"])
-    assert "secret" not in str(kept.spark).replace("***", "").lower() or "***" in str(kept.spark)
     print(f"{(run._folder.path / provenance.NAME).stat().st_size} bytes are kept")
 
     assert "digits: paper, two" in typed("%ddl tag digits paper two")
