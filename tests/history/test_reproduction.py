@@ -82,7 +82,9 @@ def test_a_run_is_reproduced(shell, capsys, tmp_path, monkeypatch):
     monkeypatch.setitem(names, "rate", np.float32(0.25))
     spark.createDataFrame(rows(1, 300)).repartition(3).write.mode("overwrite").parquet(str(tmp_path / "rows"))
     names["df"] = spark.read.parquet(f"file://{tmp_path}/rows").drop("b")
-    monkeypatch.setattr("ddl_magics.runtime.provenance.packages.installed", lambda: {"keras": "9.0"})
+    others = {**kept.kernel["packages"], "keras": "9.0"}
+    del others["numpy"]
+    monkeypatch.setattr("ddl_magics.runtime.provenance.packages.installed", lambda: others)
     told = typed("%ddl reproduce digits")
     for line in (
         "keras 9.0, was ",
