@@ -172,6 +172,7 @@ def test_other_lines_stay():
         (zlib.compress(b'{"format": 1}'), "is damaged"),
         (gzip.compress(b" " * (provenance.MAX_BYTES + 1)), "is damaged"),
     ],
+    ids=range(9),
 )
 def test_a_damaged_or_foreign_file_is_a_line(content, problem):
     run = finished()
