@@ -6,15 +6,17 @@ import argparse
 import json
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics._version import __version__
+from ddl_magics.history.query import QueryError, parse_words
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run, clean_command, ending, verbs
-from ddl_magics.search import Search, ask_to_stop
-from ddl_magics.search.text import searches_table
+from ddl_magics.search import Search, ask_to_stop, exporting
+from ddl_magics.search.found import listed
 from ddl_magics.wording import nearest
 
 
@@ -23,29 +25,38 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="ddl-magics", description="Runs of %%distributed cells.")
     parser.add_argument("--version", action="version", version=f"ddl_magics {__version__}")
     subparsers = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
-    subparsers.add_parser("runs", help="the newest runs, of all notebooks")
+    lister = subparsers.add_parser("runs", help="the newest runs, of all notebooks, or those that match a query")
+    lister.add_argument("query", metavar="TERM", nargs="*", help="such as state:failed 'val_accuracy>0.9' tag:paper")
     for verb, help in (
         ("show", "a run's figures"),
         ("logs", "what a run printed"),
+        ("export", "write a run, or a search with its trials, to a zip file"),
         ("stop", "end a run after its current step; works without its kernel if its session can be reached"),
     ):
         subparser = subparsers.add_parser(verb, help=help)
         subparser.add_argument("run", metavar="RUN", help="a run's id, or its name (for the newest run of that name)")
         if verb == "logs":
             subparser.add_argument("rank", metavar="RANK", type=int, nargs="?", help="show only the text of this rank")
+        if verb == "export":
+            subparser.add_argument("file", metavar="FILE", help="the file, which must not exist")
         if verb == "stop":
             subparser.add_argument("--json", action="store_true", help="print what was done as one line of JSON")
+    importer = subparsers.add_parser("import", help="take the runs of such a file into the store")
+    importer.add_argument("file", metavar="FILE")
     cleaner = subparsers.add_parser("clean", help="remove stored runs that are not to be kept")
     for option, value in (("--keep", "30d"), ("--keep-last", "N"), ("--max-size", "10GB")):
         cleaner.add_argument(option, metavar=value)
     cleaner.add_argument(clean_command.DRY_RUN, action="store_true", help="only list them")
     given = parser.parse_args(arguments)
     if given.verb == "runs":
-        print(verbs.runs_table(store.list_runs()), *searches_table(store.list_searches()), sep="\n")
-        return 0
+        return _listed(given.query)
+    if given.verb == "import":
+        return _import(Path(given.file))
     if given.verb == "clean":
         return _clean(given)
     search = store.find_search(given.run)
+    if given.verb == "export":
+        return _export(given.run, Path(given.file))
     if search is not None and given.verb in ("show", "stop"):
         return _of_search(search, given)
     record = store.find_run(given.run)
@@ -59,6 +70,33 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _logs(Run.stored(record), given.rank)
     else:
         return _ended(ending.end(record), given.json)
+    return 0
+
+
+def _listed(words: Sequence[str]) -> int:
+    try:
+        print(listed(parse_words(words)))
+    except QueryError as error:
+        print(f"{error}.", file=sys.stderr)
+        return 1
+    return 0
+
+
+def _export(word: str, path: Path) -> int:
+    try:
+        print(exporting.export(path, word))
+    except UsageError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+def _import(path: Path) -> int:
+    try:
+        print(exporting.import_(path))
+    except UsageError as error:
+        print(str(error), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -81,6 +81,10 @@ class NoPrediction(_InOneLine, LookupError):
     """A scaling report has too few measurements for a prediction."""
 
 
+class NotInstalled(_InOneLine, ImportError):
+    """A library that this needs is not installed here; the message says how to install it."""
+
+
 class SearchFailed(_InOneLine, RuntimeError):
     """A hyperparameter search cannot continue; the message says why. Its trials are kept."""
 

@@ -30,7 +30,7 @@ SECTIONS = {
             "docs/platforms.md",
             "docs/faults.md",
         ),
-        *("docs/panel.md", "docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
+        *("docs/panel.md", "docs/history.md", "docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
     ),
     "Reference": ("docs/options.md", "docs/run.md", "docs/ddl.md", "docs/events.md", "docs/rest.md"),
     "Explanation": ("docs/how-it-works.md", "docs/examples.md", "docs/security.md", "benchmarks/README.md"),

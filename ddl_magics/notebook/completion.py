@@ -14,8 +14,8 @@ from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
-#: The verbs of `%ddl` that take a run.
-_OF_RUNS = ("show", "logs", "stop", "attach", "scale")
+#: Verbs whose first argument is a run.
+_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export")
 
 MAGICS = ("%%distributed", "%%ddl_distributed")
 

@@ -27,6 +27,7 @@ _log = logging.getLogger(__name__)
 _SWITCH_DEFAULTS = {
     "wait": "True where nobody can click, and False in a notebook",
     "prewarm": "True",
+    "provenance": "True",
     "sync_batchnorm": "False",
     "sync_noise": "False",
 }

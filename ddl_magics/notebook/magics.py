@@ -17,7 +17,8 @@ from ddl_magics.clusters.choice import Choice, PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.local_spark import CannotStart
-from ddl_magics.notebook import cache_command, check, display, dry_run, executors_verb, scale_verb
+from ddl_magics.history import query
+from ddl_magics.notebook import cache_command, check, display, dry_run, executors_verb, history_verbs, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -28,14 +29,17 @@ from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run, clean_command, verbs
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.search import Search, ask_to_stop
-from ddl_magics.search.text import searches_table
+from ddl_magics.search.found import listed
 from ddl_magics.wording import counted, nearest
 
+HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
-    "use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean", "cache",
-)  # fmt: skip
+    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean"),
+    *HISTORY_VERBS,
+    "cache",
+)
 CLUSTERS = ("auto", "embedded", "livy")
-LATER_VERBS = ("compare", "replay", "predict")
+LATER_VERBS = ("replay", "predict")
 
 _RANK = re.compile(r"[0-9]{1,7}")
 
@@ -50,7 +54,8 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
                       define spark, the SparkSession of this machine's runs, before the first run: started for so many
                       workers, unless the notebook has one
   check               check whether runs can be executed, and on what
-  runs                list the newest runs of all notebooks
+  runs [QUERY]        list the newest runs of all notebooks, or those that match:
+                      state:failed val_accuracy>0.9 tag:paper lr<0.01
   show RUN            show a run's figures, or its live view while it runs
   logs RUN [RANK]     print what a run printed
   stop RUN            end a run after its current step; history and model are kept
@@ -61,6 +66,14 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
                       report = %ddl scale ... has it as a table, a figure and predictions
   release             give the session's executors back while nothing runs; your own Spark cells wait from then on
   acquire             ask for them again; the next run does so, too
+  tag RUN TAG ...     add tags, which keep a run from being cleaned; --remove takes them away
+  note RUN "TEXT"     write something about a run
+  compare RUN RUN     print what two runs ran with, and whether their histories are equal
+  reproduce RUN [--run]
+                      insert the run's cell, and print what differs today: packages, code, data;
+                      with --run, run it and compare the histories
+  export RUN FILE     write a run, or a search with its trials, to a zip file
+  import FILE         take such a file into the store
   clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]
                       remove stored runs: all but those that ended within --keep and the --keep-last newest, then the
                       oldest until the store fits into --max-size; never one that lives, that has a tag, or from
@@ -158,12 +171,17 @@ class DistributedMagics(Magics):
             print(DDL_HELP)
             return None
         verb, arguments = words[0], words[1:]
+        if verb == "runs":  # its quotes are the query's
+            arguments = [line.strip()[len(verb) :].strip()]
         if verb in LATER_VERBS:
             raise UsageError(f"%ddl {verb} is not built yet: it comes with a later release.")
         if verb not in VERBS:
             raise UsageError(
                 f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(VERBS)}.{similar.verb(verb, VERBS)}"
             )
+        if verb in HISTORY_VERBS:
+            self._of_history(verb, arguments)
+            return None
         report: ScalingReport | None = getattr(self, f"_{verb}")(arguments)
         return report
 
@@ -223,7 +241,19 @@ class DistributedMagics(Magics):
         print(check.report(self.session.cluster))
 
     def _runs(self, arguments: list[str]) -> None:
-        print(verbs.runs_table(store.list_runs()), *searches_table(store.list_searches()), sep="\n")
+        try:
+            wanted = query.parse(" ".join(arguments))
+        except query.QueryError as error:
+            raise UsageError(f"{error}.") from None
+        print(listed(wanted))
+
+    def _of_history(self, verb: str, arguments: list[str]) -> None:
+        if verb == "reproduce":
+            history_verbs.reproduce(self.session, self.shell, arguments)
+        elif verb == "import":
+            print(history_verbs.import_(arguments))
+        else:
+            print(getattr(history_verbs, verb)(self.session, arguments))
 
     def _show(self, arguments: list[str]) -> None:
         word = _one(arguments, "%ddl show RUN")

@@ -1,31 +1,25 @@
-"""Secrets among Spark's settings and other options: masked wherever they are kept or shown."""
+"""Secrets among Spark's settings, other options and sources: masked wherever they are kept or shown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
 
+from ddl_magics.runtime.redaction import MASK as MASK
+from ddl_magics.runtime.redaction import has_password as has_password
+from ddl_magics.runtime.redaction import is_secret as is_secret
+from ddl_magics.runtime.redaction import masked as masked
 from ddl_magics.wording import plain, quoted
 
-MASK = "***"
-
-#: Spark's own `spark.redaction.regex`, and what Azure calls its keys and signatures.
-_SECRET = re.compile(
-    r"(?i)secret|passw|pwd|passphrase|token|credential|signature|(access|account|api|private|shared)[._-]?key|[.]sas[.]"
-    r"|[?&;]sig=|authorization|bearer "
+#: Keys of well-known services, which tell by themselves what they are: AWS, GitHub, Hugging Face, Slack, JWT.
+_KEY = re.compile(
+    r"\b(AKIA[0-9A-Z]{16}|gh[pousr]_\w{20,}|github_pat_\w{20,}|hf_\w{20,}|sk-[\w-]{20,}|xox[abprs]-[\w-]{10,}"
+    r"|glpat-[\w-]{16,}|eyJ[\w-]{10,}\.[\w-]{10,}\.[\w-]*)"
 )
-#: A password may have slashes; a number before a slash is a port.
-_PASSWORD = re.compile(r"://[^/@\s]*:[^/@\s]*@|://[^/@\s:]*:(?!\d*/)[^@\s]*@")
-
-
-def is_secret(text: str) -> bool:
-    """Whether the text looks as if it were or contained a secret."""
-    return _SECRET.search(text) is not None or has_password(text)
-
-
-def has_password(text: str) -> bool:
-    """Whether the text contains a URI with a password."""
-    return _PASSWORD.search(text) is not None
+_KEY_BLOCK = re.compile(r"(-----BEGIN [A-Z ]*PRIVATE KEY-----).*?(-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+#: The value of a string, and what follows the first = or : of a line without one.
+_STRING = re.compile(r"""(?P<quote>["'])(?:\\.|(?!(?P=quote)).)*(?P=quote)?""")
+_ASSIGNED = re.compile(r"([=:]\s*)\S.*")
+_USER = re.compile(r"://[^/@\s]+@")
 
 
 def shown(text: str) -> str:
@@ -38,6 +32,22 @@ def as_word(text: str) -> str:
     return MASK if has_password(text) else plain(text)
 
 
-def masked(settings: Mapping[str, str]) -> dict[str, str]:
-    """The settings, with `MASK` in place of each value that is a secret or that contains one."""
-    return {key: MASK if is_secret(key) or is_secret(str(value)) else value for key, value in settings.items()}
+def masked_source(text: str) -> str:
+    """A source, or a difference of sources, with `MASK` for what may be a secret.
+
+    In a line that looks as if it had one, these are all strings; in one without a string, all that is assigned.
+    """
+    text = _KEY_BLOCK.sub(rf"\1{MASK}\2", text)
+    return "".join(_masked_line(_KEY.sub(MASK, line)) for line in text.splitlines(keepends=True))
+
+
+def _masked_line(line: str) -> str:
+    if not is_secret(line):
+        return line
+    by_string, found = _STRING.subn(rf'"{MASK}"', line)
+    return by_string if found else _ASSIGNED.sub(rf"\1{MASK}", line)
+
+
+def without_user(uri: str) -> str:
+    """A URI without user and password."""
+    return _USER.sub("://", uri)

@@ -25,9 +25,8 @@ class RunSpec:
 
     `rule` and `window` are None for a run without an update rule, `ps` for one without parameter servers, `batch_size`
     without `data`. `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder
-    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm` None means True,
-    `release` None means no.
-    `folder` is the notebook's, to which the paths of `files` are relative.
+    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm` and `provenance` None
+    mean True, `release` None means no. `folder` is the notebook's, to which the paths of `files` are relative.
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
     search, in the stored spec of a search always its id. `epochs` is where every `fit` ends at the latest, in the runs
@@ -76,6 +75,7 @@ class RunSpec:
     resume_uri: str | None = None
     prewarm: bool | None = None
     release: str | None = None
+    provenance: bool | None = None
     set: Mapping[str, str] | None = None
     trials: int | None = None
     search: str | None = None

@@ -558,6 +558,17 @@ OPTIONS: tuple[Option, ...] = (
         sets=("prewarm", False),
         former_flag="--no-spare",
     ),
+    Option(
+        "--provenance",
+        "Keep with the run what it ran with: packages, Spark's settings without secrets, git commit and difference, "
+        "the notebook's cells, hashes of variables and data. This is the default.",
+        sets=("provenance", True),
+    ),
+    Option(
+        "--no-provenance",
+        "Keep the cell and its options alone.",
+        sets=("provenance", False),
+    ),
 )
 
 #: The options by what they are about, for the help.
@@ -584,7 +595,7 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
     "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),
     "cluster": ("--gpus", "--conf", "--encrypt", "--release", "--prewarm", "--no-prewarm"),
-    "output": ("--name", "--wait", "--no-wait", "--out", "--dry-run"),
+    "output": ("--name", "--wait", "--no-wait", "--out", "--dry-run", "--provenance", "--no-provenance"),
 }
 
 BY_FLAG: Mapping[str, Option] = {option.flag: option for option in OPTIONS}

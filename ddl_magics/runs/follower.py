@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters.base import UNREADABLE, Cluster, Launched, NotStarted, Polled, Ready, Refused, Unreachable
+from ddl_magics.history.keeper import Keeper
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import cell_files
 from ddl_magics.runs.recorder import Recorder
@@ -78,6 +79,7 @@ class Follower:
         self.cluster = cluster
         self.recorder = Recorder(spec.run, folder, events)
         self.recorder.listen(Snapshots(folder, spec.workers, events[-1]["seq"] if events else 0).feed)
+        self.recorder.listen(Keeper(spec, folder, attached=bool(events)).feed)
         self.timeline = self.recorder.timeline
         self._folder = folder
         self._queue = queue

@@ -12,14 +12,17 @@ from urllib.parse import urlsplit
 from ddl_magics.clusters.scoring import DataFrame, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
+from ddl_magics.history import mlflow, provenance
+from ddl_magics.history.provenance import Provenance
 from ddl_magics.options import RunSpec
-from ddl_magics.runs import tables
+from ddl_magics.runs import exports, tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Event, Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.strategies import ENSEMBLE
-from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.store import RunFolder, RunRecord, labels
+from ddl_magics.store.labels import Labels
 from ddl_magics.wording import counted, nearest
 
 if TYPE_CHECKING:
@@ -33,7 +36,8 @@ if TYPE_CHECKING:
 _FOR_CELLS = (
     *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
     *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
-    *("weights", "predict", "pictures", "files", "fetch", "figure"),
+    *("tags", "note", "provenance", "weights", "predict", "pictures", "files", "fetch", "figure"),
+    *("to_tensorboard", "to_mlflow"),
 )
 
 #: How long `stop` waits for the end: a step, the transfer of the model, and the driver's grace before it cancels.
@@ -113,6 +117,33 @@ class Run:
         spec = self.spec
         head = {"id": self.id, "name": self.name, "strategy": spec.strategy, "workers": spec.workers}
         return {**head, "cluster": self.cluster, "state": self.state}
+
+    @property
+    def tags(self) -> list[str]:
+        """The run's tags, also those given in the panel; assign a list to change them."""
+        return list(self._labels.tags)
+
+    @tags.setter
+    def tags(self, tags: Sequence[str]) -> None:
+        self._folder.label(labels=labels.tags(tags))
+
+    @property
+    def note(self) -> str:
+        """What people have written about the run, or ""; assign a text to change it."""
+        return self._labels.note
+
+    @note.setter
+    def note(self, text: str) -> None:
+        self._folder.label(note=labels.note(text))
+
+    @property
+    def _labels(self) -> Labels:
+        return self._folder.labels()
+
+    @property
+    def provenance(self) -> Provenance:
+        """What the run ran with: packages, Spark's settings, git, the notebook's cells, variables, data."""
+        return provenance.read(self._folder.path)
 
     @property
     def events(self) -> list[Mapping[str, Any]]:
@@ -368,6 +399,35 @@ class Run:
             return self._follower.fetch_file(file, None if to is None else Path(to))
         except CannotPlace as error:
             raise NotInRun(str(error)) from None
+
+    def to_tensorboard(self, folder: str | Path) -> Path:
+        """Write scalars, hyperparameters and the cell for TensorBoard, into a folder of its own below `folder`.
+
+        Needs `pip install tensorboardX`. What an earlier call has written is replaced.
+
+        Returns:
+            The run's folder; `tensorboard --logdir` takes `folder`.
+
+        Raises:
+            ImportError: tensorboardX is missing.
+        """
+        return exports.to_tensorboard(self, folder)
+
+    def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
+        """Write parameters, metrics, tags, models and files to MLflow; returns MLflow's id of the run.
+
+        Needs `pip install mlflow-skinny`, and for a database also `sqlalchemy alembic`. What an earlier call has
+        written there is replaced.
+
+        Args:
+            uri: of a tracking server ("http://host:5000") or a database ("sqlite:///mlflow.db").
+            experiment: made if it is not there.
+
+        Raises:
+            ImportError: MLflow is missing.
+            ValueError: the URI has a password, for which MLflow has environment variables.
+        """
+        return mlflow.write(uri, experiment, exports.for_mlflow(self))
 
     def figure(self) -> go.Figure:
         """A plotly figure of the loss, the metrics and samples/s so far."""

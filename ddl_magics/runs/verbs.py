@@ -6,6 +6,8 @@ import time
 
 from ddl_magics import store
 from ddl_magics.dashboard.text import TextProgress, duration, number
+from ddl_magics.history.description import in_words
+from ddl_magics.history.provenance import Provenance
 from ddl_magics.runs import ending
 from ddl_magics.runs.run import Run
 from ddl_magics.runs.timeline import Event
@@ -13,6 +15,8 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.wording import aligned, counted
 
 SHOWN_RUNS = 30
+#: So many variables of the cell are in the line of what it ran with.
+SHOWN_VARIABLES = 5
 #: So many epochs of a run are lines of `describe`.
 SHOWN_EPOCHS = 40
 
@@ -21,7 +25,8 @@ def runs_table(records: list[store.RunRecord]) -> str:
     """The newest runs, one line each."""
     if not records:
         return "no runs yet"
-    rows = [("run", "state", "what", "workers", "epoch", "metrics", "started", "id")]
+    tagged = any(record.labels for record in records[:SHOWN_RUNS])
+    rows = [("run", "state", "what", "workers", "epoch", "metrics", *(["tags"] if tagged else []), "started", "id")]
     for record in records[:SHOWN_RUNS]:
         done = record.progress
         shown = [f"{name} {number(value)}" for name, value in list(done.get("metrics", {}).items())[:2]]
@@ -33,6 +38,7 @@ def runs_table(records: list[store.RunRecord]) -> str:
                 str(record.spec.get("workers", "")),
                 f"{done.get('epoch', 0)}/{done['epochs']}" if done.get("epochs") else "",
                 ", ".join(shown),
+                *([", ".join(record.labels)] if tagged else []),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created)),
                 record.id,
             )
@@ -53,10 +59,24 @@ def describe(run: Run) -> str:
         f"{run.name} {run.state}{took}",
         f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *([run.damage] if run.damage else []),
+        *([f"tags: {', '.join(run.tags)}"] if run.tags else []),
+        *([f"note: {run.note}"] if run.note else []),
+        *_ran_with(run.provenance),
         *TextProgress(run.name).feed(_thinned([event for event in events if event["kind"] != "log"])),
     ]
     failure = next((e["failure"] for e in reversed(events) if e["kind"] == "state" and e.get("failure")), None)
     return "\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])])
+
+
+def _ran_with(kept: Provenance) -> list[str]:
+    """One line of what a run ran with."""
+    if kept.problem:
+        return [kept.problem]
+    parts = [counted(len(kept.packages), "package")] if kept.packages else []
+    if kept.git.get("commit"):
+        parts.append(f"git {kept.git['commit'][:10]}{' with changes' if kept.git.get('changed') else ''}")
+    parts += [f"{name} {in_words(value)}" for name, value in list(kept.sent.items())[:SHOWN_VARIABLES]]
+    return [f"ran with {'; '.join(parts)}"] if parts else []
 
 
 def _thinned(events: list[Event]) -> list[Event]:

@@ -33,6 +33,7 @@ TERMINAL = frozenset((STOPPED, FINISHED, FAILED, LOST))
 _TEXT: Schema = {"type": "string"}
 _COUNT: Schema = {"type": "integer", "minimum": 0}
 _NUMBER: Schema = {"type": "number"}
+_OBJECT: Schema = {"type": "object", "additionalProperties": {}}
 _SECONDS: Schema = {"type": "number", "minimum": 0, "description": "seconds"}
 _METRICS: Schema = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
 
@@ -93,6 +94,17 @@ _FAILURE: Schema = {
 }
 
 
+_SPARK: Schema = {
+    "type": "object",
+    "properties": {
+        "version": _TEXT,
+        "master": _TEXT,
+        "settings": {"type": "object", "additionalProperties": _TEXT, "description": "without secrets"},
+    },
+    "required": ["version", "master", "settings"],
+}
+
+
 class EventKind(NamedTuple):
     """A kind of events. required, optional: the schemas of its fields, by name."""
 
@@ -108,10 +120,25 @@ SCHEMA: dict[str, EventKind] = {
         {"state": {"enum": list(STATES)}, "message": _TEXT},
         {"ready": _COUNT, "needed": _COUNT, "failure": _FAILURE},
     ),
+    "environment": EventKind(
+        "what the run runs with: the driver's, as the job's, or a rank's, whose `packages` are those of the process "
+        "`like` (-1: the driver) but for these, where null is one that is missing. `sent` and `data` are fingerprints "
+        "of the cell's variables and of the DataFrame",
+        {"packages": {"type": "object", "additionalProperties": {"type": ["string", "null"]}}},
+        {
+            "like": {"type": "integer", "minimum": JOB},
+            "python": _TEXT,
+            "platform": _TEXT,
+            "host": _TEXT,
+            "spark": _SPARK,
+            "sent": {"type": "object", "additionalProperties": _OBJECT},
+            "data": _OBJECT,
+        },
+    ),
     "data": EventKind(
         "the rows of --data have been dealt; with `inputs`, other rows become the same inputs of the model",
         {"name": _TEXT, "rows": _COUNT, "validation_rows": _COUNT, "inputs": _INPUTS},
-        {},
+        {"content": dict(_TEXT, description="a hash of the rows, whatever their order")},
     ),
     "worker": EventKind(
         "a rank started, or its state changed",

@@ -5,17 +5,19 @@ from __future__ import annotations
 import shlex
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.errors import SearchFailed
+from ddl_magics.history import mlflow
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import MASK
-from ddl_magics.runs import Run
+from ddl_magics.runs import Run, exports
 from ddl_magics.runs.ending import Ending, search_asked, why_not_ask_search
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import study as studies
@@ -243,6 +245,21 @@ class Search:
             ValueError: there is no such plot, or too few trials have finished for it.
         """
         return studies.figure(self.study, plot, [metric for metric, _ in objectives(self.spec)])
+
+    def to_tensorboard(self, folder: str | Path) -> list[Path]:
+        """Write each trial as `Run.to_tensorboard` does; its HParams tab compares them. Returns their folders."""
+        return [exports.to_tensorboard(run, folder) for run in self._trial_runs()]
+
+    def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
+        """Write the search to MLflow as a run with its trials as children; returns MLflow's id. See `Run.to_mlflow`."""
+        tags = {"ddl_magics.id": self.id, "ddl_magics.objective": str(self.spec.objective)}
+        trials = (exports.for_mlflow(run) for run in self._trial_runs())
+        return mlflow.write_search(uri, experiment, self.name, tags, trials)
+
+    def _trial_runs(self) -> Iterator[Run]:
+        """The last run of each trial that has one."""
+        for _, runs in sorted(self._folder.runs().items()):
+            yield Run.stored(runs[-1])
 
     def wait(self, timeout: float | None = None) -> Search:
         """Block until the search has ended.

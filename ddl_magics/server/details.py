@@ -1,4 +1,4 @@
-"""One run: everything stored about it except its events, and changes of its title and labels."""
+"""One run: everything stored about it except its events, and changes of its title, labels and note."""
 
 from __future__ import annotations
 
@@ -8,17 +8,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from ddl_magics.history import provenance
+from ddl_magics.history.description import described
 from ddl_magics.runtime import events as ev
-from ddl_magics.store import RunFolder, RunRecord
+from ddl_magics.store import RunFolder, RunRecord, labels
+from ddl_magics.store.labels import InvalidLabels
 
 #: Number of files listed of a run.
 MAX_FILES = 100
-MAX_TITLE_CHARACTERS = 100
-MAX_LABELS, MAX_LABEL_CHARACTERS = 20, 40
-
-
-class InvalidUpdate(Exception):
-    """A requested change of title or labels is invalid; the message says why."""
+#: What can be changed.
+UPDATES = ("title", "labels", "note")
 
 
 def details(record: RunRecord) -> dict[str, Any]:
@@ -26,6 +25,8 @@ def details(record: RunRecord) -> dict[str, Any]:
     folder = RunFolder(record.folder)
     who = _read(record.folder / "owner.json")
     return {
+        "note": record.note,
+        "provenance": [section.to_record() for section in described(provenance.read(record.folder))],
         "spec": dict(record.spec),
         "cause": failure(record),
         "environment": dict(record.environment),
@@ -47,30 +48,23 @@ def failure(record: RunRecord) -> dict[str, Any] | None:
 
 
 def update(record: RunRecord, changes: dict[str, Any]) -> None:
-    """Change title and labels of a run.
+    """Change title, labels and note of a run.
 
     Raises:
-        InvalidUpdate: `changes` has another key, or an invalid value.
+        InvalidLabels: `changes` has another key, or an invalid value.
         OSError: the store cannot be written.
     """
-    unknown = changes.keys() - {"title", "labels"}
-    if unknown or not changes:
-        raise InvalidUpdate("only title and labels can be changed")
-    title, labels = changes.get("title"), changes.get("labels")
-    if "title" in changes and not _is_line(title, MAX_TITLE_CHARACTERS):
-        raise InvalidUpdate(
-            f"title must be one line of at most {MAX_TITLE_CHARACTERS} characters; an empty one removes the title"
-        )
-    if "labels" in changes and not (isinstance(labels, list) and len(labels) <= MAX_LABELS):
-        raise InvalidUpdate(f"labels must be a list of at most {MAX_LABELS}")
-    if not all(_is_line(label, MAX_LABEL_CHARACTERS) and label.strip() for label in labels or ()):
-        raise InvalidUpdate(f"a label must be one line of 1 to {MAX_LABEL_CHARACTERS} characters")
-    stripped = None if labels is None else [label.strip() for label in labels]
-    RunFolder(record.folder).label(stripped, None if title is None else title.strip())
-
-
-def _is_line(text: Any, limit: int) -> bool:
-    return isinstance(text, str) and len(text) <= limit and all(c == " " or c.isprintable() for c in text)
+    if not changes or changes.keys() - UPDATES:
+        raise InvalidLabels(f"only {', '.join(UPDATES[:-1])} and {UPDATES[-1]} can be changed")
+    if None in changes.values():
+        raise InvalidLabels("a title, labels or a note cannot be null")
+    if not isinstance(changes.get("labels", []), list):
+        raise InvalidLabels("labels must be a list of texts")
+    RunFolder(record.folder).label(
+        labels.tags(changes["labels"]) if "labels" in changes else None,
+        labels.title(changes["title"]) if "title" in changes else None,
+        labels.note(changes["note"]) if "note" in changes else None,
+    )
 
 
 def _cell_file(file: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from ddl_magics.runs import ending
 from ddl_magics.server import details, eventfile, export, logs
 from ddl_magics.server.base import BaseHandler, Service, unchanged_store
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
+from ddl_magics.store.labels import InvalidLabels
 
 #: Bytes of events in one answer.
 EVENT_BYTES = 256 * 2**10
@@ -61,6 +62,20 @@ class RunsHandler(BaseHandler):
         await self.reply({**asdict(page), "store": str(store.runs_folder())})
 
 
+class MatchesHandler(BaseHandler):
+    """Names the runs and searches that match a query."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        words = self.get_query_argument("q", "")
+        try:
+            ids = await asyncio.to_thread(self.service.listing.matching, words)
+        except ValueError as error:
+            raise web.HTTPError(400, str(error)) from None
+        await self.reply({"ids": ids})
+
+
 class RunHandler(BaseHandler):
     """Reads, renames and deletes one run."""
 
@@ -75,7 +90,7 @@ class RunHandler(BaseHandler):
         record = await self.record(run)
         try:
             await asyncio.to_thread(details.update, record, self.json_body())
-        except details.InvalidUpdate as error:
+        except InvalidLabels as error:
             raise web.HTTPError(400, str(error)) from None
         except OSError as error:
             raise await self.store_error(run, error) from None
@@ -297,6 +312,7 @@ class SpecificationHandler(BaseHandler):
 
 ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
     (r"runs", RunsHandler),
+    (r"matches", MatchesHandler),
     (r"runs/([^/]+)", RunHandler),
     (r"runs/([^/]+)/events", EventsHandler),
     (r"runs/([^/]+)/view", ViewHandler),

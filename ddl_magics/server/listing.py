@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics import store
+from ddl_magics.history import query
 from ddl_magics.server import rows
 from ddl_magics.server.summary import Summary, summarize
 
@@ -59,14 +60,9 @@ class Entry:
     def live(self) -> bool:
         return self.record is not None and not self.record.over
 
-    @property
-    def text(self) -> str:
-        """The text that a search looks at."""
-        record = self.record
-        if record is None:
-            return f"{self.id} {self.problem}".lower()
-        parts = (record.id, record.name, record.title, *record.labels, record.state, record.notebook, record.cluster)
-        return " ".join(parts).lower()
+    def matches(self, wanted: query.Query) -> bool:
+        """A run that cannot be read has nothing that a query could find."""
+        return not wanted.terms if self.record is None else wanted.matches(self.record)
 
     @property
     def order(self) -> tuple[float, str]:
@@ -85,12 +81,6 @@ class SearchEntry:
     record: store.SearchRecord
     stamp: Any
     revision: int
-
-    @property
-    def text(self) -> str:
-        """The text that a search looks at."""
-        record = self.record
-        return " ".join((record.id, record.name, record.state, record.notebook, record.cluster)).lower()
 
 
 @dataclass(frozen=True)
@@ -126,27 +116,35 @@ class Listing:
             limit: number of rows.
             cursor: `next` of the earlier page.
             live: only runs that have not ended.
-            words: only runs that contain each of these words in id, name, title, labels, state, notebook or cluster.
+            words: only runs that match this query.
 
         Raises:
-            ValueError: the cursor is invalid.
+            ValueError: the cursor or the query is invalid.
         """
-        before = _parse_cursor(cursor)
+        before, wanted = _parse_cursor(cursor), query.parse(words)
         with self._lock:
             self._refresh()
             entries = [entry for entry in self._entries.values() if before is None or entry.order < before]
             if live:
                 entries = [entry for entry in entries if entry.live]
             searches = [each for each in self._searches.values() if not (live and each.record.over)]
-            for word in words.lower().split():
-                entries = [entry for entry in entries if word in entry.text]
-                searches = [each for each in searches if word in each.text]
+            entries = [entry for entry in entries if entry.matches(wanted)]
+            searches = [each for each in searches if wanted.matches(query.of_search(each.record))]
             entries.sort(key=lambda entry: entry.order, reverse=True)
             last = entries[limit - 1] if len(entries) > limit else None
             next_cursor = None if last is None else f"{last.created!r}~{last.id}"
             rows_ = [self._row(entry) for entry in entries[:limit]]
             found = [] if before else [rows.search_row(each.record) for each in searches]
             return Page(self._version(), len(self._entries), self._live, rows_, found, next_cursor)
+
+    def matching(self, words: str) -> list[str]:
+        """The ids of the runs and searches that match a query, of all of them. Raises QueryError, a ValueError."""
+        wanted = query.parse(words)
+        with self._lock:
+            self._refresh()
+            entries, searches = list(self._entries.values()), list(self._searches.values())
+        runs = [entry.id for entry in entries if entry.matches(wanted)]
+        return runs + [each.record.id for each in searches if wanted.matches(query.of_search(each.record))]
 
     def changes(self, since: str, limit: int = 50) -> Page | None:
         """The changes since the page or answer with the version `since`, oldest first; None if there are none.

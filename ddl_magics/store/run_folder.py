@@ -28,6 +28,7 @@ from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
+from ddl_magics.store.labels import Labels
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object
 from ddl_magics.store.run_record import FORMAT as FORMAT
 from ddl_magics.store.run_record import RunRecord as RunRecord
@@ -146,15 +147,17 @@ class RunFolder(OwnedFolder):
             raise ValueError(f"not a name of an artifact: {name!r}")
         return self.path / "files" / name
 
-    def label(self, labels: Iterable[str] | None = None, title: str | None = None) -> None:
-        """Replace the run's labels, or its title; None leaves them as they are."""
+    def label(self, labels: Iterable[str] | None = None, title: str | None = None, note: str | None = None) -> None:
+        """Replace the run's labels, its title or its note; None leaves them. `store/labels.py` checks them."""
+        given = {"labels": None if labels is None else sorted(set(labels)), "title": title, "note": note}
         with self._locked():
             stored = read_object(self.path / "labels.json")
-            if labels is not None:
-                stored["labels"] = sorted(set(labels))
-            if title is not None:
-                stored["title"] = title
+            stored.update({name: value for name, value in given.items() if value is not None})
             write_atomically(self.path / "labels.json", [json.dumps(stored).encode()])
+
+    def labels(self) -> Labels:
+        """Title, tags and note."""
+        return Labels.read(read_object(self.path / "labels.json"))
 
     def record(self) -> RunRecord | None:
         """The run as it is now, or None where the folder holds no run that this version can read."""

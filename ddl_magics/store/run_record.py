@@ -9,6 +9,7 @@ from typing import Any
 
 from ddl_magics.options import RunSpec, under_current_names
 from ddl_magics.runtime import events as ev
+from ddl_magics.store.labels import Labels
 
 FORMAT = 1
 
@@ -35,6 +36,8 @@ class RunRecord:
     labels: tuple[str, ...] = ()
     #: The name that was given to the run in the panel, or empty.
     title: str = ""
+    #: What people have written about it, or empty.
+    note: str = ""
     #: The id of its cell in the notebook; empty where the frontend does not send it.
     cell_id: str = ""
     #: Versions and host on the notebook's side.
@@ -49,7 +52,7 @@ class RunRecord:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> RunRecord:
-        """The record in a `run.json`, with labels and title from a `labels.json`.
+        """The record in a `run.json`, with labels, title and note from a `labels.json`.
 
         What a view can do without is left out where it is damaged.
 
@@ -61,7 +64,7 @@ class RunRecord:
         created, spec = moment(stored["created"]), under_current_names(_object(stored["spec"]))
         if created is None or not 0 < RunSpec.from_record(spec).workers <= ev.MAX_RANK:
             raise ValueError("no run")
-        labels = given.get("labels")
+        labels = Labels.read(given)
         return cls(
             id=_text(stored["id"]),
             name=_text(stored["name"]),
@@ -73,8 +76,9 @@ class RunRecord:
             failure=None if stored.get("failure") is None else _failure(_object(stored["failure"])),
             ended=moment(stored.get("ended")),
             progress=_progress(stored.get("progress")),
-            labels=tuple(label for label in labels if isinstance(label, str)) if isinstance(labels, list) else (),
-            title=str(given.get("title") or ""),
+            labels=labels.tags,
+            title=labels.title,
+            note=labels.note,
             cell_id=_text(stored.get("cell_id", "")),
             environment=_object(stored.get("environment") or {}),
             versions=_object(stored.get("versions") or {}),

@@ -24,6 +24,8 @@ export interface RunActions {
   rename(run: string): Promise<void>;
   /** Asks for new labels. */
   label(run: string): Promise<void>;
+  /** Asks for a new note. */
+  note(run: string): Promise<void>;
   /** Downloads a file from the server; `url` is from `Api.exportUrl`. */
   download(url: string): void;
   /** Downloads the run as a file. */

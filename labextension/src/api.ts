@@ -4,6 +4,7 @@ import type {
   ExportFormat,
   ListRunsQuery,
   LogPage,
+  Matches,
   ReadLogsQuery,
   Replay,
   RunDetails,
@@ -75,12 +76,17 @@ export class Api {
     return this.get<RunPage>("runs", { since, limit }, signal);
   }
 
+  /** The ids of the runs and searches that match a query. Status 400: it cannot be understood; the message says why. */
+  async matches(q: string, signal?: AbortSignal): Promise<string[]> {
+    return required(await this.get<Matches>("matches", { q }, signal)).ids;
+  }
+
   /** Everything stored about a run except its events. */
   async run(run: string, signal?: AbortSignal): Promise<RunDetails | UnreadableRun> {
     return required(await this.get<RunDetails | UnreadableRun>(pathOf(run), {}, signal));
   }
 
-  /** Changes the title or the labels of a run. */
+  /** Changes the title, the labels or the note of a run. */
   async update(run: string, update: RunUpdate): Promise<RunDetails> {
     return required(await this.fetch<RunDetails>(pathOf(run), { method: "PATCH", body: JSON.stringify(update) }));
   }

@@ -18,6 +18,21 @@ export type State =
 export type TrialState = "waiting" | "training" | "finished" | "pruned" | "failed";
 export type RunDetails = RunRow & {
   /**
+   * what people have written about the run, or empty
+   */
+  note: string;
+  /**
+   * what the run ran with, as sections of names and values; empty if it has kept nothing
+   */
+  provenance: {
+    title: string;
+    entries: [string, string][];
+    /**
+     * a longer text, such as the difference from the commit
+     */
+    text: string;
+  }[];
+  /**
    * the options, and the source of the cell in `cell`; secrets are masked
    */
   spec: {
@@ -105,6 +120,7 @@ export type LogLine = [number, LogLevel, string];
 export type LogLevel = "out" | "err" | "info" | "warning";
 export type RunEvent =
   | StateEvent
+  | EnvironmentEvent
   | DataEvent
   | WorkerEvent
   | FitEvent
@@ -542,6 +558,13 @@ export interface RunUpdate {
    */
   title?: string;
   labels?: string[];
+  /**
+   * some lines; empty to remove the note
+   */
+  note?: string;
+}
+export interface Matches {
+  ids: string[];
 }
 export interface View {
   page: string;
@@ -742,6 +765,49 @@ export interface StateEvent {
   failure?: Failure | null;
 }
 /**
+ * what the run runs with: the driver's, as the job's, or a rank's, whose `packages` are those of the process `like` (-1: the driver) but for these, where null is one that is missing. `sent` and `data` are fingerprints of the cell's variables and of the DataFrame
+ */
+export interface EnvironmentEvent {
+  v: 1;
+  run: string;
+  attempt: number;
+  rank: number;
+  /**
+   * 1, 2, 3, ... within the run; there are gaps where old events of a long run were merged
+   */
+  seq: number;
+  /**
+   * seconds since the epoch, by the clock of the process that made it
+   */
+  time: number;
+  kind: "environment";
+  packages: {
+    [k: string]: string | null;
+  };
+  like?: number;
+  python?: string;
+  platform?: string;
+  host?: string;
+  spark?: {
+    version: string;
+    master: string;
+    /**
+     * without secrets
+     */
+    settings: {
+      [k: string]: string;
+    };
+  };
+  sent?: {
+    [k: string]: {
+      [k: string]: unknown;
+    };
+  };
+  data?: {
+    [k: string]: unknown;
+  };
+}
+/**
  * the rows of --data have been dealt; with `inputs`, other rows become the same inputs of the model
  */
 export interface DataEvent {
@@ -792,6 +858,10 @@ export interface DataEvent {
           [k: string]: number;
         };
   };
+  /**
+   * a hash of the rows, whatever their order
+   */
+  content?: string;
 }
 /**
  * a rank started, or its state changed
@@ -1281,8 +1351,11 @@ export interface ListRunsQuery {
    */
   live?: boolean;
   /**
-   * words that must all occur in name, title, labels, state, notebook, cluster or id
+   * a query, as listMatches describes it
    */
+  q?: string;
+}
+export interface ListMatchesQuery {
   q?: string;
 }
 export interface ViewRunQuery {

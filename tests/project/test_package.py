@@ -46,7 +46,7 @@ PURE = {
     "data.cache_option",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
-PURE |= {"files.names"}
+PURE |= {"files.names", "redaction", "provenance.packages", "provenance.values", "provenance.frames"}
 
 
 def _modules(folder):

@@ -185,4 +185,4 @@ def test_a_notebook_of_many_runs_has_no_more_than_their_events(clickable, tmp_pa
     folders = list((tmp_path / "ddl_magics" / "runs").iterdir())
     assert len(folders) == runs
     stored = {name for folder in folders for name in os.listdir(folder)}
-    assert stored == {"run.json", "events.jsonl", "owner.json", "control", "files"}
+    assert stored == {"run.json", "events.jsonl", "owner.json", "control", "files", "provenance.json.gz"}

@@ -20,7 +20,7 @@ from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import cache_lookup, feed, file_feed, sources
 from ..data.cache_option import CacheOption
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
-from . import encryption, out, uploads
+from . import encryption, environment, out, uploads
 from .job import Job
 from .job_registry import JobRegistry
 
@@ -68,7 +68,8 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     try:
         sent = uploads.take(run) if spec.get("files") else b""
         packed = names.pack(spec["cell"], namespace, _given(spec))
-        prepare = _check_data(session, spec, namespace)
+        frames = sources.opened(session, spec, namespace) if spec.get("data") else namespace
+        prepare = _check_data(session, spec, frames)
         own = jvm_gateway.separate_context(sc)
         resume, out_uri, checkpoint_uri = spec.get("resume"), spec.get("out"), spec.get("checkpoint")
         resumed = checkpoint_files.sources(own, spec, registry.get(resume)) if resume else ()
@@ -77,7 +78,8 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         if checkpoint_uri:
             folder = checkpoint_storage.folder_of(checkpoint_uri, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
-        job = Job(own, spec, packed, prepare, resumed, sent)
+        told = None if spec.get("provenance") is False else environment.of_launch(sc, spec, frames, _given(spec))
+        job = Job(own, spec, packed, prepare, resumed, sent, told)
     except (
         names.NameProblem,
         feed.DataError,
@@ -130,13 +132,13 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
 
 
 def _check_data(
-    session: SparkSession, spec: RunSpec, namespace: Mapping[str, Any]
+    session: SparkSession, spec: RunSpec, frames: Mapping[str, Any]
 ) -> Callable[[SparkContext, str], feed.Feed] | None:
     """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
     name = spec.get("data")
     if not name:
         return None
-    plan = feed.check(name, spec, sources.opened(session, spec, namespace))
+    plan = feed.check(name, spec, frames)
     files = file_feed.listed(session, spec, plan)
     return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 

@@ -255,6 +255,8 @@ class Attempt:
             return
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
+        if event["kind"] == "environment":
+            event["like"], event["packages"] = self._run.packages.add(rank, event["packages"])
         self._run.log.append(event, self._numbers[rank])
         self._run.check_target(event)
 

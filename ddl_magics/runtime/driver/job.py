@@ -12,10 +12,11 @@ import socket
 import threading
 import time
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Callable, Iterable
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 from .. import events, package, target
 from ..checkpoints import checkpoint_files, checkpoint_storage
+from ..provenance.packages import Distinct
 from ..rank.config import JobConfig
 from ..rank_end import UNCACHED
 from ..spark import slots, spark_error
@@ -50,9 +51,10 @@ class Job:
         prepare: Callable[[SparkContext, str], Feed] | None,
         resumed: Iterable[checkpoint_files.Source] = (),
         sent: bytes = b"",
+        environment: Mapping[str, Any] | None = None,
     ) -> None:
         """packed: `names.pack`'s bytes. sent: a zip of the files of --files, or nothing. prepare(sc, job group): makes
-        the data of --data; None without it.
+        the data of --data; None without it. environment: the fields of the job's event of that kind, or None.
 
         resumed: the checkpoints of another run from which this one continues. NoCheckpoint, which is a ValueError,
         where one cannot be read.
@@ -62,6 +64,8 @@ class Job:
         self.log = EventLog(spec["run"])
         self.files = RunFiles(spec, self._report)
         self.sc, self.spec = sc, spec
+        self.packages = Distinct(environment["packages"] if environment else {})
+        self._environment = environment
         self.attempts = spec.get("attempts") or run_result.ATTEMPTS
         self.group = "ddl_magics " + spec["run"]
         self.servers: ParameterServers | None = None
@@ -96,6 +100,8 @@ class Job:
         return checkpoint_storage.CheckpointUploader(self.sc, uri, run, self.files.new_path, self._notice)
 
     def start(self) -> None:
+        if self._environment:
+            self._report(events.make("environment", events.JOB, **self._environment))
         threading.Thread(target=self._run_to_end, name=self.group, daemon=True).start()
 
     def stop(self, reason: str = "") -> None:

@@ -28,7 +28,8 @@ class RunSpec(_Required, total=False):
     cache: as `CacheOption.read` takes it.
     stall_notice: seconds after which they are reported; for tests. target: text for `target.read`.
     set: values of the cell's parameters, as text. parent, trial: the search whose trial the run is, and its number
-    there. epochs: where every fit ends at the latest.
+    there. epochs: where every fit ends at the latest. provenance: whether to report what the run ran with; None means
+    True.
     """
 
     ps: int | None
@@ -68,4 +69,5 @@ class RunSpec(_Required, total=False):
     parent: str | None
     trial: int | None
     epochs: int | None
+    provenance: bool | None
     conf: dict[str, str]

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 from .. import events, strategies
 from ..data import file_share
 from ..files.working_folder import WorkingFolder
+from ..provenance import packages
 from ..rank.config import JobConfig, RankConfig
 from ..rank_end import RankEnd
 from ..spark import gpus
@@ -129,6 +130,9 @@ class _Worker:
         self._report_state("starting", 1)
         address = list(listener.address) if listener else None
         self._channel.send_json(messages.READY, {"address": address})
+        if config.provenance:  # while the rank waits anyway
+            environment = events.make("environment", config.rank, packages=packages.installed())
+            self._channel.send_json(messages.EVENTS, [environment])
         self._peers_known.wait()
         return listener
 

@@ -40,6 +40,7 @@ class JobConfig:
     folder: the notebook's, which may be on the ranks' machines; None where it is not.
     target: at which every fit ends. epochs: where it ends at the latest, or None.
     set: values of the cell's parameters as text, by name. trial: the run's number in its search; None outside of one.
+    provenance: report which packages the rank has.
     reported: {fit: history} so far, for a rank that is started again while the others continue; else None.
     """
 
@@ -71,6 +72,7 @@ class JobConfig:
     epochs: int | None = None
     set: Mapping[str, str] | None = None
     trial: int | None = None
+    provenance: bool = True
     attempt: int = 1
     resume: tuple[Position, ...] = ()
     reported: Mapping[int, History] | None = None
@@ -100,6 +102,7 @@ class JobConfig:
             epochs=spec.get("epochs"),
             set=spec.get("set"),
             trial=spec.get("trial"),
+            provenance=spec.get("provenance") is not False,
             **of_the_job,
         )
 

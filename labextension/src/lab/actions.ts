@@ -9,7 +9,7 @@ import type { ExportFormat, RunDetails, RunRow, StopResult } from "../generated"
 import { title } from "../panel/format";
 import { isReadable, isSearch } from "../panel/runlist";
 import { messageOf } from "../polling";
-import { askLabels, askTitle, confirmDelete, confirmStop, showMessage } from "./dialogs";
+import { askLabels, askNote, askTitle, confirmDelete, confirmStop, showMessage } from "./dialogs";
 import { showCell } from "./notebook";
 import type { IRuns } from "./runs";
 
@@ -134,6 +134,14 @@ export class LabActions implements RunActions {
     await this.attempt(async () => {
       const labels = await askLabels((await this.row(run)).labels, this.runs.trans);
       if (labels !== null) await this.runs.api.update(run, { labels });
+      this.runs.feed.refresh();
+    });
+  }
+
+  async note(run: string): Promise<void> {
+    await this.attempt(async () => {
+      const note = await askNote((await this.details(run)).note, this.runs.trans);
+      if (note !== null) await this.runs.api.update(run, { note });
       this.runs.feed.refresh();
     });
   }

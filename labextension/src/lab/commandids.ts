@@ -10,6 +10,7 @@ export const COMMANDS = {
   compare: "ddl-magics:compare-runs",
   rename: "ddl-magics:rename-run",
   label: "ddl-magics:tag-run",
+  note: "ddl-magics:note-run",
   notebook: "ddl-magics:open-notebook",
   copy: "ddl-magics:copy-as-cell",
   export: "ddl-magics:export-run",

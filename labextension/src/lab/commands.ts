@@ -119,6 +119,7 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
   });
   addForOneRun(COMMANDS.rename, trans.__("Rename Run…"), editIcon, (run) => actions.rename(run));
   addForOneRun(COMMANDS.label, trans.__("Tag Run…"), tagIcon, (run) => actions.label(run));
+  addForOneRun(COMMANDS.note, trans.__("Note on Run…"), editIcon, (run) => actions.note(run));
   addForOneRun(COMMANDS.notebook, trans.__("Open Notebook of Run"), notebookIcon, (run) => actions.openNotebook(run));
   addForOneRun(COMMANDS.copy, trans.__("Copy Run as Cell"), copyIcon, (run) => actions.copyAsCell(run));
   commands.addCommand(COMMANDS.export, {

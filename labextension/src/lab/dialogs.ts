@@ -73,6 +73,24 @@ export async function askLabels(current: readonly string[], trans: Translation):
   return [...new Set(labels.filter(Boolean))];
 }
 
+/** Asks for a note of some lines; null: cancelled. */
+export async function askNote(current: string, trans: Translation): Promise<string | null> {
+  const label = trans.__("Note; leave it empty to remove it");
+  const node = h("textarea", { class: "ddl-dialog-note", rows: 6, maxlength: 4000, "aria-label": label });
+  node.value = current;
+  const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.okButton({ label: trans.__("Set") })];
+  const body = new Widget({ node });
+  return restoringFocus(async () => {
+    const { button } = await showDialog({
+      title: trans.__("Note on the run"),
+      body,
+      buttons,
+      focusNodeSelector: "textarea",
+    });
+    return button.accept ? node.value.trim() : null;
+  });
+}
+
 async function confirm(title: string, body: string, label: string, trans: Translation): Promise<boolean> {
   const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.warnButton({ label })];
   return restoringFocus(async () => (await showDialog({ title, body, buttons })).button.accept);

@@ -31,6 +31,7 @@ const MENU = [
   null,
   COMMANDS.rename,
   COMMANDS.label,
+  COMMANDS.note,
   null,
   COMMANDS.export,
   null,

@@ -37,6 +37,7 @@ export class Sidebar extends Panel {
     body.addClass("ddl-panel-body");
     this.view = new PanelView(body.node, {
       feed: runs.feed,
+      matches: (query) => runs.api.matches(query),
       trans,
       open: (id) => void commands.execute(COMMANDS.open, { run: id }),
       selectionChanged: () => {

@@ -3,7 +3,7 @@
 import type { Translation } from "../translation";
 import { h, setVisible } from "../view/dom";
 import type { Connection } from "./feed";
-import type { ListFilter } from "./listfilter";
+import { isQuery, type ListFilter } from "./listfilter";
 
 /** The reasons; at most one of them applies. */
 export type EmptyReason =
@@ -77,14 +77,16 @@ export class EmptyView {
         return [
           heading(trans.__("No matching runs")),
           paragraph(
-            reason.live
-              ? trans.__("No running run has “%1” in its name, tags, state, notebook or cluster.", reason.words)
-              : trans._n(
-                  "The only run does not have “%2” in its name, tags, state, notebook or cluster.",
-                  "None of the %1 runs has “%2” in its name, tags, state, notebook or cluster.",
-                  reason.total,
-                  reason.words,
-                ),
+            isQuery(reason.words)
+              ? trans.__("No run matches “%1”.", reason.words)
+              : reason.live
+                ? trans.__("No running run has “%1” in its name, tags, state, notebook or cluster.", reason.words)
+                : trans._n(
+                    "The only run does not have “%2” in its name, tags, state, notebook or cluster.",
+                    "None of the %1 runs has “%2” in its name, tags, state, notebook or cluster.",
+                    reason.total,
+                    reason.words,
+                  ),
           ),
           button(trans.__("Show all runs"), actions.showAll),
         ];

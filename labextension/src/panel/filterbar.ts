@@ -1,7 +1,7 @@
 /** The controls above the list: a search field, "Running only", and the order. */
 
 import type { Translation } from "../translation";
-import { h } from "../view/dom";
+import { h, setAttribute, setText, setVisible } from "../view/dom";
 import { type ListFilter, NO_FILTER, ORDERS, type Order, parseOrder } from "./listfilter";
 
 export class FilterBar {
@@ -9,6 +9,8 @@ export class FilterBar {
   private readonly words: HTMLInputElement;
   private readonly live: HTMLInputElement;
   private readonly order: HTMLSelectElement;
+  /** Why the query cannot be understood. */
+  private readonly problem = h("p", { class: "ddl-filter-problem", id: "ddl-filter-problem", role: "status" });
 
   constructor(trans: Translation, onChange: () => void) {
     const titles: Record<Order, string> = {
@@ -22,7 +24,8 @@ export class FilterBar {
       type: "search",
       class: "ddl-filter-words",
       placeholder: trans.__("Filter"),
-      "aria-label": trans.__("Filter runs by name, tag, state, notebook or cluster"),
+      title: trans.__("Words, or state:failed val_accuracy>0.9 tag:paper lr<0.01"),
+      "aria-label": trans.__("Filter runs by words, or by a query such as state:failed val_accuracy>0.9 tag:paper"),
     });
     this.live = h("input", { type: "checkbox" });
     this.order = h("select", { class: "ddl-filter-order", "aria-label": trans.__("Order of runs") });
@@ -34,7 +37,17 @@ export class FilterBar {
       this.words,
       h("label", { class: "ddl-filter-live" }, this.live, trans.__("Running only")),
       this.order,
+      this.problem,
     );
+    this.showProblem("");
+  }
+
+  /** Shows why the query cannot be understood; nothing if `text` is empty. */
+  showProblem(text: string): void {
+    setText(this.problem, text);
+    setVisible(this.problem, text !== "");
+    setAttribute(this.words, "aria-invalid", text ? "true" : undefined);
+    setAttribute(this.words, "aria-describedby", text ? this.problem.id : undefined);
   }
 
   get filter(): ListFilter {

@@ -10,7 +10,7 @@ export const ORDERS = ["live", "newest", "name", "loss", "longest"] as const;
 export type Order = (typeof ORDERS)[number];
 
 export interface ListFilter {
-  /** Words that must all occur in a row. */
+  /** Words that must all occur in a row, or a query, which the server understands. */
   words: string;
   /** Only runs that have not ended. */
   live: boolean;
@@ -18,6 +18,11 @@ export interface ListFilter {
 }
 
 export const NO_FILTER: ListFilter = { words: "", live: false, order: "live" };
+
+/** Whether the words are a query: `state:failed`, `loss<0.5`, `-tag:old`, `"two words"`. */
+export function isQuery(words: string): boolean {
+  return /[:<>="]|(^|\s)-\S/.test(words);
+}
 
 /** The filter of an earlier session; what is not valid is replaced by the default. */
 export function parseFilter(stored: unknown): ListFilter {
@@ -52,14 +57,17 @@ export interface ListItem {
  * all of its trials, or if a trial does, with these trials.
  *
  * @param unfolded the ids of the searches whose trials are shown
+ * @param found the ids that match, where the words are a query; null while they are not known
  */
 export function listItems(
   list: Pick<RunList, "rows" | "searches" | "searchOf">,
   filter: ListFilter,
   unfolded: ReadonlySet<string>,
   now: number,
+  found: ReadonlySet<string> | null = null,
 ): ListItem[] {
-  const words = filter.words.toLowerCase().split(/\s+/).filter(Boolean);
+  const query = isQuery(filter.words);
+  const words = query ? [] : filter.words.toLowerCase().split(/\s+/).filter(Boolean);
   const trials = new Map<string, RunRow[]>([...list.searches.keys()].map((id) => [id, []]));
   const top: Listed[] = [...list.searches.values()];
   for (const row of list.rows.values()) {
@@ -67,7 +75,7 @@ export function listItems(
     if (search === null) top.push(row);
     else if (isReadable(row)) trials.get(search.id)?.push(row);
   }
-  const matches = (row: Listed) => !words.length || contains(row, words);
+  const matches = (row: Listed) => (query ? !found || found.has(row.id) : !words.length || contains(row, words));
   const isLive = (row: Listed) => row.live || !filter.live;
   const below = (search: SearchRow) => {
     const whole = matches(search);

@@ -6,6 +6,7 @@ import { h, setText, setVisible } from "../view/dom";
 import { EmptyView, emptyReason } from "./empty";
 import type { Connection, PanelFeed } from "./feed";
 import { FilterBar } from "./filterbar";
+import { Finder } from "./finder";
 import { title } from "./format";
 import { ListView } from "./list";
 import { type ListFilter, listItems } from "./listfilter";
@@ -18,6 +19,8 @@ export interface PanelOptions {
   trans: Translation;
   /** Opens a run or a search. */
   open(id: string): void;
+  /** The ids of the runs and searches that match a query. */
+  matches(query: string): Promise<string[]>;
   selectionChanged(): void;
   filterChanged(filter: ListFilter): void;
 }
@@ -31,7 +34,11 @@ export class PanelView {
   /** Announces the end of runs to screen readers. */
   private readonly announcement = h("div", { class: "ddl-visually-hidden", "aria-live": "polite" });
   private readonly clock: ReturnType<typeof setInterval>;
-  private readonly redraw = () => this.draw();
+  private readonly finder: Finder;
+  private readonly redraw = () => {
+    this.finder.refresh();
+    this.draw();
+  };
   private readonly announceEnd = (_: unknown, row: RunRow | SearchRow) =>
     setText(this.announcement, `${title(row)}: ${row.state}`);
   /** The searches whose trials are shown. */
@@ -43,6 +50,7 @@ export class PanelView {
   ) {
     const { trans, feed } = options;
     this.filterBar = new FilterBar(trans, () => this.filterChanged());
+    this.finder = new Finder(options.matches, () => this.draw());
     this.list = new ListView({
       ...options,
       unfold: (search, expanded) => {
@@ -75,6 +83,7 @@ export class PanelView {
   /** Restores the filter of an earlier session. */
   restore(filter: ListFilter): void {
     this.filterBar.set(filter);
+    this.finder.set(filter.words);
     this.draw();
   }
 
@@ -86,7 +95,8 @@ export class PanelView {
   draw(): void {
     const { feed } = this.options;
     const now = Date.now() / 1000;
-    const items = listItems(feed.list, this.filter, this.unfolded, now);
+    const items = listItems(feed.list, this.filter, this.unfolded, now, this.finder.found);
+    this.filterBar.showProblem(this.finder.problem);
     this.list.draw(items, now);
     this.empty.draw(emptyReason(feed.connection, feed.list, this.filter, items.length));
     const stale = items.length > 0 ? this.staleMessage(feed.connection) : "";
@@ -98,12 +108,14 @@ export class PanelView {
 
   dispose(): void {
     clearInterval(this.clock);
+    this.finder.dispose();
     this.options.feed.changed.disconnect(this.redraw);
     this.options.feed.ended.disconnect(this.announceEnd);
     this.list.dispose();
   }
 
   private filterChanged(): void {
+    this.finder.set(this.filter.words);
     this.draw();
     this.options.filterChanged(this.filter);
   }

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { type ListFilter, listItems, NO_FILTER, parseFilter } from "../../src/panel/listfilter";
+import { isQuery, type ListFilter, listItems, NO_FILTER, parseFilter } from "../../src/panel/listfilter";
 import { RunList } from "../../src/panel/runlist";
 import { finished, NOW, page, run, search, trial, unreadable } from "./rows";
 
@@ -67,4 +67,11 @@ test("a search is there if it or one of its trials matches", () => {
   expect(lines({ words: "again" })).toEqual(["s1", "  r9"]);
   expect(lines({ words: "older" })).toEqual(["s2"]);
   expect(lines({ live: true }, "s1")).toEqual(["r1", "s1", "  r8"]);
+});
+
+test("what is a query", () => {
+  for (const words of ["state:failed", "lr<0.1", "a -b", '"two words"', "-tag:x", "workers=4"]) {
+    expect(isQuery(words), words).toBe(true);
+  }
+  for (const words of ["", "digits", "two words", "a-b", "a.ipynb"]) expect(isQuery(words), words).toBe(false);
 });

@@ -38,6 +38,7 @@ class FakeFeed implements PanelFeed {
 let feed: FakeFeed;
 let view: PanelView;
 let opened: string[];
+let matches: (query: string) => Promise<string[]>;
 
 const shown = (selector: string) => isShown(find(selector));
 const press = (key: string, modifiers: KeyboardEventInit = {}) =>
@@ -53,10 +54,12 @@ beforeEach(() => {
   document.body.replaceChildren();
   feed = new FakeFeed();
   opened = [];
+  matches = async () => [];
   view = new PanelView(document.body, {
     feed,
     trans: english,
     open: (id) => opened.push(id),
+    matches: (query) => matches(query),
     selectionChanged: () => {},
     filterChanged: () => {},
   });
@@ -88,6 +91,40 @@ test("only visible rows are in the document", () => {
   feed.set(Array.from({ length: 1000 }, (_, i) => finished(`r${i}`)));
   expect(findAll(".ddl-row").length).toBeLessThan(30);
   expect(find(".ddl-row").getAttribute("aria-setsize")).toBe("1000");
+});
+
+test("a query is answered by the server, once it is typed, and again while runs change", async () => {
+  const asked: string[] = [];
+  let answer = ["r2"];
+  matches = async (query) => {
+    asked.push(query);
+    if (query.endsWith("<")) throw new Error("lr< needs a number, such as lr<0.5");
+    return answer;
+  };
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  filter("lr<0");
+  filter("lr<0.1");
+  expect(findAll(".ddl-row").length).toBe(3);
+  await vi.advanceTimersByTimeAsync(300);
+  expect(asked).toEqual(["lr<0.1"]);
+  expect(findAll(".ddl-row").map((row) => row.dataset.run)).toEqual(["r2"]);
+  answer = ["r2", "r3"];
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(asked).toEqual(["lr<0.1", "lr<0.1"]);
+  expect(findAll(".ddl-row").map((row) => row.dataset.run)).toEqual(["r2", "r3"]);
+  filter("lr<");
+  await vi.advanceTimersByTimeAsync(300);
+  expect(texts(".ddl-filter-problem")).toEqual(["lr< needs a number, such as lr<0.5"]);
+  expect(find(".ddl-filter-words").getAttribute("aria-invalid")).toBe("true");
+  filter("digits");
+  expect(shown(".ddl-filter-problem")).toBe(false);
+  expect(findAll(".ddl-row").length).toBe(3);
+  answer = [];
+  filter("tag:none");
+  await vi.advanceTimersByTimeAsync(300);
+  expect(find(".ddl-empty-state").textContent).toContain("No run matches “tag:none”.");
 });
 
 test("an updated row keeps its element", () => {

@@ -83,6 +83,8 @@ export function finished(id: string, fields: Partial<RunRow> = {}): RunRow {
 export function details(id: string, fields: Partial<RunDetails> = {}): RunDetails {
   return {
     ...finished(id),
+    note: "",
+    provenance: [],
     spec: {},
     cause: null,
     environment: {},

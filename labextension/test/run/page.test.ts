@@ -56,6 +56,7 @@ function fakeActions(): RunActions {
     },
     rename: async () => call("rename")(),
     label: async () => call("label")(),
+    note: async () => call("note")(),
     download: call("download"),
     exportRun: call("exportRun"),
     notify: call("notify"),

@@ -1,9 +1,9 @@
 // @vitest-environment jsdom
 import { expect, test } from "vitest";
-import type { Failure } from "../../src/generated";
+import type { Failure, RunDetails } from "../../src/generated";
 import { byteSize, detailNodes, sections } from "../../src/run/properties";
 import { english } from "../../src/translation";
-import { find } from "../dom";
+import { find, texts } from "../dom";
 import { details, NOW } from "../panel/rows";
 
 const DETAILS = details("r2", {
@@ -45,6 +45,26 @@ test("a failure comes first, with its traceback as text", () => {
   expect(find("p", failure).textContent).toBe("Rank 1 on wn4 raised an exception: ValueError: <b>");
   expect([find("pre", failure).textContent, failure.querySelector("b")]).toEqual(["Traceback …", null]);
   expect(detailNodes(DETAILS, english)).toHaveLength(1);
+});
+
+test("the note, and what the run ran with, as text", () => {
+  const provenance: RunDetails["provenance"] = [
+    { title: "Code", entries: [["commit", "1a2b"]], text: "+rate = <b>2</b>" },
+    {
+      title: "Packages",
+      entries: [
+        ["keras", "3.15.1"],
+        ["numpy", "2.4.6"],
+      ],
+      text: "",
+    },
+  ];
+  const element = document.createElement("div");
+  element.append(...detailNodes({ ...DETAILS, note: "in\nTable 2", provenance }, english));
+  expect(find(".ddl-runpage-note", element).textContent).toBe("in\nTable 2");
+  expect(texts("summary", element)).toEqual(["Code", "Packages (2)"]);
+  expect(texts("details pre", element)).toEqual(["+rate = <b>2</b>"]);
+  expect(texts("details dd", element)).toEqual(["1a2b", "3.15.1", "2.4.6"]);
 });
 
 test("sizes have a unit", () => {

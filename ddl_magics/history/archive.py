@@ -1,0 +1,282 @@
+"""`%ddl export` and `%ddl import`: runs, and searches with their trials, as one zip file to keep or to pass on.
+
+The zip has `ddl_magics.json`, with the format and each file's size and SHA-256, and the files of the store as they are,
+below `runs/ID` and `searches/ID`. Nothing of it is executed or unpickled. An importer takes only names that the list
+has and the store knows, checks sizes and sums while it reads, and shows a run in the store once all of it is there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from ddl_magics._version import __version__
+from ddl_magics.history import provenance
+from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
+from ddl_magics.store.files import synchronize, synchronize_folder
+from ddl_magics.store.owned_folder import read_object
+from ddl_magics.wording import in_bytes, plain
+
+MANIFEST = "ddl_magics.json"
+#: A reader takes this format and older ones. A change that older readers misread gets a higher number.
+FORMAT = 1
+
+MAX_FILES = 200_000
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_BYTES = 1 << 40
+#: `run.json` and its like are read as a whole.
+MAX_RECORD_BYTES = 64 << 20
+_CHUNK_BYTES = 1 << 20
+
+#: What a folder of the store has that belongs in an archive: not whose it is, and not what others ask of it.
+_FILES = {
+    "runs": rf"run\.json|labels\.json|events\.jsonl|history\.json|{re.escape(provenance.NAME)}|files/{{artifact}}",
+    "searches": r"search\.json|study\.journal|view\.json",
+}
+_ARTIFACT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_NAME = re.compile(
+    "|".join(f"{kind}/{RUN_ID.pattern}/({files.format(artifact=_ARTIFACT)})" for kind, files in _FILES.items())
+)
+
+#: What reading a zip raises that is none.
+_UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
+
+
+class ArchiveError(ValueError):
+    """An archive cannot be written or read: one line that says why and what to do."""
+
+
+@dataclass(frozen=True)
+class Imported:
+    """What an archive has brought: the ids of runs and searches."""
+
+    runs: tuple[str, ...]
+    searches: tuple[str, ...]
+
+
+def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = None) -> int:
+    """Write an archive; returns its size in bytes.
+
+    Args:
+        path: of the file, which must not exist.
+        runs: that have ended; the trials of `search`, if it is given.
+        search: that has ended.
+
+    Raises:
+        ArchiveError: one has not ended, or the file exists or cannot be written.
+    """
+    records: list[RunRecord | SearchRecord] = [*runs, *([search] if search else [])]
+    living = next((record for record in records if not record.over), None)
+    if living is not None:
+        raise ArchiveError(f"{living.name} is {living.state}: export it when it has ended.")
+    folders = [("runs", record.folder) for record in runs] + ([("searches", search.folder)] if search else [])
+    part = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
+    try:
+        if path.exists():
+            raise ArchiveError(f"{path} exists: choose another name, or remove it first.")
+        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+            files = {name: _add(archive, name, source) for name, source in _sources(folders)}
+            manifest = {"format": FORMAT, "ddl_magics": __version__, "files": files}
+            archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
+        os.replace(part, path)
+        return path.stat().st_size
+    except OSError as error:
+        raise ArchiveError(f"{path} cannot be written: {error.strerror or error}.") from None
+    finally:
+        part.unlink(missing_ok=True)
+
+
+def _sources(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path | bytes]]:
+    """(name in the archive, file or content)."""
+    for kind, folder in folders:
+        for file in sorted([*folder.iterdir(), *folder.glob("files/*")]):
+            name = f"{kind}/{folder.name}/{file.relative_to(folder).as_posix()}"
+            if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
+                continue
+            yield name, _passed_on(file) if file.name in ("run.json", "search.json") else file
+
+
+def _passed_on(file: Path) -> bytes:
+    """A record without the address of its driver, which nobody else can reach."""
+    stored = read_object(file)
+    stored.update({name: {} for name in ("place", "driver_address") if name in stored})
+    return json.dumps(stored, indent=1).encode()
+
+
+def _add(archive: zipfile.ZipFile, name: str, source: Path | bytes) -> dict[str, Any]:
+    digest, size = hashlib.sha256(), 0
+    with archive.open(name, "w", force_zip64=True) as target:
+        for chunk in _chunks(source):
+            target.write(chunk)
+            digest.update(chunk)
+            size += len(chunk)
+    return {"size": size, "sha256": digest.hexdigest()}
+
+
+def _chunks(source: Path | bytes) -> Iterator[bytes]:
+    if isinstance(source, bytes):
+        yield source
+        return
+    with open(source, "rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            yield chunk
+
+
+def read(path: Path) -> Imported:
+    """Take what an archive has into the store; all of it, or nothing.
+
+    Raises:
+        ArchiveError: it is none of ours, of a newer version, damaged, or has a run that the store has already.
+    """
+    placed: list[Path] = []
+    try:
+        with zipfile.ZipFile(path) as archive:
+            wanted = _manifest(archive)
+            folders = sorted({(parts[0], parts[1]) for parts in (Path(name).parts for name in wanted)})
+            _check_room(folders, wanted)
+            hidden = {folder: _hidden(folder) for folder in folders}
+            try:
+                for name, promised in wanted.items():
+                    parts = Path(name).parts
+                    _take(archive, name, promised, hidden[parts[0], parts[1]].joinpath(*parts[2:]))
+                for kind, name in folders:
+                    _check_record(kind, name, hidden[kind, name])
+                for folder in reversed(folders):  # searches first: their trials are theirs from the beginning
+                    final = hidden[folder].with_name(folder[1])
+                    os.rename(hidden[folder], final)
+                    placed.append(final)
+                    synchronize_folder(final.parent)
+            finally:
+                for each in hidden.values():
+                    shutil.rmtree(each, ignore_errors=True)
+    except ArchiveError:
+        _undo(placed)
+        raise
+    except OSError as error:
+        _undo(placed)
+        raise ArchiveError(f"{path} cannot be imported: {error.strerror or error}.") from None
+    except _UNREADABLE as error:
+        _undo(placed)
+        raise ArchiveError(f"{path} is no archive of %ddl export, or it is damaged ({plain(str(error))}).") from None
+    ids = {kind: tuple(folder[1] for folder in folders if folder[0] == kind) for kind in _FILES}
+    return Imported(ids["runs"], ids["searches"])
+
+
+def _undo(placed: Sequence[Path]) -> None:
+    for folder in placed:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
+    """The list of files: name -> size and sha256, checked against the archive's own directory."""
+    entries = archive.infolist()
+    names = [entry.filename for entry in entries]
+    if MANIFEST not in names or len(entries) > MAX_FILES or len(set(names)) < len(names):
+        raise ArchiveError(f"{archive.filename} is no archive of %ddl export.")
+    text = _read(archive, MANIFEST, MAX_MANIFEST_BYTES)
+    try:
+        manifest = json.loads(text)
+        format_, files = manifest["format"], manifest["files"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.") from None
+    if not isinstance(format_, int) or format_ > FORMAT:
+        raise ArchiveError(
+            f"{archive.filename} is of a newer ddl_magics (format {plain(str(format_)[:20])}): update this one."
+        )
+    if not isinstance(files, dict) or {*files} != {*names} - {MANIFEST}:
+        raise ArchiveError(f"{archive.filename} is damaged: its files are not those of its list.")
+    for name, promised in files.items():
+        if not _NAME.fullmatch(name):
+            raise ArchiveError(f"{archive.filename} has a file that no run has, {plain(name)}: nothing is imported.")
+        size = promised.get("size") if isinstance(promised, dict) else None
+        if type(size) is not int or size < 0 or not isinstance(promised.get("sha256"), str):
+            raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.")
+    if sum(promised["size"] for promised in files.values()) > MAX_BYTES:
+        raise ArchiveError(f"{archive.filename} is larger than {in_bytes(MAX_BYTES)}.")
+    return files
+
+
+def _check_room(folders: Sequence[tuple[str, str]], wanted: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises ArchiveError where the store has one of them, or no room."""
+    if not folders:
+        raise ArchiveError("the archive has no run.")
+    there = next((folder for folder in folders if (_store(folder[0]) / folder[1]).exists()), None)
+    if there is not None:
+        raise ArchiveError(f"{there[1]} is in the store already: %ddl show {there[1]} shows it.")
+    runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
+    needed, free = sum(promised["size"] for promised in wanted.values()), shutil.disk_usage(runs_folder()).free
+    if needed > free:
+        raise ArchiveError(f"the archive needs {in_bytes(needed)}, and {in_bytes(free)} are free in {runs_folder()}.")
+
+
+def _store(kind: str) -> Path:
+    return runs_folder() if kind == "runs" else searches_folder()
+
+
+def _hidden(folder: tuple[str, str]) -> Path:
+    """A folder that no reader of the store looks into; `%ddl clean` removes what an interruption has left of it."""
+    path = _store(folder[0]) / f".{folder[1]}.{secrets.token_hex(3)}"
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.mkdir(mode=0o700)
+    for name in ("control", *(["files"] if folder[0] == "runs" else [])):
+        (path / name).mkdir()
+    return path
+
+
+def _take(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], to: Path) -> None:
+    digest, left = hashlib.sha256(), promised["size"]
+    with archive.open(name) as source, open(to, "xb") as file:
+        while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
+            left -= len(chunk)
+            if left < 0:
+                break
+            digest.update(chunk)
+            file.write(chunk)
+        synchronize(file.fileno())
+    if left or digest.hexdigest() != promised["sha256"]:
+        raise ArchiveError(f"{archive.filename} is damaged: {name} is not what its list says.")
+
+
+def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+    source: IO[bytes]
+    with archive.open(name) as source:
+        text = source.read(most + 1)
+    if len(text) > most:
+        raise ArchiveError(f"{archive.filename} is damaged: {name} is too long.")
+    return text
+
+
+def _check_record(kind: str, name: str, folder: Path) -> None:
+    """Raises ArchiveError where the folder holds no run, or search, of this id that has ended."""
+    file = folder / ("run.json" if kind == "runs" else "search.json")
+    with contextlib.suppress(OSError):
+        if file.stat().st_size <= MAX_RECORD_BYTES:
+            stored = read_object(file)
+            spec = stored.get("spec")
+            named = stored.get("id") if kind == "runs" else isinstance(spec, dict) and spec.get("run")
+            # A folder of another name: readers of the store take the id from there.
+            final = folder.with_name(name)
+            record = _record(kind, stored, folder, final)
+            if named == name and record is not None and record.over:
+                return
+    raise ArchiveError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
+
+
+def _record(kind: str, stored: Mapping[str, Any], folder: Path, final: Path) -> RunRecord | SearchRecord | None:
+    try:
+        if kind == "runs":
+            return RunRecord.read(stored, read_object(folder / "labels.json"), final)
+        return SearchRecord.read(stored, final)
+    except (KeyError, TypeError, ValueError):
+        return None

@@ -1,0 +1,143 @@
+"""Keeps a run's provenance: the kernel's part in a thread of its own, the cluster's as its events tell it."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import logging
+import platform
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from ddl_magics.history import git, notebook_copy, provenance
+from ddl_magics.options import RunSpec
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.provenance import packages
+from ddl_magics.store import RunFolder
+
+Event = Mapping[str, Any]
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Writes the provenance of one run; `feed` listens to the run's recorder. A full disk costs the file alone.
+
+    The file is written once the run is known to the driver, and again when its ranks have reported and at its end.
+    """
+
+    def __init__(self, spec: RunSpec, folder: RunFolder, attached: bool) -> None:
+        """attached: another kernel has begun the run, and has kept its own part."""
+        self._spec, self._folder = spec, folder
+        self._lock = threading.Lock()
+        self._kernel: dict[str, Any] | None = None
+        self._driver: Event = {}
+        self._data: dict[str, Any] = {}
+        self._packages: dict[int, Mapping[str, str | None]] = {}  # by rank: the difference from the driver's
+        self._workers: dict[int, Event] = {}
+        self._due = self._over = False
+        self._off = spec.provenance is False
+        if self._off:
+            return
+        if attached:
+            kept = provenance.read(folder.path)
+            self._kernel = {name: getattr(kept, name) for name in ("kernel", "git", "notebook")}
+        else:
+            threading.Thread(target=self._collect, name="ddl_magics provenance", daemon=True).start()
+
+    def feed(self, events: Sequence[Event]) -> None:
+        """Take events in their order; the first call has all so far."""
+        if self._off:
+            return
+        with self._lock:
+            for event in events:
+                self._take(event)
+            if self._due and self._kernel is not None:
+                self._write()
+
+    def _take(self, event: Event) -> None:
+        kind, rank = event["kind"], event["rank"]
+        if kind == "environment" and rank == ev.JOB:
+            self._driver = event
+        elif kind == "environment":
+            base = self._packages.get(event.get("like", ev.JOB), {})
+            self._packages[rank] = {**base, **event["packages"]}
+        elif kind == "worker":
+            self._workers[rank] = event
+        elif kind == "data":
+            numbers = {name: event[name] for name in ("rows", "validation_rows", "content") if name in event}
+            self._data.update(numbers)
+        elif kind == "state" and event["state"] in (ev.RUNNING, *ev.TERMINAL):
+            self._due = True
+
+    def _collect(self) -> None:
+        try:
+            record = self._folder.record()
+            notebook = "" if record is None else record.notebook
+            # The trials of a search have the code of its beginning.
+            found = kernel_part(notebook, self._spec.folder, self._spec.parent or self._spec.run)
+        except Exception:  # whatever a damaged installation raises: the run does not need it
+            _log.exception("what run %s runs with cannot be kept", self._spec.run)
+            found = {}
+        with self._lock:
+            self._kernel = found
+            if self._due:
+                self._write()
+
+    def _write(self) -> None:
+        self._due = False
+        kernel = self._kernel or {}
+        driver = {
+            name: self._driver[name] for name in ("host", "platform", "python", "packages") if name in self._driver
+        }
+        parts = {
+            **kernel,
+            "driver": driver,
+            "ranks": self._ranks(),
+            "spark": self._driver.get("spark", {}),
+            "sent": self._driver.get("sent", {}),
+            "data": {**self._driver.get("data", {}), **self._data},
+        }
+        if not self._folder.path.is_dir():  # removed meanwhile
+            return
+        with contextlib.suppress(OSError):
+            provenance.write(self._folder.path, parts)
+
+    def _ranks(self) -> list[dict[str, Any]]:
+        """Groups of ranks that are alike."""
+        groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
+        for rank, event in sorted(self._workers.items()):
+            told = {name: event[name] for name in ("host", "device", "cores") if name in event}
+            told["packages"] = dict(self._packages.get(rank, {}))
+            groups.setdefault(repr(told), (told, []))[1].append(rank)
+        return [{"ranks": in_ranges(ranks), **told} for told, ranks in groups.values()]
+
+
+@functools.lru_cache(maxsize=1)
+def kernel_part(notebook: str, folder: str | None, run: str) -> dict[str, Any]:
+    """The parts `kernel`, `git` and `notebook` of a `Provenance`, once for each `run`, or search."""
+    return {**now(folder), "notebook": notebook_copy.copy(notebook, folder)}
+
+
+def now(folder: str | None) -> dict[str, Any]:
+    """The parts `kernel` and `git` of this process at this moment."""
+    kernel = {
+        "host": socket.gethostname(),
+        "platform": platform.platform(),
+        "python": platform.python_version(),
+        "packages": packages.installed(),
+    }
+    return {"kernel": kernel, "git": git.state(folder) if folder else {}}
+
+
+def in_ranges(ranks: Sequence[int]) -> str:
+    """ "0-3, 5" of ascending ranks."""
+    parts: list[list[int]] = []
+    for rank in ranks:
+        if parts and parts[-1][1] == rank - 1:
+            parts[-1][1] = rank
+        else:
+            parts.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)

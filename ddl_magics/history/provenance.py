@@ -1,0 +1,172 @@
+"""`provenance.json.gz` in a run's folder: what the run ran with. Damaged files, and those of others, read as a line."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.provenance.packages import merged
+from ddl_magics.store.files import write_atomically
+
+NAME = "provenance.json.gz"
+FORMAT = 1
+#: A file that unpacks to more is none of ours.
+MAX_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """What a run ran with; a part that is not known is empty.
+
+    Attributes:
+        kernel, driver: host, platform, python, and `packages`, name -> version.
+        ranks: groups of ranks that are alike: ranks ("0-3"), host, device, cores, and `packages` where they differ from
+            the driver's, None for one that is missing.
+        spark: version, master, and `settings` without secrets.
+        git: commit, branch, remote, changed (a bool), diff and untracked files; `cut` where the diff is too long.
+        notebook: path, saved (seconds since the epoch) and cells: type, source and id of each; `cut` likewise.
+        sent: name -> fingerprint of a variable that the cell used, as `runtime/provenance/values.py` has it.
+        data: the fingerprint of the DataFrame of --data, as `runtime/provenance/frames.py` has it.
+        problem: why there is nothing, in one line; empty if the run has kept nothing.
+    """
+
+    kernel: Mapping[str, Any] = field(default_factory=dict)
+    driver: Mapping[str, Any] = field(default_factory=dict)
+    ranks: tuple[Mapping[str, Any], ...] = ()
+    spark: Mapping[str, Any] = field(default_factory=dict)
+    git: Mapping[str, Any] = field(default_factory=dict)
+    notebook: Mapping[str, Any] = field(default_factory=dict)
+    sent: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    data: Mapping[str, Any] = field(default_factory=dict)
+    problem: str = ""
+
+    def __bool__(self) -> bool:
+        return any(getattr(self, name) for name in PARTS)
+
+    @property
+    def packages(self) -> Mapping[str, str]:
+        """Name -> version for the ranks, as far as they are alike, else the driver's, else the kernel's."""
+        changed = self.ranks[0].get("packages", {}) if len(self.ranks) == 1 else {}
+        return merged(dict(self.driver.get("packages") or self.kernel.get("packages") or {}), changed)  # type: ignore[return-value]
+
+
+def read(run: Path) -> Provenance:
+    """What is kept in a run's folder."""
+    try:
+        stored = json.loads(_unpacked((run / NAME).read_bytes()))
+    except FileNotFoundError:
+        return Provenance()
+    except (OSError, ValueError, EOFError, zlib.error, RecursionError) as error:
+        return Provenance(problem=f"{NAME} is damaged ({type(error).__name__})")
+    if not isinstance(stored, dict) or stored.get("format") != FORMAT:
+        return Provenance(problem=f"{NAME} is of another version of ddl_magics")
+    stored = ev.encodable(stored)
+    return Provenance(**{name: check(stored.get(name)) for name, check in PARTS.items()})
+
+
+def write(run: Path, parts: Mapping[str, Any]) -> None:
+    """Replace what is kept. Raises OSError where it cannot be written."""
+    text = json.dumps({"format": FORMAT, **parts}, separators=(",", ":"))
+    write_atomically(run / NAME, [gzip.compress(text.encode(errors="replace"), 6, mtime=0)], lasting=False)
+
+
+def _unpacked(data: bytes) -> bytes:
+    unpacker = zlib.decompressobj(wbits=16 + zlib.MAX_WBITS)
+    content = unpacker.decompress(data, MAX_BYTES)
+    if not unpacker.eof:
+        raise ValueError("too long, or its end is missing")
+    return content
+
+
+def _texts(value: Any, *, missing: bool = False) -> dict[str, Any]:
+    """Text -> text; with `missing`, also None."""
+    if not isinstance(value, dict):
+        return {}
+    return {name: each for name, each in value.items() if isinstance(each, str) or (missing and each is None)}
+
+
+def _process(value: Any) -> dict[str, Any]:
+    """A Python: host, platform, python and packages."""
+    if not isinstance(value, dict):
+        return {}
+    return {**_texts(value), "packages": _texts(value.get("packages"), missing=True)}
+
+
+def _ranks(value: Any) -> tuple[dict[str, Any], ...]:
+    groups = [group for group in value if isinstance(group, dict)] if isinstance(value, list) else []
+    return tuple({**_process(group), "cores": _count(group.get("cores"))} for group in groups)
+
+
+def _spark(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        return {}
+    return {**_texts(value), "settings": _texts(value.get("settings"))}
+
+
+def _git(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("commit"), str):
+        return {}
+    untracked = value.get("untracked")
+    names = [name for name in untracked if isinstance(name, str)] if isinstance(untracked, list) else []
+    return {**_texts(value), "changed": bool(value.get("changed")), "cut": bool(value.get("cut")), "untracked": names}
+
+
+def _notebook(value: Any) -> dict[str, Any]:
+    if not isinstance(value, dict) or not isinstance(value.get("path"), str):
+        return {}
+    cells, saved = value.get("cells"), value.get("saved")
+    found = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
+    moment = {"saved": saved} if isinstance(saved, (int, float)) and 0 <= saved < ev.MAX_TIME else {}
+    return {**_texts(value), **moment, "cells": found, "cut": bool(value.get("cut"))}
+
+
+def _sent(value: Any) -> dict[str, dict[str, Any]]:
+    if not isinstance(value, dict):
+        return {}
+    return {name: _fingerprint(each) for name, each in value.items() if isinstance(each, dict)}
+
+
+def _fingerprint(value: Any) -> dict[str, Any]:
+    """Of a value or a DataFrame, without what a fingerprint does not have."""
+    if not isinstance(value, dict):
+        return {}
+    counts = ("bytes", "length", "rows", "validation_rows", "files")
+    found = _texts(value)
+    found.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
+    if isinstance(value.get("shape"), list) and all(_count(size) is not None for size in value["shape"]):
+        found["shape"] = value["shape"]
+    if value.get("sampled") is True:
+        found["sampled"] = True
+    if isinstance(value.get("columns"), dict):
+        found["columns"] = _texts(value["columns"])
+    if isinstance(value.get("sources"), list):
+        files = [each for each in value["sources"] if isinstance(each, dict) and isinstance(each.get("path"), str)]
+        numbers = ("size", "modified")
+        found["sources"] = [
+            {"path": each["path"], **{name: each[name] for name in numbers if type(each.get(name)) in (int, float)}}
+            for each in files
+        ]
+    return found
+
+
+def _count(value: Any) -> int | None:
+    return value if type(value) is int and 0 <= value <= ev.MAX_COUNT else None
+
+
+#: Part -> what reads it.
+PARTS: Mapping[str, Callable[[Any], Any]] = {
+    "kernel": _process,
+    "driver": _process,
+    "ranks": _ranks,
+    "spark": _spark,
+    "git": _git,
+    "notebook": _notebook,
+    "sent": _sent,
+    "data": _fingerprint,
+}

@@ -1,0 +1,237 @@
+"""The language in which runs are searched: `state:failed val_accuracy>0.9 tag:paper lr<0.01`.
+
+Terms are joined by "and". A word is looked for in name, title, tags, note, state, notebook, cluster and id. FIELD:TEXT
+looks in one field, NAME<NUMBER and its like compare a metric, a parameter or an option, and a term after "-" must not
+match. Quotes hold words together. The panel, `%ddl runs` and the command line have this one parser.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ddl_magics.history import provenance
+from ddl_magics.store import RunRecord, SearchRecord
+from ddl_magics.wording import MAX_QUOTED, nearest, quoted
+
+MAX_CHARACTERS = 1000
+
+#: A term: an optional "-", then text up to a blank outside of quotes.
+_TERM = re.compile(r"""(?:"[^"]*"?|[^\s"])+""")
+_FIELD = re.compile(r"(?P<field>[A-Za-z_]+):(?P<text>.*)", re.DOTALL)
+_COMPARED = re.compile(r"(?P<name>[^\s<>=!:\"]+)(?P<sign><=|>=|==|!=|=|<|>)(?P<value>.*)", re.DOTALL)
+_OPERATORS: Mapping[str, Callable[[Any, Any], bool]] = {
+    "<": operator.lt,
+    "<=": operator.le,
+    ">": operator.gt,
+    ">=": operator.ge,
+    "=": operator.eq,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+Matches = Callable[[RunRecord], bool]
+
+
+class QueryError(ValueError):
+    """A query that cannot be understood: one line that says what to write."""
+
+
+@dataclass(frozen=True)
+class Query:
+    """What a run must match: all of these."""
+
+    terms: tuple[Matches, ...] = ()
+
+    def matches(self, record: RunRecord) -> bool:
+        return all(term(record) for term in self.terms)
+
+
+def parse(text: str) -> Query:
+    """The query of a text.
+
+    Raises:
+        QueryError: it has an unknown field, or a comparison without a number.
+    """
+    return parse_words([match.group() for match in _TERM.finditer(text)] if len(text) <= MAX_CHARACTERS else [text])
+
+
+def parse_words(words: Sequence[str]) -> Query:
+    """The query of terms that a shell has split. Raises QueryError as `parse` does."""
+    if sum(map(len, words)) > MAX_CHARACTERS:
+        raise QueryError(f"a query has at most {MAX_CHARACTERS} characters")
+    return Query(tuple(_term(word) for word in words))
+
+
+def of_search(record: SearchRecord) -> RunRecord:
+    """A search as a run, whose metric is the best value so far."""
+    objective = str(record.spec.get("objective")).partition(",")[0].rpartition(":")[0]
+    best = record.progress.get("best")
+    return RunRecord(
+        id=record.id,
+        name=record.name,
+        created=record.created,
+        spec=record.spec,
+        cluster=record.cluster,
+        notebook=record.notebook,
+        state=record.state,
+        failure={"message": record.message} if record.message else None,
+        ended=record.ended,
+        progress={} if best is None else {"metrics": {objective: best}},
+        folder=record.folder,
+    )
+
+
+def _term(word: str) -> Matches:
+    if word.startswith("-") and len(word) > 1:
+        inner = _term(word[1:])
+        return lambda record: not inner(record)
+    if (field := _FIELD.fullmatch(word)) is not None:
+        return _in_field(field["field"].lower(), field["text"].replace('"', ""))
+    if not word.startswith('"') and (compared := _COMPARED.fullmatch(word)) is not None:
+        return _comparison(compared["name"], compared["sign"], compared["value"].replace('"', ""))
+    wanted = word.replace('"', "").lower()
+    return lambda record: wanted in text_of(record)
+
+
+def text_of(record: RunRecord) -> str:
+    """What a word is looked for in."""
+    parts = (record.id, record.name, record.title, *record.labels, record.note)
+    return " ".join((*parts, record.state, record.notebook, record.cluster)).lower()
+
+
+def _in_field(field: str, text: str) -> Matches:
+    if field not in FIELDS:
+        known = ", ".join(sorted(FIELDS))
+        raise QueryError(f"runs have no field {quoted(field)}: write one of {known}.{nearest(field, FIELDS)}")
+    if not text:
+        raise QueryError(f"{field}: needs a text, such as {field}:{_EXAMPLES.get(field, 'digits')}")
+    wanted, values = text.lower(), FIELDS[field]
+    if field in _WHOLE:
+        return lambda record: any(wanted == value.lower() for value in values(record))
+    if field == "package":
+        return lambda record: _has_package(values(record), wanted)
+    if field == "commit":
+        return lambda record: any(value.lower().startswith(wanted) for value in values(record))
+    return lambda record: any(wanted in value.lower() for value in values(record))
+
+
+def _has_package(packages: Iterator[str], wanted: str) -> bool:
+    """wanted: "keras", "keras==3.15.1", or "keras==3" for all of its versions that begin so."""
+    name, _, version = (part.strip() for part in wanted.replace("_", "-").partition("=="))
+    for package in packages:
+        known, _, installed = package.partition("==")
+        if known == name and (not version or (installed + ".").startswith(version.rstrip(".") + ".")):
+            return True
+    return False
+
+
+def _packages(record: RunRecord) -> Iterator[str]:
+    for name, version in provenance.read(record.folder).packages.items():
+        yield f"{name}=={version}"
+
+
+def _spec_text(name: str) -> Callable[[RunRecord], Iterator[str]]:
+    def read(record: RunRecord) -> Iterator[str]:
+        if record.spec.get(name) is not None:
+            yield str(record.spec[name])
+
+    return read
+
+
+def _git(name: str) -> Callable[[RunRecord], Iterator[str]]:
+    def read(record: RunRecord) -> Iterator[str]:
+        yield str(provenance.read(record.folder).git.get(name, ""))
+
+    return read
+
+
+#: Field -> its values of a run.
+FIELDS: Mapping[str, Callable[[RunRecord], Any]] = {
+    "id": lambda record: (record.id,),
+    "name": lambda record: (record.name, record.title),
+    "tag": lambda record: record.labels,
+    "note": lambda record: (record.note,),
+    "state": lambda record: (record.state,),
+    "notebook": lambda record: (record.notebook,),
+    "cluster": lambda record: (record.cluster,),
+    "strategy": _spec_text("strategy"),
+    "rule": _spec_text("rule"),
+    "data": _spec_text("data"),
+    "cell": _spec_text("cell"),
+    "search": _spec_text("parent"),
+    "reason": lambda record: (str((record.failure or {}).get("message", "")),),
+    "host": lambda record: (str(record.environment.get("host", "")),),
+    "package": _packages,
+    "commit": _git("commit"),
+    "branch": _git("branch"),
+}
+#: Fields that must be the text, and not contain it.
+_WHOLE = frozenset(("tag", "state", "strategy", "search"))
+_EXAMPLES = {"state": "failed", "tag": "paper", "strategy": "allreduce", "package": "keras==3", "cell": "BatchNorm"}
+
+
+def _comparison(name: str, sign: str, text: str) -> Matches:
+    compare = _OPERATORS[sign]
+    if name in ("created", "ended"):
+        wanted = _moment(name, text)
+        return lambda record: _holds(compare, getattr(record, name), wanted)
+    number = _number(text)
+    if number is None:
+        if sign in ("=", "==", "!="):
+            same = sign != "!="
+            return lambda record: (_setting(record, name, "").lower() == text.lower()) is same
+        raise QueryError(f"{name}{sign} needs a number, such as {name}{sign}0.5")
+    return lambda record: any(_holds(compare, value, number) for value in _numbers(record, name))
+
+
+def _holds(compare: Callable[[Any, Any], bool], value: float | None, wanted: float) -> bool:
+    return value is not None and not math.isnan(value) and compare(value, wanted)
+
+
+def _setting(record: RunRecord, name: str, otherwise: str) -> str:
+    """A parameter or an option as text."""
+    for values in (record.spec.get("set"), record.spec):
+        if isinstance(values, Mapping) and values.get(name) is not None:
+            return str(values[name])
+    return otherwise
+
+
+def _numbers(record: RunRecord, name: str) -> Iterator[float]:
+    """The newest value of a metric, else that of a parameter or an option; also "epochs" and "seconds"."""
+    metrics = record.progress.get("metrics") or {}
+    if name in metrics:
+        found: Any = metrics[name]
+    elif name == "epochs":
+        found = record.progress.get("epoch")
+    elif name == "seconds":
+        found = (record.ended or time.time()) - record.created
+    else:
+        found = _setting(record, name, "")
+    number = _number(str(found))
+    if number is not None:
+        yield number
+
+
+def _number(text: str) -> float | None:
+    if len(text) > MAX_QUOTED:
+        return None
+    try:
+        return float(text)
+    except ValueError:
+        return None
+
+
+def _moment(name: str, text: str) -> float:
+    """Seconds since the epoch of a day, or of a time: 2026-11-23, 2026-11-23T12:00."""
+    for form in ("%Y-%m-%d", "%Y-%m-%dT%H:%M", "%Y-%m-%d %H:%M", "%Y-%m"):
+        try:
+            return time.mktime(time.strptime(text, form))
+        except (ValueError, OverflowError):
+            continue
+    raise QueryError(f"{name} is compared with a day, such as {name}>2026-11-23")

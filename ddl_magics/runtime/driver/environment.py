@@ -1,0 +1,55 @@
+"""What a run starts with, as its driver sees it: packages, Spark's settings, its values and its DataFrame."""
+
+from __future__ import annotations
+
+import platform
+import re
+import socket
+from typing import TYPE_CHECKING, Any, Collection, Mapping
+
+from ..cell import names
+from ..provenance import frames, packages, values
+from ..redaction import MASK, masked
+
+if TYPE_CHECKING:
+    from pyspark import SparkContext
+
+    from .run_spec import RunSpec
+
+#: A longer value of a setting is cut: jars and class paths may be pages.
+MOST_CHARACTERS = 500
+
+
+def of_launch(
+    sc: SparkContext, spec: RunSpec, namespace: Mapping[str, Any], given: Collection[str]
+) -> dict[str, Any] | None:
+    """The fields of the job's `environment` event; None where that fails, which must not keep a run from starting.
+
+    given: the names that ranks define, as `names.captured` takes them.
+    """
+    try:
+        found: dict[str, Any] = {
+            "packages": packages.installed(),
+            "python": platform.python_version(),
+            "platform": platform.platform(),
+            "host": socket.gethostname(),
+            "spark": {"version": sc.version, "master": sc.master, "settings": settings(sc)},
+            "sent": values.fingerprints(names.captured(spec["cell"], namespace, given)),
+        }
+        frame = namespace.get(spec.get("data") or "")
+        if frame is not None:
+            found["data"] = frames.fingerprint(frame)
+        return found
+    except Exception:  # Py4J's kinds, or what a value's own methods raise
+        return None
+
+
+def settings(sc: SparkContext) -> dict[str, str]:
+    """The session's settings, without secrets: also those that its own `spark.redaction.regex` names."""
+    known = dict(sc.getConf().getAll())
+    pattern = known.get("spark.redaction.regex")
+    hidden = re.compile(pattern) if pattern else None
+    shown = {name: value[:MOST_CHARACTERS] for name, value in masked(known).items()}
+    if hidden is not None:
+        shown = {name: MASK if hidden.search(name) or hidden.search(known[name]) else shown[name] for name in shown}
+    return dict(sorted(shown.items()))

@@ -1,0 +1,57 @@
+"""`%ddl export` and `%ddl import`, and what they print."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics.history import archive
+from ddl_magics.options.redaction import as_word
+from ddl_magics.wording import counted, in_bytes
+
+
+def export(path: Path, word: str) -> str:
+    """Write a run, or a search with its trials, to a zip file; returns what to print.
+
+    Args:
+        path: of the file; .zip is added.
+        word: name or id of the run or the search.
+
+    Raises:
+        UsageError: there is none, it has not ended, or the file cannot be written.
+    """
+    path = path.expanduser()
+    path = path if path.suffix == ".zip" else path.with_name(f"{path.name}.zip")
+    search, record = store.find_search(word), store.find_run(word)
+    if search is not None:
+        runs = [run for trial in store.SearchFolder(search.folder).runs().values() for run in trial]
+    elif record is not None:
+        runs = [record]
+    else:
+        raise UsageError(f"there is no run {as_word(word)}. %ddl runs lists them.")
+    try:
+        size = archive.write(path, runs, search)
+    except archive.ArchiveError as error:
+        raise UsageError(str(error)) from None
+    what = f"{search.name} with {counted(len(runs), 'run')}" if search else runs[0].name
+    return f"{what} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
+
+
+def import_(path: Path) -> str:
+    """Take such a file into the store; returns what to print.
+
+    Raises:
+        UsageError: it cannot be read, or the store has one of its runs.
+    """
+    try:
+        brought = archive.read(path.expanduser())
+    except archive.ArchiveError as error:
+        raise UsageError(str(error)) from None
+    runs = [record for run in brought.runs if (record := store.find_run(run)) is not None]
+    searches = [found for each in brought.searches if (found := store.find_search(each)) is not None]
+    if searches:
+        return f"{searches[0].name} is here with {counted(len(runs), 'run')}: %ddl show {searches[0].id}"
+    names = ", ".join(record.name for record in runs)
+    return f"{names} is here: %ddl show {brought.runs[0]}"

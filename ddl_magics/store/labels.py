@@ -1,0 +1,76 @@
+"""`labels.json`: what people add to a run: a title, tags, a note."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+MAX_TITLE_CHARACTERS = 100
+MAX_TAGS, MAX_TAG_CHARACTERS = 20, 40
+MAX_NOTE_CHARACTERS = 4000
+
+
+class InvalidLabels(ValueError):
+    """A title, tag or note that a run cannot have; the message says what it must be."""
+
+
+@dataclass(frozen=True)
+class Labels:
+    """A title, which may be empty, tags in order, and a note of some lines, which may be empty."""
+
+    title: str = ""
+    tags: tuple[str, ...] = ()
+    note: str = ""
+
+    @classmethod
+    def read(cls, stored: Mapping[str, Any]) -> Labels:
+        """Those of a `labels.json`, without what is damaged."""
+        tags, note = stored.get("labels"), stored.get("note")
+        return cls(
+            title=str(stored.get("title") or ""),
+            tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
+            note=note if isinstance(note, str) else "",
+        )
+
+
+def tags(given: Any) -> list[str]:
+    """The tags as they are stored: stripped, each once, sorted.
+
+    Raises:
+        InvalidLabels: `given` are no tags.
+    """
+    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+        raise InvalidLabels("labels must be a list of texts")
+    words = list(given)
+    if not all(_is_line(word, MAX_TAG_CHARACTERS) and word.strip() for word in words):
+        raise InvalidLabels(f"a label must be one line of 1 to {MAX_TAG_CHARACTERS} characters")
+    if len(words) > MAX_TAGS:
+        raise InvalidLabels(f"labels must be a list of at most {MAX_TAGS}")
+    return sorted({word.strip() for word in words})
+
+
+def title(given: Any) -> str:
+    """The title, stripped. Raises InvalidLabels if it is none."""
+    if not _is_line(given, MAX_TITLE_CHARACTERS):
+        raise InvalidLabels(
+            f"title must be one line of at most {MAX_TITLE_CHARACTERS} characters; an empty one removes the title"
+        )
+    return str(given).strip()
+
+
+def note(given: Any) -> str:
+    """The note, stripped. Raises InvalidLabels if it is none."""
+    if not isinstance(given, str) or len(given) > MAX_NOTE_CHARACTERS or not _is_text(given):
+        raise InvalidLabels(
+            f"note must be a text of at most {MAX_NOTE_CHARACTERS} characters; an empty one removes the note"
+        )
+    return given.strip()
+
+
+def _is_line(text: Any, limit: int) -> bool:
+    return isinstance(text, str) and len(text) <= limit and all(c == " " or c.isprintable() for c in text)
+
+
+def _is_text(text: str) -> bool:
+    return all(c in " \n\t" or c.isprintable() for c in text)

@@ -1,0 +1,227 @@
+"""Runs as one file: what comes back, what is left out, and what nobody may bring in."""
+
+import hashlib
+import json
+import shutil
+import stat
+import zipfile
+from pathlib import Path
+
+import pytest
+from hypothesis import strategies as st
+from support.bad_input import each, tried
+from support.stored import finished, stored, stored_by_0_1_0
+
+from ddl_magics import store
+from ddl_magics.__main__ import main
+from ddl_magics.history import archive, provenance
+from ddl_magics.runs.run import Run
+from ddl_magics.runtime import events as ev
+from ddl_magics.store import cleaning
+
+#: What this version has written first: every later one reads it.
+FORMAT_1 = Path(__file__).parent / "data" / "format-1.zip"
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(tmp_path, monkeypatch):
+    """`elsewhere()`: the store of another machine."""
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "here"))
+    return lambda: monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "there"))
+
+
+@pytest.fixture
+def whole():
+    """A run with all that a run can have."""
+    folder = finished(place={"livy": "http://host:8998", "session": 7})
+    (folder.path / "files" / "model-0.keras").write_bytes(b"model" * 1000)
+    provenance.write(folder.path, {"kernel": {"packages": {"keras": "3.15.1"}}})
+    folder.label(["paper"], "the one", "in Table 2")
+    return folder
+
+
+def written(folder, tmp_path):
+    path = tmp_path / "run.zip"
+    archive.write(path, [folder.record()])
+    return path
+
+
+def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
+    before, path = Run.stored(whole.record()), written(whole, tmp_path)
+    assert path.stat().st_size < 20_000
+    elsewhere()
+    assert archive.read(path) == archive.Imported((before.id,), ())
+    record = store.find_run("digits")
+    after = Run.stored(record)
+    assert (after.events, after.history, after.state) == (before.events, before.history, ev.FINISHED)
+    assert (after.tags, after.note, record.title) == (["paper"], "in Table 2", "the one")
+    assert after.provenance.packages == {"keras": "3.15.1"}
+    assert after._folder.file("model-0.keras").read_bytes() == b"model" * 1000
+    assert record.driver_address == {} and not (record.folder / "owner.json").exists()
+    assert stat.S_IMODE(record.folder.stat().st_mode) == 0o700
+    after._folder.request("stop")
+    assert [run.record.id for run in cleaning.stored_runs()] == [before.id]
+    with pytest.raises(archive.ArchiveError, match="is in the store already"):
+        archive.read(path)
+
+
+def test_runs_of_0_1_0_and_their_models_can_be_passed_on(tmp_path, elsewhere):
+    stored_by_0_1_0()
+    for name in ("digits", "shared"):
+        archive.write(tmp_path / f"{name}.zip", [store.find_run(name)])
+    elsewhere()
+    for name in ("digits", "shared"):
+        archive.read(tmp_path / f"{name}.zip")
+    digits = Run.stored(store.find_run("digits"))
+    assert digits.result == 650 and len(digits.weights()) == 2
+
+
+def test_the_first_format_is_read(tmp_path):
+    assert archive.read(FORMAT_1).runs
+    run = Run.stored(store.find_run("digits"))
+    assert (run.state, run.history["loss"]) == (ev.FINISHED, [1.0, 0.5])
+    assert run.tags == ["paper"] and run.provenance.packages == {"keras": "3.15.1"}
+
+
+def test_what_has_not_ended_is_not_written_and_no_file_is_replaced(whole, tmp_path):
+    live = stored()
+    with pytest.raises(archive.ArchiveError, match="digits is RUNNING: export it when it has ended"):
+        archive.write(tmp_path / "a.zip", [live.record()])
+    (tmp_path / "a.zip").write_text("mine")
+    with pytest.raises(archive.ArchiveError, match="exists: choose another name"):
+        archive.write(tmp_path / "a.zip", [whole.record()])
+    with pytest.raises(archive.ArchiveError, match="cannot be written: No such file"):
+        archive.write(tmp_path / "none" / "a.zip", [whole.record()])
+    assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["a.zip"]
+
+
+def remade(path, change):
+    """The archive with other entries: `change` gets {name: content}, and the manifest as an object."""
+    with zipfile.ZipFile(path) as source:
+        content = {name: source.read(name) for name in source.namelist()}
+    manifest = json.loads(content.pop(archive.MANIFEST))
+    change(content, manifest)
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
+        for name, data in content.items():
+            target.writestr(name, data)
+        target.writestr(archive.MANIFEST, json.dumps(manifest))
+
+
+def add(content, manifest, name, data=b"x"):
+    content[name] = data
+    manifest["files"][name] = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def replace(name, data):
+    def change(content, manifest):
+        add(content, manifest, next(each for each in content if each.endswith(name)), data)
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda c, m: add(c, m, "runs/../../evil"), "a file that no run has"),
+        (lambda c, m: add(c, m, "/etc/passwd"), "a file that no run has"),
+        (lambda c, m: add(c, m, "runs/20261121-000001-aaaaaa/files/../../x"), "a file that no run has"),
+        (lambda c, m: add(c, m, "runs/20261121-000001-aaaaaa/owner.json"), "a file that no run has"),
+        (lambda c, m: add(c, m, "runs/20261121-000001-aaaaaa/control/stop"), "a file that no run has"),
+        (lambda c, m: add(c, m, "runs/.hidden/run.json"), "a file that no run has"),
+        (lambda c, m: c.update({"more": b""}), "its files are not those of its list"),
+        (lambda c, m: c.popitem(), "its files are not those of its list"),
+        (lambda c, m: m.update(format=2), "is of a newer ddl_magics (format 2): update this one"),
+        (lambda c, m: m.update(format="1"), "is of a newer ddl_magics"),
+        (lambda c, m: m.pop("files"), "ddl_magics.json cannot be read"),
+        (lambda c, m: m.update(files=[]), "its files are not those of its list"),
+        (lambda c, m: [f.update(size=f["size"] - 1) for f in m["files"].values()], "is not what its list says"),
+        (lambda c, m: [f.update(size=-1) for f in m["files"].values()], "ddl_magics.json cannot be read"),
+        (lambda c, m: [f.update(size=10**15) for f in m["files"].values()], "is larger than"),
+        (lambda c, m: [f.update(sha256="0" * 64) for f in m["files"].values()], "is not what its list says"),
+        (replace("run.json", b"{}"), "is damaged, or has not ended"),
+        (replace("run.json", b'{"id": "another"}'), "is damaged, or has not ended"),
+        (lambda c, m: (c.clear(), m["files"].clear()), "has no run"),
+    ],
+)
+def test_what_is_refused(whole, tmp_path, elsewhere, change, message):
+    path = written(whole, tmp_path)
+    remade(path, change)
+    elsewhere()
+    with pytest.raises(archive.ArchiveError) as caught:
+        archive.read(path)
+    assert message in str(caught.value) and "\n" not in str(caught.value)
+    assert store.list_runs() == [] and not [*store.runs_folder().glob("*")], "nothing, not even a part"
+    assert not (tmp_path / "evil").exists()
+
+
+def test_a_run_that_lives_by_its_record_is_refused(tmp_path, elsewhere, whole):
+    path = written(whole, tmp_path)
+    live = json.loads((whole.path / "run.json").read_text()) | {"state": "RUNNING"}
+    remade(path, replace("run.json", json.dumps(live).encode()))
+    elsewhere()
+    with pytest.raises(archive.ArchiveError, match="has not ended"):
+        archive.read(path)
+
+
+def test_a_bomb_is_not_unpacked(whole, tmp_path, elsewhere, monkeypatch):
+    path = written(whole, tmp_path)
+    name = next(iter(zipfile.ZipFile(path).namelist()))
+
+    def change(content, manifest):
+        content[name] = bytes(50_000_000)  # the list says less
+
+    remade(path, change)
+    elsewhere()
+    taken = []
+    monkeypatch.setattr(archive, "_CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(hashlib, "sha256", lambda: Counting(taken))
+    with pytest.raises(archive.ArchiveError, match="is not what its list says"):
+        archive.read(path)
+    assert sum(taken) < 30_000
+
+
+class Counting:
+    def __init__(self, taken):
+        self.taken = taken
+
+    def update(self, data):
+        self.taken.append(len(data))
+
+    def hexdigest(self):
+        return ""
+
+
+@tried(20, 2000)
+def test_whatever_the_file_is_the_answer_is_one_line(whole, tmp_path, elsewhere, count):
+    good = written(whole, tmp_path).read_bytes()
+    elsewhere()
+
+    def read(change):
+        position, data = change
+        at = position % len(good)
+        path = tmp_path / "bad.zip"
+        path.write_bytes(good[:at] + data + good[at + len(data) :])
+        try:
+            archive.read(path)
+        except archive.ArchiveError as error:
+            assert "\n" not in str(error) and str(error).isprintable()
+            assert store.list_runs() == []
+        shutil.rmtree(store.runs_folder(), ignore_errors=True)
+
+    each(st.tuples(st.integers(0, 10**6), st.binary(min_size=1, max_size=8)), count, read)
+
+
+def test_the_command_line_exports_and_imports(whole, tmp_path, elsewhere, capsys):
+    assert main(["export", "digits", str(tmp_path / "digits")]) == 0
+    assert f"digits is in {tmp_path / 'digits.zip'}" in capsys.readouterr().out
+    assert main(["export", "none", str(tmp_path / "none")]) == 1
+    assert "there is no run none" in capsys.readouterr().err
+    elsewhere()
+    assert main(["import", str(tmp_path / "digits.zip")]) == 0
+    assert "digits is here: %ddl show" in capsys.readouterr().out
+    assert main(["runs", "tag:paper", "loss<0.6"]) == 0
+    assert "digits" in capsys.readouterr().out
+    assert main(["runs", "tag:"]) == 1
+    assert capsys.readouterr().err.startswith("tag: needs a text")
+    assert main(["import", str(tmp_path / "none.zip")]) == 1
+    assert "cannot be imported: No such file" in capsys.readouterr().err

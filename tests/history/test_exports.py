@@ -1,0 +1,155 @@
+"""Runs in TensorBoard and MLflow: written by their own libraries, read back by their own readers."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import pytest
+from support.fake_cluster import epoch, state, steps, training
+from support.stored import append, finished, stored
+from support.until import until
+
+from ddl_magics import store
+from ddl_magics.errors import NotInstalled
+from ddl_magics.history import mlflow, provenance, tensorboard
+from ddl_magics.history.scalars import scalars
+from ddl_magics.runs.run import Run
+from ddl_magics.runtime import events as ev
+from ddl_magics.search import Search
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
+    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.fixture
+def run():
+    """A run with two epochs, parameters, a model, tags and what it ran with."""
+    folder = finished(set={"lr": "0.01", "act": "relu", "api_key": "hidden"}, seed=3)
+    (folder.path / "files" / "model-0.keras").write_bytes(b"model")
+    folder.label(["paper"], "the one", "in Table 2")
+    git = {"commit": "1a2b3c", "branch": "main", "remote": "https://host/repo.git", "diff": "+rate = 2\n"}
+    provenance.write(folder.path, {"kernel": {"packages": {"keras": "3.15.1"}}, "git": git})
+    return Run.stored(folder.record())
+
+
+def search_of(count):
+    """A search that has ended, with so many trials."""
+    number = "20261121-000000-bbbbbb"
+    spec = {"run": number, "name": "tuned", "trials": count, "objective": "loss:min", "cell": "x"}
+    stored_spec = {**finished().record().spec, **spec}
+    made = {"spec": stored_spec, "created": 1.8e9, "cluster": "this machine", "state": ev.FINISHED}
+    folder = store.SearchFolder.create({**made, "ended": 1.8e9 + 9})
+    for trial in range(count):
+        finished(name=f"tuned_{trial}", parent=number, trial=trial, set={"lr": str(0.1 * trial)})
+    return Search.stored(folder.record())
+
+
+def test_steps_are_counted_over_the_epochs_of_a_fit():
+    events = [
+        steps(0, 0, loss=2.0),
+        steps(0, 0, step=10, loss=1.5),
+        steps(1, 0, loss=9.0),
+        epoch(0, loss=1.0),
+        steps(0, 1, loss=0.5),
+        epoch(1, loss=None),
+        {**steps(0, 0, loss=0.4), "fit": 1},
+        ev.make("values", 0, metrics={"mine": 3.0}, step=None),
+    ]
+    found = [(each.name, each.step, each.value) for each in scalars(events)]
+    assert found[:3] == [("steps/loss", 10, 2.0), ("steps/loss", 20, 1.5), ("loss", 1, 1.0)]
+    assert found[3] == ("steps/loss", 30, 0.5) and found[4][:2] == ("loss", 2) and found[4][2] != found[4][2]
+    assert found[5:] == [("fit_1/steps/loss", 10, 0.4), ("mine", 1, 3.0)]
+
+
+def get(url):
+    with urllib.request.urlopen(url, timeout=10) as answer:
+        return json.load(answer)
+
+
+def answers(url):
+    try:
+        return get(url)
+    except OSError:
+        return None
+
+
+@pytest.mark.timeout(120)
+def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
+    written = run.to_tensorboard(tmp_path / "logs")
+    assert run.to_tensorboard(tmp_path / "logs") == written, "written anew"
+    trials = search_of(2).to_tensorboard(tmp_path / "logs")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "logs"), "--port", str(port)]
+    environment = {**os.environ, "TENSORBOARD_NO_UPDATE": "1"}
+    with subprocess.Popen([*command, "--host", "127.0.0.1", "--load_fast=false"], env=environment) as server:
+        try:
+            base = f"http://127.0.0.1:{port}/data"
+            until(lambda: len(answers(f"{base}/runs") or ()) == 3, 60)
+            tags = get(f"{base}/plugin/scalars/tags")
+            assert set(tags) == {written.name, *(trial.name for trial in trials)}
+            assert {"loss", "accuracy", "steps/loss"} <= set(tags[written.name])
+            points = get(f"{base}/plugin/scalars/scalars?run={written.name}&tag=loss")
+            assert [point[1:] for point in points] == [[1, 1.0], [2, 0.5]]
+            body, kind = b"{}", {"Content-Type": "application/json"}
+            request = urllib.request.Request(f"{base}/plugin/hparams/experiment", body, kind)
+            names = {info["name"] for info in get(request)["hparamInfos"]}
+            assert {"lr", "act", "strategy", "workers"} <= names and "api_key" not in names
+        finally:
+            server.terminate()
+
+
+@pytest.mark.timeout(120)
+def test_mlflow_reads_a_run_and_a_search(run, tmp_path):
+    from mlflow import MlflowClient
+
+    uri = f"sqlite:///{tmp_path}/mlflow.db"
+    first = run.to_mlflow(uri)
+    number = run.to_mlflow(uri)
+    client = MlflowClient(tracking_uri=uri)
+    experiment = client.get_experiment_by_name("ddl_magics").experiment_id
+    assert [each.info.run_id for each in client.search_runs([experiment])] == [number] != [first], "written anew"
+    found = client.get_run(number)
+    assert (found.info.run_name, found.info.status) == ("the one", "FINISHED")
+    assert found.data.params["lr"] == "0.01" and found.data.params["workers"] == "2"
+    assert "api_key" not in found.data.params
+    assert [(m.step, m.value) for m in client.get_metric_history(number, "loss")] == [(1, 1.0), (2, 0.5)]
+    tags = found.data.tags
+    assert tags["mlflow.source.git.commit"] == "1a2b3c" and tags["mlflow.note.content"] == "in Table 2"
+    assert tags["ddl_magics.id"] == run.id and tags["mlflow.source.name"] == "a.ipynb"
+    files = {artifact.path for artifact in client.list_artifacts(number)}
+    assert files == {"model-0.keras", "cell.py", "requirements.txt", "diff.patch"}
+    local = client.download_artifacts(number, "requirements.txt", str(tmp_path))
+    assert Path(local).read_text() == "keras==3.15.1\n"
+
+    search = search_of(2)
+    parent = search.to_mlflow(uri, "searches")
+    experiment = client.get_experiment_by_name("searches").experiment_id
+    children = client.search_runs([experiment], f"tags.`mlflow.parentRunId` = '{parent}'")
+    assert sorted(child.info.run_name for child in children) == ["tuned_0", "tuned_1"]
+    assert search.to_mlflow(uri, "searches") == parent
+    assert len(client.search_runs([experiment])) == 3
+
+
+def test_a_failed_run_is_one_there_and_what_is_missing_is_one_line(tmp_path, monkeypatch):
+    failure = {"rank": 1, "host": "h", "kind": "error", "message": "no", "traceback": ""}
+    folder = stored(ev.FAILED, [*list(training())[:6], state(ev.FAILED, "no", failure=failure)])
+    append(folder, [])
+    failed = Run.stored(folder.record())
+    with pytest.raises(ValueError, match="the URI holds a password: set MLFLOW_TRACKING_USERNAME"):
+        failed.to_mlflow("http://me:hidden@host:5000")
+    for module in (mlflow, tensorboard):
+        monkeypatch.setattr(module, "find_spec", lambda name: None)
+    with pytest.raises(NotInstalled, match="MLflow is missing here: pip install mlflow-skinny"):
+        failed.to_mlflow("http://host:5000")
+    with pytest.raises(ImportError, match="tensorboardX, which is missing here: pip install tensorboardX"):
+        failed.to_tensorboard(tmp_path)
