@@ -20,6 +20,7 @@ SECTIONS = {
     "How-to guides": (
         *(
             "docs/data.md",
+            "docs/models.md",
             "docs/loops.md",
             "docs/search.md",
             "docs/scaling.md",

@@ -12,7 +12,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 from ddl_magics import store
 from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
-from ddl_magics.notebook import check, display, dry_run, executors_verb, scale_verb
+from ddl_magics.notebook import check, display, dry_run, executors_verb, predict_command, scale_verb
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -26,9 +26,9 @@ from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.text import searches_table
 from ddl_magics.wording import nearest
 
-VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean")
+VERBS = ("use", "check", "runs", "show", "logs", "stop", "attach", "predict", "scale", "release", "acquire", "clean")
 CLUSTERS = ("auto", "embedded", "livy")
-LATER_VERBS = ("compare", "replay", "predict")
+LATER_VERBS = ("compare", "replay")
 
 _RANK = re.compile(r"[0-9]{1,7}")
 
@@ -46,6 +46,9 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   stop RUN            end a run after its current step; history and model are kept
   attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
                       continue a search whose kernel is gone, or which failed
+  predict RUN --data DATAFRAME --name NEW
+                      define NEW, a Spark DataFrame with the predictions of the run's model beside the columns of
+                      DATAFRAME, where that is: in this notebook or in the Livy session
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
@@ -252,6 +255,11 @@ class DistributedMagics(Magics):
 
     def _acquire(self, arguments: list[str]) -> None:
         print(executors_verb.acquire(arguments, self.session))
+
+    def _predict(self, arguments: list[str]) -> None:
+        request = predict_command.parse(arguments)
+        run = self.session.find(request.run)
+        print(predict_command.predict(request, run, self.session.cluster, self.shell.user_ns))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -20,6 +20,7 @@ FLOORS = {
     "scaling": "scaling reports: speed-up, and what if",
     "search": "hyperparameter search: trials, and Optuna",
     "runs": "Run, and the thread that follows a run",
+    "models": "a trained model exported, registered, in a pipeline",
     "clusters": "embedded Spark and Livy sessions",
     "store": "runs on disk",
     "dashboard": "live view, figures and text, made from events",

@@ -10,14 +10,14 @@ import atexit
 import base64
 import json
 import platform
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
 from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import feed, sources
 from ..spark import allocation, gpus, jvm_gateway, slots, storage
-from . import encryption, out, uploads
+from . import encryption, out, prediction, uploads
 from .job import Job
 from .job_registry import JobRegistry
 
@@ -204,6 +204,16 @@ def executors(request: str) -> str:
         return json.dumps({"ok": True, "count": allocation.release(sc) if release else allocation.acquire(sc)})
     except allocation.CannotChange as error:
         return _error("spark", str(error))
+
+
+def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
+    """Define a DataFrame of the session with predictions beside its columns.
+
+    {"run", "artifact", "sent", "data", "name", "features", "output", "batch_rows", "on_error"} -> {"ok": true,
+    "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent
+    by `upload` first. features: as `Predictor` takes them.
+    """
+    return prediction.predict(request, namespace, registry.get)
 
 
 def info(_request: str = "{}") -> str:

@@ -42,7 +42,9 @@ SIDE_CHANNEL_CALLS: dict[str, Callable[[str], str]] = {
     "runs": runs,
 }
 #: What a statement may call.
-CALLS: dict[str, Callable[..., str]] = dict(SIDE_CHANNEL_CALLS, launch=launch, info=api.info, executors=api.executors)
+CALLS: dict[str, Callable[..., str]] = dict(
+    SIDE_CHANNEL_CALLS, launch=launch, info=api.info, executors=api.executors, predict=api.predict
+)
 
 
 def job(request: str) -> Callable[[object], str]:
