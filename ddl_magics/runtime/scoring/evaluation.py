@@ -60,7 +60,7 @@ def evaluate(
     partial, outputs_of = shipped["partial"], shipped["outputs_of"]
     result, gathered_result = shipped["result"], shipped["gathered_result"]
 
-    found: list[Partial] = _collect(rows.mapPartitions(lambda part: partial(part, get, batches)))
+    found: list[Partial] = _collect(rows.mapPartitions(lambda part: partial(part, get, batches, batch_rows)))
     some = [part for part in found if part["rows"]]
     if not some:
         raise DataError("%s has no rows to evaluate the model on" % FRAME)
@@ -70,7 +70,9 @@ def evaluate(
     )[0]
     if some[0]["gathered"]:
         # Shuffled, as without that one task would call the model for all rows.
-        outputs = rows.mapPartitionsWithIndex(lambda index, part: outputs_of(index, part, get, batches)).repartition(1)
+        outputs = rows.mapPartitionsWithIndex(
+            lambda index, part: outputs_of(index, part, get, batches, batch_rows)
+        ).repartition(1)
         metrics.update(_collect(outputs.mapPartitions(lambda part: gathered_result(part, get, batch_rows)))[0])
     return {"metrics": metrics, "rows": sum(part["rows"] for part in some), "outputs": _outputs(some)}
 

@@ -33,8 +33,11 @@ BINS = 1000
 MOST_CLASSES, MOST_CURVES = 1000, 50
 
 
-def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches) -> Iterator[Partial]:
-    """What the rows of a partition add to the states of `get()`'s metrics and to the counts."""
+def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, batch_rows: int) -> Iterator[Partial]:
+    """What the rows of a partition add to the states of `get()`'s metrics and to the counts.
+
+    batch_rows: of a whole batch of `batches`.
+    """
     found: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}}
     initial: List[np.ndarray] = []
     model = get()
@@ -43,7 +46,7 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches) -> 
             found["sample"] = sample = first_rows((x, y, weight), 1)
             initial = begin(model, sample)
             found["gathered"] = to_gather(model)
-        outputs = step(model)(x, y, weight)
+        outputs = step(model, x, y, weight, batch_rows)
         size = len(first_array(y))
         found["rows"] += size
         for name, values, labels in pairs(model, outputs, y):
@@ -65,13 +68,15 @@ def result(payloads: Iterable[Tuple[List[np.ndarray], Any]], get: Callable[[], M
         yield values_of(all_results(model))
 
 
-def outputs_of(index: int, rows: Iterable[Any], get: Callable[[], Model], batches: Batches) -> Iterator[Gathered]:
+def outputs_of(
+    index: int, rows: Iterable[Any], get: Callable[[], Model], batches: Batches, batch_rows: int
+) -> Iterator[Gathered]:
     """The outputs of a partition's rows, for `gathered_result`."""
     model = get()
     for number, (x, y, weight) in enumerate(batches(rows, model)):
         if number == 0:
             begin(model, first_rows((x, y, weight), 1))
-        yield (index, number), y, step(model)(x, y, weight), weight
+        yield (index, number), y, step(model, x, y, weight, batch_rows), weight
 
 
 def gathered_result(records: Iterable[Gathered], get: Callable[[], Model], batch_rows: int) -> Iterator[Dict[str, Any]]:
@@ -120,19 +125,20 @@ def is_compiled(model: Model) -> bool:
     return bool(getattr(model, "compiled", getattr(model, "_is_compiled", False)))
 
 
-def step(model: Model) -> Callable[[Any, Any, Any], Any]:
-    """A function (features, label, weight) -> outputs, which updates the metrics. It is traced once for each model."""
+def step(model: Model, x: Any, y: Any, weight: Any, batch_rows: int) -> Any:
+    """The outputs for a batch, which updates the metrics. The step of a whole batch is traced once for each model.
+
+    A batch of fewer rows is computed eagerly: each length would be traced, and where a trace does not know the length,
+    Keras counts a short batch as much as a whole one in the losses of several outputs.
+    """
     import tensorflow as tf
 
     known = model.__dict__.get("_ddl_evaluation_step")
     if known is None:
-        known = tf.function(lambda x, y, weight: test_step(model, x, y, weight), reduce_retracing=True)
+        known = tf.function(lambda x, y, weight: test_step(model, x, y, weight), autograph=False)
         object.__setattr__(model, "_ddl_evaluation_step", known)
-
-    def run(x: Any, y: Any, weight: Any) -> Any:
-        return tf.nest.map_structure(lambda tensor: tensor.numpy(), known(x, y, weight))
-
-    return run
+    outputs = known(x, y, weight) if len(first_array(y)) == batch_rows else test_step(model, x, y, weight)
+    return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
 
 
 def test_step(model: Model, x: Any, y: Any, weight: Any) -> Any:
