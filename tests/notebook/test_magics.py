@@ -80,7 +80,7 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ),
         (
             "%ddl shwo x",
-            "UsageError: %ddl has no verb shwo; its verbs are use, check, runs, show, logs, stop, attach, clean.",
+            "UsageError: %ddl has no verb shwo; its verbs are use, check, runs, show, logs, stop, attach, predict,",
         ),
         ("%ddl compare x", "UsageError: %ddl compare is not built yet: it comes with a later release."),
         ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
