@@ -9,6 +9,7 @@ relative import but for the type checker, and nothing but numpy, TensorFlow, Ker
 
 from __future__ import annotations
 
+import traceback
 import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
 
@@ -56,6 +57,14 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
     if found["rows"]:
         found["states"] = [state - start for state, start in zip(states(model), initial)]
     yield found
+
+
+def told(found: Iterator[Any]) -> Iterator[Any]:
+    """`found`, and an error as text: Spark would repeat a task that raises it, and load the model anew."""
+    try:
+        yield from found
+    except Exception as error:
+        yield "".join(traceback.format_exception_only(type(error), error))
 
 
 def result(payloads: Iterable[Tuple[List[np.ndarray], Any]], get: Callable[[], Model]) -> Iterator[Dict[str, Any]]:
