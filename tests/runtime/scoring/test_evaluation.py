@@ -36,9 +36,11 @@ def frame(spark_cluster):
 
 @pytest.fixture
 def in_float64():
-    keras.config.set_floatx("float64")
-    yield
-    keras.config.set_floatx("float32")
+    for dtype in ("float64", "float32"):
+        keras.config.set_floatx(dtype)
+        keras.config.set_dtype_policy(dtype)
+        if dtype == "float64":
+            yield
 
 
 def test_the_metrics_are_those_of_one_process(frame, in_float64):

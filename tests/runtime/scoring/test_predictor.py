@@ -169,8 +169,7 @@ given = keras.Input((4, 2))
 outputs = {"seen": keras.layers.Identity()(given), "y": keras.layers.Dense(1)(keras.layers.Flatten()(given))}
 model = keras.Model(given, outputs)
 model.compile("sgd", {"y": "mse"})
-for x, y in dataset.take(1):
-    model.fit(x, {"y": y}, epochs=1, verbose=0)
+model.fit(dataset, epochs=1, verbose=0)
 """
 
 
@@ -180,7 +179,7 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     rows = [(city, hour, float(NUMBERS[place, 0]) / 3, place) for place, (city, hour) in enumerate(HOURS)]
     hours = spark.createDataFrame(rows, ["city", "hour", "load", "wind"]).repartition(3)
     windows = {"sequence_length": 4, "order_by": "hour", "group_by": ["city"], "horizon": 1, "sequence_stride": 1}
-    data = {"data": "hours", "features": ["load", "wind"], "label": "load", "batch_size": 8, **windows}
+    data = {"data": "hours", "features": ["load", "wind"], "label": "y=load", "batch_size": 8, **windows}
     ended = launch.run_cell(spark, WINDOWS, {"hours": hours}, **data)
     assert ended.state == "FINISHED", ended.failure
     folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
