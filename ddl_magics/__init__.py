@@ -5,17 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 from ddl_magics._version import __version__
-from ddl_magics.clusters.scoring import predict
+from ddl_magics.clusters.scoring import evaluate, predict
 from ddl_magics.clusters.tfrecord import write_tfrecord
-from ddl_magics.errors import CannotScore, DistributedCellError, SearchFailed
+from ddl_magics.errors import CannotExport, CannotScore, DistributedCellError, SearchFailed
+from ddl_magics.models.registry import Registry
 from ddl_magics.runs import Run
 
 __all__ = [
+    "CannotExport",
     "CannotScore",
     "DistributedCellError",
+    "Registry",
     "Run",
     "SearchFailed",
     "__version__",
+    "evaluate",
     "load_ipython_extension",
     "predict",
     "unload_ipython_extension",

@@ -69,6 +69,14 @@ class CannotScore(_InOneLine, ValueError):
     """A model cannot score a DataFrame: a column is missing or of another kind, or the first row has no prediction."""
 
 
+class NotInEvaluation(_InOneLine, LookupError):
+    """An evaluation has no such output, matrix or curve."""
+
+
+class CannotExport(_InOneLine, RuntimeError):
+    """A model cannot be exported, or a version of it registered."""
+
+
 class NoAttribute(_InOneLine, AttributeError):
     """A run has no such attribute."""
 

@@ -22,6 +22,7 @@ SECTIONS = {
             "docs/data.md",
             "docs/notebooks.md",
             "docs/coming-from.md",
+            "docs/models.md",
             "docs/loops.md",
             "docs/search.md",
             "docs/scaling.md",

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters import livy_remote, sending, sent_files, shipping
@@ -23,6 +24,7 @@ from ddl_magics.clusters.base import (
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
+from ddl_magics.errors import CannotScore
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -33,6 +35,8 @@ OPEN_SECONDS = 120.0
 #: Details of a session (slots, settings) that are older than this are asked for again.
 DETAILS_SECONDS = 60.0
 
+#: Calls that get the session's variables.
+_WITH_NAMES = frozenset(("launch", "predict"))
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
 _RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
@@ -163,6 +167,31 @@ class LivyCluster(DriverCluster):
         self.session.end()
         return f"{self.name} has ended; the next run starts a new one"
 
+    def predict(self, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Have the session define a DataFrame with predictions; returns the reply of `driver.api.predict`.
+
+        Args:
+            run: the id of the run.
+            file: its model's file on this machine, which is sent where the driver has forgotten the run.
+            request: "data", "name", "features", "output", "batch_rows" and "on_error" as `driver.api.predict` has them.
+
+        Raises:
+            CannotScore: a ValueError of one line; the session refuses it, or does not answer.
+        """
+        asked = {**request, "run": run, "artifact": file.name, "sent": False}
+        try:
+            reply = self._call("predict", json.dumps(asked))
+            if reply.get("unknown"):
+                sent_files.send(run, file.read_bytes(), self._call)
+                reply = self._call("predict", json.dumps({**asked, "sent": True}))
+        except sent_files.CannotSendFiles as error:
+            raise CannotScore(f"the model cannot be sent to {self.name}: {error}") from None
+        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+            raise CannotScore(f"{self.name} did not make the predictions: {error}") from None
+        if not reply.get("ok"):
+            raise CannotScore(str((reply.get("error") or {}).get("message", f"{self.name} gave no reason")))
+        return reply
+
     def shutdown(self) -> None:
         """End the session if this kernel created it for itself."""
         self.session.close()
@@ -171,7 +200,7 @@ class LivyCluster(DriverCluster):
         self.channel.open(OPEN_SECONDS)
 
         def ask() -> dict[str, Any]:
-            return self.channel.call(function, *arguments, namespace=function == "launch")
+            return self.channel.call(function, *arguments, namespace=function in _WITH_NAMES)
 
         try:
             return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()

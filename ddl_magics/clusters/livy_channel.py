@@ -23,8 +23,8 @@ from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable,
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
-#: Functions that ask Spark, which the side channel must not.
-STATEMENTS = ("launch", "info", "executors", "cache")
+#: Functions that ask Spark, which the side channel must not, or use the session's variables.
+STATEMENTS = ("launch", "info", "executors", "cache", "predict")
 #: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import CannotScore
 from ddl_magics.options import RunSpec
 
 if TYPE_CHECKING:
     from ddl_magics.runtime.data.records import Inputs
 
+#: What describes the model in the folder of an export.
+DESCRIPTION = "ddl_magics.json"
 #: Of pyspark, which is imported where there is one.
 DataFrame = Any
 
@@ -34,9 +38,9 @@ def predict(
 
     Args:
         df: a DataFrame of a Spark session in this process. Not one that streams: score the batches of `foreachBatch`.
-        model: a Keras model, or the path of a `.keras` file.
+        model: a Keras model, or the path of a `.keras` file, or of the folder of an export.
         features: the columns of the model's input, as `--features` takes them; `["image=pixels", "meta=a+b"]` for
-            several inputs.
+            several inputs. An export of a run with `--data` knows them.
         output: the name of the new column. It holds a number where the model makes one a row, else an array. A model
             with several outputs adds a column `prediction_NAME` for each.
         batch_size: rows that the model is called with at once.
@@ -50,15 +54,67 @@ def predict(
     from ddl_magics.runtime.data.columns import DataError
     from ddl_magics.runtime.scoring.predictor import Predictor
 
-    if features is None:
-        raise CannotScore("name the columns of the model's input: features=['a', 'b']")
+    model, features = _opened(model, features)
     try:
-        return Predictor(_content(model), features, output, batch_size, on_error, custom_objects).predict(df)
+        return Predictor(model_content(model), features, output, batch_size, on_error, custom_objects).predict(df)
     except DataError as error:
         raise CannotScore(str(error)) from None
 
 
-def _content(model: Any) -> bytes:
+def evaluate(
+    df: DataFrame,
+    model: Any,
+    *,
+    features: Sequence[str] | Inputs | None = None,
+    label: str | None = None,
+    weight: str | None = None,
+    batch_size: int = 1024,
+    custom_objects: Mapping[str, Any] | None = None,
+) -> Evaluation:
+    """A model's metrics over all rows of a Spark DataFrame: what Keras' `evaluate` says of them in one process.
+
+    Spark's executors evaluate the rows where they are; what they add to the states of the metrics is added up. A metric
+    that is not Keras' own may not add up: it is updated in one task with the outputs of all rows, which fit into its
+    memory. A loss that is no mean over rows depends on the batches, as it does in Keras.
+
+    Args:
+        df: a DataFrame of a Spark session in this process.
+        model: a Keras model, or the path of a `.keras` file. Its metrics are those that it was compiled with.
+        features: as for `predict`.
+        label: the column of the labels, as `--label` takes it; `"y1=a,y2=b"` for several outputs.
+        weight: the column of the rows' weights.
+        batch_size: rows that the model is called with at once.
+        custom_objects: classes and functions that the model, its loss and its metrics use, by name.
+
+    Raises:
+        CannotScore: a ValueError of one line; a column is missing, or a row cannot be evaluated.
+    """
+    from ddl_magics.runtime.data.columns import DataError
+    from ddl_magics.runtime.scoring import evaluation
+
+    model, features = _opened(model, features)
+    if label is None:
+        raise CannotScore("name the column of the labels: label='y'")
+    try:
+        found = evaluation.evaluate(df, model_content(model), features, label, weight, batch_size, custom_objects)
+    except DataError as error:
+        raise CannotScore(str(error)) from None
+    return Evaluation(found)
+
+
+def _opened(model: Any, features: Sequence[str] | Inputs | None) -> tuple[Any, Sequence[str] | Inputs]:
+    """(the model, or the path of its file; its features), of the folder of an export as well."""
+    if isinstance(model, str | Path) and (Path(model) / DESCRIPTION).is_file():
+        about = json.loads((Path(model) / DESCRIPTION).read_text(encoding="utf-8"))
+        if not about["model"].endswith(".keras"):
+            raise CannotScore(f"{model} has the format {about['format']}: give an export in the format keras or mlflow")
+        model, features = Path(model) / about["model"], features or about["inputs"]
+    if features is None:
+        raise CannotScore("name the columns of the model's input: features=['a', 'b']")
+    return model, features
+
+
+def model_content(model: Any) -> bytes:
     """The bytes of a `.keras` file."""
     if isinstance(model, str | Path):
         return Path(model).read_bytes()
@@ -75,12 +131,13 @@ def training_inputs(run: str, spec: RunSpec, events: Iterable[Mapping[str, Any]]
     """How a run has made its model's inputs of a DataFrame.
 
     Raises:
-        CannotScore: it has not, or of windows of rows.
+        CannotScore: it has not.
     """
-    if spec.sequence_length is not None:
-        raise CannotScore(f"{run} was trained on windows of rows, which predict cannot make of a DataFrame")
     dealt = [event for event in events if event.get("kind") == "data"]
     if not dealt:
         raise CannotScore(f"{run} was trained without --data: name the model's columns, features=['a', 'b']")
     inputs: Inputs = dealt[-1]["inputs"]
+    if spec.sequence_length is not None and spec.order_by is not None:
+        group_by = list(spec.group_by or ())
+        inputs = {**inputs, "window": {"length": spec.sequence_length, "order_by": spec.order_by, "group_by": group_by}}
     return inputs

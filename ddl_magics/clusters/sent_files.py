@@ -31,15 +31,18 @@ def upload(spec: RunSpec, call: Callable[[str, str], dict[str, Any]]) -> None:
         CannotSendFiles: see `check`; or the driver refuses them.
         ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
     """
-    if not spec.files:
-        return
-    data = _zipped(spec)
+    if spec.files:
+        send(spec.run, _zipped(spec), call)
+
+
+def send(run: str, data: bytes, call: Callable[[str, str], dict[str, Any]]) -> None:
+    """Send bytes to the driver, which keeps them for the run with this id; as `upload`."""
     parts = [data[i : i + PART_BYTES] for i in range(0, len(data), PART_BYTES)]
     for index, part in enumerate(parts):
         text = base64.b64encode(part).decode("ascii")
-        reply = call("upload", json.dumps({"run": spec.run, "index": index, "count": len(parts), "data": text}))
+        reply = call("upload", json.dumps({"run": run, "index": index, "count": len(parts), "data": text}))
         if not reply.get("ok"):
-            raise CannotSendFiles(str((reply.get("error") or {}).get("message", "the driver did not take --files")))
+            raise CannotSendFiles(str((reply.get("error") or {}).get("message", "the driver did not take the files")))
 
 
 def check(spec: RunSpec) -> None:

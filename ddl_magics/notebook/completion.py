@@ -8,6 +8,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
+from ddl_magics.notebook import predict_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command
 from ddl_magics.scaling import request as scaling_request
@@ -15,8 +16,7 @@ from ddl_magics.scaling import request as scaling_request
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
 #: Verbs whose first argument is a run.
-_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export")
-
+_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export", "predict")
 MAGICS = ("%%distributed", "%%ddl_distributed")
 
 
@@ -85,6 +85,8 @@ def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
         return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
     if before[1] == "scale" and len(before) > 2:
         return [option for option in scaling_request.FLAGS if option not in before]
+    if before[1] == "predict" and len(before) > 2:
+        return [option for option in predict_command.OPTIONS if option not in before]
     return runs() if len(before) == 2 and before[1] in _OF_RUNS else []
 
 

@@ -18,7 +18,16 @@ from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.local_spark import CannotStart
 from ddl_magics.history import query
-from ddl_magics.notebook import cache_command, check, display, dry_run, executors_verb, history_verbs, scale_verb
+from ddl_magics.notebook import (
+    cache_command,
+    check,
+    display,
+    dry_run,
+    executors_verb,
+    history_verbs,
+    predict_command,
+    scale_verb,
+)
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
@@ -34,12 +43,11 @@ from ddl_magics.wording import counted, nearest
 
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
-    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "release", "acquire", "clean"),
-    *HISTORY_VERBS,
-    "cache",
+    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "release", "acquire"),
+    *("clean", *HISTORY_VERBS, "cache"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
-LATER_VERBS = ("replay", "predict")
+LATER_VERBS = ("replay",)
 
 _RANK = re.compile(r"[0-9]{1,7}")
 
@@ -61,6 +69,9 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   stop RUN            end a run after its current step; history and model are kept
   attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
                       continue a search whose kernel is gone, or which failed
+  predict RUN --data DATAFRAME --name NEW
+                      define NEW, a Spark DataFrame with the predictions of the run's model beside the columns of
+                      DATAFRAME, where that is: in this notebook or in the Livy session
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
@@ -325,6 +336,11 @@ class DistributedMagics(Magics):
         if arguments not in ([], ["--clear"]):
             raise UsageError("write: %ddl cache [--clear]")
         print(cache_command.report(self.session.cluster, configured(self.defaults).get("cache"), bool(arguments)))
+
+    def _predict(self, arguments: list[str]) -> None:
+        request = predict_command.parse(arguments)
+        run = self.session.find(request.run)
+        print(predict_command.predict(request, run, self.session.cluster, self.shell.user_ns))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

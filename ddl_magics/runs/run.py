@@ -9,11 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters.scoring import DataFrame, predict, training_inputs
+from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
+from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
 from ddl_magics.history import mlflow, provenance
 from ddl_magics.history.provenance import Provenance
+from ddl_magics.models.export import Trained, export, write
+from ddl_magics.models.registry import Registry
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import exports, tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
@@ -30,14 +33,16 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+    from ddl_magics.models.signature import Example
+    from ddl_magics.models.transformer import KerasTransformer
     from ddl_magics.runs.follower import Follower
 
 #: What completion offers of a run.
 _FOR_CELLS = (
     *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
     *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
-    *("tags", "note", "provenance", "weights", "predict", "pictures", "files", "fetch", "figure"),
-    *("to_tensorboard", "to_mlflow"),
+    *("tags", "note", "provenance", "weights", "predict", "evaluate", "transformer", "export", "register"),
+    *("pictures", "files", "fetch", "figure", "to_tensorboard", "to_mlflow"),
 )
 
 #: How long `stop` waits for the end: a step, the transfer of the model, and the driver's grace before it cancels.
@@ -362,6 +367,132 @@ class Run:
         """
         known = training_inputs(self.name, self.spec, self.events) if features is None else features
         return predict(df, self._model_file(index, rank), features=known, **options)
+
+    def evaluate(
+        self,
+        df: DataFrame,
+        label: str | None = None,
+        *,
+        features: Sequence[str] | None = None,
+        index: int = -1,
+        rank: int = 0,
+        **options: Any,
+    ) -> Evaluation:
+        """The metrics of the trained model over all rows of a Spark DataFrame; waits for the end of the run.
+
+        They are those that Keras' `evaluate` gives in one process, by name. `errors()`, `confusion()`, `roc()` and the
+        figures `confusion_figure()` and `roc_figure()` are made of counts: no row comes to the notebook.
+
+        Args:
+            df: a DataFrame of this kernel's Spark session.
+            label: the column of the labels; if left out, that of --label.
+            features: as for `predict`.
+            index: as for `model`.
+            rank: as for `model`.
+            options: `weight` (that of --weight if left out), `batch_size` and `custom_objects`, as for
+                `ddl_magics.evaluate`.
+
+        Raises:
+            CannotScore: a column is missing or of another kind, or a row cannot be evaluated.
+            DistributedCellError, LookupError: as `model`.
+        """
+        known = training_inputs(self.name, self.spec, self.events) if features is None else features
+        given = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
+        return evaluate(df, self._model_file(index, rank), features=known, **given)
+
+    def transformer(
+        self,
+        features: Sequence[str] | None = None,
+        *,
+        index: int = -1,
+        rank: int = 0,
+        **options: Any,
+    ) -> KerasTransformer:
+        """The trained model as a `pyspark.ml` Transformer, for a Pipeline, which saves and loads it; waits for the end.
+
+        Args:
+            features: as for `predict`.
+            index: as for `model`.
+            rank: as for `model`.
+            options: as for `predict`.
+
+        Raises:
+            CannotScore, DistributedCellError, LookupError: as `predict`.
+        """
+        from ddl_magics.models.transformer import KerasTransformer
+
+        known = training_inputs(self.name, self.spec, self.events) if features is None else features
+        return KerasTransformer(self._model_file(index, rank).read_bytes(), known, **options)
+
+    def export(
+        self,
+        path: str | Path,
+        format: str = "mlflow",
+        *,
+        example: Example | None = None,
+        custom_objects: Mapping[str, Any] | None = None,
+        index: int = -1,
+        rank: int = 0,
+    ) -> Path:
+        """Write the trained model to a new folder for other programs, and return its path; waits for the run's end.
+
+        The folder has the model, and `ddl_magics.json` with the run's id, versions, what the model takes and gives, and
+        an example.
+
+        Args:
+            path: the folder.
+            format: "mlflow"; "saved_model", which is a version's folder of TensorFlow Serving; "onnx"; "keras"; or
+                "litert".
+            example: rows of the model's inputs, an array or a dict of arrays; zeros if left out.
+            custom_objects: as for `model`.
+            index: as for `model`.
+            rank: as for `model`.
+
+        Raises:
+            CannotExport: a library is missing, the folder is there, or the model does not fit into the format.
+            DistributedCellError, LookupError, ValueError, ImportError: as `model`.
+        """
+        return export(self.trained(custom_objects, index, rank), path, format, example)
+
+    def register(
+        self,
+        name: str,
+        uri: str | Path,
+        format: str = "mlflow",
+        *,
+        alias: str | None = None,
+        example: Example | None = None,
+        custom_objects: Mapping[str, Any] | None = None,
+        index: int = -1,
+        rank: int = 0,
+    ) -> int:
+        """Add the trained model to a registry as the next version of `name`, and return its number.
+
+        The export is the folder `uri/name/VERSION`. `ddl_magics.Registry(uri)` finds it by number or alias.
+
+        Args:
+            name: of the model.
+            uri: the folder of the registry, here or in a storage that this kernel's Spark knows.
+            format: as for `export`, and so are `example`, `custom_objects`, `index` and `rank`.
+            alias: a name for this version, such as "champion", which another version loses.
+
+        Raises:
+            CannotExport, DistributedCellError, LookupError, ValueError, ImportError: as `export`.
+        """
+        trained, registry = self.trained(custom_objects, index, rank), Registry(uri)
+        version = registry.add(name, lambda folder: write(trained, folder, format, example))
+        if alias is not None:
+            registry.alias(name, alias, version)
+        return version
+
+    def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
+        """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""
+        file = self._model_file(index, rank)
+        metrics = {name: values[-1] for name, values in self.history.items() if values}
+        about = {"run": self.id, "name": self.name, "metrics": metrics}
+        dealt = any(event.get("kind") == "data" for event in self.events)
+        inputs = training_inputs(self.name, self.spec, self.events) if dealt else None
+        return Trained(file, lambda: load_model(file, custom_objects), about, inputs)
 
     @property
     def pictures(self) -> list[Picture]:

@@ -138,6 +138,33 @@ def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(note
     assert notebook.value("share.result") == [46, 1.5, "a", "b"]
 
 
+@slow_behind_a_gateway
+def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded):
+    """Of a run that the session has trained, and of another kernel's, whose model is sent."""
+    if notebook.kind == "embedded":
+        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
+    columns = "'id', 'id * 0.5 as a', 'id * id * 0.1 as b', '1.0 as c', '0.0 as d'"
+    notebook.remote(f"rows = spark.range(3).selectExpr({columns})")
+    kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
+    theirs = np.array([[0, 0, 1, 0], [0.5, 0.1, 1, 0], [1, 0.4, 1, 0]]) @ kernel + bias
+    for run in ("digits", embedded.value("digits.id")):
+        text = notebook.run(f"%ddl predict {run} --data rows --name scored --features a b c d --output p").text
+        assert re.search(r"^scored .*is rows with p \(float\); its rows are scored when", text), text
+        shown = notebook.remote("print([row['p'] for row in scored.orderBy('id').collect()])").text
+        found = [float(number) for number in re.findall(r"-?[0-9]+\.[0-9e-]+", shown)]
+        if run == "digits":
+            np.testing.assert_allclose(found, theirs[:, 0], rtol=1e-4, atol=1e-6)
+        assert len(found) == 3
+    for line, says in [
+        ("--data rowss --name x --features a b c d", "rowss"),
+        ("--data rows --name x --features a b c e", "e: df has no such column"),
+        ("--data rows --name spark --features a b c d", "--name spark: .*another variable of that name"),
+        ("--data rows --name x", "digits was trained without --data: name the model's columns"),
+    ]:
+        answer = notebook.kernel.run(f"%ddl predict digits {line}")
+        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+
+
 @slow_in_ipython
 def test_files_beside_the_notebook_are_read_and_written(notebook, tmp_path):
     """Where the workers do not have the notebook's folder, those of --files are read."""

@@ -43,8 +43,20 @@ class Arrangement(TypedDict):
     weight: int | None
 
 
-class Inputs(TypedDict):
-    """How columns become a model's inputs.
+class Windows(TypedDict):
+    """The windows of a run with --sequence-length: so many rows of a series, in its order."""
+
+    length: int
+    order_by: str
+    group_by: list[str]
+
+
+class _Windowed(TypedDict, total=False):
+    window: Windows
+
+
+class Inputs(_Windowed):
+    """How columns become a model's inputs. window: where these are windows of rows, for `scoring`.
 
     tensors: of each, the indices of its columns. uses: of each, a dtype, "string", or "floatx" for Keras'. shapes: of
     each, that of one row; None where it is not known yet.

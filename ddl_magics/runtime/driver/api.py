@@ -12,7 +12,7 @@ import importlib.metadata
 import json
 import platform
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
 from .. import strategies
 from ..cell import names
@@ -20,7 +20,7 @@ from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import cache_lookup, feed, file_feed, sources
 from ..data.cache_option import CacheOption
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
-from . import encryption, environment, out, uploads
+from . import encryption, environment, out, prediction, uploads
 from .job import Job
 from .job_registry import JobRegistry
 
@@ -246,6 +246,16 @@ def _pyarrow() -> str | None:
         return importlib.metadata.version("pyarrow")
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
+    """Define a DataFrame of the session with predictions beside its columns.
+
+    {"run", "artifact", "sent", "data", "name", "features", "output", "batch_rows", "on_error"} -> {"ok": true,
+    "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent
+    by `upload` first. features: as `Predictor` takes them.
+    """
+    return prediction.predict(request, namespace, registry.get)
 
 
 def info(_request: str = "{}") -> str:

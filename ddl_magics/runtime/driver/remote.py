@@ -43,7 +43,12 @@ SIDE_CHANNEL_CALLS: dict[str, Callable[[str], str]] = {
 }
 #: What a statement may call.
 CALLS: dict[str, Callable[..., str]] = dict(
-    SIDE_CHANNEL_CALLS, launch=launch, info=api.info, executors=api.executors, cache=api.cache
+    SIDE_CHANNEL_CALLS,
+    launch=launch,
+    info=api.info,
+    executors=api.executors,
+    cache=api.cache,
+    predict=api.predict,
 )
 
 

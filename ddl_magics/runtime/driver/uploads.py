@@ -1,4 +1,4 @@
-"""What a notebook sends for a run before its launch, in parts: the zip of --files."""
+"""What a notebook sends for a run, in parts: before its launch the zip of --files, and later its model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def keep(run: str, index: int, count: int, part: bytes) -> None:
         parts[index] = part
         if sum(map(len, parts.values())) > MAX_BYTES:
             _forget(run)
-            raise UploadProblem("--files are too large")
+            raise UploadProblem("what is sent is too large: the driver takes %d MB" % (MAX_BYTES >> 20))
         while len(_parts) > MAX_RUNS:
             _forget(next(iter(_parts)))
 
@@ -38,7 +38,7 @@ def take(run: str) -> bytes:
     with _lock:
         parts, count = _parts.get(run, {}), _counts.get(run, -1)
         if len(parts) != count:
-            raise UploadProblem("the files of --files did not arrive: run the cell again")
+            raise UploadProblem("what was sent did not arrive: run the cell again")
         _forget(run)
     return b"".join(parts[index] for index in range(count))
 

@@ -2,28 +2,28 @@
 
 from __future__ import annotations
 
-import hashlib
-import uuid
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from ..data import by_value, packing
 from ..data.columns import DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
 from ..spark import spark_error
 from . import scorer
+from .tasks import Task, Tasks
+from .windows import with_windows
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from ..data.records import Column, DataFrame, Inputs
-    from ..spark.pyspark_types import SparkContext
     from .records import Plan
 
 FAIL, NULL = "fail", "null"
 #: Where rows without a value are allowed, the first of so many rows that has all tells the types of the predictions.
 TRIED_ROWS = 1000
 #: What messages call the frame, and what names its columns.
-_FRAME, _FEATURES = "df", "features"
+FRAME, _FEATURES = "df", "features"
 #: NumPy's dtype of an output -> Spark's name of the type.
 _TYPES = {
     "float32": "float",
@@ -38,9 +38,6 @@ _TYPES = {
     "uint32": "bigint",
     "object": "string",
 }
-
-#: What a partition's rows become.
-Task = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 class Predictor:
@@ -76,53 +73,22 @@ class Predictor:
         """
         from pyspark.sql.types import StructType
 
-        _check(frame)
-        known = self._inputs(frame)
+        check_frame(frame)
+        known = inputs_of(frame, self._features)
+        windows: list[str] = []
+        if "window" in known:
+            frame, known, windows = with_windows(frame, FRAME, known)
         places = [list(frame.columns).index(column["name"]) for column in known["columns"]]
         plan: Plan = {"inputs": known, "places": places, "batch_rows": self._batch_rows, "lenient": self._lenient}
-        session = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
-        task = self._tasks(session.sparkContext)
-        shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task("describe", plan=plan))
+        session = session_of(frame)
+        task = Tasks(session.sparkContext, self._model, self._custom_objects)
+        shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task(scorer.describe, plan=plan))
         fields = self._fields(frame, outputs)
         plan = {**plan, "inputs": {**known, "shapes": shapes}}
-        rows = frame.rdd.mapPartitions(task("score", plan=plan, outputs=len(fields)))
-        return session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
-
-    def _inputs(self, frame: DataFrame) -> Inputs:
-        if not isinstance(self._features, dict):
-            choice = choose(_FRAME, frame, Roles(features=list(self._features)))
-            columns = [describe(_FRAME, frame, name) for name in choice.names()]
-            return inputs(columns, choice.arrange(columns))
-        return {**self._features, "columns": [self._found(column, frame) for column in self._features["columns"]]}
-
-    def _found(self, column: Column, frame: DataFrame) -> Column:
-        """The column of training in `frame`, where it may be a vector instead of an array."""
-        check_column(_FEATURES, column["name"], _FRAME, list(map(str, frame.columns)))
-        found = describe(_FRAME, frame, column["name"])
-        if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
-            raise DataError("column %r of %s is of another kind than in training" % (column["name"], _FRAME))
-        return {**column, "vector": found["vector"]}
-
-    def _tasks(self, sc: SparkContext) -> Callable[..., Task]:
-        """A function (name of a function of scorer.py, its arguments) -> task."""
-        model, custom_objects = sc.broadcast(self._model), self._custom_objects
-        key = hashlib.sha256(self._model).hexdigest() + (uuid.uuid4().hex if custom_objects else "")
-        threads = int(sc.getConf().get("spark.task.cpus") or 1)
-        shipped, make_arrays = by_value.functions_of(scorer), by_value.functions_of(packing)["row_arrays"]
-        loaded, read_model = shipped["loaded"], shipped["read_model"]
-
-        def task(name: str, **arguments: Any) -> Task:
-            function = shipped[name]
-
-            def run(rows: Iterable[Any]) -> Iterator[Any]:
-                def get() -> Any:
-                    return loaded(key, lambda: read_model(model.value, custom_objects, threads))
-
-                yield from function(rows, get, make_arrays=make_arrays, **arguments)
-
-            return run
-
-        return task
+        rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
+        return session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False).drop(
+            *windows
+        )
 
     def _fields(self, frame: DataFrame, outputs: Sequence[tuple[str, str, int]]) -> list[Any]:
         """Spark's fields of the outputs: `prediction`, or `prediction_NAME` of several."""
@@ -135,9 +101,33 @@ class Predictor:
                 kind = "array<%s>" % kind
             column = "%s_%s" % (self._output, name) if name else self._output
             if column in frame.columns:
-                raise DataError("%s has a column %r: name another with output=" % (_FRAME, column))
+                raise DataError("%s has a column %r: name another with output=" % (FRAME, column))
             fields.append(StructField(column, _parse_datatype_string(kind), True))
         return fields
+
+
+def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs) -> Inputs:
+    """How the columns of `frame` become a model's inputs. Raises `DataError`, one line."""
+    if not isinstance(features, dict):
+        choice = choose(FRAME, frame, Roles(features=list(features)))
+        columns = [describe(FRAME, frame, name) for name in choice.names()]
+        return inputs(columns, choice.arrange(columns))
+    return {**features, "columns": [_found(column, frame) for column in features["columns"]]}
+
+
+def _found(column: Column, frame: DataFrame) -> Column:
+    """The column of training in `frame`, where it may be a vector instead of an array."""
+    check_column(_FEATURES, column["name"], FRAME, list(map(str, frame.columns)))
+    found = describe(FRAME, frame, column["name"])
+    if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
+        raise DataError("column %r of %s is of another kind than in training" % (column["name"], FRAME))
+    return {**column, "vector": found["vector"]}
+
+
+def session_of(frame: DataFrame) -> SparkSession:
+    """The SparkSession of a DataFrame."""
+    session: SparkSession = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+    return session
 
 
 def _casts(found: str, trained: str) -> bool:
@@ -145,13 +135,13 @@ def _casts(found: str, trained: str) -> bool:
     return found == trained if "S" in (found, trained) else np.can_cast(np.dtype(found), np.dtype(trained), "same_kind")
 
 
-def _check(frame: DataFrame) -> None:
+def check_frame(frame: DataFrame) -> None:
     if not is_spark(frame):
         raise DataError("a %s is no Spark DataFrame: spark.createDataFrame makes one" % type(frame).__qualname__)
     if frame.isStreaming:
         raise DataError(
             "%s streams: score each batch, with writeStream.foreachBatch(lambda batch, number: ...predict(batch)...)"
-            % _FRAME
+            % FRAME
         )
 
 
@@ -163,10 +153,10 @@ def _first(frame: DataFrame, describe: Task) -> scorer.Description:
     if found and isinstance(found[0], str):
         raise _cannot_be_scored(found[0])
     if not found:
-        raise DataError("%s has no rows that could tell the type of a prediction" % _FRAME)
+        raise DataError("%s has no rows that could tell the type of a prediction" % FRAME)
     description: scorer.Description = found[0]
     return description
 
 
 def _cannot_be_scored(error: Exception | str) -> DataError:
-    return DataError("%s cannot be scored: %s" % (_FRAME, spark_error.cause(error)))
+    return DataError("%s cannot be scored: %s" % (FRAME, spark_error.cause(error)))

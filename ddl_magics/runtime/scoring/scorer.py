@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mappi
 import numpy as np
 
 if TYPE_CHECKING:
-    from ..data.records import Inputs
-    from .records import Plan
+    from ..data.records import Features, Inputs
+    from .records import Labels, Plan
 
 Row = Sequence[Any]
 Arrays = List[np.ndarray]
@@ -46,8 +46,11 @@ def loaded(key: str, read: Callable[[], Model]) -> Model:
     return models[key]
 
 
-def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int) -> Model:
-    """The model of a `.keras` file. threads: of an operation on the CPU; other tasks of the executor have the rest."""
+def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int, compiled: bool) -> Model:
+    """The model of a `.keras` file. threads: of an operation on the CPU; other tasks of the executor have the rest.
+
+    compiled: with its loss and its metrics, whose dtype is Keras' floatx when the model was made.
+    """
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
@@ -61,7 +64,32 @@ def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int) 
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
             file.write(content)
-        return keras.models.load_model(path, custom_objects=dict(custom_objects), compile=False)
+        model = keras.models.load_model(path, custom_objects=dict(custom_objects), compile=False)
+        if compiled:
+            keras.backend.set_floatx(weights_dtype(model))
+            model = keras.models.load_model(path, custom_objects=dict(custom_objects))
+        return model
+
+
+def labelled(
+    rows: Iterable[Row], model: Model, plan: Plan, labels: Labels, make_arrays: MakeArrays
+) -> Iterator[Tuple[Any, Any, Any]]:
+    """(features, label, weight) of a batch of rows after the other, as --data gives them to the model.
+
+    ValueError, one line, for a row that cannot be read.
+    """
+    rows, inputs = iter(rows), plan["inputs"]
+    while True:
+        batch = list(itertools.islice(rows, plan["batch_rows"]))
+        if not batch:
+            return
+        given = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
+        weight = labels["weight"]
+        yield (
+            picked(given, inputs["features"]),
+            picked(given, labels["label"]),
+            None if weight is None else given[weight],
+        )
 
 
 def score(
@@ -136,11 +164,8 @@ def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
 
 def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.ndarray]]:
     """[(name, array of shape (rows, ...))] of the model's outputs; the name of a single one is ""."""
-    floatx = weights_dtype(model)
-    given = [as_input(array, use, floatx) for array, use in zip(arrays, inputs["uses"])]
-    features = inputs["features"]
-    taken = given[features] if isinstance(features, int) else {name: given[i] for name, i in features.items()}
-    outputs = model.predict_on_batch(taken)
+    given = as_inputs(arrays, inputs, weights_dtype(model))
+    outputs = model.predict_on_batch(picked(given, inputs["features"]))
     if isinstance(outputs, dict):
         named = list(outputs.items())
     elif isinstance(outputs, (list, tuple)):
@@ -157,8 +182,18 @@ def weights_dtype(model: Model) -> str:
     return next((name for name in names if name in ("float32", "float64")), "float32")
 
 
+def as_inputs(arrays: Arrays, inputs: Inputs, floatx: str) -> List[Any]:
+    """The arrays as --data gives them to the model."""
+    return [as_input(array, use, floatx) for array, use in zip(arrays, inputs["uses"])]
+
+
+def picked(given: Sequence[Any], features: Features) -> Any:
+    """The tensors of features, or of a label: one, or a dict of them."""
+    return given[features] if isinstance(features, int) else {name: given[i] for name, i in features.items()}
+
+
 def as_input(array: np.ndarray, use: str, floatx: str) -> Any:
-    """The array as --data gives it to the model. use: as `records.Inputs` has it."""
+    """One of them. use: as `records.Inputs` has it."""
     if use != "string":
         return array.astype(floatx if use == "floatx" else use, copy=False)
     import tensorflow as tf

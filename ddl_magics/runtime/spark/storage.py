@@ -94,8 +94,22 @@ class Folder:
     def _names(self) -> list[str]:
         return sorted(status.getPath().getName() for status in self._fs.listStatus(self._path))
 
+    def create(self, name: str) -> bool:
+        """Make the empty file `name`; False where it exists. One of two who try at once gets True, but on S3."""
+        with self._explained():
+            if self._fs.exists(self._inside(name)):
+                return False
+            try:
+                self._fs.create(self._inside(name), False).close()
+            except Exception as error:  # py4j's
+                java = getattr(error, "java_exception", None)
+                if java is not None and java.getClass().getSimpleName() == "FileAlreadyExistsException":
+                    return False
+                raise
+        return True
+
     def put(self, file: str, name: str) -> str:
-        """Copy the driver's `file` into the folder as `name`; returns its URI."""
+        """Copy the driver's `file`, which may be a folder, into the folder as `name`; returns its URI."""
         part, whole = self._inside(".%s.%s.part" % (self._run, name)), self._inside(name)
         with self._explained():
             if self._fs.exists(whole):
@@ -106,12 +120,12 @@ class Folder:
                     raise StorageError("%s: %s could not be given its name" % (self._subject, name))
             except Exception:
                 with contextlib.suppress(Exception):  # the error before is the reason
-                    self._fs.delete(part, False)
+                    self._fs.delete(part, True)
                 raise
         return "%s/%s" % (self.uri.rstrip("/"), name)
 
     def get(self, name: str, file: str) -> None:
-        """Copy the file `name` of the folder to the driver's `file`."""
+        """Copy the file or folder `name` of the folder to the driver's `file`."""
         with self._explained("cannot be read"):
             self._fs.copyToLocalFile(False, self._inside(name), self._on_disk(file), True)
 

@@ -20,6 +20,7 @@ RANDOM = np.random.default_rng(1)
 NUMBERS = RANDOM.normal(size=(ROWS, 3)).astype("float32")
 PIXELS = RANDOM.integers(0, 255, size=(ROWS, 4, 2))
 WORDS = np.array(["low", "high", "ärgste"])[np.arange(ROWS) % 3]
+HOURS = [(city, hour) for hour in range(20) for city in "ab"]
 DAY = datetime.datetime(2026, 1, 2, 3, 4, 5)
 
 
@@ -159,3 +160,39 @@ def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster
     for name, other in (("b", "word"), ("b", "pixels"), ("id", "a")):  # 1.5 would be 1
         with pytest.raises(CannotScore, match=f"column '{name}' of df is of another kind than in training"):
             run.predict(frame.withColumn(name, frame[other]))
+
+
+WINDOWS = """
+import keras
+keras.config.set_floatx("float64")
+given = keras.Input((4, 2))
+outputs = {"seen": keras.layers.Identity()(given), "y": keras.layers.Dense(1)(keras.layers.Flatten()(given))}
+model = keras.Model(given, outputs)
+model.compile("sgd", {"y": "mse"})
+model.fit(dataset, epochs=1, verbose=0)
+"""
+
+
+def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluster):
+    """Each row gets the rows of its series before it; the order of the rows does not matter."""
+    spark = spark_cluster(2)
+    rows = [(city, hour, float(NUMBERS[place, 0]) / 3, place) for place, (city, hour) in enumerate(HOURS)]
+    hours = spark.createDataFrame(rows, ["city", "hour", "load", "wind"]).repartition(3)
+    windows = {"sequence_length": 4, "order_by": "hour", "group_by": ["city"], "horizon": 1, "sequence_stride": 1}
+    data = {"data": "hours", "features": ["load", "wind"], "label": "y=load", "batch_size": 8, **windows}
+    ended = launch.run_cell(spark, WINDOWS, {"hours": hours}, **data)
+    assert ended.state == "FINISHED", ended.failure
+    folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
+    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
+    scored = Run.stored(folder.record()).predict(hours, output="p")
+    assert scored.columns == ["city", "hour", "load", "wind", "p_seen", "p_y"]
+    found = {(row["city"], row["hour"]): row["p_seen"] for row in scored.collect()}
+    series = {city: sorted((row for row in rows if row[0] == city), key=lambda row: row[1]) for city in "ab"}
+    expected = {
+        (city, ordered[last][1]): [[row[2], float(row[3])] for row in ordered[last - 3 : last + 1]]
+        for city, ordered in series.items()
+        for last in range(3, len(ordered))
+    }
+    assert found == expected
+    with pytest.raises(CannotScore, match="--order-by hour: df has no such column"):
+        Run.stored(folder.record()).predict(hours.drop("hour"))

@@ -1,0 +1,234 @@
+"""A trained model as a folder that other programs read: MLflow, TensorFlow Serving, ONNX, Keras and LiteRT.
+
+Whatever the format, `ddl_magics.json` in the folder says which run has made the model, with which versions, what it
+takes and gives, and an example of it. A folder gets its name only when it is complete.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import numpy as np
+
+from ddl_magics._version import __version__
+from ddl_magics.clusters.scoring import DESCRIPTION
+from ddl_magics.errors import CannotExport
+from ddl_magics.models.signature import Example, Signature, example_for, signature_of
+from ddl_magics.wording import nearest
+
+#: Where the folder of a format has the model.
+FILES = {
+    "mlflow": "data/model.keras",
+    "saved_model": "saved_model.pb",
+    "onnx": "model.onnx",
+    "keras": "model.keras",
+    "litert": "model.tflite",
+}
+FORMATS = tuple(FILES)
+_INSTALL = {
+    "mlflow": "pip install 'ddl_magics[mlflow]'",
+    "onnx": "pip install 'ddl_magics[onnx]'",
+}
+_VERSIONS = ("keras", "tensorflow", "tensorflow-cpu", "numpy")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model and where it comes from.
+
+    Attributes:
+        file: its `.keras` file.
+        load: returns the Keras model; called only for formats that need it.
+        about: what the description says of its run, as JSON.
+        inputs: how columns become its inputs, as `ddl_magics.runtime.data.records.Inputs` says; None if unknown.
+    """
+
+    file: Path
+    load: Callable[[], Any]
+    about: Mapping[str, Any]
+    inputs: Any = None
+
+
+def export(trained: Trained, path: str | Path, format: str = "mlflow", example: Example | None = None) -> Path:
+    """Write a trained model to a new folder, and return its path.
+
+    Args:
+        trained: the model.
+        path: the folder, which must not exist yet; its parents are made.
+        format: one of `FORMATS`.
+        example: rows as the model takes them, an array or a dict of arrays, for the description; zeros if left out.
+
+    Raises:
+        CannotExport: one line; a library is missing, the folder is there, or the model does not fit into the format.
+    """
+    with new_folder(local_path(path)) as (part, target):
+        write(trained, part, format, example)
+    return target
+
+
+def write(trained: Trained, folder: Path, format: str, example: Example | None = None) -> None:
+    """Write the files of an export into an empty folder; as `export`."""
+    if format not in FORMATS:
+        raise CannotExport(f"there is no format {format}; write {', '.join(FORMATS)}.{nearest(format, FORMATS)}")
+    description: dict[str, Any] = {
+        **trained.about,
+        "format": format,
+        "model": FILES[format],
+        "inputs": trained.inputs,
+        "versions": _versions(),
+    }
+    if format == "keras":  # needs no Keras here
+        shutil.copyfile(trained.file, folder / FILES["keras"])
+        if example is not None:
+            description["example"] = _as_json(example)
+    else:
+        model = trained.load()
+        example = example_for(model, trained.inputs) if example is None else example
+        signature = signature_of(model, example)
+        description |= {"signature": signature.to_json(), "example": _as_json(example)}
+        with _explained(format):
+            _WRITERS[format](model, folder, signature, example, description)
+    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+
+
+def description_of(folder: Path) -> dict[str, Any]:
+    """The description of an export.
+
+    Raises:
+        CannotExport: the folder is no export.
+    """
+    try:
+        found: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
+    return found
+
+
+def local_path(path: str | Path) -> Path:
+    """The path of a folder on this machine, which may be given as a file: URI."""
+    parts = urlsplit(str(path))
+    if parts.scheme in ("", "file"):
+        return Path(parts.path if parts.scheme else path).expanduser()
+    raise CannotExport(f"{path} is not on this machine: export to a folder here, and copy it there")
+
+
+@contextlib.contextmanager
+def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
+    """(an empty folder, `target`), of which the first becomes the second where the block ends well."""
+    if target.exists():
+        raise CannotExport(f"{target} is there already: name another folder, or remove it")
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+    except OSError as error:
+        raise CannotExport(f"{target.parent} cannot be written to: {error.strerror}") from None
+    try:
+        yield part, target
+        part.chmod(0o777 & ~_umask())
+        os.rename(part, target)
+    except OSError as error:
+        if target.exists():
+            raise CannotExport(f"{target} is there already: name another folder, or remove it") from None
+        raise CannotExport(f"{target} cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def _umask() -> int:
+    """The process' own, which can only be read by setting it."""
+    mask = os.umask(0o022)
+    os.umask(mask)
+    return mask
+
+
+def _write_mlflow(
+    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
+) -> None:
+    os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")  # it would report each call to a host on the internet
+    import mlflow.tensorflow
+    from mlflow.models import ModelSignature
+    from mlflow.types import Schema, TensorSpec
+
+    inputs, outputs = (
+        Schema([TensorSpec(np.dtype(one.dtype), (-1, *one.shape), one.name or None) for one in tensors])
+        for tensors in (signature.inputs, signature.outputs)
+    )
+    versions = description["versions"]
+    folder.rmdir()  # MLflow makes it
+    mlflow.tensorflow.save_model(
+        model,
+        path=str(folder),
+        signature=ModelSignature(inputs, outputs),
+        input_example=example,
+        # Found out by MLflow itself, they are those of a Python process more.
+        pip_requirements=[f"{name}=={versions[name]}" for name in _VERSIONS if name in versions],
+        metadata={name: value for name, value in description.items() if name in ("run", "name", "ddl_magics")},
+    )
+
+
+def _write_saved_model(
+    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
+) -> None:
+    model.export(str(folder), format="tf_saved_model", verbose=False)
+
+
+def _write_onnx(
+    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
+) -> None:
+    import onnx  # noqa: F401 - Keras' own message for a missing one is a page
+    import tf2onnx  # noqa: F401
+
+    model.export(str(folder / FILES["onnx"]), format="onnx", verbose=False)
+
+
+def _write_litert(
+    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
+) -> None:
+    model.export(str(folder / FILES["litert"]), format="litert", verbose=False)
+
+
+_WRITERS: dict[str, Callable[[Any, Path, Signature, Example, Mapping[str, Any]], None]] = {
+    "mlflow": _write_mlflow,
+    "saved_model": _write_saved_model,
+    "onnx": _write_onnx,
+    "litert": _write_litert,
+}
+
+
+@contextlib.contextmanager
+def _explained(format: str) -> Iterator[None]:
+    try:
+        yield
+    except ImportError as error:
+        install = _INSTALL.get(format, "pip install 'ddl_magics[local]'")
+        raise CannotExport(f"the format {format} needs {error.name or error}: {install}") from None
+    except (CannotExport, OSError):
+        raise
+    except Exception as error:  # of TensorFlow, MLflow and tf2onnx, of many kinds
+        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+        raise CannotExport(f"the model cannot be exported as {format}: {reason}") from error
+
+
+def _versions() -> dict[str, str]:
+    found = {"python": platform.python_version(), "ddl_magics": __version__}
+    for name in _VERSIONS:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
+def _as_json(example: Example) -> Any:
+    if isinstance(example, dict):
+        return {name: _as_json(part) for name, part in example.items()}
+    return np.asarray(example).tolist()

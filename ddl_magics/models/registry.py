@@ -1,0 +1,199 @@
+"""A registry of models that is a folder: `NAME/VERSION` is an export, written once and whole.
+
+A version's number is claimed by creating the file `NAME/.claims/VERSION`, which only one writer can; the folder is then
+written aside and renamed. An alias is the empty file `NAME/aliases/ALIAS.COUNT.VERSION`, of which the largest count is
+the one that holds: storages that cannot replace a file can hold it as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Protocol
+from urllib.parse import urlsplit
+
+from ddl_magics.clusters import hadoop_folder
+from ddl_magics.errors import CannotExport
+from ddl_magics.models.export import local_path
+from ddl_magics.wording import nearest
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
+_ALIAS = re.compile(r"([A-Za-z][A-Za-z0-9_-]*)\.([0-9]+)\.([0-9]+)")
+_CLAIMS, _ALIASES = ".claims", "aliases"
+
+
+class Storage(Protocol):
+    """A folder for models. Names are relative to it, with "/"."""
+
+    uri: str
+
+    def names(self, folder: str) -> list[str]:
+        """The names in a folder; none where there is none."""
+
+    def create(self, name: str) -> bool:
+        """Make an empty file; False where it exists. One of two who try at once gets True."""
+
+    def put(self, folder: Path, name: str) -> None:
+        """Copy a folder of this machine to a new name, under which it appears when it is complete."""
+
+    def get(self, name: str, folder: Path) -> None:
+        """Copy a folder to this machine."""
+
+    def delete(self, name: str) -> None:
+        """Delete a file, if it is there."""
+
+
+class Registry:
+    """Models by name and version, in a folder of this machine or of a storage that this kernel's Spark knows."""
+
+    def __init__(self, uri: str | Path) -> None:
+        """uri: the folder of the registry; it is made with the first model."""
+        here = urlsplit(str(uri)).scheme in ("", "file")
+        self._storage: Storage = LocalStorage(local_path(uri)) if here else hadoop_folder.HadoopFolder(str(uri))
+        self._here = here
+
+    def names(self) -> list[str]:
+        """The models of the registry."""
+        return sorted(name for name in self._storage.names("") if _NAME.fullmatch(name))
+
+    def versions(self, name: str) -> list[int]:
+        """The versions of a model, in order; none of a model that is not there."""
+        return sorted(int(found) for found in self._storage.names(_checked(name)) if found.isdigit())
+
+    def aliases(self, name: str) -> dict[str, int]:
+        """Alias -> version."""
+        return {alias: version for alias, (_, version) in sorted(self._newest(name).items())}
+
+    def add(self, name: str, write: Callable[[Path], None]) -> int:
+        """Add a version of a model, and return its number. write: writes it into the empty folder it is given."""
+        _checked(name)
+        with tempfile.TemporaryDirectory(prefix="ddl-registry-") as scratch:
+            folder = Path(scratch) / "model"
+            folder.mkdir()
+            write(folder)
+            version = self._claim(name)
+            self._storage.put(folder, f"{name}/{version}")
+        return version
+
+    def alias(self, name: str, alias: str, version: int) -> None:
+        """Give a version of a model another name, such as `champion`, which moves if another version has it."""
+        if not _ALIAS.fullmatch(f"{alias}.0.0"):
+            raise CannotExport(f"{alias} is no alias: use a letter, and then letters, digits, _ and -")
+        self._known(name, version)
+        before = self._newest(name).get(alias)
+        count = 0 if before is None else before[0] + 1
+        self._storage.create(f"{name}/{_ALIASES}/{alias}.{count}.{version}")
+        for found in self._storage.names(f"{name}/{_ALIASES}"):
+            match = _ALIAS.fullmatch(found)
+            if match and match[1] == alias and int(match[2]) < count:
+                self._storage.delete(f"{name}/{_ALIASES}/{found}")
+
+    def version(self, name: str, which: str | int | None = None) -> int:
+        """The version with a number or an alias; the newest of all if left out.
+
+        Raises:
+            CannotExport: there is none; the message names those that are there.
+        """
+        if which is None:
+            return self._known(name, max(self.versions(name), default=0))
+        if str(which).isdigit():
+            return self._known(name, int(which))
+        aliases = self.aliases(name)
+        if which not in aliases:
+            listed = ", ".join(aliases) or "none"
+            raise CannotExport(f"{name} has no alias {which}; it has {listed}.{nearest(str(which), list(aliases))}")
+        return self._known(name, aliases[str(which)])
+
+    def uri(self, name: str, which: str | int | None = None) -> str:
+        """Where a version is; `which` as for `version`."""
+        return f"{self._storage.uri}/{name}/{self.version(name, which)}"
+
+    def fetch(self, name: str, which: str | int | None, folder: Path) -> Path:
+        """A version's folder on this machine: where it is, or else a copy in `folder`; `which` as for `version`."""
+        version = self.version(name, which)
+        if self._here:
+            return Path(self._storage.uri) / name / str(version)
+        target = folder / name / str(version)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        self._storage.get(f"{name}/{version}", target)
+        return target
+
+    def _claim(self, name: str) -> int:
+        claims = [int(found) for found in self._storage.names(f"{name}/{_CLAIMS}") if found.isdigit()]
+        version = max([*claims, *self.versions(name)], default=0) + 1
+        while not self._storage.create(f"{name}/{_CLAIMS}/{version}"):
+            version += 1
+        return version
+
+    def _newest(self, name: str) -> dict[str, tuple[int, int]]:
+        """Alias -> (count, version), the largest."""
+        found: dict[str, tuple[int, int]] = {}
+        for match in filter(None, map(_ALIAS.fullmatch, self._storage.names(f"{_checked(name)}/{_ALIASES}"))):
+            found[match[1]] = max(found.get(match[1], (-1, 0)), (int(match[2]), int(match[3])))
+        return found
+
+    def _known(self, name: str, version: int) -> int:
+        versions = self.versions(name)
+        if not versions:
+            raise CannotExport(f"{self._storage.uri} has no model {name}.{nearest(name, self.names())}")
+        if version not in versions:
+            raise CannotExport(f"{name} has no version {version}; it has {', '.join(map(str, versions))}")
+        return version
+
+
+def _checked(name: str) -> str:
+    if not _NAME.fullmatch(name):
+        raise CannotExport(f"{name!r} is no name of a model: use letters, digits, _ and -")
+    return name
+
+
+class LocalStorage:
+    """A `Storage` on this machine's disk."""
+
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self.uri = str(root)
+
+    def names(self, folder: str) -> list[str]:
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            return os.listdir(self._root / folder)
+        return []
+
+    def create(self, name: str) -> bool:
+        path = self._root / name
+        with self._explained():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                path.touch(exist_ok=False)
+            except FileExistsError:
+                return False
+        return True
+
+    def put(self, folder: Path, name: str) -> None:
+        target = self._root / name
+        part = target.with_name(f".{target.name}.part")
+        with self._explained():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                shutil.copytree(folder, part)
+                os.rename(part, target)
+            finally:
+                shutil.rmtree(part, ignore_errors=True)
+
+    def get(self, name: str, folder: Path) -> None:
+        shutil.copytree(self._root / name, folder)
+
+    def delete(self, name: str) -> None:
+        (self._root / name).unlink(missing_ok=True)
+
+    @contextlib.contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CannotExport(f"{self._root} cannot be written to: {error.strerror or error}") from None

@@ -1,0 +1,128 @@
+"""A model is evaluated on a DataFrame: partitions find states and counts, the driver adds these up."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from ..data import by_value
+from ..data.columns import DataError, check_column, describe
+from ..data.roles import Choice, Part, indices, label_texts, used_as
+from ..spark import spark_error
+from . import evaluator
+from .predictor import FRAME, check_frame, inputs_of, session_of
+from .tasks import Tasks
+
+if TYPE_CHECKING:
+    from ..data.records import DataFrame, Features, Inputs
+    from .records import Evaluated, Labels, OutputCounts, Partial, Plan
+
+_LABEL, _WEIGHT = "label", "weight"
+
+
+def evaluate(
+    frame: DataFrame,
+    model: bytes,
+    features: Sequence[str] | Inputs,
+    label: str,
+    weight: str | None,
+    batch_rows: int,
+    custom_objects: Mapping[str, Any] | None,
+) -> Evaluated:
+    """The model's metrics over all rows of a DataFrame, which stay with the executors.
+
+    Args:
+        frame: of Spark.
+        model: the bytes of a `.keras` file.
+        features: as `Predictor` takes them.
+        label: a column, or `y1=a,y2=b`, as --label takes it.
+        weight: a column, as --weight takes it.
+        batch_rows: rows that the model is called with at once.
+        custom_objects: as Keras' `load_model` takes them.
+
+    Raises `DataError`, one line.
+    """
+    check_frame(frame)
+    if batch_rows < 1:
+        raise DataError("batch_size must be 1 or more, not %d" % batch_rows)
+    if isinstance(features, dict) and "window" in features:
+        raise DataError(
+            "a model of windows cannot be evaluated on Spark: score its rows with predict, and compare these"
+        )
+    known, labels = _with_labels(frame, inputs_of(frame, features), label, weight)
+    names = [column["name"] for column in known["columns"]]
+    plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
+    rows = frame.select(*("`%s`" % name.replace("`", "``") for name in names)).rdd
+    sc = session_of(frame).sparkContext
+    tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
+    get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)
+    partial, told, outputs_of = shipped["partial"], shipped["told"], shipped["outputs_of"]
+    result, gathered_result = shipped["result"], shipped["gathered_result"]
+
+    found: list[Partial] = _collect(rows.mapPartitions(lambda part: told(partial(part, get, batches, batch_rows))))
+    some = [part for part in found if part["rows"]]
+    if not some:
+        raise DataError("%s has no rows to evaluate the model on" % FRAME)
+    states = [sum(variable) for variable in zip(*(part["states"] for part in some))]
+    metrics: dict[str, Any] = _collect(
+        sc.parallelize([(states, some[0]["sample"])], 1).mapPartitions(lambda part: result(part, get))
+    )[0]
+    if some[0]["gathered"]:
+        # Shuffled, as without that one task would call the model for all rows.
+        outputs = rows.mapPartitionsWithIndex(
+            lambda index, part: outputs_of(index, part, get, batches, batch_rows)
+        ).repartition(1)
+        metrics.update(_collect(outputs.mapPartitions(lambda part: gathered_result(part, get, batch_rows)))[0])
+    return {"metrics": metrics, "rows": sum(part["rows"] for part in some), "outputs": _outputs(some)}
+
+
+def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
+    """`known` with the columns and the tensors of label and weight behind those of the features."""
+    columns = [str(name) for name in frame.columns]
+    choice = Choice((), [Part.read(text, columns) for text in label_texts(label, columns)], weight)
+    for name in choice.names():
+        check_column(_WEIGHT if name == weight else _LABEL, name, FRAME, columns)
+    described = [describe(FRAME, frame, name) for name in choice.names()]
+    arranged = choice.arrange(described)
+    first_column, first_tensor = len(known["columns"]), len(known["tensors"])
+
+    def moved(shown: Features) -> Features:
+        return shown + first_tensor if isinstance(shown, int) else {k: v + first_tensor for k, v in shown.items()}
+
+    dtypes = [np.result_type(*(np.dtype(described[i]["dtype"]) for i in own)) for own in arranged["tensors"]]
+    more: Inputs = {
+        **known,
+        "columns": [*known["columns"], *described],
+        "tensors": [*known["tensors"], *([first_column + i for i in own] for own in arranged["tensors"])],
+        "uses": [*known["uses"], *(used_as(d, len(own) > 1) for d, own in zip(dtypes, arranged["tensors"]))],
+    }
+    assert arranged["label"] is not None and indices(arranged["label"])
+    own_weight = arranged["weight"]
+    return more, {
+        "label": moved(arranged["label"]),
+        "weight": None if own_weight is None else own_weight + first_tensor,
+    }
+
+
+def _collect(rdd: Any) -> list[Any]:
+    try:
+        found: list[Any] = rdd.collect()
+    except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
+        raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
+    told = next((each for each in found if isinstance(each, str)), None)
+    if told is not None:
+        raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(told)))
+    return found
+
+
+def _outputs(found: Iterable[Partial]) -> dict[str, OutputCounts]:
+    sums: dict[str, OutputCounts] = {}
+    for name, counts in _all_counts(found):
+        sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
+    return sums
+
+
+def _all_counts(found: Iterable[Partial]) -> Iterator[tuple[str, OutputCounts]]:
+    for part in found:
+        yield from part["outputs"].items()

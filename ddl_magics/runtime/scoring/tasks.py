@@ -1,0 +1,63 @@
+"""Tasks of Spark with a model, which each Python worker loads once."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
+
+from ..data import by_value, packing
+from . import scorer
+
+if TYPE_CHECKING:
+    from ..spark.pyspark_types import SparkContext
+
+#: What a partition's rows become.
+Task = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+class Tasks:
+    """A function (a function of a self-contained module, its arguments) -> task.
+
+    model: the bytes of a `.keras` file. custom_objects: as Keras' `load_model` takes them. compiled: whether the model
+    has its loss and metrics.
+    """
+
+    def __init__(
+        self, sc: SparkContext, model: bytes, custom_objects: Mapping[str, Any], compiled: bool = False
+    ) -> None:
+        self._model, self._custom_objects, self._compiled = sc.broadcast(model), dict(custom_objects), compiled
+        self._key = hashlib.sha256(model).hexdigest() + ("compiled" if compiled else "")
+        self._key += uuid.uuid4().hex if custom_objects else ""
+        self._threads = int(sc.getConf().get("spark.task.cpus") or 1)
+        self._scorer = by_value.functions_of(scorer)
+        self._make_arrays = by_value.functions_of(packing)["row_arrays"]
+
+    def __call__(self, function: Callable[..., Any], **arguments: Any) -> Task:
+        """The task of a function of scorer.py, which gets rows, a function that returns the model, and arguments."""
+        shipped, get, make_arrays = self._scorer[function.__name__], self.getter(), self._make_arrays
+
+        def run(rows: Iterable[Any]) -> Iterator[Any]:
+            yield from shipped(rows, get, make_arrays=make_arrays, **arguments)
+
+        return run
+
+    def getter(self) -> Callable[[], Any]:
+        """On an executor, a function that returns the model."""
+        loaded, read_model = self._scorer["loaded"], self._scorer["read_model"]
+        key, model, custom_objects = self._key, self._model, self._custom_objects
+        threads, compiled = self._threads, self._compiled
+
+        def get() -> Any:
+            return loaded(key, lambda: read_model(model.value, custom_objects, threads, compiled))
+
+        return get
+
+    def batches(self, **arguments: Any) -> Callable[[Iterable[Any], Any], Iterator[Any]]:
+        """On an executor, `scorer.labelled` with these arguments."""
+        labelled, make_arrays = self._scorer["labelled"], self._make_arrays
+
+        def batches(rows: Iterable[Any], model: Any) -> Iterator[Any]:
+            yield from labelled(rows, model, make_arrays=make_arrays, **arguments)
+
+        return batches

@@ -1,0 +1,100 @@
+"""A registry that is a folder: versions that are whole, aliases that move, two writers at once."""
+
+import multiprocessing
+import os
+
+import pytest
+
+from ddl_magics import CannotExport, Registry
+
+WRITERS, EACH = 3, 15
+
+
+def writing(text):
+    def write(folder):
+        (folder / "model.txt").write_text(text)
+        (folder / "more").mkdir()
+        (folder / "more" / "model.txt").write_text(text)
+
+    return write
+
+
+def add_many(folder, writer):
+    registry = Registry(folder)
+    for number in range(EACH):
+        version = registry.add("digits", writing(f"{writer}-{number}"))
+        registry.alias("digits", "champion", version)
+
+
+@pytest.fixture(params=["here", pytest.param("spark", marks=pytest.mark.spark)])
+def registry(request, tmp_path):
+    """In a folder of this machine, and in one of a file system that only Spark knows."""
+    if request.param == "here":
+        return Registry(tmp_path)
+    context = request.getfixturevalue("spark_cluster")(2).sparkContext
+    context._jsc.hadoopConfiguration().set("fs.viewfs.mounttable.models.link./all", f"file://{tmp_path}")
+    return Registry("viewfs://models/all")
+
+
+def test_versions_and_aliases(registry, tmp_path):
+    assert registry.names() == [] and registry.versions("digits") == [] and registry.aliases("digits") == {}
+    assert [registry.add("digits", writing(text)) for text in ("a", "b", "c")] == [1, 2, 3]
+    assert registry.add("other", writing("d")) == 1
+    assert (registry.names(), registry.versions("digits")) == (["digits", "other"], [1, 2, 3])
+    assert (tmp_path / "digits" / "2" / "more" / "model.txt").read_text() == "b"
+    registry.alias("digits", "champion", 1)
+    registry.alias("digits", "challenger", 3)
+    registry.alias("digits", "champion", 2)
+    assert registry.aliases("digits") == {"challenger": 3, "champion": 2}
+    kept = [path.name for path in (tmp_path / "digits" / "aliases").glob("[!.]*")]  # beside checksums of Hadoop's
+    assert sorted(kept) == ["challenger.0.3", "champion.1.2"], "an older one is removed"
+    assert (registry.version("digits"), registry.version("digits", "champion")) == (3, 2)
+    assert registry.uri("digits", "champion").endswith("/digits/2")
+    fetched = registry.fetch("digits", "champion", tmp_path / "fetched")
+    assert (fetched / "more" / "model.txt").read_text() == "b"
+    for ask, message in [
+        (lambda: registry.version("digit"), r"has no model digit. Did you mean digits\?"),
+        (lambda: registry.version("digits", 4), "digits has no version 4; it has 1, 2, 3"),
+        (lambda: registry.version("digits", "champoin"), "no alias champoin; .*Did you mean champion"),
+        (lambda: registry.alias("digits", "champion", 9), "digits has no version 9"),
+        (lambda: registry.alias("digits", "2", 1), "2 is no alias"),
+        (lambda: registry.add("a/b", writing("")), "'a/b' is no name of a model"),
+    ]:
+        with pytest.raises(CannotExport, match=message):
+            ask()
+
+
+def test_a_version_that_cannot_be_written_is_not_there(registry, tmp_path):
+    def fail(folder):
+        (folder / "half").write_text("x")
+        raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        registry.add("digits", fail)
+    assert registry.versions("digits") == [] and registry.add("digits", writing("a")) == 1
+
+
+def test_writers_at_once_get_versions_of_their_own(tmp_path):
+    """Processes that add versions and move an alias: none is lost, double or in pieces while another looks."""
+    spawn = multiprocessing.get_context("spawn")
+    writers = [spawn.Process(target=add_many, args=(tmp_path, writer)) for writer in range(WRITERS)]
+    for writer in writers:
+        writer.start()
+    registry, seen = Registry(tmp_path), set()
+    while any(writer.is_alive() for writer in writers):
+        for version in set(registry.versions("digits")) - seen:
+            seen.add(version)
+            folder = tmp_path / "digits" / str(version)
+            assert (folder / "more" / "model.txt").read_text() == (folder / "model.txt").read_text() != ""
+    assert [writer.exitcode for writer in writers] == [0] * WRITERS
+    assert registry.versions("digits") == list(range(1, WRITERS * EACH + 1))
+    texts = {(tmp_path / "digits" / str(version) / "model.txt").read_text() for version in registry.versions("digits")}
+    assert texts == {f"{writer}-{number}" for writer in range(WRITERS) for number in range(EACH)}
+    assert registry.aliases("digits")["champion"] in registry.versions("digits")
+    assert not [name for name in os.listdir(tmp_path / "digits") if name.endswith(".part")]
+
+
+def test_a_registry_out_of_reach_says_so(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(CannotExport, match="file cannot be written to: "):
+        Registry(tmp_path / "file").add("digits", writing("a"))
