@@ -69,7 +69,7 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   stop RUN            end a run after its current step; history and model are kept
   attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
                       continue a search whose kernel is gone, or which failed
-  predict RUN --data DATAFRAME --name NEW
+  predict RUN --data DATAFRAME --name NEW [--features F] [--output NAME] [--on-error fail|null] [--batch-size N]
                       define NEW, a Spark DataFrame with the predictions of the run's model beside the columns of
                       DATAFRAME, where that is: in this notebook or in the Livy session
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
