@@ -40,7 +40,7 @@ function runningItem(app: JupyterFrontEnd, { trans }: IRuns, run: RunRow | Searc
   return {
     icon: () => runsIcon,
     label: () => title(run),
-    detail: () => progressOf(run, trans, Date.now() / 1000) || run.state,
+    detail: () => progressOf(run, trans) || run.state,
     labelTitle: () => [title(run), run.state, run.cluster, run.notebook].filter(Boolean).join("\n"),
     open: () => void app.commands.execute(COMMANDS.open, { run: run.id }),
     shutdown: () => void app.commands.execute(COMMANDS.stop, { run: run.id }),

@@ -48,7 +48,7 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
 };
 
 function summary(run: RunRow | SearchRow, { trans }: IRuns): string {
-  return `${title(run)}: ${progressOf(run, trans, Date.now() / 1000) || run.state.toLowerCase()}`;
+  return `${title(run)}: ${progressOf(run, trans) || run.state.toLowerCase()}`;
 }
 
 function endMessage(run: RunRow | SearchRow): string {

@@ -3,7 +3,7 @@
 import type { Listed } from "../api";
 import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
-import { duration, number, timeLeft } from "../view/format";
+import { duration, number } from "../view/format";
 import { isReadable, isSearch } from "./runlist";
 
 /** The title of a run, else its name, else its id; the name of a search. */
@@ -43,18 +43,17 @@ export function score(run: RunRow, search: SearchRow | null, trans: Translation)
 }
 
 /** The progress of a run or a search. */
-export function progressOf(row: RunRow | SearchRow, trans: Translation, now: number): string {
-  return isSearch(row) ? searchProgress(row, trans) : progress(row, trans, now);
+export function progressOf(row: RunRow | SearchRow, trans: Translation): string {
+  return isSearch(row) ? searchProgress(row, trans) : progress(row, trans);
 }
 
 /** "57 % · 2:13 left" or "epoch 3"; of a run that has ended the failure or "5 of 5 epochs"; empty if unknown. */
-export function progress(run: RunRow, trans: Translation, now: number): string {
+export function progress(run: RunRow, trans: Translation): string {
   if (!run.live) return run.failure ?? epochsDone(run, trans);
   const parts: string[] = [];
   if (run.fraction !== null) parts.push(trans.__("%1 %", Math.floor(run.fraction * 100)));
   else if (run.last_seen !== null) parts.push(trans.__("epoch %1", run.epoch + 1));
-  const left = timeLeft(run, now);
-  if (left) parts.push(trans.__("%1 left", left));
+  if (run.remaining !== null) parts.push(trans.__("%1 left", duration(run.remaining)));
   return parts.join(" · ");
 }
 
@@ -79,13 +78,13 @@ export function location(run: Pick<RunRow, "cluster" | "notebook">): string {
 }
 
 /** The whole row as text for screen readers. */
-export function rowLabel(row: Listed, search: SearchRow | null, trans: Translation, now: number): string {
+export function rowLabel(row: Listed, search: SearchRow | null, trans: Translation): string {
   if (isSearch(row)) {
     const about = [searchProgress(row, trans), bestOf(row, trans), location(row)];
     return [trans.__("search %1", title(row)), row.state.toLowerCase(), ...about].filter(Boolean).join(", ");
   }
   if (!isReadable(row)) return trans.__("%1, cannot be read: %2", row.id, row.problem);
-  const parts = [title(row), row.state.toLowerCase(), progress(row, trans, now)];
+  const parts = [title(row), row.state.toLowerCase(), progress(row, trans)];
   parts.push(score(row, search, trans));
   if (search) return [...parts, parameters(row), ...row.labels].filter(Boolean).join(", ");
   if (row.workers !== null) parts.push(workers(row.workers, trans));

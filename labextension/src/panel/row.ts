@@ -40,7 +40,7 @@ export class RowView {
   draw(row: Listed, search: SearchRow | null, now: number): void {
     this.element.id = rowId(row.id);
     setAttribute(this.element, "data-run", row.id);
-    setAttribute(this.element, "aria-label", rowLabel(row, search, this.trans, now));
+    setAttribute(this.element, "aria-label", rowLabel(row, search, this.trans));
     setVisible(this.fold, isSearch(row));
     setText(this.name, title(row));
     if (isSearch(row)) this.drawSearch(row, now);
@@ -86,7 +86,7 @@ export class RowView {
     setText(this.time, run.live || search ? duration(elapsed(run, now)) : date());
     setVisible(this.track, run.live && run.fraction !== null);
     this.bar.style.width = `${(run.fraction ?? 0) * 100}%`;
-    this.drawProgress(progress(run, trans, now));
+    this.drawProgress(progress(run, trans));
     setText(this.loss, score(run, search, trans));
     this.sparkline.draw(run.sparkline);
     setText(this.size, run.workers === null ? "" : workers(run.workers, trans));

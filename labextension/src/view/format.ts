@@ -33,13 +33,6 @@ export function duration(seconds: number): string {
   return hours ? `${hours}:${two(minutes)}:${two(whole % 60)}` : `${minutes}:${two(whole % 60)}`;
 }
 
-/** What an estimate of the remaining seconds, made at `last_seen`, says now: 2:13; empty if it is unknown or over. */
-export function timeLeft(estimate: { remaining: number | null; last_seen: number | null }, now: number): string {
-  const { remaining, last_seen } = estimate;
-  const left = remaining === null || last_seen === null ? 0 : Math.round(remaining - (now - last_seen));
-  return left > 0 ? duration(left) : "";
-}
-
 /** Seconds as 0.8 s, 12 s, 3 min or 2 h. */
 export function age(seconds: number): string {
   if (seconds < 9.95) return `${Math.max(0, seconds).toFixed(1)} s`;

@@ -2,7 +2,7 @@
 
 import { STRATEGY_TITLES, type State } from "../generated";
 import { h, setAttribute, setText, setVisible } from "./dom";
-import { duration, plural, timeLeft } from "./format";
+import { duration, plural } from "./format";
 import type { RunModel } from "./model";
 
 /** Stop can be clicked again if the run is not stopping after this time. */
@@ -100,11 +100,10 @@ export function times(model: RunModel): string {
   if (state.ended !== null) return `took ${duration(state.ended - state.created)}`;
   const elapsed = duration(model.now() - state.created);
   if (state.started === null) return `waiting for ${elapsed}`;
-  if (!progress || progress.remaining === null || progress.fraction >= 1 || state.state !== "RUNNING") {
-    return `${elapsed} elapsed`;
-  }
-  const left = timeLeft(progress, model.now());
-  if (left) return `${elapsed} elapsed · about ${left} left`;
+  const { remaining = null, last_seen = null, fraction: done = 0 } = progress ?? {};
+  if (remaining === null || last_seen === null || done >= 1 || state.state !== "RUNNING") return `${elapsed} elapsed`;
+  const left = duration(remaining - (model.now() - last_seen));
+  if (left !== "0:00") return `${elapsed} elapsed · about ${left} left`;
   // The estimated time is over: either the run is about to end, or there were no events for a long time.
-  return progress.fraction > NEARLY ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed`;
+  return done > NEARLY ? `${elapsed} elapsed · nearly done` : `${elapsed} elapsed`;
 }
