@@ -147,7 +147,7 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded):
     notebook.remote(f"rows = spark.range(3).selectExpr({columns})")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [0.5, 0.1, 1, 0], [1, 0.4, 1, 0]]) @ kernel + bias
-    for run in ("digits", embedded.value("digits.id")):
+    for run in ("digits", embedded.run_id):
         text = notebook.run(f"%ddl predict {run} --data rows --name scored --features a b c d --output p").text
         assert re.search(r"^scored .*is rows with p \(float\); its rows are scored when", text), text
         shown = notebook.remote("print([row['p'] for row in scored.orderBy('id').collect()])").text

@@ -69,6 +69,12 @@ class Notebook:
         return self.value("digits.history")
 
     @cached_property
+    def run_id(self):
+        """That of digits."""
+        assert self.first.error == "", self.first.traceback
+        return self.value("digits.id")
+
+    @cached_property
     def session(self):
         """The number of the Livy session; None where there is none."""
         said = re.search(r"Livy session (\d+) at", self.run("%ddl check").text)
