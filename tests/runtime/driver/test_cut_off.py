@@ -16,6 +16,7 @@ from support.rings import CREDENTIALS
 
 from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import attempt as attempts
+from ddl_magics.runtime.provenance.packages import Distinct
 from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.transport import link_watch, sockets, wire
 
@@ -82,6 +83,7 @@ class Run:
         self.log = SimpleNamespace(histories=dict, append=self._append)
         self.checkpoints = SimpleNamespace(files=list, keep=lambda file: self._take("checkpoint"))
         self.files = SimpleNamespace(keep=lambda file: self._take("file"), new_path=self._new_path)
+        self.packages = Distinct({})
 
     def _new_path(self):
         return str(self._folder / f"file-{len(list(self._folder.iterdir()))}")
