@@ -37,8 +37,8 @@ FILES = {
 }
 FORMATS = tuple(FILES)
 _INSTALL = {
-    "mlflow": "pip install 'ddl_magics[mlflow]'",
-    "onnx": "pip install 'ddl_magics[onnx]'",
+    "mlflow": "pip install mlflow-skinny",
+    "onnx": "pip install onnx tf2onnx",
 }
 _VERSIONS = ("keras", "tensorflow", "tensorflow-cpu", "numpy")
 
@@ -211,7 +211,7 @@ def _explained(format: str) -> Iterator[None]:
     try:
         yield
     except ImportError as error:
-        install = _INSTALL.get(format, "pip install 'ddl_magics[local]'")
+        install = _INSTALL.get(format, "pip install tensorflow")
         raise CannotExport(f"the format {format} needs {error.name or error}: {install}") from None
     except (CannotExport, OSError):
         raise

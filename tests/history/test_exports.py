@@ -95,15 +95,20 @@ def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
         try:
             base = f"http://127.0.0.1:{port}/data"
             until(lambda: len(answers(f"{base}/runs") or ()) == 3, 60)
-            tags = get(f"{base}/plugin/scalars/tags")
-            assert set(tags) == {written.name, *(trial.name for trial in trials)}
-            assert {"loss", "accuracy", "steps/loss"} <= set(tags[written.name])
+            runs = {written.name, *(trial.name for trial in trials)}
+            until(lambda: set(answers(f"{base}/plugin/scalars/tags") or ()) == runs, 30)
+            wanted = {"loss", "accuracy", "steps/loss"}
+            until(lambda: wanted <= set(get(f"{base}/plugin/scalars/tags")[written.name]), 30)
             points = get(f"{base}/plugin/scalars/scalars?run={written.name}&tag=loss")
             assert [point[1:] for point in points] == [[1, 1.0], [2, 0.5]]
             body, kind = b"{}", {"Content-Type": "application/json"}
             request = urllib.request.Request(f"{base}/plugin/hparams/experiment", body, kind)
-            names = {info["name"] for info in get(request)["hparamInfos"]}
-            assert {"lr", "act", "strategy", "workers"} <= names and "api_key" not in names
+
+            def names():
+                return {info["name"] for info in get(request)["hparamInfos"]}
+
+            until(lambda: {"lr", "act", "strategy", "workers"} <= names(), 30)
+            assert "api_key" not in names()
         finally:
             server.terminate()
 

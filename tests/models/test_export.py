@@ -150,7 +150,7 @@ def test_what_cannot_be_exported_is_one_line(pictures, tmp_path, monkeypatch):
     with pytest.raises(CannotExport, match=r"the model cannot be called with its example: .*; give example="):
         pictures.export(tmp_path / "b", "saved_model", example=ROWS)
     monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
-    with pytest.raises(CannotExport, match=r"the format mlflow needs mlflow.*: pip install 'ddl_magics\[mlflow\]'"):
+    with pytest.raises(CannotExport, match=r"the format mlflow needs mlflow.*: pip install mlflow-skinny"):
         pictures.export(tmp_path / "b", "mlflow")
     assert os.listdir(tmp_path) == ["a"], "nothing half written is left"
     (tmp_path / "a" / DESCRIPTION).write_text(json.dumps({})[:1])

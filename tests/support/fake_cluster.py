@@ -95,6 +95,12 @@ class FakeCluster(DriverCluster):
         digest = hashlib.sha256(data).hexdigest()
         return {"data": base64.b64encode(part).decode(), "size": len(data), "sha256": digest}
 
+    def _executors(self, request):
+        return {"ok": True, "count": 0}
+
+    def _cache(self, request):
+        return {"entries": []}
+
     def _release(self, request):
         self.released.append(request["run"])
         return {"ok": True}
