@@ -32,8 +32,11 @@ def can_be_pretended():
     return subprocess.run(command, capture_output=True).returncode == 0
 
 
-def python(folder, executors, hosts=8, command=sys.executable):
-    """The Python for executors, of which each host has `executors`; it is `command` there."""
+def python(folder, executors, hosts=100, command=sys.executable):
+    """The Python for executors, of which each host has `executors`; it is `command` there.
+
+    hosts: more than a test needs, as Spark counts on where executors replace others.
+    """
     for host in range(hosts):
         (folder / f"boot-{host}").write_text(f"host-{host}\n")
     script = folder / f"python-{executors}"
