@@ -4,6 +4,7 @@ import json
 
 import pytest
 from playwright.sync_api import expect
+from support.until import until
 
 from browser.panel_page import AXE
 
@@ -43,6 +44,10 @@ def drag(page, axis, low, high):
     page.mouse.up()
 
 
+def ascending(values):
+    return values == sorted(values)
+
+
 def test_trials_are_chosen_sorted_picked_and_stopped(shown, notebook):
     view = shown(20, "search.asked", "search.show(search_view(23, state='FINISHED'))")
     rows = view.locator("tbody tr")
@@ -55,8 +60,8 @@ def test_trials_are_chosen_sorted_picked_and_stopped(shown, notebook):
     view.locator(".ddl-brush-area").last.click()
     expect(rows).to_have_count(23)
     view.get_by_role("button", name="lr", exact=True).click()
-    values = [float(text) for text in view.locator("tbody td:nth-child(4)").all_inner_texts()]
-    assert values == sorted(values)
+    rates = view.locator("tbody td:nth-child(4)")
+    until(lambda: ascending([float(text) for text in rates.all_inner_texts()]), 5)
     view.get_by_role("button", name="trial 7", exact=True).click()
     expect(view.locator("tr[data-picked]")).to_have_count(1)
     expect(view.locator(".ddl-values").first).to_contain_text("trial 7")

@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import sys
+import tempfile
 import threading
 import time
 from dataclasses import dataclass, field
@@ -38,6 +39,8 @@ class Answer:
 class Kernel:
     """`run` executes a cell. The kernel's environment is this process's.
 
+    Its sockets are files: a port of TCP could be taken by another process until the kernel has started.
+
     Args:
         command: the kernel's own, with {connection_file} in it; the default is IPython's in this Python.
         environment: variables besides this process's.
@@ -45,7 +48,8 @@ class Kernel:
 
     def __init__(self, command=None, environment=None):
         command = command or [sys.executable, "-m", "ipykernel_launcher", "-f", "{connection_file}"]
-        self.manager = KernelManager()
+        self._sockets = tempfile.TemporaryDirectory(prefix="kernel-")
+        self.manager = KernelManager(transport="ipc", ip=os.path.join(self._sockets.name, "s"))
         self.manager._kernel_spec = KernelSpec(argv=list(command), display_name="tests", language="python")
         self.manager.start_kernel(env={**os.environ, **(environment or {})})
         self.client = self.manager.client()
@@ -123,3 +127,4 @@ class Kernel:
     def close(self):
         self.client.stop_channels()
         self.manager.shutdown_kernel()
+        self._sockets.cleanup()
