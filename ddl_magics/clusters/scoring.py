@@ -8,11 +8,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import CannotScore
 from ddl_magics.options import RunSpec
 
 if TYPE_CHECKING:
+    from ddl_magics.dashboard.evaluation import Evaluation
     from ddl_magics.runtime.data.records import Inputs
 
 #: What describes the model in the folder of an export.
@@ -89,6 +89,7 @@ def evaluate(
     Raises:
         CannotScore: a ValueError of one line; a column is missing, or a row cannot be evaluated.
     """
+    from ddl_magics.dashboard.evaluation import Evaluation
     from ddl_magics.runtime.data.columns import DataError
     from ddl_magics.runtime.scoring import evaluation
 

@@ -17,9 +17,7 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import hadoop_folder
 from ddl_magics.errors import CannotExport
-from ddl_magics.models.export import local_path
 from ddl_magics.wording import nearest
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
@@ -53,8 +51,11 @@ class Registry:
 
     def __init__(self, uri: str | Path) -> None:
         """uri: the folder of the registry; it is made with the first model."""
+        from ddl_magics.clusters.hadoop_folder import HadoopFolder
+        from ddl_magics.models.export import local_path
+
         here = urlsplit(str(uri)).scheme in ("", "file")
-        self._storage: Storage = LocalStorage(local_path(uri)) if here else hadoop_folder.HadoopFolder(str(uri))
+        self._storage: Storage = LocalStorage(local_path(uri)) if here else HadoopFolder(str(uri))
         self._here = here
 
     def names(self) -> list[str]:

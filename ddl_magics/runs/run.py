@@ -10,15 +10,12 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
-from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
-from ddl_magics.history import mlflow, provenance
+from ddl_magics.history import provenance
 from ddl_magics.history.provenance import Provenance
-from ddl_magics.models.export import Trained, export, write
-from ddl_magics.models.registry import Registry
 from ddl_magics.options import RunSpec
-from ddl_magics.runs import exports, tables
+from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Event, Timeline
@@ -33,6 +30,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import plotly.graph_objects as go
 
+    from ddl_magics.dashboard.evaluation import Evaluation
+    from ddl_magics.models.export import Trained
     from ddl_magics.models.signature import Example
     from ddl_magics.models.transformer import KerasTransformer
     from ddl_magics.runs.follower import Follower
@@ -452,6 +451,8 @@ class Run:
             CannotExport: a library is missing, the folder is there, or the model does not fit into the format.
             DistributedCellError, LookupError, ValueError, ImportError: as `model`.
         """
+        from ddl_magics.models.export import export
+
         return export(self.trained(custom_objects, index, rank), path, format, example)
 
     def register(
@@ -479,6 +480,9 @@ class Run:
         Raises:
             CannotExport, DistributedCellError, LookupError, ValueError, ImportError: as `export`.
         """
+        from ddl_magics.models.export import write
+        from ddl_magics.models.registry import Registry
+
         trained, registry = self.trained(custom_objects, index, rank), Registry(uri)
         version = registry.add(name, lambda folder: write(trained, folder, format, example))
         if alias is not None:
@@ -487,6 +491,8 @@ class Run:
 
     def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
         """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""
+        from ddl_magics.models.export import Trained
+
         file = self._model_file(index, rank)
         metrics = {name: values[-1] for name, values in self.history.items() if values}
         about = {"run": self.id, "name": self.name, "metrics": metrics}
@@ -542,6 +548,8 @@ class Run:
         Raises:
             ImportError: tensorboardX is missing.
         """
+        from ddl_magics.runs import exports
+
         return exports.to_tensorboard(self, folder)
 
     def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
@@ -558,6 +566,9 @@ class Run:
             ImportError: MLflow is missing.
             ValueError: the URI has a password, for which MLflow has environment variables.
         """
+        from ddl_magics.history import mlflow
+        from ddl_magics.runs import exports
+
         return mlflow.write(uri, experiment, exports.for_mlflow(self))
 
     def figure(self) -> go.Figure:

@@ -121,7 +121,9 @@ def test_one_version():
 
 def test_importing_the_package_brings_no_engine():
     """With a remote cluster there is neither TensorFlow nor pyspark on the notebook's machine."""
-    assert not {"tensorflow", "keras", "pyspark", "py4j", "sparkmagic"} & _loaded_by("ddl_magics")
+    loaded = _loaded_by("ddl_magics")
+    assert not {"tensorflow", "keras", "pyspark", "py4j", "sparkmagic"} & loaded
+    assert not {"numpy", "IPython"} & loaded, "JupyterLab's server imports the package, too"
 
 
 @pytest.mark.parametrize("name", ["quickstart", "hdinsight"])
