@@ -120,12 +120,12 @@ def measure_packing(share: int, rounds: int) -> Samples:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("data_feeding", __doc__, "few rows, one round")
-    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
     with tempfile.TemporaryDirectory() as temporary:
         folders = {}
         for table, (rows, width) in TABLES.items():

@@ -130,12 +130,12 @@ def measure(session: Any, share: int, rounds: int, pause: float, folder: str) ->
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("data_passes", __doc__, "few rows, one round")
-    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
     clusters = spark.Clusters()
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -19,13 +19,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 from support import spark as local_cluster
 
 import ddl_magics
 from ddl_magics.runtime.data import feed, file_feed, file_share, share_files, sources
 
-from .harness import command, report
+from .harness import command, cpu_time, report
 from .harness.rounds import rotated
 
 WORKERS = 2
@@ -48,19 +47,6 @@ def write_files(session: Any, folder: Path, rows: int) -> dict[str, str]:
     uris = {"Parquet": f"file://{folder}/rows.parquet", "TFRecord": f"file://{folder}/rows.tfrecord"}
     ddl_magics.write_tfrecord(session.read.parquet(uris["Parquet"]).repartition(4), uris["TFRecord"])
     return uris
-
-
-def cpu_seconds() -> float:
-    """Of this process and of all that it has started."""
-    total = time.process_time()
-    for process in psutil.Process().children(recursive=True):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    ended = os.times()
-    return total + ended.children_user + ended.children_system
 
 
 def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
@@ -100,9 +86,9 @@ def measure(session: Any, uris: dict[str, str], rounds: int, pause: float) -> di
             kind, way = name.split(", ")
             options = {"data": uris[kind], "label": "y", "workers": WORKERS, "strategy": "allreduce", "seed": 7}
             with tempfile.TemporaryDirectory() as folder:
-                cpu, begin = cpu_seconds(), time.monotonic()
+                cpu, begin = cpu_time.so_far(), time.monotonic()
                 ways[way](session, {**options, "features": None, "validation": None}, Path(folder))
-                spent = cpu_seconds() - cpu, time.monotonic() - begin
+                spent = cpu_time.so_far() - cpu, time.monotonic() - begin
             time.sleep(pause)
             if number >= 0:
                 samples.setdefault(name, []).append(spent[0])
@@ -114,7 +100,7 @@ def measure(session: Any, uris: dict[str, str], rounds: int, pause: float) -> di
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("file_feeding", __doc__, "few rows, one round")
-    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     import tensorflow  # noqa: F401 - before the first round
@@ -125,7 +111,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with tempfile.TemporaryDirectory() as folder:
             uris = write_files(session, Path(folder), QUICK_ROWS if options.quick else ROWS)
-            rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+            rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
             samples = measure(session, uris, rounds, options.pause)
     finally:
         clusters.stop()

@@ -67,12 +67,12 @@ def measure(rounds: int, steps: int, pause: float) -> dict[str, list[float]]:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("gathering", __doc__, "a few short blocks")
-    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     before = report.machine()
-    rounds, steps = (QUICK_ROUNDS, QUICK_STEPS) if options.quick else (ROUNDS, STEPS)
-    samples = measure(options.rounds or rounds, steps, options.pause)
+    steps = QUICK_STEPS if options.quick else STEPS
+    samples = measure(command.rounds(options, ROUNDS, QUICK_ROUNDS), steps, options.pause)
     print(report.spread(samples, "steps/s"), "\n")
     ratio = median(a / b for a, b in zip(samples[GATHERED], samples[SLICES], strict=True))
     goals = [report.at_least("steps/s with gathered outputs over those without", ratio, GOAL)]

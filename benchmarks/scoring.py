@@ -11,15 +11,13 @@ part, Spark's Java among them, without what Spark and the models need to start: 
 
 from __future__ import annotations
 
-import os
 import sys
 import time
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from statistics import median
 from typing import Any
 
-from .harness import command, report
+from .harness import command, cpu_time, report
 from .harness.rounds import rotated
 
 ROUNDS, QUICK_ROUNDS = 5, 1
@@ -67,27 +65,6 @@ def frame(spark: Any, table: str, rows: int) -> Any:
     made = made.cache()
     made.count()
     return made
-
-
-def cpu_seconds() -> float:
-    """User and system time so far of this process and all below it, those that have ended among them."""
-    ticks, parents, own = os.sysconf("SC_CLK_TCK"), {}, {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        try:
-            fields = path.read_text().rpartition(")")[2].split()
-        except OSError:
-            continue  # it has ended meanwhile
-        pid = int(path.parent.name)
-        parents[pid], own[pid] = int(fields[1]), sum(map(int, fields[11:15])) / ticks
-
-    def ours(pid: int) -> bool:
-        while pid in parents:
-            if pid == os.getpid():
-                return True
-            pid = parents[pid]
-        return False
-
-    return sum(seconds for pid, seconds in own.items() if ours(pid))
 
 
 def one_by_one(content: bytes) -> Callable[[Iterator[Any]], Iterator[float]]:
@@ -144,9 +121,9 @@ def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
         for number in range(-1, rounds):  # the first round warms up
             for way in rotated(ways, number):
                 run, count = ways[way]
-                before, begun = cpu_seconds(), time.perf_counter()
+                before, begun = cpu_time.so_far(), time.perf_counter()
                 run()
-                spent, took = cpu_seconds() - before, time.perf_counter() - begun
+                spent, took = cpu_time.so_far() - before, time.perf_counter() - begun
                 time.sleep(pause)
                 if number >= 0:
                     samples.setdefault(f"{table}, {way}", []).append(count / spent / 1e3)
@@ -162,12 +139,12 @@ def main(arguments: list[str] | None = None) -> None:
     from support.spark import Clusters  # type: ignore[import-untyped,unused-ignore]
 
     parser = command.parser("scoring", __doc__, "few rows, one round")
-    parser.add_argument("--rounds", type=int, default=None, help=f"{ROUNDS} by default")
+    command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
-    rounds = options.rounds or (QUICK_ROUNDS if options.quick else ROUNDS)
+    rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
     clusters = Clusters()
     try:
         samples = measure(clusters.get(2), share, rounds, options.pause)

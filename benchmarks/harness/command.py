@@ -21,3 +21,14 @@ def parser(name: str, doc: str | None, quick: str) -> argparse.ArgumentParser:
 def add_pause(to: argparse.ArgumentParser, seconds: float = 0.0) -> None:
     """Add --pause, by default of so many seconds."""
     to.add_argument("--pause", type=float, default=seconds, metavar="SECONDS", help=f"after each block; {seconds:g}")
+
+
+def add_rounds(to: argparse.ArgumentParser, rounds: int) -> None:
+    """Add --rounds, by default so many."""
+    to.add_argument("--rounds", type=int, default=None, help=f"{rounds} by default")
+
+
+def rounds(options: argparse.Namespace, usual: int, quick: int) -> int:
+    """What --rounds says, or else so many, or so many with --quick."""
+    given: int | None = options.rounds
+    return given or (quick if options.quick else usual)

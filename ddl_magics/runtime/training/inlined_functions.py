@@ -18,11 +18,13 @@ from ..gradients.replaced import replaced
 from .cell_code import is_of_cell
 
 _OURS = __name__.rpartition(".training.")[0]
+#: The class of what `tf.function` makes, which has no public name.
+_FUNCTION = type(tf.function(lambda: None))
 
 
 def inlined_functions() -> contextlib.AbstractContextManager[None]:
     """Have functions of the cell that are called meanwhile run as AutoGraph converts them."""
-    return replaced([(type(tf.function(lambda: None)), "__call__", _inlining)])
+    return replaced([(_FUNCTION, "__call__", _inlining)])
 
 
 def _inlining(original: Callable[..., Any]) -> Callable[..., Any]:
