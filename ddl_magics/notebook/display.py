@@ -1,4 +1,4 @@
-"""Shows a run in the notebook: a live widget, and a static block that stays in the saved notebook."""
+"""Shows a run, or a search, in the notebook: a live widget, and a static block that stays in the saved notebook."""
 
 from __future__ import annotations
 
@@ -28,8 +28,15 @@ def can_click(shell: Any) -> bool:
     return in_notebook(shell) and bool(getattr(shell.kernel, "_allow_stdin", False))
 
 
-def show_live(run: Run, waiting: bool) -> None:
-    """Display the live view, and below it the static block; both follow the run."""
+def show_live(shown: Run | Search, waiting: bool) -> None:
+    """Display the live view of a run or a search, and below it what the saved notebook keeps; both follow it."""
+    if isinstance(shown, Search):
+        _show_search(shown, waiting)
+    else:
+        _show_run(shown, waiting)
+
+
+def _show_run(run: Run, waiting: bool) -> None:
     _show(run, _live_view(run, waiting, "view"))
     if pictures.may_show(run.spec.cell):
         _follow_pictures(run)
@@ -99,8 +106,7 @@ class Cards:
             self._shown[run.id] = view, _show(run, view)
 
 
-def show_search(search: Search, waiting: bool) -> None:
-    """Display the live view of a search, and below it, for the saved notebook, its text; both follow the search."""
+def _show_search(search: Search, waiting: bool) -> None:
     from IPython.display import display
 
     from ddl_magics.dashboard.static import text_block

@@ -32,8 +32,8 @@ from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
 from ddl_magics.notebook.livy_request import LivyRequest, lifetime
 from ddl_magics.notebook.session import Session
-from ddl_magics.notebook.waiting import wait_for_search, wait_in_cell
-from ddl_magics.options import RunSpec, help, parsing, similar
+from ddl_magics.notebook.waiting import wait_in_cell
+from ddl_magics.options import help, parsing, similar
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run, clean_command, verbs
 from ddl_magics.scaling import ScalingReport
@@ -47,7 +47,6 @@ VERBS = (
     *("clean", *HISTORY_VERBS, "cache"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
-LATER_VERBS = ("replay",)
 
 _RANK = re.compile(r"[0-9]{1,7}")
 
@@ -133,43 +132,25 @@ class DistributedMagics(Magics):
         if spec.dry_run:
             print(dry_run.report(spec, self.session.cluster, self.shell.user_ns))
             return
-        if spec.trials is not None:
-            self._search(spec)
-            return
-        run = self.session.submit(spec, self.shell.user_ns)
-        for line in self.session.cluster.notices(spec, self.shell.user_ns):
-            print(f"{run.name}  {line}")
-        self.shell.user_ns[run.name] = run
+        begin = self.session.submit if spec.trials is None else self.session.search
+        begun: Run | Search = begin(spec, self.shell.user_ns)
+        self.shell.user_ns[begun.name] = begun
+        for line in self.session.cluster.notices(begun.spec, self.shell.user_ns):
+            print(f"{begun.name}  {line}")
         self.store.clean()
         clickable = display.can_click(self.shell)
         waiting = not clickable if spec.wait is None else spec.wait
         if clickable:
-            display.show_live(run, waiting)
+            display.show_live(begun, waiting)
         if not waiting:
             return
         try:
-            wait_in_cell(run, text=not clickable)
+            wait_in_cell(begun, text=not clickable)
         finally:
-            if display.in_notebook(self.shell) and not clickable:
-                display.show_static(run)
-
-    def _search(self, spec: RunSpec) -> None:
-        search = self.session.search(spec, self.shell.user_ns)
-        self.shell.user_ns[search.name] = search
-        for line in self.session.cluster.notices(search.spec, self.shell.user_ns):
-            print(f"{search.name}  {line}")
-        self.store.clean()
-        clickable = display.can_click(self.shell)
-        waiting = not clickable if spec.wait is None else spec.wait
-        if clickable:
-            display.show_search(search, waiting)
-        if not waiting:
-            return
-        try:
-            wait_for_search(search, text=not clickable)
-        finally:
-            if not clickable:
-                print(search)
+            if isinstance(begun, Search) and not clickable:
+                print(begun)
+            elif isinstance(begun, Run) and not clickable and display.in_notebook(self.shell):
+                display.show_static(begun)
 
     @line_magic
     def ddl(self, line: str) -> ScalingReport | None:
@@ -184,8 +165,6 @@ class DistributedMagics(Magics):
         verb, arguments = words[0], words[1:]
         if verb == "runs":  # its quotes are the query's
             arguments = [line.strip()[len(verb) :].strip()]
-        if verb in LATER_VERBS:
-            raise UsageError(f"%ddl {verb} is not built yet: it comes with a later release.")
         if verb not in VERBS:
             raise UsageError(
                 f"%ddl has no verb {as_word(verb)}; its verbs are {', '.join(VERBS)}.{similar.verb(verb, VERBS)}"
@@ -283,30 +262,26 @@ class DistributedMagics(Magics):
     def _attach(self, arguments: list[str]) -> None:
         word = _one(arguments, "%ddl attach RUN")
         record = store.find_search(word)
-        if record is not None:
-            self._attach_search(record)
-            return
-        run = self.session.attach(word, self.choice.at)
-        self._define(run, "run")
-        if display.can_click(self.shell):
-            display.show_live(run, waiting=False)
+        attached: Run | Search
+        if record is None:
+            attached = self.session.attach(word, self.choice.at)
+            said = f"is {attached.state} on {attached.cluster}"
         else:
-            print(f"{run.name} is {run.state} on {run.cluster}; {run.name}.wait() waits for its end")
-
-    def _attach_search(self, record: store.SearchRecord) -> None:
-        search = self.session.attach_search(record, self.shell.user_ns, self.choice.at)
-        self._define(search, "search")
+            attached = self.session.attach_search(record, self.shell.user_ns, self.choice.at)
+            said = "continues"
+        self._define(attached)
         if display.can_click(self.shell):
-            display.show_search(search, waiting=False)
+            display.show_live(attached, waiting=False)
         else:
-            print(f"{search.name} continues; {search.name}.wait() waits for its end")
+            print(f"{attached.name} {said}; {attached.name}.wait() waits for its end")
 
-    def _define(self, attached: Run | Search, what: str) -> None:
+    def _define(self, attached: Run | Search) -> None:
         """Define the variable of what was attached, unless the user has another of this name."""
         variable = self.shell.user_ns.get(attached.name)
         if variable is None or isinstance(variable, type(attached)):
             self.shell.user_ns[attached.name] = attached
         else:
+            what = type(attached).__name__.lower()
             print(f"your variable {attached.name} is kept; %ddl show {attached.id} shows the {what}")
 
     def _logs(self, arguments: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""A cell that waits for its run: prints the progress, and handles interrupts of the kernel."""
+"""A cell that waits for its run or its search: prints the progress, and handles interrupts of the kernel."""
 
 from __future__ import annotations
 
@@ -16,53 +16,24 @@ from ddl_magics.search.text import SearchProgress
 POLL_SECONDS = 0.2
 
 
-def wait_in_cell(run: Run, text: bool, write_line: Callable[[str], None] = print) -> None:
-    """Block until the run has ended.
+def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], None] = print) -> None:
+    """Block until a run, or a search, has ended.
 
-    The first interrupt stops the run and waits for its end. The second returns and leaves the run as it is.
+    The first interrupt stops it and waits for its end. The second returns and leaves it as it is.
 
     Args:
-        run: a run of this kernel.
+        awaited: a run or a search of this kernel.
         text: whether to print its progress.
         write_line: prints a line.
 
     Raises:
         DistributedCellError: the run failed or was lost.
+        SearchFailed: the search failed.
         RunInterrupted: the kernel was interrupted.
-    """
-
-    def kept() -> str:
-        return "its history and model are kept" if run.launched else "it had not started"
-
-    progress = TextProgress(run.name) if text else None
-    _wait(run, progress, "stops after its current step; interrupt again to stop waiting for it", kept, write_line)
-
-
-def wait_for_search(search: Search, text: bool, write_line: Callable[[str], None] = print) -> None:
-    """Block until the search has ended, as `wait_in_cell` does for a run.
-
-    Raises:
-        SearchFailed: it failed.
-        RunInterrupted: the kernel was interrupted.
-    """
-    progress = SearchProgress() if text else None
-    stops = "its trials stop; interrupt again to stop waiting for them"
-    _wait(search, progress, stops, lambda: "its trials are kept", write_line)
-
-
-def _wait(
-    awaited: Run | Search,
-    progress: TextProgress | SearchProgress | None,
-    stops: str,
-    kept: Callable[[], str],
-    write_line: Callable[[str], None],
-) -> None:
-    """Print the lines of `progress`, and stop at an interrupt, until the end.
-
-    stops, kept: what is said at the interrupt, and at the end after one.
     """
     lines: queue.SimpleQueue[str] = queue.SimpleQueue()
-    if progress is not None:
+    if text:
+        progress = SearchProgress() if isinstance(awaited, Search) else TextProgress(awaited.name)
 
         def collect(news: Any) -> None:
             # The cell's own thread prints the lines: front ends do not show text of a thread that belongs to no cell.
@@ -83,10 +54,22 @@ def _wait(
                 ) from None
             interrupted = True
             awaited.request_stop()
-            write_line(f"{awaited.name}  {stops}")
+            write_line(f"{awaited.name}  {_stopping(awaited)}")
     if interrupted:
-        raise RunInterrupted(f"{awaited.name} is {awaited.state}; {kept()}.")
+        raise RunInterrupted(f"{awaited.name} is {awaited.state}; {_kept(awaited)}.")
     awaited.wait()
+
+
+def _stopping(awaited: Run | Search) -> str:
+    if isinstance(awaited, Search):
+        return "its trials stop; interrupt again to stop waiting for them"
+    return "stops after its current step; interrupt again to stop waiting for it"
+
+
+def _kept(awaited: Run | Search) -> str:
+    if isinstance(awaited, Search):
+        return "its trials are kept"
+    return "its history and model are kept" if awaited.launched else "it had not started"
 
 
 def _print_until_settled(run: Run | Search, lines: queue.SimpleQueue[str], write_line: Callable[[str], None]) -> None:

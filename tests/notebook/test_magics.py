@@ -83,7 +83,6 @@ def test_the_other_name_of_the_magic(shell, capsys):
             "%ddl shwo x",
             "UsageError: %ddl has no verb shwo; its verbs are use, spark, check, runs, show, logs, stop,",
         ),
-        ("%ddl replay x", "UsageError: %ddl replay is not built yet: it comes with a later release."),
         ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
         ("%ddl use livy http://u:p@h", "UsageError: the URL holds a password, which would be stored: set it in"),
         ("%ddl use livy host:8998", "UsageError: host:8998 is not the URL of a Livy: write http://HOST:8998, or"),
