@@ -38,9 +38,11 @@ def write(
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink()
     with SummaryWriter(str(folder), write_to_disk=True) as writer:
-        # Not `add_hparams`, which makes a run of its own for them.
-        for summary in hparams(dict(parameters), {name: float(value) for name, value in results.items()}):
-            writer.file_writer.add_summary(summary)
+        # Not `add_hparams`, which makes a run of its own for them. And without the list of all hyperparameters:
+        # TensorBoard would take one run's list for all runs below its folder.
+        _, begin, end = hparams(dict(parameters), {name: float(value) for name, value in results.items()})
+        writer.file_writer.add_summary(begin)
+        writer.file_writer.add_summary(end)
         for scalar in scalars:
             writer.add_scalar(scalar.name, scalar.value, scalar.step, walltime=scalar.time)
         if text:

@@ -109,6 +109,7 @@ def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
 
             until(lambda: {"lr", "act", "strategy", "workers"} <= names(), 30)
             assert "api_key" not in names()
+            assert {info["name"]["tag"] for info in get(request)["metricInfos"]} >= {"loss", "accuracy"}
         finally:
             server.terminate()
 
