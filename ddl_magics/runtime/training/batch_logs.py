@@ -70,6 +70,7 @@ def logs_of_job(
 
     results: those of this rank's metrics. The ranks agree on what is a result, as one may have had no rows.
     """
+    logs = flat_logs(logs)
     scalars = {name: value for name, value in logs.items() if np.ndim(value) == 0}
     flags = {_FLAG + name: float(_equal(value, results.get(name))) for name, value in scalars.items()}
     job = of_job({**scalars, **flags})
@@ -78,6 +79,14 @@ def logs_of_job(
         return returned
     whole = results_of_job()
     return {name: returned[name] if name in returned else _plain(whole.get(name, logs[name])) for name in logs}
+
+
+def flat_logs(logs: dict[str, Any]) -> dict[str, Any]:
+    """Without dicts in it, as Keras hands logs on: the result of all compiled metrics is one."""
+    flat: dict[str, Any] = {}
+    for name, value in logs.items():
+        flat.update(flat_logs(value) if isinstance(value, dict) else {name: value})
+    return flat
 
 
 def are_read_by(callbacks: Sequence[Any]) -> bool:

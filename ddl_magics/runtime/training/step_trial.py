@@ -40,6 +40,7 @@ from ..gradients.tried_gathering import TriedGathering
 from ..gradients.undone_assignments import undone_assignments
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Model
+from .batch_logs import flat_logs
 from .cell_code import clips, makes_gradients
 from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
 from .tried_layers import tried_layers
@@ -199,9 +200,12 @@ class _Run:
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
         """The scalars that a step returns, but for results of metrics."""
-        if not isinstance(logs, dict) or set(logs) <= set(self.model.get_metrics_result()):
+        if not isinstance(logs, dict):
             return {}
-        return {("log", name): value for name, value in logs.items() if np.ndim(value) == 0}
+        flat = flat_logs(logs)
+        if set(flat) <= set(self.model.get_metrics_result()):
+            return {}
+        return {("log", name): value for name, value in flat.items() if np.ndim(value) == 0}
 
 
 def _try(run: _Run) -> Kinds:
