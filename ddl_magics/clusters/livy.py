@@ -36,7 +36,9 @@ OPEN_SECONDS = 120.0
 DETAILS_SECONDS = 60.0
 
 #: Calls that get the session's variables.
-_WITH_NAMES = frozenset(("launch", "predict"))
+_WITH_NAMES = frozenset(("launch", "predict", "evaluate"))
+#: Calls that take as long as their Spark jobs.
+_LONG = frozenset(("evaluate",))
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
 _RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
@@ -178,16 +180,34 @@ class LivyCluster(DriverCluster):
         Raises:
             CannotScore: a ValueError of one line; the session refuses it, or does not answer.
         """
+        return self._score("predict", run, file, request)
+
+    def evaluate(self, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Have the session evaluate a model, as a statement; returns the reply of `driver.api.evaluate`.
+
+        An interrupt of the kernel ends the evaluation.
+
+        Args:
+            run, file: as for `predict`.
+            request: "data", "features", "label", "weight" and "batch_rows" as `driver.api.evaluate` has them.
+
+        Raises:
+            CannotScore: a ValueError of one line; the session refuses it, or does not answer.
+        """
+        return self._score("evaluate", run, file, request)
+
+    def _score(self, function: str, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Call a function of the driver that needs the model of a run."""
         asked = {**request, "run": run, "artifact": file.name, "sent": False}
         try:
-            reply = self._call("predict", json.dumps(asked))
+            reply = self._call(function, json.dumps(asked))
             if reply.get("unknown"):
                 sent_files.send(run, file.read_bytes(), self._call)
-                reply = self._call("predict", json.dumps({**asked, "sent": True}))
+                reply = self._call(function, json.dumps({**asked, "sent": True}))
         except sent_files.CannotSendFiles as error:
             raise CannotScore(f"the model cannot be sent to {self.name}: {error}") from None
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
-            raise CannotScore(f"{self.name} did not make the predictions: {error}") from None
+            raise CannotScore(f"{self.name} does not {function}: {error}") from None
         if not reply.get("ok"):
             raise CannotScore(str((reply.get("error") or {}).get("message", f"{self.name} gave no reason")))
         return reply
@@ -200,7 +220,8 @@ class LivyCluster(DriverCluster):
         self.channel.open(OPEN_SECONDS)
 
         def ask() -> dict[str, Any]:
-            return self.channel.call(function, *arguments, namespace=function in _WITH_NAMES)
+            with_names, long = function in _WITH_NAMES, function in _LONG
+            return self.channel.call(function, *arguments, namespace=with_names, until_interrupted=long)
 
         try:
             return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()

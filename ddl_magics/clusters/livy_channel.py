@@ -24,7 +24,7 @@ from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
 #: Functions that ask Spark, which the side channel must not, or use the session's variables.
-STATEMENTS = ("launch", "info", "executors", "cache", "predict")
+STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate")
 #: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.
@@ -80,11 +80,14 @@ class Channel:
             if self.has_side_channel is None:
                 self._probe()
 
-    def call(self, function: str, *arguments: str, namespace: bool = False) -> dict[str, Any]:
+    def call(
+        self, function: str, *arguments: str, namespace: bool = False, until_interrupted: bool = False
+    ) -> dict[str, Any]:
         """Call a function of the runtime's `driver.remote` and return its reply.
 
         Args:
             namespace: add the session's globals to the arguments.
+            until_interrupted: as for `statement`.
 
         Raises:
             ConnectionError, TimeoutError: there is no answer now.
@@ -92,7 +95,8 @@ class Channel:
         """
         if self.has_side_channel and function not in STATEMENTS:
             return self._job(function, arguments[0])
-        reply = self.statement(livy_remote.call(self.module, function, *arguments, namespace=namespace))
+        code = livy_remote.call(self.module, function, *arguments, namespace=namespace)
+        reply = self.statement(code, until_interrupted=until_interrupted)
         if reply.get("missing"):
             raise self._restarted()
         return reply
@@ -107,18 +111,37 @@ class Channel:
 
     # Statements
 
-    def statement(self, code: str, seconds: float = STATEMENT_SECONDS) -> dict[str, Any]:
-        """Execute a statement of `livy_remote` and return its answer."""
+    def statement(
+        self, code: str, seconds: float = STATEMENT_SECONDS, until_interrupted: bool = False
+    ) -> dict[str, Any]:
+        """Execute a statement of `livy_remote` and return its answer.
+
+        Args:
+            code: the statement.
+            seconds: until it must have ended.
+            until_interrupted: it may take any time, and an interrupt of the kernel ends it.
+        """
         posted = self._ask("POST", f"{self._path}/statements", {"code": code})
-        path, deadline, pause = f"{self._path}/statements/{posted['id']}", time.monotonic() + seconds, POLL_SECONDS
+        path = f"{self._path}/statements/{posted['id']}"
+        try:
+            return self._output(self._ended_statement(path, seconds, until_interrupted))
+        except KeyboardInterrupt:
+            if until_interrupted:
+                self._cancel(path)
+            raise
+
+    def _ended_statement(self, path: str, seconds: float, any_time: bool) -> dict[str, Any]:
+        """The output of a statement, when it has ended."""
+        deadline, pause = time.monotonic() + seconds, POLL_SECONDS
         while True:
+            left = seconds if any_time else max(1.0, deadline - time.monotonic())
             # Each answer repeats the statement's code: do not ask too often.
-            statement = with_retries(lambda: self._ask("GET", path), max(1.0, deadline - time.monotonic()))
+            statement = with_retries(lambda: self._ask("GET", path), left)
             ended, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
             # A statement that ends during the query may have its new state and no output yet: ask again.
             if ended and (output or statement["state"] == "cancelled"):
-                return self._output(output or {})
-            if time.monotonic() > deadline:
+                return output or {}
+            if time.monotonic() > deadline and not any_time:
                 self._cancel(path)
                 raise Busy(f"session {self.number} is busy with another cell")
             time.sleep(pause)
@@ -136,7 +159,7 @@ class Channel:
         return answer
 
     def _cancel(self, path: str) -> None:
-        """Take our statement, which has not begun, out of the queue."""
+        """Take our statement out of the queue, or end it."""
         try:
             self.http.post(f"{path}/cancel", seconds=5.0)
         except (ConnectionError, ProcessLookupError):

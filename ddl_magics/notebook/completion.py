@@ -8,15 +8,16 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.notebook import predict_command
+from ddl_magics.notebook import evaluate_command, predict_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command
 from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
+_SCORING = {"predict": predict_command.OPTIONS, "evaluate": evaluate_command.OPTIONS}
 #: Verbs whose first argument is a run.
-_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export", "predict")
+_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export", *_SCORING)
 MAGICS = ("%%distributed", "%%ddl_distributed")
 
 
@@ -85,8 +86,8 @@ def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
         return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
     if before[1] == "scale" and len(before) > 2:
         return [option for option in scaling_request.FLAGS if option not in before]
-    if before[1] == "predict" and len(before) > 2:
-        return [option for option in predict_command.OPTIONS if option not in before]
+    if before[1] in _SCORING and len(before) > 2:
+        return [option for option in _SCORING[before[1]] if option not in before]
     return runs() if len(before) == 2 and before[1] in _OF_RUNS else []
 
 

@@ -23,6 +23,7 @@ from ddl_magics.notebook import (
     check,
     display,
     dry_run,
+    evaluate_command,
     executors_verb,
     history_verbs,
     predict_command,
@@ -43,8 +44,8 @@ from ddl_magics.wording import counted, nearest
 
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
-    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "release", "acquire"),
-    *("clean", *HISTORY_VERBS, "cache"),
+    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "evaluate"),
+    *("release", "acquire", "clean", *HISTORY_VERBS, "cache"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
 
@@ -71,6 +72,8 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   predict RUN --data DATAFRAME --name NEW [--features F] [--output NAME] [--on-error fail|null] [--batch-size N]
                       define NEW, a Spark DataFrame with the predictions of the run's model beside the columns of
                       DATAFRAME, where that is: in this notebook or in the Livy session
+  evaluate RUN --data DATAFRAME [--label y] [--weight w] [--features F] [--batch-size N] [--name NEW]
+                      define NEW, or RUN_evaluation: the metrics of the run's model over all rows of DATAFRAME
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
@@ -316,6 +319,11 @@ class DistributedMagics(Magics):
         request = predict_command.parse(arguments)
         run = self.session.find(request.run)
         print(predict_command.predict(request, run, self.session.cluster, self.shell.user_ns))
+
+    def _evaluate(self, arguments: list[str]) -> None:
+        request = evaluate_command.parse(arguments)
+        run = self.session.find(request.run)
+        print(evaluate_command.evaluate(request, run, self.session.cluster, self.shell.user_ns))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -165,6 +165,30 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded):
         assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
 
 
+@slow_behind_a_gateway
+def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded):
+    if notebook.kind == "embedded":
+        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
+    notebook.remote("known = spark.range(3).selectExpr('id as a', 'id * 0.5 as b', '1.0 as c', '0.0 as d', 'id as y')")
+    kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
+    theirs = np.array([[0, 0, 1, 0], [1, 0.5, 1, 0], [2, 1, 1, 0]]) @ kernel + bias
+    for run in ("digits", embedded.run_id):
+        line = f"%ddl evaluate {run} --data known --label y --features a b c d --name found"
+        assert re.search(r"^found: <Evaluation of 3 rows: .*loss [0-9.]+", notebook.run(line).text)
+        if run == "digits":
+            error = np.abs(theirs[:, 0] - [0, 1, 2]).mean()
+            np.testing.assert_allclose(notebook.value("found.errors()['mae']"), error, rtol=1e-5)
+    for line, says in [
+        ("--data knowns --label y --features a b c d", "knowns"),
+        ("--data known --label z --features a b c d", "label z: df has no such column"),
+        ("--data known --features a b c d", "name the column of the labels: --label y"),
+        ("--data known --label y --features a b c d --name numpy", "your variable numpy would be replaced"),
+    ]:
+        notebook.local("import numpy")
+        answer = notebook.kernel.run(f"%ddl evaluate digits {line}")
+        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+
+
 @slow_in_ipython
 def test_files_beside_the_notebook_are_read_and_written(notebook, tmp_path):
     """Where the workers do not have the notebook's folder, those of --files are read."""

@@ -10,7 +10,7 @@ from ddl_magics.notebook.predict_command import USAGE, Request, parse
 def test_the_line_is_read():
     assert parse(["digits", "--data", "df", "--name=scored"]) == Request("digits", "df", "scored")
     words = "digits --features a,b image=pixels --on-error null --name scored --data df --batch-size 10 --output p"
-    expected = Request("digits", "df", "scored", ["a", "b", "image=pixels"], "p", "null", 10)
+    expected = Request("digits", "df", "scored", ("a", "b", "image=pixels"), "p", "null", 10)
     assert parse(words.split()) == expected
 
 

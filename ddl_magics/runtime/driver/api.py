@@ -258,6 +258,16 @@ def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
     return prediction.predict(request, namespace, registry.get)
 
 
+def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
+    """Evaluate a model on a DataFrame of the session; returns when that has ended.
+
+    {"run", "artifact", "sent", "data", "features", "label", "weight", "batch_rows"} -> {"ok": true, "found": as
+    `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent by `upload`
+    first. features, label, weight: as `scoring.evaluation` has them.
+    """
+    return prediction.evaluate(request, namespace, registry.get)
+
+
 def info(_request: str = "{}") -> str:
     """What this session is: versions, slots, and the settings that matter to a run."""
     from pyspark import SparkContext

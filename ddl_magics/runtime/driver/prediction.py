@@ -1,11 +1,12 @@
-"""`%ddl predict`: a DataFrame of the session with a model's predictions, under a name of the session."""
+"""`%ddl predict` and `%ddl evaluate`: a run's model on a DataFrame of the session."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Callable, MutableMapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
 from ..data.columns import DataError, frame_named, is_spark
+from ..scoring import evaluation
 from ..scoring.predictor import Predictor
 from . import uploads
 
@@ -13,31 +14,58 @@ if TYPE_CHECKING:
     from .job import Job
 
 
+class _Unknown(Exception):
+    """The model must be sent first."""
+
+
 def predict(request: str, namespace: MutableMapping[str, Any], find: Callable[[str], Job | None]) -> str:
     """As `api.predict` says. find: returns the run with an id, or None."""
-    asked = json.loads(request)
+    return _answer(lambda: _predict(json.loads(request), namespace, find))
+
+
+def evaluate(request: str, namespace: Mapping[str, Any], find: Callable[[str], Job | None]) -> str:
+    """As `api.evaluate` says. find: returns the run with an id, or None."""
+    return _answer(lambda: _evaluate(json.loads(request), namespace, find))
+
+
+def _answer(score: Callable[[], dict[str, Any]]) -> str:
     try:
-        model = _model(asked, find)
-        if model is None:
-            return json.dumps({"ok": False, "unknown": True})
-        frame, name = frame_named("--data", asked["data"], namespace), asked["name"]
-        if not is_spark(namespace.get(name, frame)):
-            raise DataError("--name %s: the session has another variable of that name; choose another" % name)
-        scored = Predictor(
-            model, asked["features"], asked["output"], asked["batch_rows"], asked["on_error"], None
-        ).predict(frame)
+        return json.dumps({"ok": True, **score()}, default=_plain)
+    except _Unknown:
+        return json.dumps({"ok": False, "unknown": True})
     except (DataError, uploads.UploadProblem) as error:
         return json.dumps({"ok": False, "error": {"kind": "usage", "message": str(error)}})
+
+
+def _predict(asked: Any, namespace: MutableMapping[str, Any], find: Callable[[str], Job | None]) -> dict[str, Any]:
+    model = _model(asked, find)
+    frame, name = frame_named("--data", asked["data"], namespace), asked["name"]
+    if not is_spark(namespace.get(name, frame)):
+        raise DataError("--name %s: the session has another variable of that name; choose another" % name)
+    predictor = Predictor(model, asked["features"], asked["output"], asked["batch_rows"], asked["on_error"], None)
+    scored = predictor.predict(frame)
     namespace[name] = scored
-    new = [[field.name, field.dataType.simpleString()] for field in scored.schema.fields[len(frame.columns) :]]
-    return json.dumps({"ok": True, "columns": new})
+    return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
 
 
-def _model(asked: Any, find: Callable[[str], Job | None]) -> bytes | None:
-    """The model's file: of the run if this process still has it, else as it was sent; None where it must be sent."""
+def _evaluate(asked: Any, namespace: Mapping[str, Any], find: Callable[[str], Job | None]) -> dict[str, Any]:
+    model, frame = _model(asked, find), frame_named("--data", asked["data"], namespace)
+    label, weight, rows = asked["label"], asked["weight"], asked["batch_rows"]
+    return {"found": evaluation.evaluate(frame, model, asked["features"], label, weight, rows, None)}
+
+
+def _plain(value: Any) -> Any:
+    """NumPy's numbers and arrays as JSON has them."""
+    return value.tolist()
+
+
+def _model(asked: Any, find: Callable[[str], Job | None]) -> bytes:
+    """The model's file: of the run if this process still has it, else as it was sent."""
     job = find(asked["run"])
     artifact = None if job is None else job.files.artifacts.get(asked["artifact"])
     if artifact is not None:
         with open(artifact.path, "rb") as file:
             return file.read()
-    return uploads.take(asked["run"]) if asked["sent"] else None
+    if not asked["sent"]:
+        raise _Unknown
+    return uploads.take(asked["run"])

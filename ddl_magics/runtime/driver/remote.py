@@ -49,6 +49,7 @@ CALLS: dict[str, Callable[..., str]] = dict(
     executors=api.executors,
     cache=api.cache,
     predict=api.predict,
+    evaluate=api.evaluate,
 )
 
 
