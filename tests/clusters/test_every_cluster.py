@@ -187,6 +187,12 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded):
         notebook.local("import numpy")
         answer = notebook.kernel.run(f"%ddl evaluate digits {line}")
         assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+    sleeping = "__import__('time').sleep(60), row"
+    notebook.remote(f"slow = spark.createDataFrame(known.rdd.map(lambda row: ({sleeping})[1]), known.schema)")
+    line = "%ddl evaluate digits --data slow --label y --features a b c d"
+    answer = notebook.kernel.run(line, interrupt_after=3)
+    assert "KeyboardInterrupt: the evaluation has been stopped" in answer.traceback and answer.seconds < 30
+    assert "3" in notebook.remote("print(known.count())").text
 
 
 @slow_in_ipython

@@ -61,7 +61,7 @@ class Kernel:
     def pid(self):
         return self.manager.provisioner.pid
 
-    def run(self, code, clickable=False, timeout=120, interrupt_when=None):
+    def run(self, code, clickable=False, timeout=120, interrupt_when=None, interrupt_after=None):
         """Execute a cell.
 
         Args:
@@ -69,9 +69,12 @@ class Kernel:
             clickable: ask as a notebook in a browser does, where the kernel may ask back.
             timeout: seconds until the test is given up.
             interrupt_when: interrupt the kernel when this pattern has been printed.
+            interrupt_after: seconds until the kernel is interrupted.
         """
         answer, begun = Answer(), time.monotonic()
         message = self.client.execute(code, allow_stdin=clickable)
+        if interrupt_after is not None:
+            threading.Timer(interrupt_after, self.manager.interrupt_kernel).start()
         done = False
         while not done:
             left = timeout - (time.monotonic() - begun)
