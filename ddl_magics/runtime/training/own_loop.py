@@ -36,6 +36,12 @@ _NO_TOTAL = (
     "number of rows, and leave reduction out"
 )
 
+_NO_ROWS = (
+    "a batch of this loop has fewer rows than there are workers: one without a row computes on a copy of another's, "
+    "which does not count for the update, but in metrics that the loop updates; batch(n, drop_remainder=True) leaves "
+    "such a batch out"
+)
+
 _TRACED_BEFORE = (
     "a tf.function of this loop was called before ddl.distribute handed out a batch: it draws the same random numbers "
     "on all workers, and takes the mean of masked losses from slices; call it first within the loop"
@@ -117,6 +123,8 @@ class OwnLoop:
         self._sums = sums
         self._in_work.read(reader, share)
         self._read_rows.append(int(share.rows))
+        if self._rank.config.is_chief and 0 <= int(share.total) < self._rank.config.size:
+            self.notice("info", _NO_ROWS)
         if self._buckets is not None:
             self._buckets.begin_step()
 

@@ -71,6 +71,8 @@ refused("method", lambda: ddl.distribute(data).take(2))
 refused("rows", lambda: ddl.distribute((x[:4], y[:3])))
 refused("reduction", lambda: ddl.distribute(data, reduction="max"))
 refused("uneven", uneven)
+few = tf.data.Dataset.from_tensor_slices((x[:3], y[:3])).batch(2)
+seen = [len(rows) for rows, labels in ddl.distribute(few)]
 said
 """
 )
@@ -96,6 +98,11 @@ def test_a_loop_is_reported_like_a_fit(reports):
     shown = {name for event in reports.of_kind("steps", 0) if event["fit"] == 0 for name in event["metrics"]}
     second = next(name for name in shown if name.startswith("loss of "))
     assert shown == {"loss", "accuracy", second, second.replace("loss", "accuracy")}
+
+
+def test_a_batch_that_leaves_a_worker_without_a_row_is_told(reports):
+    said = [event["rank"] for event in reports.of_kind("notice") if "fewer rows than there are" in event["message"]]
+    assert said == [0]
 
 
 def test_its_history_is_what_it_logs(reports):
