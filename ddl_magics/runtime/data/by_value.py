@@ -12,14 +12,14 @@ def functions_of(module: Any) -> dict[str, Any]:
     The source is executed under a name that is no module, as the executors' Python cannot import this package.
     """
     functions: dict[str, Any] = {"__name__": "_ddl_by_value"}
-    exec(compile(source_of(module), module.__name__.rsplit(".", 1)[-1] + ".py", "exec"), functions)
+    exec(compile(source_of(module.__name__), module.__name__.rsplit(".", 1)[-1] + ".py", "exec"), functions)
     return functions
 
 
-def source_of(module: Any) -> str:
+def source_of(name: str) -> str:
     """The text of a module, which may be in a zip."""
-    specification = importlib.util.find_spec(module.__name__)
+    specification = importlib.util.find_spec(name)
     assert specification is not None
     loader: Any = specification.loader  # typeshed's Loader lacks get_source, which every loader of source has
-    source: str = loader.get_source(module.__name__)
+    source: str = loader.get_source(name)
     return source

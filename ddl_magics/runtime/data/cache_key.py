@@ -8,13 +8,15 @@ its text describes in full; of any other, nothing is kept.
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import os
+import pkgutil
 import re
 from typing import TYPE_CHECKING, Any, Iterator, List
 from urllib.parse import unquote, urlsplit
 
-from . import by_value, cache_folder, packing, sequences, share_files
+from . import by_value
 
 if TYPE_CHECKING:
     from .plan import Plan
@@ -40,14 +42,21 @@ _CHANGING = {
     "CurrentDate": "current_date()",
     "CurDateExpressionBuilder": "curdate()",
     "CurrentUser": "current_user()",
+    "CurrentDatabase": "current_database()",
+    "CurrentCatalog": "current_catalog()",
+    "VariableReference": "a variable of the session",
 }
 #: Code that no text describes.
 _FUNCTIONS = re.compile(
     "(?:Python|Scala|Hive|User).*(?:UDF|UDAF|UDTF|Aggregator|Generator|Expression)|.*Invoke|NewInstance|"
-    "CallMethodViaReflection|.*(?:InPandas|InArrow)|MapPartitions.*|MapElements|TypedFilter|.*MapGroups.*|"
-    "AppendColumns.*|DeserializeToObject|SerializeFromObject|ScriptTransformation|.*EvalPython"
+    "CallMethodViaReflection|ApplyFunctionExpression|V2Aggregator|.*(?:InPandas|InArrow)|MapPartitions.*|MapElements|"
+    "TypedFilter|.*MapGroups.*|AppendColumns.*|DeserializeToObject|SerializeFromObject|ScriptTransformation|.*EvalPython"
 )
 _CLASS = re.compile(r'"class":"([\w.$]+)"')
+#: Expressions with a plan of their own.
+_SUBQUERIES = {"ScalarSubquery", "LateralSubquery", "ListQuery", "InSubquery", "Exists"}
+#: Leaves of a plan whose text has all that decides their rows.
+_DESCRIBED_LEAVES = {"Range", "OneRowRelation", "CTERelationRef"}
 #: What a number of an expression carries of the JVM that gave it.
 _OF_JVM = re.compile(r',?"jvmId":"[0-9a-f-]*"')
 
@@ -61,10 +70,9 @@ def of_plan(plan: Plan) -> str:
 
     The values of --batch-size and --seed are not in it: neither decides which rank has a row.
     """
-    frames = [plan.rows] + ([] if plan.validation_rows is None else [plan.validation_rows])
     return _digest(
         [_sources_of_format()]
-        + [text for frame in frames for text in ["frame", *_frame_texts(frame)]]
+        + [text for frame in plan.frames for text in ["frame", *_frame_texts(frame)]]
         + [
             json.dumps(
                 {
@@ -87,8 +95,10 @@ def _digest(texts: List[str]) -> str:
 
 
 def _sources_of_format() -> str:
-    """The sources that say which row goes where, and how it is stored, in place of a number of their format."""
-    return _digest([by_value.source_of(module) for module in (packing, sequences, share_files, cache_folder)])
+    """The sources beside this one, which say where a row goes and how it is stored, in place of a format's number."""
+    folder = __name__.rpartition(".")[0]
+    names = sorted(module.name for module in pkgutil.iter_modules(importlib.import_module(folder).__path__))
+    return _digest([by_value.source_of("%s.%s" % (folder, name)) for name in names])
 
 
 def _frame_texts(frame: DataFrame) -> Iterator[str]:
@@ -103,18 +113,39 @@ def _frame_texts(frame: DataFrame) -> Iterator[str]:
         raise NotKnown("Spark cannot describe its plan") from error
     jvm = frame._sc._jvm
     classes = set(_CLASS.findall(described))
-    leaves = list(_each(analyzed.collectLeaves()))
-    _check(classes, len(leaves), described)
+    _check(classes)
     yield described
     yield _whole_text(canonical)
-    if _CATALYST + "expressions.ScalaUDF" in classes:
+    if _CATALYST + "expressions.ScalaUDF" in classes:  # which Spark calls nondeterministic where it may fail
         yield from _closures(jvm, analyzed)
-    for leaf in leaves:
+    elif not _is_deterministic(analyzed):
+        raise NotKnown("it has a value that is another one each time")
+    for leaf in _each(analyzed.collectLeaves()):
         yield from _leaf_texts(jvm, leaf)
-    yield from sorted(frame._jdf.sparkSession().sessionState().conf().getAllConfs().mkString("\n").split("\n"))
-    if any(_name_of(leaf) == "InMemoryRelation" for leaf in _each(execution.withCachedData().collectLeaves())):
-        # df.cache(): the rows are those of the time when Spark read them, and are gone with the session.
-        yield str(frame._sc.applicationId)
+    yield from _settings(frame)
+    for leaf in _each(execution.withCachedData().collectLeaves()):
+        if _name_of(leaf) == "InMemoryRelation":
+            # df.cache(): the rows are those of the time when Spark read them, and are gone with the session.
+            yield str(frame._sc.applicationId)
+            yield str(jvm.java.lang.System.identityHashCode(leaf.cacheBuilder()))
+
+
+def _is_deterministic(plan: Any) -> bool:
+    """What Spark says itself; True of its versions that do not say it of a plan."""
+    try:
+        return bool(plan.deterministic())
+    except Exception:  # Py4J's: there is no such method
+        return True
+
+
+def _settings(frame: DataFrame) -> Iterator[str]:
+    """What decides how a plan is computed, and is the same in another session: not the driver's port, for example."""
+    conf = frame._jdf.sparkSession().sessionState().conf()
+    yield str(frame._sc.version)
+    yield conf.sessionLocalTimeZone()
+    for setting in sorted(conf.getAllConfs().mkString("\0").split("\0")):
+        if not setting.startswith("spark.") or setting.startswith(("spark.sql.", "spark.hadoop.")):
+            yield setting
 
 
 def _whole_text(plan: Any) -> str:
@@ -126,7 +157,7 @@ def _whole_text(plan: Any) -> str:
     return text
 
 
-def _check(classes: set[str], leaves: int, described: str) -> None:
+def _check(classes: set[str]) -> None:
     """Raises `NotKnown` for a plan with a part that is not known to be described in full."""
     simple = {name.rpartition(".")[2]: name for name in sorted(classes)}
     if "LogicalRDD" in simple or "ExternalRDD" in simple:
@@ -134,17 +165,12 @@ def _check(classes: set[str], leaves: int, described: str) -> None:
     for name, full in simple.items():
         if name in _CHANGING:
             raise NotKnown("%s has another value each time" % _CHANGING[name])
+        if name in _SUBQUERIES:
+            raise NotKnown("it has a subquery in an expression")
         if name != "ScalaUDF" and _FUNCTIONS.match(name):
             raise NotKnown("it calls a function of its own (%s), whose code may change" % name)
         if not full.startswith((_CATALYST, _ML + "linalg.")) and full != _FILES + "LogicalRelation":
             raise NotKnown("how it is read (%s) does not say whether it has changed" % name)
-    known = sum(described.count('"%s"' % full) for name, full in simple.items() if name in _LEAVES)
-    if known > leaves:
-        raise NotKnown("it has a subquery in an expression")
-
-
-#: Leaves of a plan.
-_LEAVES = ("LogicalRelation", "LocalRelation", "Range", "OneRowRelation")
 
 
 def _leaf_texts(jvm: Any, leaf: Any) -> Iterator[str]:
@@ -153,6 +179,8 @@ def _leaf_texts(jvm: Any, leaf: Any) -> Iterator[str]:
         yield _hashed(jvm, leaf.data())
     elif name == "LogicalRelation":
         yield from _relation_texts(jvm, leaf.relation())
+    elif name not in _DESCRIBED_LEAVES:  # Hive's tables, for example, and the results of commands
+        raise NotKnown("how it is read (%s) does not say whether it has changed" % name)
 
 
 def _relation_texts(jvm: Any, relation: Any) -> Iterator[str]:
@@ -171,7 +199,10 @@ def _relation_texts(jvm: Any, relation: Any) -> Iterator[str]:
 
 
 def _file_texts(jvm: Any, uris: List[str]) -> Iterator[str]:
-    """Each file with its size and time now; Spark's own list may be older."""
+    """Each file with its size and time now; Spark's own list may be older.
+
+    Of a file of this machine, the time of its last change of any kind is there, too: no tool sets that one back.
+    """
     others = []
     for uri in uris:
         if uri.startswith("file:"):
@@ -179,7 +210,7 @@ def _file_texts(jvm: Any, uris: List[str]) -> Iterator[str]:
                 about = os.stat(unquote(urlsplit(uri).path))
             except OSError as error:
                 raise NotKnown("the driver cannot look at %s (%s)" % (uri, error.strerror)) from error
-            yield json.dumps([uri, about.st_size, about.st_mtime_ns])
+            yield json.dumps([uri, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino])
         else:
             others.append(uri)
     if others:

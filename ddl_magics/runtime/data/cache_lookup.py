@@ -69,8 +69,7 @@ class Found:
 
 def look(sc: SparkContext, plan: Plan, group: str) -> tuple[Found | None, list[str]]:
     """(what the cache has, or None where it is not used, notices for the user). A Spark job with a task a host."""
-    frames = [plan.rows] + ([] if plan.validation_rows is None else [plan.validation_rows])
-    if plan.cache is None or not all(map(is_spark, frames)):
+    if plan.cache is None or not all(map(is_spark, plan.frames)):
         return None, []
     try:
         key = cache_key.of_plan(plan)

@@ -64,6 +64,11 @@ class Plan:
                 )
             self.fraction = float(validation)
 
+    @property
+    def frames(self) -> list[DataFrame]:
+        """The rows for training, and those for validation where another DataFrame has them."""
+        return [self.rows] + ([] if self.validation_rows is None else [self.validation_rows])
+
     def _take_validation(self, name: str, namespace: Mapping[str, Any]) -> None:
         frame, self.validation_name = frame_named("--validation", name, namespace), name
         keys = [self.sequences.order_by, *self.sequences.group_by] if self.sequences else []
