@@ -63,10 +63,12 @@ def entry_name(key: str, digest: str, rank: int, floatx: str) -> str:
 
 
 def read_entry(path: str) -> Dict[str, Any] | None:
-    """The JSON object of an entry, or None where it is damaged or not there."""
+    """The JSON object of an entry, or None where it is damaged, of another user, or not there."""
     try:
         opened = os.open(os.path.join(path, ENTRY), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
         with os.fdopen(opened, "rb") as file:
+            if os.fstat(opened).st_uid != os.geteuid():
+                return None
             digest, _, content = file.read(MAX_ENTRY_BYTES).partition(b"\n")
         if digest != hashlib.sha256(content).hexdigest().encode():
             return None

@@ -16,6 +16,7 @@ import zlib
 from typing import TYPE_CHECKING, Callable, Dict, Iterator, List, Mapping, Tuple
 
 from .. import scratch
+from ..wording import in_bytes
 from . import cache_folder
 
 if TYPE_CHECKING:
@@ -45,13 +46,18 @@ class ShareCache:
             entry = os.path.join(root, self._name)
             if not cache_folder.is_ours(root) or not os.path.isdir(entry):
                 continue
-            place = scratch.make("data-%d" % self._rank, os.path.dirname(root))
-            with contextlib.suppress(OSError):  # the entry was removed meanwhile
-                if _take(entry, place):
+            with contextlib.suppress(OSError):  # the entry was removed meanwhile, or nothing can be made beside it
+                place = scratch.make("data-%d" % self._rank, os.path.dirname(root))
+                try:
+                    whole = _take(entry, place)
+                except BaseException:
+                    scratch.remove(place)
+                    raise
+                if whole:
                     os.utime(entry)  # it was used
                     return place
+                scratch.remove(place)
                 shutil.rmtree(entry, ignore_errors=True)
-            scratch.remove(place)
         return None
 
     def keep(self, place: str) -> str | None:
@@ -76,13 +82,14 @@ class ShareCache:
 
 
 def _take(entry: str, place: str) -> bool:
-    """Link the files of an entry into `place`; whether they are whole. OSError where one is not there."""
+    """Link the files of an entry into `place`; whether they are whole and this user's. OSError where one is missing."""
     about = cache_folder.read_entry(entry)
     if about is None:
         return False
     for name, known in about["files"].items():
         os.link(os.path.join(entry, name), os.path.join(place, name))
-        if _checksum(os.path.join(place, name)) != tuple(known):
+        linked = os.path.join(place, name)
+        if os.stat(linked).st_uid != os.geteuid() or _checksum(linked) != tuple(known):
             return False
     return True
 
@@ -109,8 +116,8 @@ def _keep(root: str, name: str, place: str, use: CacheUse) -> str | None:
             most = _most(root, use["most"])
             if size > most:
                 return "they take %s, and the cache may have %s: give it more, as in --cache %s" % (
-                    *map(_text, (size, most)),
-                    _text(2 * size).replace(" ", ""),
+                    *map(in_bytes, (size, most)),
+                    in_bytes(2 * size).replace(" ", ""),
                 )
             _shrink(root, lambda left: left + size <= most)
             os.rename(entry, os.path.join(root, name))
@@ -200,7 +207,3 @@ def _locked(root: str) -> Iterator[None]:
         yield
     finally:
         os.close(opened)
-
-
-def _text(size: float) -> str:
-    return "%.1f GB" % (size / 1e9) if size >= 1e8 else "%.1f MB" % (size / 1e6)

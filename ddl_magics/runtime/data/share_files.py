@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Iterator, List,
 import numpy as np
 
 from .. import scratch
-from ..wording import count
+from ..wording import count, in_bytes
 from . import cache_folder, packing, share_cache
 from .sequences import first_rows
 
@@ -139,15 +139,11 @@ def _no_room(manifest: Manifest, needed: int, free: Mapping[str, int]) -> str:
         "larger disk, or use more workers than %d"
         % (
             manifest["data"],
-            _size(needed),
-            ", ".join("%s free in %s" % (_size(each), folder) for folder, each in free.items()),
+            in_bytes(needed),
+            ", ".join("%s free in %s" % (in_bytes(each), folder) for folder, each in free.items()),
             manifest["size"],
         )
     )
-
-
-def _size(size: int) -> str:
-    return "%.1f GB" % (size / 1e9) if size >= 1e8 else "%.1f MB" % (size / 1e6)
 
 
 class _Files:

@@ -95,6 +95,31 @@ def test_a_folder_of_others_is_not_read(tmp_path):
     assert cache.fetch() is None
 
 
+def test_an_entry_of_another_user_is_not_read(tmp_path, monkeypatch):
+    """Where all may write, somebody may put a folder of his own in the place of the one that was looked at."""
+    of_host(tmp_path).keep(share(tmp_path))
+    ((name, _, _),) = cache_folder.names(root_of(tmp_path))
+    entry, other, more = os.path.join(root_of(tmp_path), name), tmp_path / "other", tmp_path / "more"
+    other.mkdir(), more.mkdir()
+    about, user = cache_folder.read_entry(entry), os.geteuid()
+    assert share_cache._take(entry, str(other))
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    assert cache_folder.read_entry(entry) is None
+    monkeypatch.setattr(cache_folder, "read_entry", lambda _: about)
+    assert not share_cache._take(entry, str(more)), "nor are its files"
+
+
+def test_a_run_goes_on_where_nothing_can_be_made_beside_the_cache(tmp_path, monkeypatch):
+    cache = of_host(tmp_path)
+    cache.keep(share(tmp_path))
+
+    def refused(*_):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(scratch, "make", refused)
+    assert cache.fetch() is None
+
+
 def test_its_bytes_are_bounded_and_the_oldest_go_first(tmp_path):
     size = sum(entry.stat().st_size for entry in os.scandir(share(tmp_path)))
     most = int(2.5 * size) + 8192
