@@ -15,6 +15,7 @@ import select
 import subprocess
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Set, Tuple
 
 import numpy as np
@@ -32,8 +33,6 @@ if TYPE_CHECKING:
 #: A process that has read nothing for so long is given up.
 SILENT_SECONDS = 600.0
 TICK_SECONDS = 0.1
-#: Examples that TensorFlow decodes at once.
-EXAMPLES = 8192
 
 #: Of TensorFlow, which has no types.
 TensorFlow = Any
@@ -92,16 +91,12 @@ class Share:
         """Raises `DataError`, one line."""
         order = self._index["order"]
         for first, file in self._numbered():
-            content, stamp = self._found(lambda: file_systems.content(file["uri"]))  # noqa: B023 - is called at once
-            if stamp != file["stamp"]:
-                raise DataError("%s, %s has changed since the run began" % (self._manifest["data"], file["uri"]))
-            content = tfrecord.plain(content)
-            spans = tfrecord.places(content, file["uri"])
-            block = EXAMPLES * order["size"]
+            content, spans = self._found(partial(tfrecord.indexed, file, file_systems.content))
+            block = tfrecord.at_once(content, spans) * order["size"]
             for begin in range(0, len(spans), block):
                 count = min(block, len(spans) - begin)
                 for name, own, places in own_rows(first + begin, count, order, self._rank):
-                    examples = [content[start:end] for start, end in spans[begin + own].tolist()]
+                    examples = self._found(partial(tfrecord.checked, content, spans[begin + own], file["uri"]))
                     values = self._decoded(tf, examples, file["uri"], begin + own)
                     yield self._blob(name, places, values)
 

@@ -32,13 +32,13 @@ def located(uri: str) -> tuple[Any, str, list[int]]:
 
 
 def content(uri: str) -> tuple[bytes, list[int]]:
-    """(all bytes of a file, its size and time of last change)."""
+    """(all bytes of a file, its size and time of last change). As `located`; OSError where it changes meanwhile."""
     system, path, stamp = located(uri)
-    if system is None:
-        with open(path, "rb") as file:
-            return file.read(), stamp
-    with system.open_input_stream(path, compression=None) as stream:
-        return bytes(stream.read()), stamp
+    with open(path, "rb") if system is None else system.open_input_stream(path, compression=None) as file:
+        data = bytes(file.read())
+    if located(uri)[2] != stamp:
+        raise OSError("it changes while it is read")
+    return data, stamp
 
 
 def problem(uri: str, seconds: float) -> str | None:

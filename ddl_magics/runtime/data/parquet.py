@@ -275,9 +275,10 @@ def rows(
     file: FileRows, columns: Sequence[Column], conditions: Sequence[Condition], located: Locate
 ) -> Iterator[Tuple[int, Batch]]:
     """(number of its first row in the file, batch) of the rows of an indexed file. ValueError where it has changed."""
+    changed = "%s has changed since the run began, or is another one on this host" % file["uri"]
     opened_file, stamp = opened(file["uri"], located)
     if stamp != file["stamp"]:
-        raise ValueError("%s has changed since the run began" % file["uri"])
+        raise ValueError(changed)
     first = 0
     for group, expected in enumerate(file["rows"]):
         last = first + expected
@@ -285,4 +286,6 @@ def rows(
             yield first, batch
             first += batch.num_rows
         if first != last:
-            raise ValueError("%s has changed since the run began" % file["uri"])
+            raise ValueError(changed)
+    if located(file["uri"])[2] != stamp:
+        raise ValueError(changed)

@@ -1,8 +1,7 @@
 """TFRecord files of tf.train.Example, read without TensorFlow: what Spark's executors make rows of.
 
-A file is a sequence of records: the length (uint64, little-endian), its masked CRC-32C, the data and theirs. The data's
-checksum is not computed, as Python would take a second for 10 MB; that of the length is, so that a file that is damaged
-there or is no TFRecord is not read as one.
+A file is a sequence of records: the length (uint64, little-endian), its masked CRC-32C, the data and theirs. The
+length's checksum is compared for all records, the data's for those that are used.
 
 An Example is the protobuf message {1: {1: {1: name, 2: {1: bytes | 2: floats | 3: integers}}}}, where the innermost
 messages have the values in field 1.
@@ -15,6 +14,7 @@ from __future__ import annotations
 
 import gzip
 import struct
+import zlib
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 import numpy as np
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from .records import Column, FileRows
 
 _POLYNOMIAL = 0x82F63B78  # Castagnoli's, reflected
+#: So many bytes are read at once, and so many records.
+_BYTES_AT_ONCE, _RECORDS_AT_ONCE = 8 << 20, 8192
 #: Longer messages are cut into pieces, whose checksums are computed at once.
 _LONG_BYTES, _PIECE_BYTES = 1 << 14, 1 << 10
 #: Field of a Feature -> Spark's type of its values.
@@ -34,41 +36,35 @@ KINDS = {1: "BinaryType", 2: "FloatType", 3: "LongType"}
 Features = Dict[str, Tuple[int, List[Any]]]
 
 
-def crc_table() -> list[int]:
-    table: list[int] = crc_array().tolist()
-    return table
-
-
-def crc_array() -> npt.NDArray[np.uint32]:
+def crc_table() -> npt.NDArray[np.uint32]:
     table = np.arange(256, dtype=np.uint32)
     for _ in range(8):
         table = table >> np.uint32(1) ^ (table & np.uint32(1)) * np.uint32(_POLYNOMIAL)
     return table
 
 
-def masked_crc(data: bytes, table: Sequence[int]) -> int:
-    """The checksum of `data` as TFRecord files have it: CRC-32C, rotated, and a constant added."""
-    crc = 0xFFFFFFFF
-    for byte in data:
-        crc = crc >> 8 ^ table[(crc ^ byte) & 0xFF]
-    crc ^= 0xFFFFFFFF
-    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
-
-
 def records(content: bytes, name: str) -> Iterator[bytes]:
-    """The data of each record of a file. ValueError, one line with its `name`, where it is none or is cut off."""
-    content = plain(content)
-    table, place = crc_table(), 0
-    while place < len(content):
-        header = content[place : place + 12]
-        if len(header) < 12 or masked_crc(header[:8], table) != struct.unpack("<I", header[8:])[0]:
-            raise ValueError("%s is damaged at byte %d, or no TFRecord file" % (name, place))
-        begin = place + 12
-        end = begin + struct.unpack("<Q", header[:8])[0]
-        place = end + 4
-        if place > len(content):
-            raise ValueError("%s is cut off in its last record" % name)
-        yield content[begin:end]
+    """The data of each record of a file. ValueError, one line with its `name`, where it is none, cut off or damaged."""
+    content = plain(content, name)
+    spans = places(content, name)
+    block = at_once(content, spans)
+    for first in range(0, len(spans), block):
+        yield from checked(content, spans[first : first + block], name)
+
+
+def at_once(content: bytes, spans: npt.NDArray[np.int64]) -> int:
+    """How many records of a file are read at once: few of large ones."""
+    return max(1, min(_RECORDS_AT_ONCE, _BYTES_AT_ONCE * len(spans) // max(1, len(content))))
+
+
+def checked(content: bytes, spans: npt.NDArray[np.int64], name: str) -> list[bytes]:
+    """The data of some records, of which `places` knows the places. ValueError where its checksum is another one."""
+    found = [content[begin:end] for begin, end in spans.tolist()]
+    of_file = [struct.unpack_from("<I", content, end)[0] for end in spans[:, 1].tolist()]
+    for begin, one, other in zip(spans[:, 0].tolist(), checksums(found), of_file):
+        if one != other:
+            raise ValueError("%s is damaged in the record at byte %d: write the file again" % (name, begin - 12))
+    return found
 
 
 def places(content: bytes, name: str) -> npt.NDArray[np.int64]:
@@ -84,7 +80,8 @@ def places(content: bytes, name: str) -> npt.NDArray[np.int64]:
         found.append((begin, min(place - 4, size)))
     spans = np.array(found, np.int64).reshape(-1, 2)
     headers = np.frombuffer(content, np.uint8)[spans[:, :1] - 12 + np.arange(12)]
-    damaged = masked_crcs(headers[:, :8]) != headers[:, 8:].copy().view("<u4")[:, 0]
+    of_lengths = advanced(np.full(len(headers), 0xFFFFFFFF, np.uint32), headers[:, :8])
+    damaged = masked(of_lengths) != headers[:, 8:].copy().view("<u4")[:, 0]
     wrong = int(spans[damaged.argmax(), 0]) - 12 if damaged.any() else place
     if wrong < size:
         raise ValueError("%s is damaged at byte %d, or no TFRecord file" % (name, wrong))
@@ -93,51 +90,59 @@ def places(content: bytes, name: str) -> npt.NDArray[np.int64]:
     return spans
 
 
-def masked_crcs(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """`masked_crc` of each row."""
-    states = np.full(len(data), 0xFFFFFFFF, np.uint32)
-    return masked(advanced(states, data) ^ np.uint32(0xFFFFFFFF))
-
-
-def masked(crc: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+def masked(states: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
+    """The checksums as TFRecord files have them: inverted at the end, rotated, and a constant added."""
+    crc = states ^ np.uint32(0xFFFFFFFF)
     made: npt.NDArray[np.uint32] = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
     return made  # modulo 2^32
 
 
 def advanced(states: npt.NDArray[np.uint32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     """The states of checksums, each after a row of `data`."""
-    table = crc_array()
+    table = crc_table()
     for column in np.ascontiguousarray(data.T):
         states = states >> np.uint32(8) ^ table[(states ^ column) & np.uint32(0xFF)]
     return states
 
 
 def checksums(messages: Sequence[bytes]) -> list[int]:
-    """`masked_crc` of each, of which many are computed at once: of those of one length, or of the pieces of a long one.
+    """The masked CRC-32C of each message, computed for many of similar lengths at once.
 
     A checksum that begins with the state 0 is linear in its data: zeros before them change nothing, the usual first
     state is four bytes that are inverted, and that of two pieces is the first one's, moved on by the second's length,
     xor the second one's.
     """
     found = [0] * len(messages)
-    of_length: Dict[int, List[int]] = {}
+    similar: Dict[int, List[int]] = {}
     for number, data in enumerate(messages):
-        of_length.setdefault(len(data), []).append(number)
-    for length, numbers in of_length.items():
-        joined = np.frombuffer(b"".join(messages[number] for number in numbers), np.uint8).reshape(len(numbers), length)
-        made = long_crcs(joined) if length > _LONG_BYTES else masked_crcs(joined)
-        for number, one in zip(numbers, made.tolist()):
-            found[number] = one
+        similar.setdefault(len(data) if len(data) < 4 else 4 + len(data).bit_length(), []).append(number)
+    for size, numbers in similar.items():
+        block = max(1, _BYTES_AT_ONCE >> max(0, size - 4))
+        for first in range(0, len(numbers), block):
+            some = numbers[first : first + block]
+            for number, one in zip(some, masked(states_after([messages[each] for each in some])).tolist()):
+                found[number] = one
     return found
 
 
-def long_crcs(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
-    """As `masked_crcs`, for rows of more than four bytes."""
-    count, length = data.shape
-    pieces = -(-length // _PIECE_BYTES)
+def states_after(messages: Sequence[bytes]) -> npt.NDArray[np.uint32]:
+    """The state of each message's checksum at its end. Messages of less than four bytes have one length."""
+    width = max(map(len, messages))
+    joined = b"".join(each.rjust(width, b"\0") for each in messages)
+    data = np.frombuffer(bytearray(joined), np.uint8).reshape(len(messages), width)
+    if width < 4:
+        return advanced(np.full(len(messages), 0xFFFFFFFF, np.uint32), data)
+    starts = width - np.fromiter(map(len, messages), np.int64, len(messages))
+    data[np.arange(len(messages))[:, None], starts[:, None] + np.arange(4)] ^= 0xFF
+    return advanced_by_pieces(data) if width > _LONG_BYTES else advanced(np.zeros(len(messages), np.uint32), data)
+
+
+def advanced_by_pieces(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
+    """As `advanced` from the state 0, for long rows: their pieces are computed at once."""
+    count, width = data.shape
+    pieces = -(-width // _PIECE_BYTES)
     padded = np.zeros((count, pieces * _PIECE_BYTES), np.uint8)
-    padded[:, -length:] = data
-    padded[:, -length:][:, :4] ^= 0xFF
+    padded[:, -width:] = data
     lanes = advanced(np.zeros(count * pieces, np.uint32), padded.reshape(-1, _PIECE_BYTES)).reshape(count, pieces)
     single = (np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]).ravel()
     moved = advanced(single, np.zeros((1024, _PIECE_BYTES), np.uint8)).reshape(4, 256)
@@ -145,12 +150,17 @@ def long_crcs(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     for piece in lanes.T:
         parts = [moved[byte][state >> np.uint32(8 * byte) & np.uint32(0xFF)] for byte in range(4)]
         state = parts[0] ^ parts[1] ^ parts[2] ^ parts[3] ^ piece
-    return masked(state ^ np.uint32(0xFFFFFFFF))
+    return state
 
 
-def plain(content: bytes) -> bytes:
-    """The bytes of a file, without its compression."""
-    return gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
+def plain(content: bytes, name: str) -> bytes:
+    """The bytes of a file, without its compression. ValueError, one line with its `name`, where they are damaged."""
+    if content[:3] != b"\x1f\x8b\x08":
+        return content
+    try:
+        return gzip.decompress(content)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError("%s is cut off or damaged: %s" % (name, error)) from error
 
 
 def index(
@@ -167,7 +177,7 @@ def index(
     for number, uri in files:
         try:
             data, stamp = content(uri)
-            data = plain(data)
+            data = plain(data, uri)
             spans = places(data, uri)
             if shapes is None and len(spans):
                 shapes = number, first_shapes(example(data[spans[0, 0] : spans[0, 1]]), columns)
@@ -179,6 +189,16 @@ def index(
     texts = [column["dtype"] == "S" for column in columns]
     each = -(-size // max(1, sum(texts)))
     return {"files": found, "shapes": shapes, "text_bytes": [each if is_text else 0 for is_text in texts]}
+
+
+def indexed(file: FileRows, content: Callable[[str], tuple[bytes, list[int]]]) -> tuple[bytes, npt.NDArray[np.int64]]:
+    """(bytes without compression, `places`) of a file of the index. ValueError where it is not the same any more."""
+    data, stamp = content(file["uri"])
+    data = plain(data, file["uri"])
+    spans = places(data, file["uri"])
+    if stamp != file["stamp"] or [len(spans)] != file["rows"]:
+        raise ValueError("%s has changed since the run began, or is another one on this host" % file["uri"])
+    return data, spans
 
 
 def first_shapes(found: Features, columns: Sequence[Column]) -> list[list[int]]:
