@@ -50,8 +50,9 @@ def write_files(session: Any, folder: Path, rows: int) -> dict[str, str]:
 
 
 def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
-    plan = feed.check(options["data"], options, sources.opened(session, options, {}))
-    files = file_feed.listed(session, options, plan)
+    source = sources.opened(session, options)
+    plan = feed.check(options["data"], options, sources.with_frame({}, options, source))
+    files = file_feed.listed(source, options, plan)
     made = file_feed.prepare(session.sparkContext, plan, "bench", files)
     assert made.manifest["files"], made.notices
     readings = []
@@ -64,7 +65,8 @@ def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
 
 
 def store_of_spark(session: Any, options: dict[str, Any], folder: Path) -> None:
-    plan = feed.check(options["data"], options, sources.opened(session, options, {}))
+    frames = sources.with_frame({}, options, sources.opened(session, options))
+    plan = feed.check(options["data"], options, frames)
     made = feed.prepare(session.sparkContext, plan, "bench")
     manifest, place = made.manifest, str(folder)
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 _TOKEN = re.compile(
     r"\s*(?:(?:(?P<name>`[^`]+`|[A-Za-z_]\w*)|(?P<number>[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?)"
-    r"|(?P<text>'[^'\\]*'))(?![\w.`'\"])|(?P<sign><=|>=|<>|!=|==|=|<|>))"
+    r"|(?P<text>'[^'\\$]*'))(?![\w.`'\"])|(?P<sign><=|>=|<>|!=|==|=|<|>))"
 )
 _SIGNS = {"=": "==", "<>": "!="}
 _WORDS = {"and", "or", "not", "in", "is", "null", "like", "rlike", "between", "true", "false", "case", "cast", "div"}

@@ -7,13 +7,14 @@ through all files and keeps its own rows: reading is so much cheaper than Spark'
 
 from __future__ import annotations
 
+import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Sequence
 
 import numpy as np
 
 from ..spark import jvm_gateway, slots, spark_error
-from . import by_value, conditions, feed, file_systems, parquet, roles, sources, tfrecord
+from . import by_value, conditions, feed, file_systems, parquet, roles, tfrecord
 from .columns import DataError, describe, is_spark
 from .feed import Feed
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from ..spark.pyspark_types import SparkContext
     from .plan import Plan
     from .records import Column, Condition, FeedRecord, FileRows, PackReport
+    from .sources import Source
 
 #: More ranks than these would read more than Spark's one pass costs.
 MOST_RANKS = 16
@@ -39,17 +41,14 @@ class Files:
     conditions: list[Condition] | None
 
 
-def listed(session: Any, spec: Mapping[str, Any], plan: Plan) -> Files | None:
-    """The files of --data in the order of their names, or None where it names none that ranks could read."""
-    uri = str(spec["data"])
-    kind = sources.format_of(uri) if sources.is_files(uri) else None
+def listed(source: Source | None, spec: Mapping[str, Any], plan: Plan) -> Files | None:
+    """The files of --data, or None where it names none that ranks could read."""
     where = spec.get("where")
-    if kind == "parquet":
-        simple = conditions.read(where, _described(plan)) if where else []
-        return Files("parquet", sorted(plan.rows.inputFiles()), simple)
-    if kind == "tfrecord":
-        return Files("tfrecord", sorted(sources.binary_files(session, uri).inputFiles()), None if where else [])
-    return None
+    if source is None or source.format not in ("parquet", "tfrecord"):
+        return None
+    if source.format == "tfrecord":
+        return Files("tfrecord", source.uris(), None if where else [])
+    return Files("parquet", source.uris(), conditions.read(where, _described(plan)) if where else [])
 
 
 def _described(plan: Plan) -> dict[str, Column]:
@@ -90,7 +89,16 @@ def _problem(plan: Plan, files: Files) -> str | None:
         return "each worker would read all files, and there are more than %d" % MOST_RANKS
     if not 0 < len(files.uris) <= MOST_FILES:
         return "there are %d files" % len(files.uris)
-    return None
+    used = [column["name"] for column in plan.columns] + conditions.names(files.conditions)
+    folder = _of_folders(files.uris, used)
+    return None if folder is None else "folders are named after column %r" % folder
+
+
+def _of_folders(uris: Sequence[str], names: Sequence[str]) -> str | None:
+    """A column that folders are named after, as in year=2012/: Spark takes it from there, whatever the files have."""
+    parts = {part for uri in uris for part in uri.split("/")[:-1] if "=" in part}
+    folders = {urllib.parse.unquote(part).partition("=")[0].lower() for part in parts}
+    return next((name for name in names if name.lower() in folders), None)
 
 
 def _feed(sc: SparkContext, plan: Plan, files: Files, group: str) -> Feed | str:

@@ -7,6 +7,7 @@ reads no rows where the ranks do so themselves (file_feed.py).
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping
 
 from ..spark import spark_error
@@ -69,8 +70,21 @@ def other_format(uri: str) -> str | None:
     return None
 
 
-def read(session: Any, uri: str) -> DataFrame:
-    """The DataFrame of files, folders or patterns of files: Parquet, or by the name ORC or TFRecord.
+@dataclass(frozen=True)
+class Source:
+    """What --data names as files. frame: their rows. listing: a DataFrame that Spark has listed them for."""
+
+    format: str
+    frame: DataFrame
+    listing: DataFrame
+
+    def uris(self) -> list[str]:
+        """In the order of the files' names."""
+        return sorted(self.listing.inputFiles())
+
+
+def source(session: Any, uri: str) -> Source:
+    """The files, folders or patterns of files with these names: Parquet, or by the name ORC or TFRecord.
 
     session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file. Raises
     `DataError`, one line.
@@ -79,35 +93,55 @@ def read(session: Any, uri: str) -> DataFrame:
     if advice:
         raise DataError(advice)
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
+    reader = session.read.format("binaryFile" if kind == "tfrecord" else kind)
+    listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
+    if len(paths(uri)) > 1:
+        _check_once(uri, listing)
     if kind == "tfrecord":
-        return _in_one_line(problem, lambda: _read_tfrecord(session, uri))
-    return _in_one_line(problem, lambda: session.read.format(kind).load(paths(uri)))
+        return Source(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
+    return Source(kind, listing, listing)
 
 
-def binary_files(session: Any, uri: str) -> DataFrame:
-    """The files as rows, with their whole content."""
-    return session.read.format("binaryFile").load(paths(uri))
+def _check_once(uri: str, listing: DataFrame) -> None:
+    """`DataError` where a file is there twice: Spark would read its rows twice."""
+    leaf = listing._jdf.queryExecution().analyzed().collectLeaves().apply(0)
+    if leaf.getClass().getSimpleName() != "LogicalRelation":  # Spark's newer readers, which nobody has by default
+        return
+    found = sorted(leaf.relation().location().inputFiles())
+    twice = next((one for one, other in zip(found, found[1:]) if one == other), None)
+    if twice is not None:
+        raise DataError("--data %s names the file %s twice: name it once" % (uri, twice))
 
 
-def _read_tfrecord(session: Any, uri: str) -> DataFrame:
-    """ValueError, one line, where the files have no columns."""
+def _of_tfrecord(session: Any, listing: DataFrame) -> DataFrame:
+    """The rows of the files of a binaryFile DataFrame. ValueError, one line, where they have no columns."""
     from pyspark.sql import types
 
     functions = by_value.functions_of(tfrecord)
     first_columns, rows = functions["first_columns"], functions["rows"]
-    files = binary_files(session, uri).select("path", "content")
-    first = files.select("path").orderBy("path").first()
-    if first is None:
-        raise ValueError("there is no file")
-    examples = session.read.format("binaryFile").load(first[0]).select("path", "content").rdd
-    columns = examples.map(lambda file: first_columns(file[1], file[0], _FIRST_EXAMPLES)).first()
-    if not columns:
-        raise ValueError("%s has no record with a value" % first[0])
+    columns = _columns_of_tfrecord(session, listing, first_columns)
     schema = types.StructType()
     for name, (kind, is_list) in columns.items():
         of_spark = getattr(types, tfrecord.KINDS[kind])()
         schema.add(name, types.ArrayType(of_spark) if is_list else of_spark)
-    return session.createDataFrame(files.rdd.flatMap(lambda file: rows(file[1], file[0], columns)), schema, None, False)
+    files = listing.select("path", "content").rdd
+    return session.createDataFrame(files.flatMap(lambda file: rows(file[1], file[0], columns)), schema, None, False)
+
+
+def _columns_of_tfrecord(
+    session: Any, listing: DataFrame, first_columns: Callable[[bytes, str, int], Mapping[str, tuple[int, bool]]]
+) -> Mapping[str, tuple[int, bool]]:
+    """Those of the first file with records."""
+    found: list[str] = [row[0] for row in listing.where("length > 0").select("path").orderBy("path").collect()]
+    for path in found:
+        literally = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
+        file = session.read.format("binaryFile").load(literally).select("path", "content").rdd
+        columns: Mapping[str, tuple[int, bool]] = file.map(
+            lambda file: first_columns(file[1], file[0], _FIRST_EXAMPLES)
+        ).first()
+        if columns:
+            return columns
+    raise ValueError("%s has no record with a value" % found[-1] if found else "there is no file with records")
 
 
 def where(name: str, frame: DataFrame, condition: str) -> DataFrame:
@@ -120,14 +154,31 @@ def where(name: str, frame: DataFrame, condition: str) -> DataFrame:
     return _in_one_line("--where %s" % condition, lambda: frame.where(condition))
 
 
-def _in_one_line(what: str, action: Callable[[], Any]) -> Any:
+def _in_one_line(what: str, action: Callable[[], Any], cause: Callable[[Exception], str] = spark_error.cause) -> Any:
     try:
         return action()
     except Exception as error:  # of Spark's parser or analysis, of a file system or of its Java
-        raise DataError("%s: %s" % (what, spark_error.cause(error))) from error
+        raise DataError("%s: %s" % (what, cause(error))) from error
 
 
-def opened(session: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> Mapping[str, Any]:
+def _no_parquet(error: Exception) -> str:
+    """Why files are not read as Parquet, which those are taken for whose names say nothing else."""
+    text = str(error)
+    other = re.search(r"(\S+) is not a Parquet file", text)
+    if other:
+        words = "name TFRecord files with their ending, as in FOLDER/*.tfrecord; read others into a DataFrame first"
+        return "%s is not a Parquet file: %s" % (other[1], words)
+    if "infer schema" in text:
+        return "there is no file with columns"
+    return spark_error.cause(error)
+
+
+def opened(session: Any, spec: Mapping[str, Any]) -> Source | None:
+    """The files of --data, or None where it names a DataFrame."""
+    uri = str(spec.get("data") or "")
+    return source(session, uri) if uri and is_files(uri) else None
+
+
+def with_frame(namespace: Mapping[str, Any], spec: Mapping[str, Any], files: Source | None) -> Mapping[str, Any]:
     """`namespace` with the DataFrame of the files under the name that --data gives them."""
-    uri = str(spec["data"])
-    return {**namespace, uri: read(session, uri)} if is_files(uri) else namespace
+    return namespace if files is None else {**namespace, str(spec["data"]): files.frame}

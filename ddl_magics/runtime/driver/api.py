@@ -68,8 +68,9 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     try:
         sent = uploads.take(run) if spec.get("files") else b""
         packed = names.pack(spec["cell"], namespace, _given(spec))
-        frames = sources.opened(session, spec, namespace) if spec.get("data") else namespace
-        prepare = _check_data(session, spec, frames)
+        files = sources.opened(session, spec)
+        frames = sources.with_frame(namespace, spec, files)
+        prepare = _check_data(spec, frames, files)
         own = jvm_gateway.separate_context(sc)
         resume, out_uri, checkpoint_uri = spec.get("resume"), spec.get("out"), spec.get("checkpoint")
         resumed = checkpoint_files.sources(own, spec, registry.get(resume)) if resume else ()
@@ -132,14 +133,14 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
 
 
 def _check_data(
-    session: SparkSession, spec: RunSpec, frames: Mapping[str, Any]
+    spec: RunSpec, frames: Mapping[str, Any], source: sources.Source | None
 ) -> Callable[[SparkContext, str], feed.Feed] | None:
     """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
     name = spec.get("data")
     if not name:
         return None
     plan = feed.check(name, spec, frames)
-    files = file_feed.listed(session, spec, plan)
+    files = file_feed.listed(source, spec, plan)
     return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 
 

@@ -18,6 +18,7 @@ from ddl_magics.runtime.data import (
     file_feed,
     file_share,
     file_systems,
+    packing,
     parquet,
     share_files,
     sources,
@@ -58,11 +59,17 @@ def written(tmp_path_factory):
     return f"file://{path}"
 
 
+def prepared(spark, options):
+    """The plan, and what is made of it where ranks can read the files."""
+    source = sources.opened(spark, options)
+    plan = feed.check(options["data"], options, sources.with_frame({}, options, source))
+    return plan, file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(source, options, plan))
+
+
 def fed(spark, options):
     """(manifest of the ranks that read files, feed through Spark)."""
     sc = spark.sparkContext
-    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
-    made = file_feed.prepare(sc, plan, "test", file_feed.listed(spark, options, plan))
+    plan, made = prepared(spark, options)
     return made, feed.prepare(sc, plan, "test")
 
 
@@ -91,12 +98,12 @@ def stored(spark, folder, options):
 
 
 def read_own(place, manifest, rank):
-    os.makedirs(place)
-    scratch = os.path.join(place, "scratch")
-    os.makedirs(scratch)
-    os.symlink(place, os.path.join(scratch, "data"))
-    reading = file_share.begin(manifest, scratch, rank, 1)
-    return file_share.finish(reading, manifest, place, rank, lambda: False)
+    """In this process, where a run has another one for Parquet. Returns the notices."""
+    if manifest["files"]["format"] == "tfrecord":
+        return file_share.finish(None, manifest, place, rank, lambda: False)
+    share = file_share.Share(manifest, rank)
+    share_files.store(share.parquet(), place, manifest, rank)
+    return share.notices
 
 
 def assert_equal(own, dealt, batch_size=64, strategy="allreduce"):
@@ -128,9 +135,8 @@ def assert_same(one, other):
 @pytest.mark.parametrize(
     "changes",
     [
-        {"workers": 1, "features": ["i", "x", "z", "u"]},
         {"workers": 2, "features": ["x", "s", "a", "b"], "validation": 0.2, "weight": "z"},
-        {"workers": 4, "features": ["i", "x"], "validation": 0.1, "strategy": "ps"},
+        {"workers": 4, "features": ["i", "x", "z", "u"], "validation": 0.1, "strategy": "ps"},
         {"workers": 2, "features": ["a"], "where": "i >= 650 and x < 300.5 and s != 'text 8text 8'"},
     ],
 )
@@ -223,6 +229,24 @@ def holed(name, value, at=400):
     )
 
 
+@pytest.fixture(scope="module")
+def described(spark_cluster, tmp_path_factory):
+    """`described(rows)`: the manifest for one rank that reads these rows from a file, and the file."""
+    path = tmp_path_factory.mktemp("described") / "t.parquet"
+    pq.write_table(table(0, 500), path)
+    options = spec(data=f"file://{path}", features=["x", "b", "s", "a"], workers=1)
+    _, made = prepared(spark_cluster(2), options)
+    manifest = made.manifest
+
+    def described(rows):
+        pq.write_table(rows, path)
+        columns = manifest["files"]["columns"]
+        files = parquet.index([(0, f"file://{path}")], columns, [], file_systems.located)["files"]
+        return {**manifest, "files": {**manifest["files"], "files": files}}, path
+
+    return described
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -233,39 +257,52 @@ def holed(name, value, at=400):
         (holed("a", [1.0, None, 2.0]), "column 'a': it has empty values (null): fill them or drop their rows first"),
     ],
 )
-def test_rows_that_cannot_be_read_have_the_same_line_as_through_spark(spark, tmp_path, change, message):
-    path = tmp_path / "t.parquet"
-    pq.write_table(change(table(0, 500)), path)
-    options = spec(data=f"file://{path}", features=["x", "b", "s", "a"])
-    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
-    made = file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(spark, options, plan))
+def test_rows_that_cannot_be_read_have_the_same_line_as_through_spark(described, tmp_path, change, message):
+    manifest, path = described(change(table(0, 500)))
     with pytest.raises(DataError) as own:
-        for rank in range(2):
-            read_own(str(tmp_path / str(rank)), made.manifest, rank)
+        read_own(str(tmp_path / "0"), manifest, 0)
     assert str(own.value) == f"file://{path}, {message}"
 
 
-def test_a_file_that_changes_meanwhile_is_named(spark, tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(table(0, 500), path)
-    options = spec(data=f"file://{path}", features=["x"])
-    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
-    made = file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(spark, options, plan))
+CHANGED = r"t\.parquet has changed since the run began, or is another one on this host$"
+
+
+def test_a_file_that_changes_meanwhile_is_named(described, tmp_path, monkeypatch):
+    manifest, path = described(table(0, 500))
+    locate, looks = file_systems.located, []
+
+    def change_at_the_second_look(uri):
+        looks.append(uri)
+        if len(looks) == 2:
+            os.utime(path)
+        return locate(uri)
+
+    monkeypatch.setattr(file_systems, "located", change_at_the_second_look)
+    with pytest.raises(DataError, match=CHANGED):
+        read_own(str(tmp_path / "0"), manifest, 0)
+    assert len(looks) == 2, "before it is read and after"
     pq.write_table(table(1, 501), path)
-    with pytest.raises(DataError, match=r"t\.parquet has changed since the run began$"):
-        read_own(str(tmp_path / "0"), made.manifest, 0)
+    with pytest.raises(DataError, match=CHANGED):
+        read_own(str(tmp_path / "1"), manifest, 0)
 
 
-def test_nan_has_a_notice(spark, tmp_path):
-    path = tmp_path / "t.parquet"
-    pq.write_table(holed("x", float("nan"))(table(0, 500)), path)
-    options = spec(data=f"file://{path}", features=["x", "z"], workers=1)
-    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
-    made = file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(spark, options, plan))
-    (notice,) = read_own(str(tmp_path / "0"), made.manifest, 0)
+def test_nan_has_a_notice(described, tmp_path):
+    manifest, path = described(holed("x", float("nan"))(table(0, 500)))
+    (notice,) = read_own(str(tmp_path / "0"), manifest, 0)
     assert notice == (
         f"--data file://{path}: column 'x' holds NaN, and so will the loss: fill these rows, or leave them out"
     )
+
+
+def test_a_column_of_folders_is_theirs_whatever_the_files_have(spark, tmp_path):
+    """As Spark has it."""
+    (tmp_path / "t" / "y=5").mkdir(parents=True)
+    pq.write_table(pa.table({"x": [1.0, 2.0], "y": pa.array([0, 0], pa.int32())}), tmp_path / "t" / "y=5" / "a.parquet")
+    data = f"file://{tmp_path}/t"
+    _, made = prepared(spark, spec(data=data, features=["x"]))
+    assert made.notices == [f"--data {data}: its rows go through Spark, as folders are named after column 'y'"]
+    assert [packing.decode(blob)[1][2].tolist() for blob in made.rdd.collect()] == [[5], [5]]
+    made.close()
 
 
 @pytest.mark.parametrize(
@@ -276,10 +313,10 @@ def test_nan_has_a_notice(spark, tmp_path):
     ],
 )
 def test_what_goes_through_spark_is_said(spark, written, changes, reason):
-    own, dealt = fed(spark, spec(data=written, features=["x"], **changes))
-    assert own.manifest == dealt.manifest and own.manifest["files"] is None
-    assert own.notices == [f"--data {written}: its rows go through Spark, as {reason}"]
-    own.close(), dealt.close()
+    _, made = prepared(spark, spec(data=written, features=["x"], **changes))
+    assert made.manifest["files"] is None
+    assert made.notices == [f"--data {written}: its rows go through Spark, as {reason}"]
+    made.close()
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,21 @@
 """--data as files, --where, and the partitions of what Spark reads."""
 
+import gzip
 import os
+import random
 import struct
+import tempfile
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from support import launch
 from support.feeds import prepare, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
-from ddl_magics.runtime.data import feed, sources, tfrecord
+from ddl_magics.runtime.data import feed, packing, sources, tfrecord
 from ddl_magics.runtime.data.feed import DataError
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -22,26 +26,30 @@ def spark(spark_cluster):
     return spark_cluster(2)
 
 
-@pytest.fixture
-def files(spark, tmp_path):
-    """100 Parquet files with 2,000 rows."""
-    folder = f"{tmp_path}/table.parquet"
-    spark.range(0, 2000, 1, 100).selectExpr("id a", "id % 3 y", "cast(id as string) unused").write.parquet(folder)
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """A folder of Parquet files."""
+    folder = tmp_path_factory.mktemp("files") / "table.parquet"
+    folder.mkdir()
+    for number in range(2):
+        pq.write_table(pa.table({"a": [number], "y": [0]}), folder / f"part-{number}.parquet")
+    for name in ("text", "empty"):
+        (folder.parent / name).mkdir()
+    (folder.parent / "text" / "t.txt").write_text("no Parquet")
     return f"file://{folder}"
 
 
-CELL = """
-for a in [float(a) for batch, labels in dataset for a in batch]:
-    ddl.log(row=a)
-"""
-
-
-def test_every_row_of_the_files_that_is_wanted_is_used_once(spark, files):
-    options = {"data": f"{files}/*.parquet", "where": "a >= 1700 and y < 2", "features": ["a"], "label": "y"}
-    ended = launch.run_cell(spark, CELL, workers=2, batch_size=64, **options)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
-    rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
-    assert sorted(rows) == [a for a in range(1700, 2000) if a % 3 < 2]
+def test_every_row_of_the_files_that_is_wanted_is_used_once(spark, tmp_path):
+    """Of ORC, which Spark alone reads."""
+    spark.range(0, 2000, 1, 5).selectExpr("id a", "id % 3 y", "cast(id as string) unused").write.orc(
+        f"{tmp_path}/t.orc"
+    )
+    options = spec(data=f"file://{tmp_path}/t.orc", where="a >= 1700 and y < 2", features=["a"])
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    made = prepare(spark.sparkContext, options["data"], options, frames)
+    rows = [packing.decode(blob)[1][1].tolist() for blob in made.rdd.collect()]
+    assert sorted(a for own in rows for a in own) == [a for a in range(1700, 2000) if a % 3 < 2]
+    made.close()
 
 
 def test_many_partitions_are_joined_and_no_row_is_lost(spark):
@@ -56,16 +64,20 @@ def test_many_partitions_are_joined_and_no_row_is_lost(spark):
     ("changes", "message"),
     [
         ({"data": "file:///nowhere/at_all.parquet"}, "--data file:///nowhere/at_all.parquet cannot be read: "),
+        ({"data": "{files}/../text"}, "t.txt is not a Parquet file: name TFRecord files with their ending, as in FOLD"),
+        ({"data": "{files}/../empty"}, "/empty cannot be read: there is no file with columns"),
         ({"where": "a >"}, "--where a >: "),
         ({"where": "b > 1"}, "--where b > 1: "),
         ({"features": ["b"]}, "--features b: "),
+        ({"data": "{files},{files}/*.parquet"}, "names the file {files}/part-0.parquet twice: name it once"),
     ],
 )
 def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
     options = {**spec(data=files), **changes}
+    options["data"] = options["data"].format(files=files)
     with pytest.raises(DataError) as caught:
-        feed.check(options["data"], options, sources.opened(spark, options, {}))
-    assert str(caught.value).startswith(message)
+        feed.check(options["data"], options, sources.with_frame({}, options, sources.opened(spark, options)))
+    assert message.format(files=files) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -84,7 +96,7 @@ def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
 )
 def test_other_files_are_refused_with_what_to_do(uri, message):
     with pytest.raises(DataError) as caught:
-        sources.opened(None, {"data": uri}, {})
+        sources.opened(None, {"data": uri})
     assert str(caught.value).startswith(f"--data {uri}: {message}")
 
 
@@ -123,6 +135,36 @@ def written(path, examples, compression=None):
     return path
 
 
+def of_tensorflow(records):
+    """The bytes of a TFRecord file of these records."""
+    import tensorflow as tf
+
+    with tempfile.NamedTemporaryFile() as file:
+        with tf.io.TFRecordWriter(file.name) as writer:
+            for record in records:
+                writer.write(record)
+        return file.read()
+
+
+def test_checksums_are_those_of_tensorflow():
+    chosen = random.Random(1)
+    lengths = (0, 1, 2, 3, 4, 5, 7, 8, 150, 150, 151, 200, 255, 256, 16384, 16385, 20_000, 20_001, 30_000)
+    content = of_tensorflow([chosen.randbytes(length) for length in lengths])
+    spans = tfrecord.places(content, "f")
+    assert [end - begin for begin, end in spans.tolist()] == list(lengths)
+    assert len(tfrecord.checked(content, spans, "f")) == len(lengths)
+    for (begin, end), length in zip(spans.tolist(), lengths, strict=True):
+        if length:
+            at = chosen.randrange(begin, end)
+            damaged = content[:at] + bytes([content[at] ^ 1 << chosen.randrange(8)]) + content[at + 1 :]
+            with pytest.raises(ValueError, match=f"^f is damaged in the record at byte {begin - 12}: write"):
+                list(tfrecord.records(damaged, "f"))
+
+
+def test_a_length_that_looks_like_gzip_is_a_length():
+    assert [len(record) for record in tfrecord.records(of_tensorflow([bytes(0x8B1F)]), "f")] == [0x8B1F]
+
+
 def numbered(first, last):
     return [
         {"id": i, "x": [i / 2, -1.0, 1e30], "image": bytes([i % 256, 0, 0]), "y": i % 3 - 2**62, "ids": [i, -i]}
@@ -131,9 +173,13 @@ def numbered(first, last):
 
 
 def test_tfrecord_files_of_tensorflow_are_rows(spark, tmp_path):
-    written(tmp_path / "b.tfrecord", numbered(100, 300))
-    written(tmp_path / "a.tfrecord.gz", numbered(0, 100), "GZIP")
-    frame = sources.read(spark, f"file://{tmp_path}/*.tfrecord*")
+    """Of which one has no records, in a folder whose name could be a pattern."""
+    folder = tmp_path / "a[1]{2}"
+    folder.mkdir()
+    (folder / "0.tfrecord").touch()
+    written(folder / "b.tfrecord", numbered(100, 300))
+    written(folder / "a.tfrecord.gz", numbered(0, 100), "GZIP")
+    frame = sources.source(spark, f"file://{tmp_path}/a*/*.tfrecord*").frame
     assert frame.schema.simpleString() == ("struct<id:bigint,ids:array<bigint>,image:binary,x:array<float>,y:bigint>")
     found = {row["id"]: row.asDict() for row in frame.collect()}
     expected = {row["id"]: dict(row, x=[float(np.float32(x)) for x in row["x"]]) for row in numbered(0, 300)}
@@ -161,7 +207,12 @@ def test_numbers_that_are_not_packed_are_read():
         (lambda content: b"PAR1" + content, "f is damaged at byte 0, or no TFRecord file"),
         (lambda content: content[:-7], "f is cut off in its last record"),
         (lambda content: content + b"12", "f is damaged at byte"),
-        (lambda content: content[:12] + b"\xff" * (len(content) - 12), "a record is no tf.train.Example"),
+        (
+            lambda content: content[:40] + bytes([content[40] ^ 1]) + content[41:],
+            "f is damaged in the record at",
+        ),
+        (lambda content: gzip.compress(content)[:-9], "f is cut off or damaged: "),
+        (lambda content: of_tensorflow([b"\xff" * 99]), "a record is no tf.train.Example"),
     ],
 )
 def test_damaged_files_are_one_line(change, message, tmp_path):
