@@ -66,7 +66,7 @@ def _write(frame: DataFrame, columns: Sequence[Column], uri: str, compression: s
     target = Path(uri)
     storage = target.getFileSystem(sc._jsc.hadoopConfiguration())
     if storage.exists(target):
-        raise DataError("write_tfrecord: %s exists, and is not written over: name another folder" % uri)
+        raise DataError(_exists(uri))
     target = storage.makeQualified(target)
     aside = Path(target.getParent(), ".%s.%s" % (target.getName(), uuid.uuid4().hex[:8]))
     with _removed(storage, aside):
@@ -80,9 +80,19 @@ def _write(frame: DataFrame, columns: Sequence[Column], uri: str, compression: s
         stream = storage.create(Path(aside, INDEX), True)
         stream.write(bytearray(json.dumps(index, indent=1).encode("utf-8")))
         stream.close()
+        if storage.exists(target):  # a folder that is there would get the other one inside
+            raise DataError(_exists(uri))
         if not storage.rename(aside, target):
             raise DataError("write_tfrecord: %s could not be given its name" % uri)
+        inside = Path(target, aside.getName())
+        if storage.exists(inside):  # it came between the two
+            storage.delete(inside, True)
+            raise DataError(_exists(uri))
     return sum(records for records, _ in counts.values())
+
+
+def _exists(uri: str) -> str:
+    return "write_tfrecord: %s exists, and is not written over: name another folder" % uri
 
 
 def _write_lines(

@@ -14,10 +14,10 @@ from support import launch
 from support.feeds import spec
 
 import ddl_magics
-from ddl_magics.runtime.data import file_share, sources, tfrecord
+from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding
 from ddl_magics.runtime.data.columns import DataError
 
-from .test_file_feed import assert_equal, fed, stored
+from .test_file_feed import assert_equal, prepared, stored
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -67,13 +67,20 @@ def parsed(files, compression):
     return {name: values.numpy().tolist() for name, values in tf.io.parse_example(records, features).items()}
 
 
-@pytest.mark.parametrize("compression", [None, "gzip"])
-def test_tensorflow_reads_every_type_that_spark_writes(spark, tmp_path, compression):
+def test_tensorflow_reads_every_type_that_spark_writes(spark, tmp_path):
     frame = spark.createDataFrame(spark.sparkContext.parallelize(map(row, range(501)), 3), SCHEMA)
-    folder = tmp_path / "out.tfrecord"
-    assert ddl_magics.write_tfrecord(frame, f"file://{folder}", compression=compression) == 501
+    for name, compression in (("out.tfrecord", None), ("packed.tfrecord", "gzip")):
+        folder = tmp_path / name
+        assert ddl_magics.write_tfrecord(frame, f"file://{folder}", compression=compression) == 501
+        assert_tensorflow_reads(folder, compression)
+    assert sorted(os.listdir(tmp_path)) == ["out.tfrecord", "packed.tfrecord"]
+    again = {each["long"]: each for each in sources.source(spark, f"file://{folder}").frame.collect()}
+    assert len(again) == 501 and again[500 - 2**62]["array"] == [500, -500, 2**63 - 1]
+
+
+def assert_tensorflow_reads(folder, compression):
     index = json.loads((folder / "_index.json").read_text())
-    assert (folder / "_SUCCESS").exists() and os.listdir(tmp_path) == ["out.tfrecord"]
+    assert (folder / "_SUCCESS").exists()
     end = ".tfrecord.gz" if compression else ".tfrecord"
     assert [file["name"] for file in index["files"]] == [f"part-0000{k}{end}" for k in range(3)]
     assert [file["bytes"] for file in index["files"]] == [(folder / f["name"]).stat().st_size for f in index["files"]]
@@ -91,15 +98,13 @@ def test_tensorflow_reads_every_type_that_spark_writes(spark, tmp_path, compress
         elif field.name == "texts":
             expected = [[text.encode() for text in value] for value in expected]
         assert found[field.name] == expected, field.name
-    again = {each["long"]: each for each in sources.read(spark, f"file://{folder}").collect()}
-    assert len(again) == 501 and again[500 - 2**62]["array"] == [500, -500, 2**63 - 1]
 
 
 def test_values_that_are_missing_and_long_ones(spark, tmp_path):
     blob = random.Random(0).randbytes(70_001)
     frame = spark.createDataFrame([(1, None), (None, blob), (3, blob[:9])], "a long, b binary").coalesce(1)
     folder = tmp_path / "out.tfrecord"
-    ddl_magics.write_tfrecord(frame.repartition(4), f"file://{folder}")
+    ddl_magics.write_tfrecord(frame.repartition(2), f"file://{folder}")
     import tensorflow as tf
 
     files = [str(folder / name) for name in os.listdir(folder) if name.startswith("part")]
@@ -136,33 +141,39 @@ def test_other_types_are_refused_in_one_line(spark, tmp_path, kind, problem):
     assert problem in str(caught.value) and "\n" not in str(caught.value) and "--features" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("expression", "problem"),
-    [
-        ("array(1, null)", "column 'x' has arrays with empty values (null): fill them first"),
-        ("1e39D", "column 'x' has numbers beyond those of float32, which TFRecord has"),
-    ],
-)
-def test_a_value_that_cannot_be_written_leaves_nothing(spark, tmp_path, expression, problem):
-    frame = spark.range(3).selectExpr("id", f"{expression} as x")
+def test_a_value_that_cannot_be_written_leaves_nothing(spark, tmp_path):
+    frame = spark.range(3).selectExpr("id", "array(1, null) as x").coalesce(1)
     with pytest.raises(ValueError, match=r"^write_tfrecord to ") as caught:
         ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/out.tfrecord")
-    assert str(caught.value).endswith(problem)
+    assert str(caught.value).endswith("column 'x' has arrays with empty values (null): fill them first")
     assert not os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("depth", [0, 1])
+def test_a_number_beyond_float32_is_refused(depth):
+    column = {"name": "x", "dtype": "f8", "depth": depth, "vector": False}
+    with pytest.raises(ValueError, match=r"^column 'x' has numbers beyond those of float32, which TFRecord has$"):
+        tfrecord_encoding.entry_maker(column)([1e39] if depth else 1e39)
 
 
 def test_a_folder_that_exists_is_kept(spark, tmp_path):
     with pytest.raises(ValueError, match=r"exists, and is not written over: name another folder$"):
         ddl_magics.write_tfrecord(spark.range(3), f"file://{tmp_path}")
+    came = tmp_path / "came.tfrecord"
+    frame = spark.range(3).rdd.map(lambda row: (os.makedirs(came, exist_ok=True), (row[0],))[1]).toDF("id long")
+    with pytest.raises(ValueError, match=r"came\.tfrecord exists, and is not written over: name another folder$"):
+        ddl_magics.write_tfrecord(frame, f"file://{came}")
+    assert os.listdir(tmp_path) == ["came.tfrecord"] and os.listdir(came) == [], "it came while the files were written"
     with pytest.raises(ValueError, match=r"^write_tfrecord takes a Spark DataFrame, not a list$"):
         ddl_magics.write_tfrecord([1], f"file://{tmp_path}/x")
     with pytest.raises(ValueError, match=r"^write_tfrecord: compression is None or 'gzip', not 'zip'$"):
         ddl_magics.write_tfrecord(spark.range(3), f"file://{tmp_path}/x", compression="zip")
 
 
-@pytest.fixture
-def folder(spark, tmp_path):
+@pytest.fixture(scope="module")
+def folder(spark_cluster, tmp_path_factory):
     """TFRecord files in two forms."""
+    spark, tmp_path = spark_cluster(2), tmp_path_factory.mktemp("tfrecord")
     frame = spark.range(0, 900, 1, 1).selectExpr("id", "id / 7 x", "array(id, -id) a", "string(id) s", "id % 3 y")
     for name, compression in (("plain", None), ("packed", "gzip")):
         ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/{name}.tfrecord", compression=compression)
@@ -210,10 +221,9 @@ def fed_or_error(spark, options):
     """The errors of reading TFRecord files without Spark and through it."""
     import tensorflow as tf
 
-    from ddl_magics.runtime.data import feed, file_feed
+    from ddl_magics.runtime.data import feed
 
-    plan = feed.check(options["data"], options, sources.opened(spark, options, {}))
-    made = file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(spark, options, plan))
+    plan, made = prepared(spark, options)
     with pytest.raises(DataError) as own:
         list(file_share.Share(made.manifest, 0).tfrecord(tf))
     with pytest.raises(DataError) as dealt:
@@ -222,15 +232,9 @@ def fed_or_error(spark, options):
 
 
 def test_where_of_tfrecord_goes_through_spark(spark, folder):
-    own, dealt = fed(spark, spec(data=f"file://{folder}/plain.tfrecord", features=["x"], where="id > 5"))
-    assert own.manifest == dealt.manifest and "go through Spark" in own.notices[0]
-    own.close(), dealt.close()
-
-
-def test_checksums_of_many_messages_are_those_of_each():
-    chosen, table = random.Random(1), tfrecord.crc_table()
-    messages = [chosen.randbytes(n) for n in (0, 1, 3, 4, 5, 150, 150, 16384, 16385, 20_000, 20_000)]
-    assert tfrecord.checksums(messages) == [tfrecord.masked_crc(message, table) for message in messages]
+    _, made = prepared(spark, spec(data=f"file://{folder}/plain.tfrecord", features=["x"], where="id > 5"))
+    assert made.manifest["rows"] == 894 and made.manifest["files"] is None and "go through Spark" in made.notices[0]
+    made.close()
 
 
 @pytest.mark.parametrize("damage", [lambda c: b"PAR1" + c, lambda c: c[:-7], lambda c: c + b"12", lambda c: c[:5]])
@@ -239,5 +243,5 @@ def test_a_damaged_file_has_the_same_line_in_the_index(spark, folder, damage):
     with pytest.raises(ValueError) as one:
         list(tfrecord.records(content, "f"))
     with pytest.raises(ValueError) as other:
-        tfrecord.places(tfrecord.plain(gzip.compress(content)), "f")
+        tfrecord.places(tfrecord.plain(gzip.compress(content), "f"), "f")
     assert str(one.value) == str(other.value)
