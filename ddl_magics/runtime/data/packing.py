@@ -136,6 +136,8 @@ def check_present(values: Iterable[Any]) -> None:
 def one_length(values: Iterable[Any]) -> int:
     """The length that all values have; ValueError where they differ."""
     lengths = sorted(set(map(len, values)))
+    if not lengths:
+        raise ValueError("its arrays are empty: drop these rows, or leave it out of --features")
     if len(lengths) > 1:
         raise ValueError("its lengths differ (%d and %d): pad or cut them to one length" % tuple(lengths[:2]))
     return lengths[0]
@@ -364,7 +366,7 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
     """The array of a pyarrow.Array, or None where values are missing, or arrays of several lengths."""
     shape = [len(values)]
     for _ in range(column["depth"]):
-        if values.null_count:
+        if values.null_count or not len(values):
             return None
         ends = values.offsets.to_numpy()
         rows, length = len(ends) - 1, int(ends[1] - ends[0])
