@@ -119,6 +119,8 @@ def test_batches_of_arrow_are_packed_as_rows():
         (column("f4", 1), of_lists, [[1.0, 2.0], [1.0, None]]),
         (column("i4", 2), of_nested, [[[1]], [[1], [2]]]),
         (column("f4", 1), of_lists, [[], []]),
+        (column("i4", 2), of_nested, [[], []]),
     ):
         by_arrow, by_rows = both_ways([missing], [[0]])
         assert by_arrow == by_rows
+    assert by_rows[0][2]["error"].endswith("its arrays are empty: drop these rows, or leave it out of --features")
