@@ -166,7 +166,10 @@ def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
     path = written(whole, tmp_path)
     assert b"/etc/passwd" not in zipfile.ZipFile(path).read(f"runs/{whole.path.name}/events.jsonl")
     record = json.loads((whole.path / "run.json").read_text())
-    record |= {"place": {"livy": "http://stranger"}, "cell_files": [{"name": "a.csv", "size": 9, "path": "/etc/passwd"}]}
+    record |= {
+        "place": {"livy": "http://stranger"},
+        "cell_files": [{"name": "a.csv", "size": 9, "path": "/etc/passwd"}],
+    }
 
     def hostile(content, manifest):
         replace("run.json", json.dumps(record).encode())(content, manifest)
@@ -186,7 +189,13 @@ def test_a_study_brings_no_pickle(tmp_path, elsewhere):
     search = store.SearchFolder(store.searches_folder() / "20261121-000002-bbbbbb")
     search.path.mkdir(parents=True)
     spec = {"run": search.path.name, "name": "tuned", "trials": 2, "objective": "loss:min", "search": "cmaes"}
-    record = {"format": 1, "created": 1.0, "spec": spec, "state": ev.LOST, "driver_address": {"livy": "http://stranger"}}
+    record = {
+        "format": 1,
+        "created": 1.0,
+        "spec": spec,
+        "state": ev.LOST,
+        "driver_address": {"livy": "http://stranger"},
+    }
     (search.path / "search.json").write_text(json.dumps(record))
     storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(search.journal)))
     study = optuna.create_study(study_name=search.path.name, storage=storage)

@@ -168,6 +168,11 @@ def pandas_values(frame: DataFrame, name: str) -> np.ndarray:
     return values
 
 
+def quoted(name: str) -> str:
+    """The name of a column in Spark's SQL."""
+    return "`%s`" % name.replace("`", "``")
+
+
 def check_weight(column: Column) -> None:
     """Raises `DataError` where a column's values cannot be weights."""
     if column["depth"] or column["dtype"] == "S":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
 import numpy as np
 
 from ..data import by_value
-from ..data.columns import DataError, check_column, describe
+from ..data.columns import DataError, check_column, describe, quoted
 from ..data.roles import Choice, Part, indices, label_texts, used_as
 from ..spark import spark_error
 from . import evaluator
@@ -53,7 +53,7 @@ def evaluate(
     known, labels = _with_labels(frame, inputs_of(frame, features), label, weight)
     names = [column["name"] for column in known["columns"]]
     plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
-    rows = frame.select(*("`%s`" % name.replace("`", "``") for name in names)).rdd
+    rows = frame.select(*map(quoted, names)).rdd
     sc = session_of(frame).sparkContext
     tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
     get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)

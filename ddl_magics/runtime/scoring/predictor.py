@@ -71,14 +71,17 @@ class Predictor:
 
         Raises `DataError`, one line.
         """
-        from pyspark.sql.types import StructType
+        from pyspark.sql.types import StructType, TimestampType
 
         check_frame(frame)
         known = inputs_of(frame, self._features)
         windows: list[str] = []
         if "window" in known:
-            frame, known, windows = with_windows(frame, FRAME, known)
-        places = [list(frame.columns).index(column["name"]) for column in known["columns"]]
+            frame, known, windows = with_windows(frame, FRAME, known, self._lenient)
+        times = [i for i, field in enumerate(frame.schema.fields) if isinstance(field.dataType, TimestampType)]
+        frame = _applied(frame, "unix_micros", times)
+        read = windows or [column["name"] for column in known["columns"]]
+        places = [list(frame.columns).index(name) for name in read]
         plan: Plan = {"inputs": known, "places": places, "batch_rows": self._batch_rows, "lenient": self._lenient}
         session = session_of(frame)
         task = Tasks(session.sparkContext, self._model, self._custom_objects)
@@ -86,9 +89,8 @@ class Predictor:
         fields = self._fields(frame, outputs)
         plan = {**plan, "inputs": {**known, "shapes": shapes}}
         rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
-        return session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False).drop(
-            *windows
-        )
+        scored = session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
+        return _applied(scored, "timestamp_micros", times).drop(*windows)
 
     def _fields(self, frame: DataFrame, outputs: Sequence[tuple[str, str, int]]) -> list[Any]:
         """Spark's fields of the outputs: `prediction`, or `prediction_NAME` of several."""
@@ -100,7 +102,7 @@ class Predictor:
             for _ in range(dimensions):
                 kind = "array<%s>" % kind
             column = "%s_%s" % (self._output, name) if name else self._output
-            if column in frame.columns:
+            if column.lower() in map(str.lower, frame.columns):  # Spark's names have no case
                 raise DataError("%s has a column %r: name another with output=" % (FRAME, column))
             fields.append(StructField(column, _parse_datatype_string(kind), True))
         return fields
@@ -122,6 +124,19 @@ def _found(column: Column, frame: DataFrame) -> Column:
     if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
         raise DataError("column %r of %s is of another kind than in training" % (column["name"], FRAME))
     return {**column, "vector": found["vector"]}
+
+
+def _applied(frame: DataFrame, function: str, places: Sequence[int]) -> DataFrame:
+    """`frame` with a function of SQL applied to the columns at these places.
+
+    Timestamps become numbers for Python and back: its own are local times, of which an hour occurs twice in autumn,
+    and end with the year 9999.
+    """
+    if not places:
+        return frame
+    names = ["c%d" % index for index in range(len(frame.columns))]
+    values = ["%s(%s) %s" % (function, n, n) if i in places else n for i, n in enumerate(names)]
+    return frame.toDF(*names).selectExpr(*values).toDF(*frame.columns)
 
 
 def session_of(frame: DataFrame) -> SparkSession:

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from pyspark.ml.linalg import DenseVector
+from pyspark.sql import functions as F
 from support import launch
 from support.stored import stored
 
@@ -64,6 +65,12 @@ def test_a_number_a_row_beside_all_columns(frame, line):
     assert all(found[i][name] == kept[i][name] for i in range(0, ROWS, 7) for name in frame.columns)
     ours = [found[i]["prediction"] for i in range(ROWS)]
     np.testing.assert_allclose(ours, line.predict(NUMBERS, verbose=0)[:, 0], rtol=1e-5, atol=1e-6)
+    # Python's datetime has no such time, and one hour in autumn is two.
+    seconds = 316_516_204_800
+    late = frame.limit(1).withColumn("day", F.timestamp_seconds(F.lit(seconds)))
+    scored = predict(late, line, features=["a", "b", "c"])
+    assert scored.columns == [*frame.columns, "prediction"]
+    assert scored.selectExpr("unix_seconds(day) day").collect() == [(seconds,)]
 
 
 def test_several_inputs_and_outputs_of_other_shapes(frame, tmp_path):
@@ -109,7 +116,7 @@ def test_what_cannot_be_scored_is_one_line(frame, line):
     for options, message in [
         ({}, r"name the columns of the model's input: features="),
         ({"features": ["a", "b", "C"]}, r"C: df has no such column; did you mean 'c'\?"),
-        ({"features": ["a", "b", "c"], "output": "id"}, r"has a column 'id': name another with output="),
+        ({"features": ["a", "b", "c"], "output": "ID"}, r"has a column 'ID': name another with output="),
         ({"features": ["a", "b", "day"]}, r"column 'day' of df is of type timestamp: turn it into numbers"),
         ({"features": ["a", "b"]}, r"df cannot be scored: "),
         ({"features": ["a", "b", "c"], "batch_size": 0}, "batch_size must be 1 or more, not 0"),
@@ -184,7 +191,8 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     assert ended.state == "FINISHED", ended.failure
     folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    scored = Run.stored(folder.record()).predict(hours, output="p")
+    run = Run.stored(folder.record())
+    scored = run.predict(hours, output="p")
     assert scored.columns == ["city", "hour", "load", "wind", "p_seen", "p_y"]
     found = {(row["city"], row["hour"]): row["p_seen"] for row in scored.collect()}
     series = {city: sorted((row for row in rows if row[0] == city), key=lambda row: row[1]) for city in "ab"}
@@ -195,4 +203,14 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     }
     assert found == expected
     with pytest.raises(CannotScore, match="--order-by hour: df has no such column"):
-        Run.stored(folder.record()).predict(hours.drop("hour"))
+        run.predict(hours.drop("hour"))
+    twice = hours.union(hours.where("city = 'b' and hour = 9"))
+    with pytest.raises(Exception, match="column 'hour': rows of a series have the same value or none"):
+        run.predict(twice, output="p").collect()
+    holes = twice.withColumn("load", F.expr("if(city = 'a' and hour = 15, null, load)"))
+    with pytest.raises(Exception, match=r"column 'load\+wind': it has empty values"):
+        run.predict(holes.where("city = 'a'"), output="p").collect()
+    left = {
+        (r["city"], r["hour"]) for r in run.predict(holes, output="p", on_error="null").collect() if r["p_y"] is None
+    }
+    assert left == {("a", hour) for hour in range(15, 19)} | {("b", hour) for hour in range(9, 13)}
