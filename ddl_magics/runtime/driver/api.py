@@ -79,8 +79,10 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         if checkpoint_uri:
             folder = checkpoint_storage.folder_of(checkpoint_uri, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
-        told = None if spec.get("provenance") is False else environment.of_launch(
-            sc, captured, frames.get(spec.get("data") or "")
+        told = (
+            None
+            if spec.get("provenance") is False
+            else environment.of_launch(sc, captured, frames.get(spec.get("data") or ""))
         )
         job = Job(own, spec, packed, prepare, resumed, sent, told)
     except (
