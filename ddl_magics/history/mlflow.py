@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ INSTALL = "pip install mlflow-skinny sqlalchemy alembic"
 BATCH = 1000
 #: MLflow's own bounds.
 MOST_PARAMETER_CHARACTERS = 6000
+#: What MLflow refuses in the name of a metric: Keras has "recall@5", for example.
+_NOT_IN_NAMES = re.compile(r"[^\w./: -]")
 
 #: Our state -> MLflow's status.
 _STATUS = {ev.FINISHED: "FINISHED", ev.STOPPED: "FINISHED", ev.FAILED: "FAILED", ev.LOST: "KILLED"}
@@ -106,7 +109,10 @@ def _write(client: Any, experiment: str, run: Exported, parent: str | None) -> s
     parameters = [Param(name, str(value)[:MOST_PARAMETER_CHARACTERS]) for name, value in run.parameters.items()]
     tags = [RunTag(name, value) for name, value in _tags(run, parent).items() if value]
     client.log_batch(number, params=parameters, tags=tags)
-    metrics = (Metric(each.name, each.value, _milliseconds(each.time), each.step) for each in run.scalars)
+    metrics = (
+        Metric(_NOT_IN_NAMES.sub("_", each.name), each.value, _milliseconds(each.time), each.step)
+        for each in run.scalars
+    )
     while batch := list(islice(metrics, BATCH)):
         client.log_batch(number, metrics=[each for each in batch if isfinite(each.value)])
     for file in run.files:
