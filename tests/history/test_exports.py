@@ -117,7 +117,7 @@ def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
 
 
 @pytest.mark.timeout(120)
-def test_mlflow_reads_a_run_and_a_search(run, tmp_path):
+def test_mlflow_reads_a_run_and_a_search(run, tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
@@ -141,6 +141,12 @@ def test_mlflow_reads_a_run_and_a_search(run, tmp_path):
     cell = Path(client.download_artifacts(number, "cell.py", str(tmp_path))).read_text()
     assert "--set lr=0.01" in cell and "model.fit(dataset)" in cell and "hidden" not in cell
     assert found.data.metrics["recall_5"] == 0.5
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MlflowClient, "log_artifact", lambda *_: json.loads(""))
+        with pytest.raises(ValueError, match="Expecting value"):
+            run.to_mlflow(uri)
+    assert [each.info.run_id for each in client.search_runs([experiment])] == [number], "what was whole stays"
 
     search = search_of(2)
     parent = search.to_mlflow(uri, "searches")
