@@ -11,7 +11,7 @@ from ..data.columns import DataError, check_column, describe, quoted
 from ..data.roles import Choice, Part, indices, label_texts, used_as
 from ..spark import spark_error
 from . import evaluator
-from .predictor import FRAME, check_frame, inputs_of, session_of
+from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
 from .tasks import Tasks
 
 if TYPE_CHECKING:
@@ -50,7 +50,9 @@ def evaluate(
         raise DataError(
             "a model of windows cannot be evaluated on Spark: score its rows with predict, and compare these"
         )
-    known, labels = _with_labels(frame, inputs_of(frame, features), label, weight)
+    inputs = inputs_of(frame, features)
+    batch_rows = bounded(batch_rows, inputs["shapes"] or [])
+    known, labels = _with_labels(frame, inputs, label, weight)
     names = [column["name"] for column in known["columns"]]
     plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
     rows = frame.select(*map(quoted, names)).rdd

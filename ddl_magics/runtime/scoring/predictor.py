@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 FAIL, NULL = "fail", "null"
 #: Where rows without a value are allowed, the first of so many rows that has all tells the types of the predictions.
 TRIED_ROWS = 1000
+#: Of the rows that a task holds at once. Each is an object of Python before it is in an array: 130 MB.
+MOST_NUMBERS = 4_000_000
 #: What messages call the frame, and what names its columns.
 FRAME, _FEATURES = "df", "features"
 #: NumPy's dtype of an output -> Spark's name of the type.
@@ -45,8 +47,8 @@ class Predictor:
 
     model: the bytes of a `.keras` file. features: names of columns as --features takes them, or how the run that
     trained it has made its inputs. output: the name of the column of predictions. batch_rows: rows that the model is
-    called with at once. on_error: "fail", or "null" for no prediction of a row that cannot be read. custom_objects: as
-    Keras' `load_model` takes them. Raises `DataError`, one line.
+    called with at once, or fewer where they are large. on_error: "fail", or "null" for no prediction of a row that
+    cannot be read. custom_objects: as Keras' `load_model` takes them. Raises `DataError`, one line.
     """
 
     def __init__(
@@ -87,7 +89,7 @@ class Predictor:
         task = Tasks(session.sparkContext, self._model, self._custom_objects)
         shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task(scorer.describe, plan=plan))
         fields = self._fields(frame, outputs)
-        plan = {**plan, "inputs": {**known, "shapes": shapes}}
+        plan = {**plan, "inputs": {**known, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
         rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
         scored = session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
         return _applied(scored, "timestamp_micros", times).drop(*windows)
@@ -98,6 +100,8 @@ class Predictor:
 
         fields = []
         for name, dtype, dimensions in outputs:
+            if dtype not in _TYPES:
+                raise DataError("the model gives values of type %s, which Spark does not have" % dtype)
             kind = _TYPES[dtype]
             for _ in range(dimensions):
                 kind = "array<%s>" % kind
@@ -106,6 +110,12 @@ class Predictor:
                 raise DataError("%s has a column %r: name another with output=" % (FRAME, column))
             fields.append(StructField(column, _parse_datatype_string(kind), True))
         return fields
+
+
+def bounded(batch_rows: int, shapes: Sequence[Sequence[int]]) -> int:
+    """So many rows at once, or fewer where they are large. shapes: of a row's tensors."""
+    numbers = sum(int(np.prod(shape)) for shape in shapes)
+    return max(1, min(batch_rows, MOST_NUMBERS // max(1, numbers)))
 
 
 def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs) -> Inputs:

@@ -13,6 +13,7 @@ from support.stored import stored
 
 from ddl_magics import CannotScore, Run, predict
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.scoring.predictor import bounded
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -110,6 +111,11 @@ def test_rows_without_a_value_fail_or_have_no_prediction(frame, line):
     theirs = line.predict(given, verbose=0)[:, 0]
     for i in (1, 8, 10, ROWS - 1):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
+
+
+def test_large_rows_are_fewer_at_once():
+    assert bounded(1024, [[784], []]) == 1024 and bounded(1024, [[224, 224, 3]]) == 26
+    assert bounded(7, []) == 7 and bounded(1024, [[10**9]]) == 1
 
 
 def test_what_cannot_be_scored_is_one_line(frame, line):
