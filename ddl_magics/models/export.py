@@ -99,7 +99,10 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
         signature = signature_of(model, example)
         description |= {"signature": signature.to_json(), "example": example}
         with _explained(format):
-            _WRITERS[format](model, folder, signature, example, description)
+            if format == "mlflow":
+                _write_mlflow(model, folder, signature, example, description)
+            else:
+                _write_by_keras(model, folder, format, example)
     (folder / DESCRIPTION).write_text(json.dumps(_as_json(description), indent=1) + "\n", encoding="utf-8")
 
 
@@ -182,36 +185,13 @@ def _mlflow_shape(tensor: Tensor) -> tuple[int, ...]:
     return (-1, *(-1 if size is None else size for size in tensor.shape))
 
 
-def _write_saved_model(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    specs = input_specs(model, example)
-    model.export(str(folder), format="tf_saved_model", verbose=False, input_signature=specs)
-
-
-def _write_onnx(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    import onnx  # noqa: F401 - Keras' own message for a missing one is a page
-    import tf2onnx  # noqa: F401
-
-    specs = input_specs(model, example)
-    model.export(str(folder / FILES["onnx"]), format="onnx", verbose=False, input_signature=specs)
-
-
-def _write_litert(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    specs = input_specs(model, example)
-    model.export(str(folder / FILES["litert"]), format="litert", verbose=False, input_signature=specs)
-
-
-_WRITERS: dict[str, Callable[[Any, Path, Signature, Example, Mapping[str, Any]], None]] = {
-    "mlflow": _write_mlflow,
-    "saved_model": _write_saved_model,
-    "onnx": _write_onnx,
-    "litert": _write_litert,
-}
+def _write_by_keras(model: Any, folder: Path, format: str, example: Example) -> None:
+    if format == "onnx":
+        import onnx  # noqa: F401 - Keras' own message for a missing one is a page
+        import tf2onnx  # noqa: F401
+    path = folder if format == "saved_model" else folder / FILES[format]
+    name = "tf_saved_model" if format == "saved_model" else format
+    model.export(str(path), format=name, verbose=False, input_signature=input_specs(model, example))
 
 
 @contextlib.contextmanager

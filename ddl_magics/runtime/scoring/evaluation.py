@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -120,11 +120,7 @@ def _collect(rdd: Any) -> list[Any]:
 
 def _outputs(found: Iterable[Partial]) -> dict[str, OutputCounts]:
     sums: dict[str, OutputCounts] = {}
-    for name, counts in _all_counts(found):
-        sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
-    return sums
-
-
-def _all_counts(found: Iterable[Partial]) -> Iterator[tuple[str, OutputCounts]]:
     for part in found:
-        yield from part["outputs"].items()
+        for name, counts in part["outputs"].items():
+            sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
+    return sums

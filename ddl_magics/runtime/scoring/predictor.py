@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from ..data.columns import DataError, check_column, describe, is_spark
+from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
 from ..spark import spark_error
 from . import scorer
@@ -26,20 +26,6 @@ TRIED_ROWS = 1000
 MOST_NUMBERS = 4_000_000
 #: What messages call the frame, and what names its columns.
 FRAME, _FEATURES = "df", "features"
-#: NumPy's dtype of an output -> Spark's name of the type.
-_TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "bool": "boolean",
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "uint8": "smallint",
-    "uint16": "int",
-    "uint32": "bigint",
-    "object": "string",
-}
 
 
 class Predictor:
@@ -100,9 +86,9 @@ class Predictor:
 
         fields = []
         for name, dtype, dimensions in outputs:
-            if dtype not in _TYPES:
+            if dtype not in SQL_TYPES:
                 raise DataError("the model gives values of type %s, which Spark does not have" % dtype)
-            kind = _TYPES[dtype]
+            kind = SQL_TYPES[dtype]
             for _ in range(dimensions):
                 kind = "array<%s>" % kind
             column = "%s_%s" % (self._output, name) if name else self._output

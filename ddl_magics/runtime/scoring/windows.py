@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data.columns import DataError, check_column, quoted
+from ..data.columns import SQL_TYPES, DataError, check_column, quoted
 
 if TYPE_CHECKING:
     from ..data.records import Column, DataFrame, Inputs
-
-#: NumPy's dtype -> Spark's name of the type.
-_TYPES = {"i1": "byte", "i2": "short", "i4": "int", "i8": "long", "f4": "float", "f8": "double", "b1": "boolean"}
 
 
 def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> tuple[DataFrame, Inputs, list[str]]:
@@ -49,7 +46,7 @@ def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> t
         dtype = np.result_type(*(column["dtype"] for column in columns_of))
         values = [F.col(quoted(column["name"])) for column in columns_of]
         if len(own) > 1:
-            value = F.array(*(each.cast(_TYPES[dtype.str.lstrip("<>|=")]) for each in values))
+            value = F.array(*(each.cast(SQL_TYPES[dtype.name]) for each in values))
         else:
             value = vector_to_array(values[0]) if columns_of[0]["vector"] else values[0]
         added.append("__window_%d" % index)
