@@ -324,7 +324,7 @@ def _check_record(kind: str, name: str, folder: Path) -> None:
             # A folder of another name: readers of the store take the id from there.
             final = folder.with_name(name)
             record = _record(kind, stored, folder, final)
-            if named == name and record is not None and record.over:
+            if named == name and record is not None and record.over and record.name.isidentifier():
                 return
     raise ArchiveError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
 

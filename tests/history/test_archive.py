@@ -121,6 +121,11 @@ def replace(name, data):
     return change
 
 
+def renamed(content, manifest, name):
+    record = next(data for each, data in content.items() if each.endswith("run.json"))
+    replace("run.json", json.dumps({**json.loads(record), "name": name}).encode())(content, manifest)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -142,6 +147,7 @@ def replace(name, data):
         (lambda c, m: [f.update(sha256="0" * 64) for f in m["files"].values()], "is not what its list says"),
         (replace("run.json", b"{}"), "is damaged, or has not ended"),
         (replace("run.json", b'{"id": "another"}'), "is damaged, or has not ended"),
+        (lambda c, m: renamed(c, m, "x\x1b]0;title\x07"), "is damaged, or has not ended"),
         (lambda c, m: (c.clear(), m["files"].clear()), "has no run"),
     ],
 )
@@ -173,12 +179,16 @@ def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
 
     def hostile(content, manifest):
         replace("run.json", json.dumps(record).encode())(content, manifest)
+        replace("labels.json", b'{"title": "a\\u001b[2J", "labels": ["paper", "a\\nb"], "note": "\\u001b"}')(
+            content, manifest
+        )
         replace("events.jsonl", b"".join(lines).replace(b"placed", b"\\u0070laced") + b"damaged\n")(content, manifest)
 
     remade(path, hostile)
     elsewhere()
     archive.read(path)
     run = store.find_run("digits")
+    assert (run.title, run.labels, run.note) == ("", ("paper",), ""), "without control characters"
     assert (run.driver_address, run.cell_files) == ({}, [{"name": "a.csv", "size": 9, "path": None}])
     assert [event["kind"] for event in Run.stored(run).events] == ["file", "epoch"]
 
