@@ -13,6 +13,8 @@ from support.stored import stored
 
 from ddl_magics import CannotScore, Run, predict
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.data import packing
+from ddl_magics.runtime.scoring import scorer
 from ddl_magics.runtime.scoring.predictor import bounded
 
 pytestmark = pytest.mark.timeout(300)
@@ -104,13 +106,24 @@ def test_rows_without_a_value_fail_or_have_no_prediction(frame, line):
     with pytest.raises(CannotScore, match=r"df cannot be scored: ValueError: column 'holes': it has empty values"):
         predict(frame.where("id = 0"), line, features=features)
     with pytest.raises(Exception, match="column 'holes': it has empty values"):
-        predict(frame.where("id > 0"), line, features=features).collect()
+        predict(frame.where("id in (8, 9)").coalesce(1), line, features=features).collect()
     found = named(predict(frame, line, features=features, on_error="null").collect())
     assert {i for i in range(ROWS) if found[i]["prediction"] is None} == set(range(0, ROWS, 9))
     given = np.stack([NUMBERS[:, 0], NUMBERS[:, 1], np.arange(ROWS)], 1).astype("float32")
     theirs = line.predict(given, verbose=0)[:, 0]
     for i in (1, 8, 10, ROWS - 1):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
+
+
+def test_the_first_row_is_described_and_all_are_read(line):
+    """Spark ends a Python worker that has left rows; TensorFlow and the model would be loaded again to score them."""
+    columns = [{"name": name, "dtype": "f8", "depth": 0, "vector": False} for name in "abc"]
+    inputs = {"columns": columns, "tensors": [[0, 1, 2]], "uses": ["floatx"], "shapes": None, "features": 0}
+    plan = {"inputs": inputs, "places": [0, 1, 2], "batch_rows": 9, "lenient": False}
+    for rows, said in ([[1.0, 2.0, 3.0]] * 4, ([[3]], [("", "float32", 0)])), ([["x", "", ""]] * 4, None):
+        given = iter(rows)
+        (found,) = scorer.describe(given, lambda: line, plan, packing.row_arrays)
+        assert not list(given) and (found == said or "could not convert" in found)
 
 
 def test_large_rows_are_fewer_at_once():
