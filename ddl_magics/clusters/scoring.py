@@ -43,7 +43,7 @@ def predict(
             several inputs. An export of a run with `--data` knows them.
         output: the name of the new column. It holds a number where the model makes one a row, else an array. A model
             with several outputs adds a column `prediction_NAME` for each.
-        batch_size: rows that the model is called with at once.
+        batch_size: rows that the model is called with at once, or fewer where they are large.
         on_error: "fail" where a row has no value in a feature, or one of another shape; "null" for rows without a
             prediction instead.
         custom_objects: classes and functions that the model uses, by name.
@@ -83,7 +83,7 @@ def evaluate(
         features: as for `predict`.
         label: the column of the labels, as `--label` takes it; `"y1=a,y2=b"` for several outputs.
         weight: the column of the rows' weights.
-        batch_size: rows that the model is called with at once.
+        batch_size: rows that the model is called with at once, or fewer where they are large.
         custom_objects: classes and functions that the model, its loss and its metrics use, by name.
 
     Raises:

@@ -3,6 +3,9 @@
 The zip has `ddl_magics.json`, with the format and each file's size and SHA-256, and the files of the store as they are,
 below `runs/ID` and `searches/ID`. Nothing of it is executed or unpickled. An importer takes only names that the list
 has and the store knows, checks sizes and sums while it reads, and shows a run in the store once all of it is there.
+
+An archive may be a stranger's. What would lead from it to other places is left out on both ways: addresses of drivers,
+paths of files, and the pickles that Optuna keeps in a study.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ import secrets
 import shutil
 import zipfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
@@ -24,7 +27,7 @@ from typing import IO, Any
 from ddl_magics._version import __version__
 from ddl_magics.history import provenance
 from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
-from ddl_magics.store.files import synchronize, synchronize_folder
+from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.owned_folder import read_object
 from ddl_magics.wording import in_bytes, plain
 
@@ -38,6 +41,8 @@ MAX_BYTES = 1 << 40
 #: `run.json` and its like are read as a whole.
 MAX_RECORD_BYTES = 64 << 20
 _CHUNK_BYTES = 1 << 20
+#: Other methods, such as LZMA, let a file ask for gigabytes of memory.
+_COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 #: What a folder of the store has that belongs in an archive: not whose it is, and not what others ask of it.
 _FILES = {
@@ -97,40 +102,87 @@ def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = N
         part.unlink(missing_ok=True)
 
 
-def _sources(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path | bytes]]:
-    """(name in the archive, file or content)."""
+def _sources(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
+    """(name in the archive, file)."""
     for kind, folder in folders:
         for file in sorted([*folder.iterdir(), *folder.glob("files/*")]):
             name = f"{kind}/{folder.name}/{file.relative_to(folder).as_posix()}"
             if not _NAME.fullmatch(name) or file.is_symlink() or not file.is_file():
                 continue
-            yield name, _passed_on(file) if file.name in ("run.json", "search.json") else file
+            yield name, file
 
 
-def _passed_on(file: Path) -> bytes:
-    """A record without the address of its driver, which nobody else can reach."""
-    stored = read_object(file)
-    stored.update({name: {} for name in ("place", "driver_address") if name in stored})
-    return json.dumps(stored, indent=1).encode()
-
-
-def _add(archive: zipfile.ZipFile, name: str, source: Path | bytes) -> dict[str, Any]:
+def _add(archive: zipfile.ZipFile, name: str, source: Path) -> dict[str, Any]:
     digest, size = hashlib.sha256(), 0
     with archive.open(name, "w", force_zip64=True) as target:
-        for chunk in _chunks(source):
+        for chunk in _passed_on(source):
             target.write(chunk)
             digest.update(chunk)
             size += len(chunk)
     return {"size": size, "sha256": digest.hexdigest()}
 
 
-def _chunks(source: Path | bytes) -> Iterator[bytes]:
-    if isinstance(source, bytes):
-        yield source
-        return
-    with open(source, "rb") as file:
-        while chunk := file.read(_CHUNK_BYTES):
-            yield chunk
+def _passed_on(file: Path) -> Iterator[bytes]:
+    """The content of a file of the store, as others get it."""
+    change = _CHANGED.get(file.name)
+    with open(file, "rb") as source:
+        if change is None:
+            while chunk := source.read(_CHUNK_BYTES):
+                yield chunk
+        elif file.suffix == ".json":
+            yield json.dumps(change(read_object(file)), indent=1).encode()
+        else:
+            for line in source:
+                yield _line(line, change)
+
+
+def _line(line: bytes, change: Callable[[Any], Any]) -> bytes:
+    """A line of JSON, changed; one that cannot be read is left out, but for its end."""
+    try:
+        stored = json.loads(line)
+        changed = change(stored)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return b"\n"
+    if changed is None:
+        return b""
+    return line if changed is stored else json.dumps(changed, separators=(",", ":")).encode() + b"\n"
+
+
+def _record_for_others(stored: dict[str, Any]) -> dict[str, Any]:
+    """Without the address of the driver, and without paths of files."""
+    stored.update({name: {} for name in ("place", "driver_address") if name in stored})
+    if stored.get("cell_files"):
+        stored["cell_files"] = [{**file, "path": None} for file in stored["cell_files"]]
+    return stored
+
+
+def _event_for_others(event: dict[str, Any]) -> dict[str, Any] | None:
+    """None for one that says where a file was put."""
+    return None if event["kind"] == "placed" else event
+
+
+def _log_for_others(log: dict[str, Any]) -> dict[str, Any] | None:
+    """A line of Optuna's journal without the state of CMA-ES, which is a pickle; it begins anew without it."""
+    if any(map(_is_pickle, log.get("system_attr", ()))):
+        return None
+    attributes = log.get("system_attrs", {})
+    if any(map(_is_pickle, attributes)):
+        return {**log, "system_attrs": {name: each for name, each in attributes.items() if not _is_pickle(name)}}
+    return log
+
+
+def _is_pickle(attribute: str) -> bool:
+    """Whether an attribute of a trial is a part of the pickle that `CmaEsSampler` loads: "cma:optimizer:0"."""
+    return ":optimizer" in attribute
+
+
+#: File -> what changes it, or each of its lines.
+_CHANGED: Mapping[str, Callable[[Any], Any]] = {
+    "run.json": _record_for_others,
+    "search.json": _record_for_others,
+    "events.jsonl": _event_for_others,
+    "study.journal": _log_for_others,
+}
 
 
 def read(path: Path) -> Imported:
@@ -152,6 +204,8 @@ def read(path: Path) -> Imported:
                     _take(archive, name, promised, hidden[parts[0], parts[1]].joinpath(*parts[2:]))
                 for kind, name in folders:
                     _check_record(kind, name, hidden[kind, name])
+                    for file in filter(Path.exists, map(hidden[kind, name].joinpath, _CHANGED)):
+                        write_atomically(file, _passed_on(file))
                 for folder in reversed(folders):  # searches first: their trials are theirs from the beginning
                     final = hidden[folder].with_name(folder[1])
                     os.rename(hidden[folder], final)
@@ -182,6 +236,8 @@ def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
     """The list of files: name -> size and sha256, checked against the archive's own directory."""
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
+    if any(entry.compress_type not in _COMPRESSED for entry in entries):
+        raise ArchiveError(f"{archive.filename} is no archive of %ddl export.")
     if MANIFEST not in names or len(entries) > MAX_FILES or len(set(names)) < len(names):
         raise ArchiveError(f"{archive.filename} is no archive of %ddl export.")
     text = _read(archive, MANIFEST, MAX_MANIFEST_BYTES)
@@ -268,7 +324,7 @@ def _check_record(kind: str, name: str, folder: Path) -> None:
             # A folder of another name: readers of the store take the id from there.
             final = folder.with_name(name)
             record = _record(kind, stored, folder, final)
-            if named == name and record is not None and record.over:
+            if named == name and record is not None and record.over and record.name.isidentifier():
                 return
     raise ArchiveError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,6 +27,8 @@ INSTALL = "pip install mlflow-skinny sqlalchemy alembic"
 BATCH = 1000
 #: MLflow's own bounds.
 MOST_PARAMETER_CHARACTERS = 6000
+#: What MLflow refuses in the name of a metric: Keras has "recall@5", for example.
+_NOT_IN_NAMES = re.compile(r"[^\w./: -]")
 
 #: Our state -> MLflow's status.
 _STATUS = {ev.FINISHED: "FINISHED", ev.STOPPED: "FINISHED", ev.FAILED: "FAILED", ev.LOST: "KILLED"}
@@ -94,21 +97,35 @@ def _known(client: Any, experiment: str, run: str) -> str | None:
 
 
 def _write(client: Any, experiment: str, run: Exported, parent: str | None) -> str:
-    from mlflow.entities import Metric, Param, RunTag
-
     record = run.record
     known = _known(client, experiment, record.id)
-    if known is not None:
-        client.delete_run(known)  # written anew: MLflow's metrics cannot be replaced
     began = _milliseconds(record.created)
     made = client.create_run(experiment, start_time=began, run_name=record.title or record.name)
     number = str(made.info.run_id)
+    try:
+        _fill(client, number, run, parent)
+    except BaseException:
+        client.delete_run(number)
+        raise
+    if known is not None:
+        client.delete_run(known)  # written anew: MLflow's metrics cannot be replaced
+    return number
+
+
+def _fill(client: Any, number: str, run: Exported, parent: str | None) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    record = run.record
     parameters = [Param(name, str(value)[:MOST_PARAMETER_CHARACTERS]) for name, value in run.parameters.items()]
     tags = [RunTag(name, value) for name, value in _tags(run, parent).items() if value]
     client.log_batch(number, params=parameters, tags=tags)
-    metrics = (Metric(each.name, each.value, _milliseconds(each.time), each.step) for each in run.scalars)
+    metrics = (
+        Metric(_NOT_IN_NAMES.sub("_", each.name), each.value, _milliseconds(each.time), each.step)
+        for each in run.scalars
+        if isfinite(each.value)
+    )
     while batch := list(islice(metrics, BATCH)):
-        client.log_batch(number, metrics=[each for each in batch if isfinite(each.value)])
+        client.log_batch(number, metrics=batch)
     for file in run.files:
         client.log_artifact(number, str(file))
     for name, text in _texts(run).items():
@@ -117,7 +134,6 @@ def _write(client: Any, experiment: str, run: Exported, parent: str | None) -> s
             path.write_text(text, encoding="utf-8")
             client.log_artifact(number, str(path))
     client.set_terminated(number, _STATUS.get(record.state, "RUNNING"), _milliseconds(record.ended or record.created))
-    return number
 
 
 def _texts(run: Exported) -> dict[str, str]:

@@ -15,6 +15,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from math import isfinite
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -24,7 +25,7 @@ import numpy as np
 from ddl_magics._version import __version__
 from ddl_magics.clusters.scoring import DESCRIPTION
 from ddl_magics.errors import CannotExport
-from ddl_magics.models.signature import Example, Signature, example_for, signature_of
+from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
 from ddl_magics.wording import nearest
 
 #: Where the folder of a format has the model.
@@ -91,15 +92,18 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
     if format == "keras":  # needs no Keras here
         shutil.copyfile(trained.file, folder / FILES["keras"])
         if example is not None:
-            description["example"] = _as_json(example)
+            description["example"] = example
     else:
         model = trained.load()
         example = example_for(model, trained.inputs) if example is None else example
         signature = signature_of(model, example)
-        description |= {"signature": signature.to_json(), "example": _as_json(example)}
+        description |= {"signature": signature.to_json(), "example": example}
         with _explained(format):
-            _WRITERS[format](model, folder, signature, example, description)
-    (folder / DESCRIPTION).write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
+            if format == "mlflow":
+                _write_mlflow(model, folder, signature, example, description)
+            else:
+                _write_by_keras(model, folder, format, example)
+    (folder / DESCRIPTION).write_text(json.dumps(_as_json(description), indent=1) + "\n", encoding="utf-8")
 
 
 def description_of(folder: Path) -> dict[str, Any]:
@@ -161,7 +165,7 @@ def _write_mlflow(
     from mlflow.types import Schema, TensorSpec
 
     inputs, outputs = (
-        Schema([TensorSpec(np.dtype(one.dtype), (-1, *one.shape), one.name or None) for one in tensors])
+        Schema([TensorSpec(np.dtype(one.dtype), _mlflow_shape(one), one.name or None) for one in tensors])
         for tensors in (signature.inputs, signature.outputs)
     )
     versions = description["versions"]
@@ -177,33 +181,17 @@ def _write_mlflow(
     )
 
 
-def _write_saved_model(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    model.export(str(folder), format="tf_saved_model", verbose=False)
+def _mlflow_shape(tensor: Tensor) -> tuple[int, ...]:
+    return (-1, *(-1 if size is None else size for size in tensor.shape))
 
 
-def _write_onnx(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    import onnx  # noqa: F401 - Keras' own message for a missing one is a page
-    import tf2onnx  # noqa: F401
-
-    model.export(str(folder / FILES["onnx"]), format="onnx", verbose=False)
-
-
-def _write_litert(
-    model: Any, folder: Path, signature: Signature, example: Example, description: Mapping[str, Any]
-) -> None:
-    model.export(str(folder / FILES["litert"]), format="litert", verbose=False)
-
-
-_WRITERS: dict[str, Callable[[Any, Path, Signature, Example, Mapping[str, Any]], None]] = {
-    "mlflow": _write_mlflow,
-    "saved_model": _write_saved_model,
-    "onnx": _write_onnx,
-    "litert": _write_litert,
-}
+def _write_by_keras(model: Any, folder: Path, format: str, example: Example) -> None:
+    if format == "onnx":
+        import onnx  # noqa: F401 - Keras' own message for a missing one is a page
+        import tf2onnx  # noqa: F401
+    path = folder if format == "saved_model" else folder / FILES[format]
+    name = "tf_saved_model" if format == "saved_model" else format
+    model.export(str(path), format=name, verbose=False, input_signature=input_specs(model, example))
 
 
 @contextlib.contextmanager
@@ -228,7 +216,16 @@ def _versions() -> dict[str, str]:
     return found
 
 
-def _as_json(example: Example) -> Any:
-    if isinstance(example, dict):
-        return {name: _as_json(part) for name, part in example.items()}
-    return np.asarray(example).tolist()
+def _as_json(value: Any) -> Any:
+    """What JSON can hold: lists for arrays, text for bytes, null for numbers that are not finite."""
+    if isinstance(value, Mapping):
+        return {name: _as_json(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_as_json(part) for part in value]
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    if isinstance(value, float):
+        return value if isfinite(value) else None
+    if isinstance(value, str | int | None):
+        return value
+    return _as_json(np.asarray(value).tolist())

@@ -70,21 +70,27 @@ class Registry:
         """Alias -> version."""
         return {alias: version for alias, (_, version) in sorted(self._newest(name).items())}
 
-    def add(self, name: str, write: Callable[[Path], None]) -> int:
-        """Add a version of a model, and return its number. write: writes it into the empty folder it is given."""
+    def add(self, name: str, write: Callable[[Path], None], alias: str | None = None) -> int:
+        """Add a version of a model, and return its number. write: writes it into the empty folder it is given.
+
+        alias: another name for it, as `alias` gives one.
+        """
         _checked(name)
+        if alias is not None:
+            _checked_alias(alias)
         with tempfile.TemporaryDirectory(prefix="ddl-registry-") as scratch:
             folder = Path(scratch) / "model"
             folder.mkdir()
             write(folder)
             version = self._claim(name)
             self._storage.put(folder, f"{name}/{version}")
+        if alias is not None:
+            self.alias(name, alias, version)
         return version
 
     def alias(self, name: str, alias: str, version: int) -> None:
         """Give a version of a model another name, such as `champion`, which moves if another version has it."""
-        if not _ALIAS.fullmatch(f"{alias}.0.0"):
-            raise CannotExport(f"{alias} is no alias: use a letter, and then letters, digits, _ and -")
+        _checked_alias(alias)
         self._known(name, version)
         before = self._newest(name).get(alias)
         count = 0 if before is None else before[0] + 1
@@ -151,6 +157,11 @@ def _checked(name: str) -> str:
     if not _NAME.fullmatch(name):
         raise CannotExport(f"{name!r} is no name of a model: use letters, digits, _ and -")
     return name
+
+
+def _checked_alias(alias: str) -> None:
+    if not _ALIAS.fullmatch(f"{alias}.0.0"):
+        raise CannotExport(f"{alias} is no alias: use a letter, and then letters, digits, _ and -")
 
 
 class LocalStorage:

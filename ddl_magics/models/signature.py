@@ -18,11 +18,11 @@ _LIKE = "example= with a row of the model's inputs, an array or a dict of arrays
 
 @dataclass(frozen=True)
 class Tensor:
-    """shape: of one row. name: "" where there is one tensor without a name."""
+    """shape: of one row; None for a length that the model leaves open. name: "" for one tensor without a name."""
 
     name: str
     dtype: str
-    shape: tuple[int, ...]
+    shape: tuple[int | None, ...]
 
 
 @dataclass(frozen=True)
@@ -46,16 +46,50 @@ def signature_of(model: Any, example: Example) -> Signature:
     except Exception as error:  # of TensorFlow and Keras, of many kinds
         reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
         raise CannotExport(f"the model cannot be called with its example: {reason}; give {_LIKE}") from None
+    symbolic = getattr(_functional(model), "_outputs_struct", None)
     if isinstance(outputs, list | tuple):
         names = list(getattr(model, "output_names", None) or map(str, range(len(outputs))))
-        outputs = dict(zip(names, outputs, strict=False))
-    return Signature(_tensors(example), _tensors(outputs))
+        outputs, symbolic = (each and dict(zip(names, each, strict=False)) for each in (outputs, symbolic))
+    return Signature(_tensors(example, _own_inputs(model)), _tensors(outputs, symbolic))
 
 
-def _tensors(values: Any) -> tuple[Tensor, ...]:
-    named = values.items() if isinstance(values, Mapping) else [("", values)]
-    arrays = [(name, np.asarray(value)) for name, value in named]
-    return tuple(Tensor(name, _dtype(array), tuple(array.shape[1:])) for name, array in arrays)
+def input_specs(model: Any, example: Example) -> list[Any] | None:
+    """TensorFlow's types of the inputs of a model that does not know them itself, like the example; else None.
+
+    Keras would take all for numbers of the type that the model computes with: an id above 2^24 would be another one.
+    """
+    if _own_inputs(model) is not None:
+        return None
+    import tensorflow as tf
+
+    def spec(part: Any) -> Any:
+        array = np.asarray(part)
+        kinds = {"f": model.variable_dtype, "O": "string", "S": "string", "U": "string"}
+        return tf.TensorSpec((None, *array.shape[1:]), kinds.get(array.dtype.kind, array.dtype))
+
+    return [{name: spec(part) for name, part in example.items()} if isinstance(example, dict) else spec(example)]
+
+
+def _functional(model: Any) -> Any:
+    """The functional model in a Sequential one, or the model."""
+    return getattr(model, "_functional", None) or model
+
+
+def _own_inputs(model: Any) -> Any:
+    """Keras' tensors of the inputs, one or a dict of them; None for a model that does not know them."""
+    own = getattr(_functional(model), "_inputs_struct", None)
+    if isinstance(own, list | tuple):
+        return own[0] if len(own) == 1 else {tensor.name: tensor for tensor in own}
+    return own
+
+
+def _tensors(values: Any, symbolic: Any) -> tuple[Tensor, ...]:
+    """symbolic: Keras' tensors of the same, or None."""
+    if not isinstance(values, Mapping):
+        values, symbolic = {"": values}, symbolic if symbolic is None else {"": symbolic}
+    arrays = {name: np.asarray(value) for name, value in values.items()}
+    shapes = {name: (array if symbolic is None else symbolic[name]).shape[1:] for name, array in arrays.items()}
+    return tuple(Tensor(name, _dtype(array), tuple(shapes[name])) for name, array in arrays.items())
 
 
 def _dtype(array: np.ndarray[Any, Any]) -> str:
@@ -70,10 +104,8 @@ def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
     Raises:
         CannotExport: neither is known.
     """
-    own = getattr(getattr(model, "_functional", None) or model, "_inputs_struct", None)
+    own = _own_inputs(model)
     if own is not None:
-        if isinstance(own, list | tuple):
-            own = own[0] if len(own) == 1 else {tensor.name: tensor for tensor in own}
         return {name: _zeros_like(part) for name, part in own.items()} if isinstance(own, dict) else _zeros_like(own)
     if inputs is None or inputs["shapes"] is None:
         raise CannotExport(f"it is not known what the model takes: give {_LIKE}")

@@ -133,7 +133,7 @@ class Reproduction:
         now = Provenance(**{part: check(found.get(part)) for part, check in provenance.PARTS.items()})
         lines = list(differences.environment(kept, now))
         if isinstance(self._session.cluster, EmbeddedCluster):
-            today = {name: values.fingerprint(namespace[name]) for name in kept.sent if name in namespace}
+            today = values.fingerprints({name: namespace[name] for name in kept.sent if name in namespace})
             lines += differences.variables(kept.sent, today)
             if spec.data and spec.data.isidentifier():
                 frame = namespace.get(spec.data)

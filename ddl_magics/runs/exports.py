@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ from ddl_magics.errors import NotInRun
 from ddl_magics.history import mlflow, tensorboard
 from ddl_magics.history.scalars import parameters, results, scalars
 from ddl_magics.options.line import cell_of
+from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.store import find_run
 
@@ -21,7 +23,7 @@ def to_tensorboard(run: Run, folder: str | Path) -> Path:
     """Write a run below `folder`, in a folder of its own; as `Run.to_tensorboard`."""
     home = Path(folder).expanduser() / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', run.name)}-{run.id}"
     found = results(run.histories)
-    return tensorboard.write(home, scalars(run.events), parameters(run.spec), found, cell_of(run.spec, run.name))
+    return tensorboard.write(home, scalars(run.events), parameters(run.spec), found, _cell(run))
 
 
 def for_mlflow(run: Run) -> mlflow.Exported:
@@ -37,5 +39,11 @@ def for_mlflow(run: Run) -> mlflow.Exported:
         scalars(run.events),
         run.provenance,
         [*stored, *written],
-        {"cell.py": cell_of(run.spec, run.name)},
+        {"cell.py": _cell(run)},
     )
+
+
+def _cell(run: Run) -> str:
+    """The cell with its options, without what may be a secret."""
+    shown = dataclasses.replace(run.spec, set=masked(run.spec.set or {}), cell=masked_source(run.spec.cell))
+    return cell_of(shown, run.name)

@@ -484,10 +484,7 @@ class Run:
         from ddl_magics.models.registry import Registry
 
         trained, registry = self.trained(custom_objects, index, rank), Registry(uri)
-        version = registry.add(name, lambda folder: write(trained, folder, format, example))
-        if alias is not None:
-            registry.alias(name, alias, version)
-        return version
+        return registry.add(name, lambda folder: write(trained, folder, format, example), alias)
 
     def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
         """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""

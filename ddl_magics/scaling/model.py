@@ -13,9 +13,9 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
 
 and an epoch has the steps for its rows, and a rest of g + h / n seconds. The coefficients are not negative; they are
 the least squares of the relative error. The bounds of a prediction are the 5th and the 95th percentile of fits to
-resampled parts of the measurement, widened by how well the model meets what was measured. Where one number of workers
+resampled runs and parts of these, widened by how well the model meets what was measured. Where one number of workers
 above 1 was measured, l and s cannot be told apart: l is then the usual latency, and between a quarter and four times
-that in the other fits.
+that in the other fits. Nor can e and f: half of the exchange is then e, and any part of it in the other fits.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -32,6 +33,7 @@ from ddl_magics.runtime.collectives import buckets
 from ddl_magics.scaling.measurement import Measured, Step, mean_step
 
 Array = npt.NDArray[np.float64]
+_T = TypeVar("_T")
 
 #: Of the compute of a step, what follows the first gradient, and may overlap with their exchange.
 BACKWARD = 2 / 3
@@ -182,13 +184,14 @@ class Known:
     cores: int
 
 
-def fit(observations: Sequence[Observation], known: Known, latency: float = LATENCY_SECONDS) -> Model:
+def fit(observations: Sequence[Observation], known: Known, guess: float = 0.0) -> Model:
     """The model of one strategy.
 
     Args:
         observations: one for each number of workers.
         known: what was not fitted.
-        latency: seconds of a round, where one number of workers above 1 does not tell them.
+        guess: from -1 to 1, of what one number of workers above 1 does not tell: the latency, and the part of an
+            exchange that grows with the workers.
     """
     crowded = [slower(each.per_host, known.busy, known.cores) for each in observations]
     by_rows = [[factor, factor * each.step.rows] for factor, each in zip(crowded, observations, strict=True)]
@@ -196,7 +199,10 @@ def fit(observations: Sequence[Observation], known: Known, latency: float = LATE
     seen = [each.step.exchange for each in several]
     round_seconds = byte_seconds = steady = growing = 0.0
     if known.sums_gradients and several:
-        round_seconds, byte_seconds = _rates(several, known, latency)
+        round_seconds, byte_seconds = _rates(several, known, LATENCY_SECONDS * LATENCY_FACTOR**guess)
+    elif len(several) == 1:
+        growing = seen[0] * (1 + guess) / 2 / (several[0].workers - 1)
+        steady = seen[0] * (1 - guess) / 2
     elif several:
         steady, growing = nonnegative([[1.0, each.workers - 1.0] for each in several], seen)
     waits = [[slowest(each.workers) * each.step.compute] for each in several]
@@ -248,29 +254,33 @@ class Fitted:
         busy, cores = float(np.mean([run.busy for run in fewest])), max(run.cores for run in runs)
         self._known = Known(runs[0].strategy == "allreduce", size, busy, cores)
         self.rows = float(np.mean([run.rows for run in runs]))
-        self.model = fit(self._observe(lambda items: items), self._known)
-        self._others = []
-        for _ in range(RESAMPLED):
-            observed = self._observe(lambda items: [items[i] for i in random.integers(0, len(items), len(items))])
-            self._others.append(
-                fit(observed, self._known, LATENCY_SECONDS * float(LATENCY_FACTOR ** random.uniform(-1, 1)))
-            )
+        self.model = fit(self._observe(list), self._known)
+
+        def resampled(items: Sequence[_T]) -> list[_T]:
+            return [items[i] for i in random.integers(0, len(items), len(items))]
+
+        self._others = [
+            fit(self._observe(resampled), self._known, float(random.uniform(-1, 1))) for _ in range(RESAMPLED)
+        ]
         self._misfit = self._relative_error()
 
-    def _observe(self, choose: Callable[[list[Step]], list[Step]]) -> list[Observation]:
-        return [
-            Observation(
-                n,
-                per_host(runs),
-                mean_step(choose([step for run in runs for step in run.steps])),
-                float(np.mean([run.rest for run in runs])),
-            )
-            for n, runs in self._by_workers.items()
-        ]
+    @property
+    def knows_bytes(self) -> bool:
+        """Whether the exchange is known by bytes, so that another network can be predicted."""
+        return self._known.sums_gradients and self._known.size > 0
+
+    def _observe(self, choose: Callable[[Sequence[Any]], list[Any]]) -> list[Observation]:
+        """What the chosen runs, and the chosen parts of each, have measured."""
+        found = []
+        for n, runs in self._by_workers.items():
+            chosen: list[Measured] = choose(runs)
+            step = mean_step([step for run in chosen for step in choose(run.steps)])
+            found.append(Observation(n, per_host(runs), step, float(np.mean([run.rest for run in chosen]))))
+        return found
 
     def _relative_error(self) -> float:
         """The root mean square of the model's relative errors in the time of the steps that were measured."""
-        observed = self._observe(lambda items: items)
+        observed = self._observe(list)
         predicted = [self.model.step(Setting(each.workers, each.step.rows, each.per_host)).seconds for each in observed]
         errors = [one / each.step.seconds - 1 for one, each in zip(predicted, observed, strict=True)]
         return float(np.sqrt(np.mean(np.square(errors))))

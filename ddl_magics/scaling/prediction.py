@@ -4,16 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import floor, log10
 from statistics import fmean
 from typing import Any
 
 from ddl_magics.dashboard.text import number
+from ddl_magics.errors import NoPrediction
 from ddl_magics.scaling.measurement import STEP_PARTS, Measured, Step
 from ddl_magics.scaling.model import Estimate, Fitted, Setting, per_host
 from ddl_magics.wording import aligned, counted
 
 #: How often a batch is doubled to find one with which more workers pay.
 DOUBLINGS = 12
+#: Predictions are checked for so many times the workers that were measured.
+FARTHEST = 4
+#: Parts of a run that tell how much its steps vary.
+FEWEST_PARTS = 4
 
 
 @dataclass(frozen=True)
@@ -54,10 +60,10 @@ class Prediction:
 
 
 class Predictions:
-    """Predictions, and `warnings`: lines where more workers lose."""
+    """Predictions; `warnings`: lines where more workers lose; `notes`: lines on what the bounds do not tell."""
 
-    def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str]) -> None:
-        self.rows, self.warnings = tuple(rows), tuple(warnings)
+    def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str], notes: Sequence[str]) -> None:
+        self.rows, self.warnings, self.notes = tuple(rows), tuple(warnings), tuple(notes)
 
     @property
     def table(self) -> Any:
@@ -78,7 +84,7 @@ class Predictions:
             )
             for row in self.rows
         ]
-        return "\n".join([*aligned([head, *lines]), *self.warnings])
+        return "\n".join([*aligned([head, *lines]), *self.warnings, *self.notes])
 
 
 class WhatIf:
@@ -103,7 +109,11 @@ class WhatIf:
         return Setting(workers, self._batch_of(workers) / workers, on_a_host, self._gbit)
 
     def prediction(self, workers: int) -> Prediction:
+        """Raises NoPrediction for a batch that cannot be."""
         setting = self._setting(workers)
+        if not 1 <= setting.rows <= self._fitted.rows / workers:
+            shared = f"a batch of {self._batch_of(workers):,.0f} rows in epochs of {self._fitted.rows:,.0f}"
+            raise NoPrediction(f"{counted(workers, 'worker')} cannot share {shared}: name another one, batch=.")
         rate, rows = self._fitted.rate(setting), self._fitted.rows
         seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
         one = self._fitted.rate(self._setting(1)).value
@@ -112,6 +122,21 @@ class WhatIf:
 
     def _rate(self, workers: int) -> float:
         return self._fitted.rows / self._fitted.model.epoch_seconds(self._setting(workers), self._fitted.rows)
+
+    def notes(self, numbers: Iterable[int]) -> list[str]:
+        """What makes the predictions less sure than their bounds."""
+        runs, name = self._runs, self._runs[0].strategy
+        measured, most = max(run.workers for run in runs), max(numbers)
+        found = []
+        if self._gbit is not None and not self._fitted.knows_bytes:
+            found.append("gbit changes nothing, as it is not known how many bytes a step exchanges")
+        if most > FARTHEST * measured:
+            found.append(f"{most} workers are far from the {measured} that were measured")
+        if any(len(run.steps) < FEWEST_PARTS for run in runs):
+            found.append("a run was too short to tell how much its steps vary: train more epochs")
+        if len(runs) == len({run.workers for run in runs}):
+            found.append("the bounds do not have how much runs differ: measure with --seeds 3")
+        return [f"note: {name}: {line}" for line in found]
 
     def warnings(self, numbers: Iterable[int]) -> list[str]:
         """A line where the most workers lose against fewer, and from which batch on they would not."""
@@ -135,6 +160,8 @@ class WhatIf:
             for _ in range(DOUBLINGS):
                 batch *= 2
                 self._batch = round(batch)
+                if batch > self._fitted.rows:
+                    return None
                 if all(self._rate(most) > self._rate(n) for n in _halves(most)):
                     return self._batch
             return None
@@ -170,7 +197,11 @@ def shown(value: float) -> str:
 
 
 def _estimate(estimate: Estimate, unit: str = "") -> str:
-    return f"{shown(estimate.value)}{unit} ({shown(estimate.low)} to {shown(estimate.high)})"
+    """With as many digits as the bounds allow: two of their distance."""
+    width = estimate.high - estimate.low
+    places = 1 - floor(log10(width)) if width > 0 else 3
+    value, low, high = (shown(round(each, places)) for each in (estimate.value, estimate.low, estimate.high))
+    return f"{value}{unit} ({low} to {high})"
 
 
 def _milliseconds(seconds: float) -> str:

@@ -143,22 +143,27 @@ class ScalingReport:
             strategy: one of those that were measured. None: all.
 
         Raises:
-            NoPrediction: fewer than two numbers of workers were measured.
+            NoPrediction: fewer than two numbers of workers were measured, or the batch has too few or too many rows.
         """
+        numbers = [workers] if isinstance(workers, int) else list(workers)
+        if min(numbers, default=0) < 1:
+            raise NoPrediction("name numbers of workers above 0, such as workers=[4, 8].")
         found: list[Prediction] = []
         warnings: list[str] = []
+        notes: list[str] = []
         for name, runs in by_strategy(self.runs).items():
-            if strategy not in (None, name):
-                continue
-            if len({run.workers for run in runs}) < 2:
+            if strategy not in (None, name) or len({run.workers for run in runs}) < 2:
                 continue
             what_if = WhatIf(runs, batch, gbit, per_host)
-            numbers = [workers] if isinstance(workers, int) else list(workers)
             found += [what_if.prediction(number) for number in numbers]
             warnings += what_if.warnings(numbers)
+            notes += what_if.notes(numbers)
         if not found:
-            raise NoPrediction("a prediction needs runs with two numbers of workers or more, such as --workers 1,2.")
-        return Predictions(found, warnings)
+            of = f" of {strategy}" if strategy else ""
+            raise NoPrediction(
+                f"a prediction needs runs{of} with two numbers of workers or more, such as --workers 1,2."
+            )
+        return Predictions(found, warnings, notes)
 
     def __str__(self) -> str:
         rows = self.rows

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 MAX_TITLE_CHARACTERS = 100
 MAX_TAGS, MAX_TAG_CHARACTERS = 20, 40
@@ -25,12 +25,12 @@ class Labels:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Labels:
-        """Those of a `labels.json`, without what is damaged."""
-        tags, note = stored.get("labels"), stored.get("note")
+        """Those of a `labels.json`, without what nobody could have set: it may be damaged, or a stranger's."""
+        title, tags, note = (stored.get(name) for name in ("title", "labels", "note"))
         return cls(
-            title=str(stored.get("title") or ""),
-            tags=tuple(tag for tag in tags if isinstance(tag, str)) if isinstance(tags, list) else (),
-            note=note if isinstance(note, str) else "",
+            title=title if _is_line(title, MAX_TITLE_CHARACTERS) else "",
+            tags=tuple(tag for tag in tags if _is_line(tag, MAX_TAG_CHARACTERS)) if isinstance(tags, list) else (),
+            note=note if _is_text(note) else "",
         )
 
 
@@ -61,16 +61,20 @@ def title(given: Any) -> str:
 
 def note(given: Any) -> str:
     """The note, stripped. Raises InvalidLabels if it is none."""
-    if not isinstance(given, str) or len(given) > MAX_NOTE_CHARACTERS or not _is_text(given):
+    if not _is_text(given):
         raise InvalidLabels(
             f"note must be a text of at most {MAX_NOTE_CHARACTERS} characters; an empty one removes the note"
         )
-    return given.strip()
+    return str(given).strip()
 
 
-def _is_line(text: Any, limit: int) -> bool:
+def _is_line(text: Any, limit: int) -> TypeGuard[str]:
     return isinstance(text, str) and len(text) <= limit and all(c == " " or c.isprintable() for c in text)
 
 
-def _is_text(text: str) -> bool:
-    return all(c in " \n\t" or c.isprintable() for c in text)
+def _is_text(text: Any) -> TypeGuard[str]:
+    return (
+        isinstance(text, str)
+        and len(text) <= MAX_NOTE_CHARACTERS
+        and all(c in " \n\t" or c.isprintable() for c in text)
+    )

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from hypothesis import strategies as st
 from support.bad_input import each, tried
+from support.fake_cluster import epoch
 from support.stored import finished, stored, stored_by_0_1_0
 
 from ddl_magics import store
@@ -17,6 +18,7 @@ from ddl_magics.__main__ import main
 from ddl_magics.history import archive, provenance
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
+from ddl_magics.search.study import open_study
 from ddl_magics.store import cleaning
 
 #: What this version has written first: every later one reads it.
@@ -119,6 +121,11 @@ def replace(name, data):
     return change
 
 
+def renamed(content, manifest, name):
+    record = next(data for each, data in content.items() if each.endswith("run.json"))
+    replace("run.json", json.dumps({**json.loads(record), "name": name}).encode())(content, manifest)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -140,6 +147,7 @@ def replace(name, data):
         (lambda c, m: [f.update(sha256="0" * 64) for f in m["files"].values()], "is not what its list says"),
         (replace("run.json", b"{}"), "is damaged, or has not ended"),
         (replace("run.json", b'{"id": "another"}'), "is damaged, or has not ended"),
+        (lambda c, m: renamed(c, m, "x\x1b]0;title\x07"), "is damaged, or has not ended"),
         (lambda c, m: (c.clear(), m["files"].clear()), "has no run"),
     ],
 )
@@ -152,6 +160,78 @@ def test_what_is_refused(whole, tmp_path, elsewhere, change, message):
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert store.list_runs() == [] and not [*store.runs_folder().glob("*")], "nothing, not even a part"
     assert not (tmp_path / "evil").exists()
+
+
+def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
+    """A stranger's may name a Livy of his, from which `%ddl attach` would fetch, and files of this machine."""
+    events = [{**ev.make("file", 0, name="a.csv", size=9, sha256="0"), "seq": 8}, {**epoch(0), "seq": 10}]
+    placed = {**ev.make("placed", 0, name="a.csv", path="/etc/passwd"), "seq": 9}
+    lines = [json.dumps(event).encode() + b"\n" for event in (events[0], placed, events[1])]
+    with open(whole.path / "events.jsonl", "ab") as file:
+        file.writelines(lines)
+    path = written(whole, tmp_path)
+    assert b"/etc/passwd" not in zipfile.ZipFile(path).read(f"runs/{whole.path.name}/events.jsonl")
+    record = json.loads((whole.path / "run.json").read_text())
+    record |= {
+        "place": {"livy": "http://stranger"},
+        "cell_files": [{"name": "a.csv", "size": 9, "path": "/etc/passwd"}],
+    }
+
+    def hostile(content, manifest):
+        replace("run.json", json.dumps(record).encode())(content, manifest)
+        replace("labels.json", b'{"title": "a\\u001b[2J", "labels": ["paper", "a\\nb"], "note": "\\u001b"}')(
+            content, manifest
+        )
+        replace("events.jsonl", b"".join(lines).replace(b"placed", b"\\u0070laced") + b"damaged\n")(content, manifest)
+
+    remade(path, hostile)
+    elsewhere()
+    archive.read(path)
+    run = store.find_run("digits")
+    assert (run.title, run.labels, run.note) == ("", ("paper",), ""), "without control characters"
+    assert (run.driver_address, run.cell_files) == ({}, [{"name": "a.csv", "size": 9, "path": None}])
+    assert [event["kind"] for event in Run.stored(run).events] == ["file", "epoch"]
+
+
+def test_a_study_brings_no_pickle(tmp_path, elsewhere):
+    """Optuna's CMA-ES unpickles attributes of trials where a search goes on."""
+    optuna = pytest.importorskip("optuna")
+    search = store.SearchFolder(store.searches_folder() / "20261121-000002-bbbbbb")
+    search.path.mkdir(parents=True)
+    spec = {"run": search.path.name, "name": "tuned", "trials": 2, "objective": "loss:min", "search": "cmaes"}
+    record = {
+        "format": 1,
+        "created": 1.0,
+        "spec": spec,
+        "state": ev.LOST,
+        "driver_address": {"livy": "http://stranger"},
+    }
+    (search.path / "search.json").write_text(json.dumps(record))
+    storage = optuna.storages.JournalStorage(optuna.storages.journal.JournalFileBackend(str(search.journal)))
+    study = optuna.create_study(study_name=search.path.name, storage=storage)
+    attributes = {"cma:optimizer:0": "80", "cma:generation": 3}
+    study.add_trial(optuna.create_trial(value=1.0, params={}, distributions={}, system_attrs=attributes))
+    for name, value in attributes.items():
+        storage.set_trial_system_attr(study.ask()._trial_id, name, value)
+    archive.write(tmp_path / "tuned.zip", [], search.record())
+    with zipfile.ZipFile(tmp_path / "tuned.zip") as passed_on:
+        assert b"optimizer" not in passed_on.read(f"searches/{search.path.name}/study.journal")
+    remade(tmp_path / "tuned.zip", replace("study.journal", search.journal.read_bytes()))
+    remade(tmp_path / "tuned.zip", replace("search.json", json.dumps(record).encode()))
+    elsewhere()
+    archive.read(tmp_path / "tuned.zip")
+    found = store.find_search("tuned")
+    trials = open_study(store.SearchFolder(found.folder).journal, found.id).get_trials()
+    assert [trial.system_attrs for trial in trials] == [{"cma:generation": 3}, {}, {"cma:generation": 3}]
+    assert trials[0].value == 1.0 and found.driver_address == {}
+
+
+def test_other_methods_of_compression_are_refused(whole, tmp_path):
+    """LZMA lets a file of some bytes ask for gigabytes of memory."""
+    with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as made:
+        made.writestr(archive.MANIFEST, "{}")
+    with pytest.raises(archive.ArchiveError, match="is no archive of %ddl export"):
+        archive.read(tmp_path / "a.zip")
 
 
 def test_a_run_that_lives_by_its_record_is_refused(tmp_path, elsewhere, whole):

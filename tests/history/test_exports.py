@@ -32,7 +32,9 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def run():
     """A run with two epochs, parameters, a model, tags and what it ran with."""
-    folder = finished(set={"lr": "0.01", "act": "relu", "api_key": "hidden"}, seed=3)
+    cell = 'token = "hidden"\nmodel.fit(dataset)'
+    folder = finished(set={"lr": "0.01", "act": "relu", "api_key": "hidden"}, seed=3, cell=cell)
+    append(folder, [ev.make("values", 0, metrics={"recall@5": 0.5}, step=1)])
     (folder.path / "files" / "model-0.keras").write_bytes(b"model")
     folder.label(["paper"], "the one", "in Table 2")
     git = {"commit": "1a2b3c", "branch": "main", "remote": "https://host/repo.git", "diff": "+rate = 2\n"}
@@ -115,7 +117,7 @@ def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
 
 
 @pytest.mark.timeout(120)
-def test_mlflow_reads_a_run_and_a_search(run, tmp_path):
+def test_mlflow_reads_a_run_and_a_search(run, tmp_path, monkeypatch):
     from mlflow import MlflowClient
 
     uri = f"sqlite:///{tmp_path}/mlflow.db"
@@ -136,6 +138,15 @@ def test_mlflow_reads_a_run_and_a_search(run, tmp_path):
     assert files == {"model-0.keras", "cell.py", "requirements.txt", "diff.patch"}
     local = client.download_artifacts(number, "requirements.txt", str(tmp_path))
     assert Path(local).read_text() == "keras==3.15.1\n"
+    cell = Path(client.download_artifacts(number, "cell.py", str(tmp_path))).read_text()
+    assert "--set lr=0.01" in cell and "model.fit(dataset)" in cell and "hidden" not in cell
+    assert found.data.metrics["recall_5"] == 0.5
+
+    with monkeypatch.context() as broken:
+        broken.setattr(MlflowClient, "log_artifact", lambda *_: json.loads(""))
+        with pytest.raises(ValueError, match="Expecting value"):
+            run.to_mlflow(uri)
+    assert [each.info.run_id for each in client.search_runs([experiment])] == [number], "what was whole stays"
 
     search = search_of(2)
     parent = search.to_mlflow(uri, "searches")

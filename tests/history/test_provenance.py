@@ -269,6 +269,7 @@ def test_fingerprints_tell_equal_values_from_others(monkeypatch):
     assert values.fingerprint(turned)["sampled"]
     assert "sha256" not in values.fingerprint(object()) and values.fingerprint(os)["type"] == "module"
     assert "os" not in values.fingerprints({"os": os, "x": 1})
+    assert values.fingerprints({"api_token": "1234"}) == {"api_token": {"type": "str"}}, "a hash of it could be guessed"
 
 
 def test_plans_of_other_sessions_are_the_same():

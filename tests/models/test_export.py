@@ -21,7 +21,9 @@ IMAGES = np.random.default_rng(2).uniform(size=(5, 6, 6, 1)).astype("float32")
 def run_of(model, inputs=None):
     """A run that has ended with this model."""
     data = [ev.make("data", ev.JOB, name="df", rows=5, validation_rows=0, inputs=inputs)] if inputs else []
-    folder = stored(ev.FINISHED, [*data, ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0"), epoch(0)])
+    folder = stored(
+        ev.FINISHED, [*data, ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0"), epoch(0, loss=None)]
+    )
     model.save(folder.file("model-0.keras"))
     return Run.stored(folder.record())
 
@@ -137,6 +139,38 @@ def test_a_model_of_one_tensor_and_an_example_of_the_users(tmp_path):
     assert description_of(folder)["inputs"] == inputs
     with pytest.raises(CannotExport, match="it is not known what the model takes: give example= with a row"):
         run_of(line).export(tmp_path / "unknown", "saved_model")
+
+
+def test_what_the_model_takes_stays_as_it_is(tmp_path):
+    """Ids that are no float32 and text, of a subclass; a length that is open; a metric that is no number."""
+
+    @keras.saving.register_keras_serializable("tests")
+    class Last(keras.Model):
+        def call(self, values):
+            same = keras.ops.cast(tf.strings.length(values["word"]), "int64")
+            return keras.ops.cast((values["id"] + same) % 10, "float32")
+
+    given = {"id": np.array([[2**24 + 1], [7]]), "word": np.array([[b"a"], [b"bcd"]], object)}
+    last = Last()
+    last({"id": tf.constant(given["id"]), "word": tf.constant(given["word"])})
+    folder = run_of(last).export(tmp_path / "last", "saved_model", example=given)
+    served = tf.saved_model.load(folder).serve({name: tf.constant(part) for name, part in given.items()})
+    assert served.numpy().tolist() == [[(2**24 + 2) % 10], [0]]
+    assert description_of(folder)["example"]["word"] == [["a"], ["bcd"]]
+
+    series = keras.Input((None, 2), name="series")
+    sums = keras.Model(series, keras.layers.Dense(3)(series))
+    folder = run_of(sums).export(tmp_path / "series", "mlflow")
+    about = json.loads((folder / DESCRIPTION).read_text(), parse_constant=pytest.fail)
+    assert about["metrics"] == {"loss": None}
+    assert about["signature"] == {
+        "inputs": [{"name": "", "dtype": "float32", "shape": [None, 2]}],
+        "outputs": [{"name": "", "dtype": "float32", "shape": [None, 3]}],
+    }
+    import mlflow.pyfunc
+
+    longer = np.zeros((4, 9, 2), "float32")
+    assert mlflow.pyfunc.load_model(str(tmp_path / "series")).predict(longer).shape == (4, 9, 3)
 
 
 def test_what_cannot_be_exported_is_one_line(pictures, tmp_path, monkeypatch):

@@ -58,6 +58,7 @@ def test_versions_and_aliases(registry, tmp_path):
         (lambda: registry.version("digits", "champoin"), "no alias champoin; .*Did you mean champion"),
         (lambda: registry.alias("digits", "champion", 9), "digits has no version 9"),
         (lambda: registry.alias("digits", "2", 1), "2 is no alias"),
+        (lambda: registry.add("digits", writing("e"), "2"), "2 is no alias"),
         (lambda: registry.add("a/b", writing("")), "'a/b' is no name of a model"),
     ]:
         with pytest.raises(CannotExport, match=message):

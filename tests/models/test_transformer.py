@@ -9,6 +9,7 @@ from pyspark.ml.regression import LinearRegression
 from support.code_blocks import blocks
 from support.fake_cluster import epoch
 from support.paths import ROOT
+from support.spark import cached
 from support.stored import stored
 
 from ddl_magics import CannotScore, Run
@@ -33,10 +34,10 @@ def run(jupyter_data_dir):
     return Run.stored(folder.record())
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def frame(spark_cluster):
     rows = [(i, *map(float, NUMBERS[i]), float(i % 2)) for i in range(ROWS)]
-    return spark_cluster(2).createDataFrame(rows, ["id", "a", "b", "c", "y"])
+    return cached(spark_cluster(2).createDataFrame(rows, ["id", "a", "b", "c", "y"]))
 
 
 def test_a_pipeline_with_the_model_is_fitted_saved_and_loaded(frame, run, tmp_path):

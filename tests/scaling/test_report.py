@@ -36,7 +36,7 @@ def run(workers, seed=0, noise=0.01, strategy="allreduce", **changes):
         return Step(step.rows, *(float(t * f) for t, f in zip(times, factors, strict=True)))
 
     values = {"parameters": PARAMETERS, "hosts": workers, "metrics": {"loss": 0.5 + seed / 10}, **changes}
-    steps = tuple(noisy() for _ in range(8))
+    steps = values.pop("steps", None) or tuple(noisy() for _ in range(8))
     return Measured(f"{workers}-{seed}", strategy, workers, seed, 12.0, ROWS, 0.05, steps, **values)
 
 
@@ -120,6 +120,36 @@ def test_a_batch_that_is_too_small_is_said():
     assert "allreduce with 2 workers is slower than with 1" in str(slow)
 
 
+def test_what_the_bounds_do_not_tell_is_said():
+    assert report(1, 2, seeds=2).predict([4, 8]).notes == ()
+    once = report(1, 2)
+    once.runs[1] = dataclasses.replace(once.runs[1], steps=once.runs[1].steps[:2])
+    notes = "\n".join(once.predict([16]).notes)
+    for said in ("16 workers are far from the 2", "too short to tell", "measure with --seeds 3"):
+        assert said in notes
+    assert "too short to tell" in str(once.predict(4))
+    for unknown in (report(1, 2, seeds=2, parameters=0), report(1, 2, seeds=2, strategy="ps")):
+        assert "gbit changes nothing" in unknown.predict(4, gbit=1).notes[0]
+
+
+def test_bounds_have_what_one_number_of_workers_and_the_runs_leave_open():
+    """An exchange with a server may grow with the workers, or not; and runs differ by more than their steps."""
+    served = ScalingReport("digits")
+    for number, exchange in ((1, 0.0), (2, 0.05)):
+        served.runs.append(run(number, strategy="ps", steps=8 * (Step(64, 0.01, exchange, 0.0, 0.0),)))
+    (rate,) = (row.rate for row in served.predict(8).rows)
+    least, most = (ROWS / (ROWS / 8 / 64 * (0.01 + factor * 0.05) + 0.05) for factor in (7, 1))
+    assert 0.99 * least <= rate.low < 1.2 * least and 0.7 * most < rate.high <= 1.01 * most, (
+        "the exchange of 2, or 7 times that"
+    )
+    made = report(1, 2, seeds=3)
+    before = made.predict(2).rows[0].rate
+    slow = {name: 1.3 * getattr(made.runs[1].step, name) for name in ("compute", "exchange", "waiting", "feeding")}
+    made.runs[1] = dataclasses.replace(made.runs[1], steps=8 * (dataclasses.replace(made.runs[1].step, **slow),))
+    after = made.predict(2).rows[0].rate
+    assert after.high - after.low > 5 * (before.high - before.low)
+
+
 def test_workers_of_one_host_share_its_cores():
     crowded = [
         dataclasses.replace(run(n, noise=0), hosts=1, cores=2, busy=2.0, steps=(Step(BATCH / n, 0.06, 0.0, 0.0, 0.0),))
@@ -137,6 +167,11 @@ def test_other_strategies_and_too_little_to_predict():
     assert made.predict(4, batch=64).rows[0].batch == 256, "each worker has its own"
     with pytest.raises(NoPrediction, match="two numbers of workers"):
         report(2).predict(4)
+    for asked in ({"workers": 0}, {"workers": []}, {"workers": 8, "batch": 7}, {"workers": 2, "batch": 10**6}):
+        with pytest.raises(NoPrediction, match=r"name numbers of workers above 0|cannot share a batch"):
+            report(1, 2).predict(**asked)
+    with pytest.raises(NoPrediction, match="needs runs of average with two"):
+        report(1, 2).predict(4, strategy="average")
     assert math.isnan(report(2).rows[0].rate_dev) and "±" not in str(report(2))
 
 

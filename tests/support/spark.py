@@ -47,6 +47,13 @@ def start(builder):
             os.environ["SPARK_HOME"] = before
 
 
+def cached(frame):
+    """The DataFrame in the executors' memory: rows of Python would take a second Python worker, which loads TensorFlow
+    in turn with the first."""
+    frame.cache().count()
+    return frame
+
+
 class Clusters:
     """Holds one Spark cluster at a time: a process has one SparkContext, so asking for another size changes it."""
 

@@ -79,17 +79,18 @@ def _binds_unseen_names(source: str) -> bool:
 def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> bytes:
     """Pickle the values of `namespace` that the cell uses. given: those of `GIVEN` that the ranks define.
 
-    Returns bytes for `unpack`. Raises NameProblem for a name that is not defined, whose value cannot be pickled, or
-    that only a notebook has.
+    Returns bytes for `unpack`. Raises NameProblem as `captured` does, and for a value that cannot be pickled.
     """
+    return pack_captured(source, captured(source, namespace, given))
+
+
+def pack_captured(source: str, found: Mapping[str, Any]) -> bytes:
+    """The same of what `captured` has found."""
     from pyspark import cloudpickle
 
-    use = notebook_only.find(source)
-    if use is not None:
-        raise NameProblem("line %d: %s" % (use.line, use.reason))
     values: dict[str, bytes] = {}
     modules: dict[str, str] = {}
-    for name, value in captured(source, namespace, given).items():
+    for name, value in found.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
         else:
@@ -102,9 +103,12 @@ def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("d
 def captured(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> dict[str, Any]:
     """The variables of `namespace` that the cell uses, in the order of their first lines; modules are among them.
 
-    given: those of `GIVEN` that the ranks define. Raises NameProblem for a name that is not defined or whose value
-    cannot travel, as far as its type tells.
+    given: those of `GIVEN` that the ranks define. Raises NameProblem for a name that is not defined, that only a
+    notebook has, or whose value cannot travel, as far as its type tells.
     """
+    use = notebook_only.find(source)
+    if use is not None:
+        raise NameProblem("line %d: %s" % (use.line, use.reason))
     found: dict[str, Any] = {}
     mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
     mentioned.update(free_names(source))

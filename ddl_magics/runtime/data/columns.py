@@ -23,6 +23,20 @@ _SPARK_TYPES = {
     "string": "S",
     "binary": "S",
 }
+#: NumPy's dtype -> the type of Spark's SQL that holds its values.
+SQL_TYPES = {
+    "float32": "float",
+    "float64": "double",
+    "bool": "boolean",
+    "int8": "tinyint",
+    "int16": "smallint",
+    "int32": "int",
+    "int64": "bigint",
+    "uint8": "smallint",
+    "uint16": "int",
+    "uint32": "bigint",
+    "object": "string",
+}
 
 
 class DataError(ValueError):
@@ -166,6 +180,11 @@ def pandas_values(frame: DataFrame, name: str) -> np.ndarray:
         series = series.astype(object).where(series.notna(), None)
     values: np.ndarray = series.to_numpy()
     return values
+
+
+def quoted(name: str) -> str:
+    """The name of a column in Spark's SQL."""
+    return "`%s`" % name.replace("`", "``")
 
 
 def check_weight(column: Column) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from . import sorting, sources
 from .cache_option import CacheOption
-from .columns import DataError, check_frame, describe, frame_named, is_spark
+from .columns import DataError, check_frame, describe, frame_named, is_spark, quoted
 from .roles import Roles, choose
 from .sequences import SequencePlan
 
@@ -97,4 +97,4 @@ class Plan:
             return sorting.sort_pandas(name, frame, self.sequences)
         if not is_spark(frame):
             return frame
-        return frame.select(["`%s`" % name.replace("`", "``") for name in self._names])
+        return frame.select(list(map(quoted, self._names)))

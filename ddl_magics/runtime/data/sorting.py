@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Sequence
 
-from .columns import DataError, is_spark, pandas_column
+from .columns import DataError, is_spark, pandas_column, quoted
 
 if TYPE_CHECKING:
     from .records import DataFrame
@@ -37,7 +37,7 @@ def sort_spark(name: str, frame: DataFrame, names: Sequence[str], plan: Sequence
     from pyspark.sql import functions
 
     def column(name: str) -> Any:
-        return functions.col("`%s`" % name.replace("`", "``"))
+        return functions.col(quoted(name))
 
     kind, order = frame.schema[plan.order_by].dataType, column(plan.order_by)
     if kind.typeName() not in _ORDERED:

@@ -67,7 +67,8 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         return _error("slots", problem)
     try:
         sent = uploads.take(run) if spec.get("files") else b""
-        packed = names.pack(spec["cell"], namespace, _given(spec))
+        captured = names.captured(spec["cell"], namespace, _given(spec))
+        packed = names.pack_captured(spec["cell"], captured)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)
@@ -79,7 +80,11 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         if checkpoint_uri:
             folder = checkpoint_storage.folder_of(checkpoint_uri, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
-        told = None if spec.get("provenance") is False else environment.of_launch(sc, spec, frames, _given(spec))
+        told = (
+            None
+            if spec.get("provenance") is False
+            else environment.of_launch(sc, captured, frames.get(spec.get("data") or ""))
+        )
         job = Job(own, spec, packed, prepare, resumed, sent, told)
     except (
         names.NameProblem,

@@ -5,27 +5,24 @@ from __future__ import annotations
 import platform
 import re
 import socket
-from typing import TYPE_CHECKING, Any, Collection, Mapping
+from typing import TYPE_CHECKING, Any, Mapping
 
-from ..cell import names
 from ..provenance import frames, packages, values
 from ..redaction import MASK, masked
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from .run_spec import RunSpec
+    from ..data.records import DataFrame
 
 #: A longer value of a setting is cut: jars and class paths may be pages.
 MOST_CHARACTERS = 500
 
 
-def of_launch(
-    sc: SparkContext, spec: RunSpec, namespace: Mapping[str, Any], given: Collection[str]
-) -> dict[str, Any] | None:
+def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | None) -> dict[str, Any] | None:
     """The fields of the job's `environment` event; None where that fails, which must not keep a run from starting.
 
-    given: the names that ranks define, as `names.captured` takes them.
+    captured: the variables that travel to the ranks. frame: that of --data.
     """
     try:
         found: dict[str, Any] = {
@@ -34,9 +31,8 @@ def of_launch(
             "platform": platform.platform(),
             "host": socket.gethostname(),
             "spark": {"version": sc.version, "master": sc.master, "settings": settings(sc)},
-            "sent": values.fingerprints(names.captured(spec["cell"], namespace, given)),
+            "sent": values.fingerprints(captured),
         }
-        frame = namespace.get(spec.get("data") or "")
         if frame is not None:
             found["data"] = frames.fingerprint(frame)
         return found

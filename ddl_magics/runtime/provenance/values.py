@@ -14,6 +14,8 @@ from typing import Any, Dict, Iterable, List, Mapping
 
 import numpy as np
 
+from ..redaction import is_secret
+
 #: A field is missing where it does not apply: type, shape, dtype, bytes, length, sha256, sampled.
 Fingerprint = Dict[str, Any]
 
@@ -33,9 +35,15 @@ class _Unknown(Exception):
 
 
 def fingerprints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
-    """Of each variable; modules are left out, as packages say more."""
+    """Of each variable; modules are left out, as packages say more.
+
+    Of one whose name says that it is a secret there is the type alone: the hash of a short text can be guessed.
+    """
     chosen = [(name, value) for name, value in values.items() if not isinstance(value, types.ModuleType)]
-    return {name: fingerprint(value) for name, value in chosen[:MOST_VALUES]}
+    return {
+        name: {"type": fingerprint(value)["type"]} if is_secret(name) else fingerprint(value)
+        for name, value in chosen[:MOST_VALUES]
+    }
 
 
 def fingerprint(value: Any) -> Fingerprint:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
 import numpy as np
 
 from ..data import by_value
-from ..data.columns import DataError, check_column, describe
+from ..data.columns import DataError, check_column, describe, quoted
 from ..data.roles import Choice, Part, indices, label_texts, used_as
 from ..spark import spark_error
 from . import evaluator
-from .predictor import FRAME, check_frame, inputs_of, session_of
+from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
 from .tasks import Tasks
 
 if TYPE_CHECKING:
@@ -50,10 +50,12 @@ def evaluate(
         raise DataError(
             "a model of windows cannot be evaluated on Spark: score its rows with predict, and compare these"
         )
-    known, labels = _with_labels(frame, inputs_of(frame, features), label, weight)
+    inputs = inputs_of(frame, features)
+    batch_rows = bounded(batch_rows, inputs["shapes"] or [])
+    known, labels = _with_labels(frame, inputs, label, weight)
     names = [column["name"] for column in known["columns"]]
     plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
-    rows = frame.select(*("`%s`" % name.replace("`", "``") for name in names)).rdd
+    rows = frame.select(*map(quoted, names)).rdd
     sc = session_of(frame).sparkContext
     tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
     get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)
@@ -118,11 +120,7 @@ def _collect(rdd: Any) -> list[Any]:
 
 def _outputs(found: Iterable[Partial]) -> dict[str, OutputCounts]:
     sums: dict[str, OutputCounts] = {}
-    for name, counts in _all_counts(found):
-        sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
-    return sums
-
-
-def _all_counts(found: Iterable[Partial]) -> Iterator[tuple[str, OutputCounts]]:
     for part in found:
-        yield from part["outputs"].items()
+        for name, counts in part["outputs"].items():
+            sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
+    return sums

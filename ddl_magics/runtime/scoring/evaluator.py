@@ -9,6 +9,7 @@ relative import but for the type checker, and nothing but numpy, TensorFlow, Ker
 
 from __future__ import annotations
 
+import itertools
 import traceback
 import types
 from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, List, Mapping, Tuple
@@ -40,8 +41,12 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
     batch_rows: of a whole batch of `batches`.
     """
     found: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}}
-    initial: List[np.ndarray] = []
-    model = get()
+    rows, initial = iter(rows), []
+    first = list(itertools.islice(rows, 1))
+    if not first:
+        yield found
+        return
+    rows, model = itertools.chain(first, rows), get()
     for x, y, weight in batches(rows, model):
         if not found["rows"]:
             found["sample"] = sample = first_rows((x, y, weight), 1)
@@ -54,8 +59,7 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
             counts = count(values, labels)
             before = found["outputs"].get(name)
             found["outputs"][name] = counts if before is None else added(before, counts)
-    if found["rows"]:
-        found["states"] = [state - start for state, start in zip(states(model), initial)]
+    found["states"] = [state - start for state, start in zip(states(model), initial)]
     yield found
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from ..data.columns import DataError, check_column, describe, is_spark
+from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
 from ..spark import spark_error
 from . import scorer
@@ -22,22 +22,10 @@ if TYPE_CHECKING:
 FAIL, NULL = "fail", "null"
 #: Where rows without a value are allowed, the first of so many rows that has all tells the types of the predictions.
 TRIED_ROWS = 1000
+#: Of the rows that a task holds at once. Each is an object of Python before it is in an array: 130 MB.
+MOST_NUMBERS = 4_000_000
 #: What messages call the frame, and what names its columns.
 FRAME, _FEATURES = "df", "features"
-#: NumPy's dtype of an output -> Spark's name of the type.
-_TYPES = {
-    "float32": "float",
-    "float64": "double",
-    "bool": "boolean",
-    "int8": "tinyint",
-    "int16": "smallint",
-    "int32": "int",
-    "int64": "bigint",
-    "uint8": "smallint",
-    "uint16": "int",
-    "uint32": "bigint",
-    "object": "string",
-}
 
 
 class Predictor:
@@ -45,8 +33,8 @@ class Predictor:
 
     model: the bytes of a `.keras` file. features: names of columns as --features takes them, or how the run that
     trained it has made its inputs. output: the name of the column of predictions. batch_rows: rows that the model is
-    called with at once. on_error: "fail", or "null" for no prediction of a row that cannot be read. custom_objects: as
-    Keras' `load_model` takes them. Raises `DataError`, one line.
+    called with at once, or fewer where they are large. on_error: "fail", or "null" for no prediction of a row that
+    cannot be read. custom_objects: as Keras' `load_model` takes them. Raises `DataError`, one line.
     """
 
     def __init__(
@@ -71,24 +59,26 @@ class Predictor:
 
         Raises `DataError`, one line.
         """
-        from pyspark.sql.types import StructType
+        from pyspark.sql.types import StructType, TimestampType
 
         check_frame(frame)
         known = inputs_of(frame, self._features)
         windows: list[str] = []
         if "window" in known:
-            frame, known, windows = with_windows(frame, FRAME, known)
-        places = [list(frame.columns).index(column["name"]) for column in known["columns"]]
+            frame, known, windows = with_windows(frame, FRAME, known, self._lenient)
+        times = [i for i, field in enumerate(frame.schema.fields) if isinstance(field.dataType, TimestampType)]
+        frame = _applied(frame, "unix_micros", times)
+        read = windows or [column["name"] for column in known["columns"]]
+        places = [list(frame.columns).index(name) for name in read]
         plan: Plan = {"inputs": known, "places": places, "batch_rows": self._batch_rows, "lenient": self._lenient}
         session = session_of(frame)
         task = Tasks(session.sparkContext, self._model, self._custom_objects)
         shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task(scorer.describe, plan=plan))
         fields = self._fields(frame, outputs)
-        plan = {**plan, "inputs": {**known, "shapes": shapes}}
+        plan = {**plan, "inputs": {**known, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
         rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
-        return session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False).drop(
-            *windows
-        )
+        scored = session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
+        return _applied(scored, "timestamp_micros", times).drop(*windows)
 
     def _fields(self, frame: DataFrame, outputs: Sequence[tuple[str, str, int]]) -> list[Any]:
         """Spark's fields of the outputs: `prediction`, or `prediction_NAME` of several."""
@@ -96,14 +86,22 @@ class Predictor:
 
         fields = []
         for name, dtype, dimensions in outputs:
-            kind = _TYPES[dtype]
+            if dtype not in SQL_TYPES:
+                raise DataError("the model gives values of type %s, which Spark does not have" % dtype)
+            kind = SQL_TYPES[dtype]
             for _ in range(dimensions):
                 kind = "array<%s>" % kind
             column = "%s_%s" % (self._output, name) if name else self._output
-            if column in frame.columns:
+            if column.lower() in map(str.lower, frame.columns):  # Spark's names have no case
                 raise DataError("%s has a column %r: name another with output=" % (FRAME, column))
             fields.append(StructField(column, _parse_datatype_string(kind), True))
         return fields
+
+
+def bounded(batch_rows: int, shapes: Sequence[Sequence[int]]) -> int:
+    """So many rows at once, or fewer where they are large. shapes: of a row's tensors."""
+    numbers = sum(int(np.prod(shape)) for shape in shapes)
+    return max(1, min(batch_rows, MOST_NUMBERS // max(1, numbers)))
 
 
 def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs) -> Inputs:
@@ -122,6 +120,19 @@ def _found(column: Column, frame: DataFrame) -> Column:
     if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
         raise DataError("column %r of %s is of another kind than in training" % (column["name"], FRAME))
     return {**column, "vector": found["vector"]}
+
+
+def _applied(frame: DataFrame, function: str, places: Sequence[int]) -> DataFrame:
+    """`frame` with a function of SQL applied to the columns at these places.
+
+    Timestamps become numbers for Python and back: its own are local times, of which an hour occurs twice in autumn,
+    and end with the year 9999.
+    """
+    if not places:
+        return frame
+    names = ["c%d" % index for index in range(len(frame.columns))]
+    values = ["%s(%s) %s" % (function, n, n) if i in places else n for i, n in enumerate(names)]
+    return frame.toDF(*names).selectExpr(*values).toDF(*frame.columns)
 
 
 def session_of(frame: DataFrame) -> SparkSession:

@@ -117,7 +117,9 @@ def describe(
     """Of the first row that can be read: (shape of each tensor, (name, dtype, dimensions) of each output).
 
     Of one that cannot be scored, the error as text: Spark would repeat a task that raises it, and load the model anew.
+    All rows are read, as Spark ends a Python worker that has left some, and its model with it.
     """
+    rows = iter(rows)
     try:
         for row in rows:
             readable, arrays = tensors([row], plan, make_arrays)
@@ -125,9 +127,11 @@ def describe(
                 outputs = call(model(), arrays, plan["inputs"])
                 described = [(name, array.dtype.name, dimensions(array)) for name, array in outputs]
                 yield [list(array.shape[1:]) for array in arrays], described
-                return
+                break
     except Exception as error:
         yield "".join(traceback.format_exception_only(type(error), error))
+    for _ in rows:
+        pass
 
 
 def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:

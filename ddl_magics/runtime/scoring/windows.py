@@ -6,19 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ..data.columns import DataError, check_column
+from ..data.columns import SQL_TYPES, DataError, check_column, quoted
 
 if TYPE_CHECKING:
     from ..data.records import Column, DataFrame, Inputs
 
-#: NumPy's dtype -> Spark's name of the type.
-_TYPES = {"i1": "byte", "i2": "short", "i4": "int", "i8": "long", "f4": "float", "f8": "double", "b1": "boolean"}
 
+def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> tuple[DataFrame, Inputs, list[str]]:
+    """(`frame` with windows in new columns, how these become the model's inputs, the names of the new columns).
 
-def with_windows(frame: DataFrame, name: str, known: Inputs) -> tuple[DataFrame, Inputs, list[str]]:
-    """(`frame` with windows in new columns, how these become the model's inputs, their names).
-
-    A row's window ends with the row. Rows that have too few before them are left out. name: of the frame, for messages.
+    A row's window ends with the row. Rows that have too few before them are left out. A window with a missing value is
+    null. Spark fails at one whose rows have no order; `lenient`, it is null, too. name: of the frame, for messages.
     known: with a `window`. Raises `DataError`, one line.
     """
     from pyspark.ml.functions import vector_to_array
@@ -32,22 +30,31 @@ def with_windows(frame: DataFrame, name: str, known: Inputs) -> tuple[DataFrame,
             check_column(option, column, name, names)
     if known["shapes"] is None:
         raise DataError("it is not known which windows the model takes")
-    series = Window.partitionBy(*map(_quoted, window["group_by"])).orderBy(_quoted(window["order_by"]))
+    series = Window.partitionBy(*map(quoted, window["group_by"])).orderBy(quoted(window["order_by"]))
     rows = series.rowsBetween(1 - length, 0)
-    made, added = frame.withColumn("__place", F.row_number().over(series)), []
+    order, keys = F.col(quoted(window["order_by"])), [window["order_by"], *window["group_by"]]
+    unordered = (order == F.lag(order).over(series)) | (order == F.lead(order).over(series))
+    for key in keys:
+        unordered = F.coalesce(unordered, F.lit(False)) | F.col(quoted(key)).isNull()
+    made = frame.withColumn("__place", F.row_number().over(series)).withColumn("__unordered", unordered)
+    problem = "column %r: rows of a series have the same value or none, and so no order" % window["order_by"]
+    otherwise = F.lit(None) if lenient else F.raise_error(F.lit(problem))
+    added: list[str] = []
     described: list[Column] = []
     for index, (own, shape) in enumerate(zip(known["tensors"], known["shapes"])):
         columns_of = [known["columns"][i] for i in own]
         dtype = np.result_type(*(column["dtype"] for column in columns_of))
-        values = [F.col(_quoted(column["name"])) for column in columns_of]
+        values = [F.col(quoted(column["name"])) for column in columns_of]
         if len(own) > 1:
-            value = F.array(*(each.cast(_TYPES[dtype.str.lstrip("<>|=")]) for each in values))
+            value = F.array(*(each.cast(SQL_TYPES[dtype.name]) for each in values))
         else:
             value = vector_to_array(values[0]) if columns_of[0]["vector"] else values[0]
         added.append("__window_%d" % index)
-        made = made.withColumn(added[-1], F.collect_list(value).over(rows))
+        whole = F.when(F.count(value).over(rows) == length, F.collect_list(value).over(rows))
+        made = made.withColumn(added[-1], F.when(F.max("__unordered").over(rows), otherwise).otherwise(whole))
         code = "S" if dtype.kind == "S" else dtype.str.lstrip("<>|=").replace("b1", "?")
-        described.append({"name": added[-1], "dtype": code, "depth": 1 + len(shape), "vector": False})
+        shown = "+".join(column["name"] for column in columns_of)
+        described.append({"name": shown, "dtype": code, "depth": 1 + len(shape), "vector": False})
     inputs: Inputs = {
         "columns": described,
         "tensors": [[index] for index in range(len(described))],
@@ -55,8 +62,4 @@ def with_windows(frame: DataFrame, name: str, known: Inputs) -> tuple[DataFrame,
         "shapes": [[length, *shape] for shape in known["shapes"]],
         "features": known["features"],
     }
-    return made.where(F.col("__place") >= length).drop("__place"), inputs, added
-
-
-def _quoted(column: str) -> str:
-    return "`%s`" % column.replace("`", "``")
+    return made.where(F.col("__place") >= length).drop("__place", "__unordered"), inputs, added

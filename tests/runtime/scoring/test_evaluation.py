@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, roc_auc_score
 from support import launch
+from support.spark import cached
 from support.stored import stored
 
 from ddl_magics import CannotScore, Run, evaluate
@@ -31,7 +32,8 @@ def frame(spark_cluster):
     parts = [rows[:100], rows[100:700], [], rows[700:701], rows[701:]]
     spark = spark_cluster(2)
     dealt = spark.sparkContext.parallelize(parts, 5).flatMap(lambda part: part)
-    return spark.createDataFrame(dealt, ["a", "b", "c", "sign", "kind", "size", "weight", "low", "mid", "top"])
+    names = ["a", "b", "c", "sign", "kind", "size", "weight", "low", "mid", "top"]
+    return cached(spark.createDataFrame(dealt, names))
 
 
 @pytest.fixture

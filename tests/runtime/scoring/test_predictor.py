@@ -7,11 +7,17 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from pyspark.ml.linalg import DenseVector
+from pyspark.sql import functions as F
 from support import launch
+from support.spark import cached
 from support.stored import stored
 
 from ddl_magics import CannotScore, Run, predict
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.data import packing
+from ddl_magics.runtime.scoring import scorer
+from ddl_magics.runtime.scoring.predictor import bounded
+from ddl_magics.runtime.scoring.windows import with_windows
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -41,7 +47,7 @@ def frame(spark_cluster):
         for i in range(ROWS)
     ]
     names = ["id", "a", "b", "c", "pixels", "word", "vector", "day", "holes"]
-    return spark.createDataFrame(spark.sparkContext.parallelize(rows, 5), names)
+    return cached(spark.createDataFrame(spark.sparkContext.parallelize(rows, 5), names))
 
 
 @pytest.fixture(scope="module")
@@ -64,6 +70,12 @@ def test_a_number_a_row_beside_all_columns(frame, line):
     assert all(found[i][name] == kept[i][name] for i in range(0, ROWS, 7) for name in frame.columns)
     ours = [found[i]["prediction"] for i in range(ROWS)]
     np.testing.assert_allclose(ours, line.predict(NUMBERS, verbose=0)[:, 0], rtol=1e-5, atol=1e-6)
+    # Python's datetime has no such time, and one hour in autumn is two.
+    seconds = 316_516_204_800
+    late = frame.limit(1).withColumn("day", F.timestamp_seconds(F.lit(seconds)))
+    scored = predict(late, line, features=["a", "b", "c"])
+    assert scored.columns == [*frame.columns, "prediction"]
+    assert scored.selectExpr("unix_seconds(day) day").collect() == [(seconds,)]
 
 
 def test_several_inputs_and_outputs_of_other_shapes(frame, tmp_path):
@@ -91,12 +103,10 @@ def test_several_inputs_and_outputs_of_other_shapes(frame, tmp_path):
         np.testing.assert_allclose([found[i][f"p_{name}"] for i in range(ROWS)], theirs, rtol=1e-4, atol=1e-5)
 
 
-def test_rows_without_a_value_fail_or_have_no_prediction(frame, line):
+def test_rows_without_a_value_have_no_prediction(frame, line):
     features = ["a", "b", "holes"]
     with pytest.raises(CannotScore, match=r"df cannot be scored: ValueError: column 'holes': it has empty values"):
         predict(frame.where("id = 0"), line, features=features)
-    with pytest.raises(Exception, match="column 'holes': it has empty values"):
-        predict(frame.where("id > 0"), line, features=features).collect()
     found = named(predict(frame, line, features=features, on_error="null").collect())
     assert {i for i in range(ROWS) if found[i]["prediction"] is None} == set(range(0, ROWS, 9))
     given = np.stack([NUMBERS[:, 0], NUMBERS[:, 1], np.arange(ROWS)], 1).astype("float32")
@@ -105,11 +115,27 @@ def test_rows_without_a_value_fail_or_have_no_prediction(frame, line):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
 
 
+def test_the_first_row_is_described_and_all_are_read(line):
+    """Spark ends a Python worker that has left rows; TensorFlow and the model would be loaded again to score them."""
+    columns = [{"name": name, "dtype": "f8", "depth": 0, "vector": False} for name in "abc"]
+    inputs = {"columns": columns, "tensors": [[0, 1, 2]], "uses": ["floatx"], "shapes": None, "features": 0}
+    plan = {"inputs": inputs, "places": [0, 1, 2], "batch_rows": 9, "lenient": False}
+    for rows, said in ([[1.0, 2.0, 3.0]] * 4, ([[3]], [("", "float32", 0)])), ([["x", "", ""]] * 4, None):
+        given = iter(rows)
+        (found,) = scorer.describe(given, lambda: line, plan, packing.row_arrays)
+        assert not list(given) and (found == said or "could not convert" in found)
+
+
+def test_large_rows_are_fewer_at_once():
+    assert bounded(1024, [[784], []]) == 1024 and bounded(1024, [[224, 224, 3]]) == 26
+    assert bounded(7, []) == 7 and bounded(1024, [[10**9]]) == 1
+
+
 def test_what_cannot_be_scored_is_one_line(frame, line):
     for options, message in [
         ({}, r"name the columns of the model's input: features="),
         ({"features": ["a", "b", "C"]}, r"C: df has no such column; did you mean 'c'\?"),
-        ({"features": ["a", "b", "c"], "output": "id"}, r"has a column 'id': name another with output="),
+        ({"features": ["a", "b", "c"], "output": "ID"}, r"has a column 'ID': name another with output="),
         ({"features": ["a", "b", "day"]}, r"column 'day' of df is of type timestamp: turn it into numbers"),
         ({"features": ["a", "b"]}, r"df cannot be scored: "),
         ({"features": ["a", "b", "c"], "batch_size": 0}, "batch_size must be 1 or more, not 0"),
@@ -184,7 +210,8 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     assert ended.state == "FINISHED", ended.failure
     folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    scored = Run.stored(folder.record()).predict(hours, output="p")
+    run = Run.stored(folder.record())
+    scored = run.predict(hours, output="p")
     assert scored.columns == ["city", "hour", "load", "wind", "p_seen", "p_y"]
     found = {(row["city"], row["hour"]): row["p_seen"] for row in scored.collect()}
     series = {city: sorted((row for row in rows if row[0] == city), key=lambda row: row[1]) for city in "ab"}
@@ -195,4 +222,25 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     }
     assert found == expected
     with pytest.raises(CannotScore, match="--order-by hour: df has no such column"):
-        Run.stored(folder.record()).predict(hours.drop("hour"))
+        run.predict(hours.drop("hour"))
+
+
+def test_windows_have_an_order_and_all_values(spark_cluster):
+    """Two rows of one hour have none, as in training; with on_error="null", their windows are null."""
+    rows = [(city, hour, float(hour) if (city, hour) != ("a", 15) else None) for city, hour in HOURS]
+    hours = spark_cluster(2).createDataFrame([*rows, ("b", 9, 1.0)], ["city", "hour", "load"])
+    column = {"name": "load", "dtype": "f8", "depth": 0, "vector": False}
+    window = {"length": 4, "order_by": "hour", "group_by": ["city"]}
+    known = {"columns": [column], "tensors": [[0]], "uses": ["floatx"], "shapes": [[]], "features": 0, "window": window}
+    made, inputs, (name,) = with_windows(hours, "df", known, lenient=True)
+    assert [column["name"] for column in inputs["columns"]] == ["load"], "for messages"
+    left = {(row["city"], row["hour"]) for row in made.where(f"{name} is null").collect()}
+    assert left == {("a", hour) for hour in range(15, 19)} | {("b", hour) for hour in range(9, 13)}
+    with pytest.raises(Exception, match="column 'hour': rows of a series have the same value or none"):
+        with_windows(hours, "df", known, lenient=False)[0].collect()
+
+
+def test_a_row_without_a_value_fails(frame, line):
+    """Spark ends the Python workers of a task that fails: the last of these tests."""
+    with pytest.raises(Exception, match="column 'holes': it has empty values"):
+        predict(frame.where("id in (8, 9)").coalesce(1), line, features=["a", "b", "holes"]).collect()
