@@ -121,6 +121,8 @@ class _Bound:
 
 def _number(side: Any) -> float | None:
     if tf.is_tensor(side):
+        if not isinstance(side, tf.Tensor):  # a variable, of TensorFlow or of Keras
+            return None
         if side.shape.rank != 0 or not (side.dtype.is_floating or side.dtype.is_integer):
             return None
         side = tf.get_static_value(side)

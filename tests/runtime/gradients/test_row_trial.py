@@ -1,5 +1,6 @@
 """The trial of a function: mean over rows, sum, or neither, for values that show it only now and then."""
 
+import keras
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -116,6 +117,14 @@ def test_numbers_of_comparisons():
         kept = (y != -100.0) & (y < 7) & (y > tf.reduce_mean(y))
         assert kept.numpy().tolist() == [True, False]
     assert compared.numbers[:2] == [-100.0, 7.0]
+
+
+def test_a_variable_that_is_compared_is_no_number():
+    compared, largest = ComparedNumbers(), keras.Variable(3.0)
+    with compared.noted():
+        assert float(tf.maximum(largest, 5.0)) == 5.0
+        assert bool(largest < tf.constant(4.0))
+    assert compared.numbers == [4.0]
 
 
 def test_labels():
