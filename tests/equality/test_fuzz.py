@@ -61,19 +61,21 @@ def chosen(count):
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("part", range(CASES // A_LAUNCH))
 def test_equal_or_refused(spark_cluster, tmp_path, part):
-    names = chosen(CASES)[part * A_LAUNCH : (part + 1) * A_LAUNCH]
+    chosen_names = chosen(CASES)[part * A_LAUNCH : (part + 1) * A_LAUNCH]
+    expected = comparison.Reference(tmp_path / "plain", SOURCE)(chosen_names, "float64")
+    # What plain Keras refuses, such as weights of another shape, may suit the rows of one worker, and not of the other.
+    names = [name for name in chosen_names if "refused" not in expected[name]]
+    assert len(names) > A_LAUNCH / 2
     cell = f"{SOURCE}\nrun_cases({names!r}, 'float64', ddl)"
     ended = launch.run_cell(spark_cluster(2), cell, workers=2, seconds=900)
     assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     ours = ended.result
-    expected = comparison.Reference(tmp_path / "plain", SOURCE)(names, "float64")
     wrong = []
     for name in names:
-        refusal, plain = ours[name].get("refused"), expected[name].get("refused")
-        if refusal or plain:
-            if not plain and not any(said in refusal for said in REFUSED):
-                wrong.append(f"{name}: {refusal}")
-        else:
+        refusal = ours[name].get("refused")
+        if refusal and not any(said in refusal for said in REFUSED):
+            wrong.append(f"{name}: {refusal}")
+        elif not refusal:
             wrong += comparison.differences(ours, expected, [name], "float64")
     assert not wrong, "\n".join(wrong)
     assert sum("refused" in ours[name] for name in names) < 2 * A_LAUNCH / 3
