@@ -270,6 +270,7 @@ def run_cases(names, dtype, ddl=None, label=""):
     keras.backend.set_floatx(dtype)
     results = {}
     for name in names:
+        keras.backend.clear_session()  # Keras numbers names, also those of metrics
         keras.utils.set_random_seed(11)
         model, history = globals()[name](dtype)
         flat = np.concatenate([w.ravel() for w in model.get_weights()])

@@ -167,7 +167,7 @@ def test_stop_keeps_model_and_history(spark_cluster, strategy):
     asked = time.monotonic()
     run.stop()
     ended = run.wait(BOUND_SECONDS)
-    assert ended.state == "STOPPED" and time.monotonic() - asked < 10
+    assert ended.state == "STOPPED" and time.monotonic() - asked < 30
     assert ended.history["loss"] and len(launch.weights(run.run)) == 4
     still_usable(spark)
 
