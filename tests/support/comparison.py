@@ -248,7 +248,7 @@ def differences(results, expected, names, dtype):
     found = []
     for name in names:
         ours, theirs = results[name], expected[name]
-        assert set(ours["history"]) == set(theirs["history"]), (name, sorted(ours["history"]), sorted(theirs["history"]))
+        assert set(ours["history"]) == set(theirs["history"]), (name, list(ours["history"]), list(theirs["history"]))
         for key, values in theirs["history"].items():
             gap = distance(ours["history"][key], values)
             if not gap <= history_bound:
