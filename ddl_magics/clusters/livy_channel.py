@@ -11,6 +11,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import math
 import pickle
 import struct
 import threading
@@ -111,37 +112,34 @@ class Channel:
 
     # Statements
 
-    def statement(
-        self, code: str, seconds: float = STATEMENT_SECONDS, until_interrupted: bool = False
-    ) -> dict[str, Any]:
+    def statement(self, code: str, until_interrupted: bool = False) -> dict[str, Any]:
         """Execute a statement of `livy_remote` and return its answer.
 
         Args:
             code: the statement.
-            seconds: until it must have ended.
             until_interrupted: it may take any time, and an interrupt of the kernel ends it.
         """
         posted = self._ask("POST", f"{self._path}/statements", {"code": code})
         path = f"{self._path}/statements/{posted['id']}"
         try:
-            return self._output(self._ended_statement(path, seconds, until_interrupted))
+            return self._output(self._ended_statement(path, math.inf if until_interrupted else STATEMENT_SECONDS))
         except KeyboardInterrupt:
             if until_interrupted:
                 self._cancel(path)
             raise
 
-    def _ended_statement(self, path: str, seconds: float, any_time: bool) -> dict[str, Any]:
-        """The output of a statement, when it has ended."""
+    def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
+        """The output of a statement that ends within so many seconds."""
         deadline, pause = time.monotonic() + seconds, POLL_SECONDS
         while True:
-            left = seconds if any_time else max(1.0, deadline - time.monotonic())
+            retried = max(1.0, min(STATEMENT_SECONDS, deadline - time.monotonic()))
             # Each answer repeats the statement's code: do not ask too often.
-            statement = with_retries(lambda: self._ask("GET", path), left)
+            statement = with_retries(lambda: self._ask("GET", path), retried)
             ended, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
             # A statement that ends during the query may have its new state and no output yet: ask again.
             if ended and (output or statement["state"] == "cancelled"):
                 return output or {}
-            if time.monotonic() > deadline and not any_time:
+            if time.monotonic() > deadline:
                 self._cancel(path)
                 raise Busy(f"session {self.number} is busy with another cell")
             time.sleep(pause)

@@ -186,7 +186,6 @@ def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(liv
     cluster.channel.open(5)
     cluster.channel.has_side_channel = False
     monkeypatch.setattr(livy_channel, "STATEMENT_SECONDS", 0.0)
-    monkeypatch.setattr(Channel.statement, "__defaults__", (0.0, False))
     livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
     assert cluster.poll("r", 3) == Polled((), 3, False, "")
     assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)

@@ -7,6 +7,7 @@ its text describes in full; of any other, nothing is kept.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import importlib
 import json
@@ -94,6 +95,7 @@ def _digest(texts: List[str]) -> str:
     return hashlib.sha256(json.dumps(texts).encode("utf-8")).hexdigest()
 
 
+@functools.lru_cache(maxsize=None)
 def _sources_of_format() -> str:
     """The sources beside this one, which say where a row goes and how it is stored, in place of a format's number."""
     folder = __name__.rpartition(".")[0]
