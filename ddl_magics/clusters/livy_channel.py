@@ -16,6 +16,7 @@ import pickle
 import struct
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
@@ -119,14 +120,19 @@ class Channel:
             code: the statement.
             until_interrupted: it may take any time, and an interrupt of the kernel ends it.
         """
-        posted = self._ask("POST", f"{self._path}/statements", {"code": code})
-        path = f"{self._path}/statements/{posted['id']}"
-        try:
-            return self._output(self._ended_statement(path, math.inf if until_interrupted else STATEMENT_SECONDS))
-        except KeyboardInterrupt:
-            if until_interrupted:
-                self._cancel(path)
-            raise
+        # In a thread, which an interrupt leaves alone: Livy's answer has the number that the statement is cancelled by.
+        with ThreadPoolExecutor(1) as thread:
+            posting = thread.submit(self._ask, "POST", f"{self._path}/statements", {"code": code})
+            try:
+                path = self._path_of(posting.result())
+                return self._output(self._ended_statement(path, math.inf if until_interrupted else STATEMENT_SECONDS))
+            except KeyboardInterrupt:
+                if until_interrupted:
+                    self._cancel(self._path_of(posting.result()))
+                raise
+
+    def _path_of(self, posted: dict[str, Any]) -> str:
+        return f"{self._path}/statements/{posted['id']}"
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
         """The output of a statement that ends within so many seconds."""

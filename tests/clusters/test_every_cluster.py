@@ -93,7 +93,8 @@ def test_the_first_cell_trains_and_says_how_it_goes(notebook):
     answer = notebook.first
     assert answer.error == "", answer.traceback
     lines = answer.text.splitlines()
-    assert [line.split()[2] for line in lines if line.startswith("digits  epoch ")] == ["1/3", "2/3", "3/3"]
+    epochs = [line.split()[2] for line in lines if line.startswith("digits  epoch ")]
+    assert epochs == ["1/3", "2/3", "3/3"], answer.text
     assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
     assert notebook.value("digits.state, digits.result") == ("FINISHED", 256.0)
     assert notebook.value("[event['seq'] for event in digits.events] == list(range(1, len(digits.events) + 1))")
@@ -192,7 +193,8 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded):
     line = "%ddl evaluate digits --data slow --label y --features a b c d"
     answer = notebook.kernel.run(line, interrupt_after=3)
     assert "KeyboardInterrupt: the evaluation has been stopped" in answer.traceback and answer.seconds < 30
-    assert "3" in notebook.remote("print(known.count())").text
+    active = "list(spark.sparkContext.statusTracker().getActiveJobsIds())"
+    until(lambda: notebook.remote(f"print({active})").text.strip() == "[]", 20)
 
 
 @slow_in_ipython
@@ -266,7 +268,7 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     """The last test of a kind: its kernel is killed."""
     session = notebook.session
     notebook.run(cell("--name far --no-wait --seed 7", epochs=100_000, pause=0.25))
-    until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100)
+    until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100, lambda: notebook.value("far.events"))
     notebook.kill()
     notebook.open()
     assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)

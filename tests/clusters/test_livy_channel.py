@@ -107,6 +107,14 @@ def test_a_statement_that_has_ended_and_has_no_output_yet_is_looked_at_again(pac
         assert channel.call("busy", "{}") == {"busy": 0}
 
 
+def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package):
+    """The statement interrupts this thread before its number is known."""
+    with pytest.raises(KeyboardInterrupt):
+        opened(livy, package).statement("__import__('_thread').interrupt_main()", until_interrupted=True)
+    method, path, _, _ = livy.seen[-1]
+    assert method == "POST" and path == f"/sessions/7/statements/{len(livy.statements) - 1}/cancel"
+
+
 def test_an_answer_that_names_code_is_not_unpickled(livy, package):
     channel = opened(livy, package)
     evil = base64.b64encode(base64.b64encode(pickle.dumps(os.system))).decode()

@@ -9,7 +9,7 @@ import numpy as np
 from ..data import by_value
 from ..data.columns import DataError, check_column, describe, quoted
 from ..data.roles import Choice, Part, indices, label_texts, used_as
-from ..spark import spark_error
+from ..spark import jvm_gateway, spark_error
 from . import evaluator
 from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
 from .tasks import Tasks
@@ -109,7 +109,8 @@ def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None
 
 def _collect(rdd: Any) -> list[Any]:
     try:
-        found: list[Any] = rdd.collect()
+        with jvm_gateway.cancelled_on_interrupt(rdd.context, "evaluation of a model"):
+            found: list[Any] = rdd.collect()
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
     told = next((each for each in found if isinstance(each, str)), None)

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
-from ..spark import spark_error
+from ..spark import jvm_gateway, spark_error
 from . import scorer
 from .tasks import Task, Tasks
 from .windows import with_windows
@@ -158,7 +158,9 @@ def check_frame(frame: DataFrame) -> None:
 
 def _first(frame: DataFrame, describe: Task) -> scorer.Description:
     try:
-        found = frame.rdd.mapPartitions(describe).collect()
+        rows = frame.rdd.mapPartitions(describe)
+        with jvm_gateway.cancelled_on_interrupt(rows.context, "prediction of the first row"):
+            found = rows.collect()
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise _cannot_be_scored(error) from error
     if found and isinstance(found[0], str):

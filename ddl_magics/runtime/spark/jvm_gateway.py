@@ -8,19 +8,24 @@ a gateway of its own shares nothing with them but the JVM.
 
 from __future__ import annotations
 
+import contextlib
+import uuid
 import warnings
-from typing import Any
+from typing import Any, Iterator
 
 from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
+
+
+#: What a job group consists of.
+_GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 
 
 def separate_context(sc: SparkContext) -> SparkContext:
     """The SparkContext `sc` over connections of a new gateway; `sc` itself where threads are pinned."""
     import pyspark
-    from py4j.clientserver import ClientServer
     from py4j.java_gateway import JavaGateway
 
-    if isinstance(sc._gateway, ClientServer):
+    if has_pinned_threads(sc):
         return sc
 
     class SeparateContext(pyspark.SparkContext):
@@ -35,6 +40,34 @@ def separate_context(sc: SparkContext) -> SparkContext:
             return self._conf  # to be read; pyspark's copy is made over the session's connections
 
     return SeparateContext()
+
+
+def has_pinned_threads(sc: SparkContext) -> bool:
+    """Whether each Python thread has a JVM thread of its own: yes in a notebook, no under Livy."""
+    from py4j.clientserver import ClientServer
+
+    return isinstance(sc._gateway, ClientServer)
+
+
+@contextlib.contextmanager
+def cancelled_on_interrupt(sc: SparkContext, description: str) -> Iterator[None]:
+    """Cancel the Spark jobs of this thread when the kernel is interrupted.
+
+    The jobs of a Livy statement stay in the statement's group, which Livy cancels.
+    """
+    if not has_pinned_threads(sc):
+        yield
+        return
+    group, before = uuid.uuid4().hex, [sc.getLocalProperty(name) for name in _GROUP]
+    sc.setJobGroup(group, description)
+    try:
+        yield
+    except KeyboardInterrupt:
+        sc.cancelJobGroup(group)
+        raise
+    finally:
+        for name, value in zip(_GROUP, before):
+            sc.setLocalProperty(name, value)
 
 
 def collect(rdd: Rdd, group: str, description: str) -> Any:

@@ -40,14 +40,17 @@ def roles(strategy: str, rank: int, size: int, servers: int) -> list[tuple[str, 
     return chief + [("worker", rank)] + [("ps", task) for task in range(servers) if (size - 1 - task) % size == rank]
 
 
-def reserve(host: str) -> socket.socket:
+def reserve() -> socket.socket:
     """A socket that is bound to a free port and does not listen: while it is open, no other user can have the port.
 
-    TensorFlow's server can, as SO_REUSEPORT is set here, and there by TF_GRPC_REUSE_PORT.
+    TensorFlow's server can, as SO_REUSEPORT is set here, and there by TF_GRPC_REUSE_PORT. The port is taken on all
+    addresses, as TensorFlow's server takes it: on one, another process could have it on another.
     """
-    reserved = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET)
+    reserved = socket.socket(socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET)
     reserved.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-    reserved.bind((host, 0))
+    if reserved.family == socket.AF_INET6:
+        reserved.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+    reserved.bind(("", 0))
     return reserved
 
 
@@ -76,7 +79,7 @@ class TfCluster:
         os.environ["TF_GRPC_REUSE_PORT"] = "true"
         threads = int(os.environ.get("TF_NUM_INTEROP_THREADS") or 0)
         os.environ["TF_NUM_INTEROP_THREADS"] = str(max(threads, INTEROP_THREADS))
-        self._reserved = [reserve(config.host) for _ in mine]
+        self._reserved = [reserve() for _ in mine]
         host = "[%s]" % config.host if ":" in config.host else config.host
         ports = [reserved.getsockname()[1] for reserved in self._reserved]
         addresses = [[job, task, "%s:%d" % (host, port)] for (job, task), port in zip(mine, ports)]

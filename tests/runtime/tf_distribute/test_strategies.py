@@ -3,6 +3,7 @@
 import os
 import re
 import signal
+import socket
 import time
 
 import numpy as np
@@ -10,6 +11,8 @@ import pytest
 from pyspark.sql import Row
 from support import launch, processes
 from support.paths import KERAS2_PYTHON as KERAS2
+
+from ddl_magics.runtime.tf_distribute import cluster
 
 pytestmark = pytest.mark.timeout(400)
 
@@ -219,6 +222,13 @@ def test_a_failure_of_one_worker_ends_all_with_its_message(spark_cluster):
     ended = launch.run_cell(spark_cluster(2), cell, strategy="tf-allreduce")
     assert ended.state == "FAILED" and "ValueError: no such column" in ended.failure["message"]
     assert ended.failure["rank"] == 1
+
+
+def test_a_reserved_port_is_taken_on_each_address():
+    """TensorFlow's server listens on all of them."""
+    with cluster.reserve() as reserved, socket.socket() as other:
+        with pytest.raises(OSError, match="in use"):
+            other.bind(("127.0.0.2", reserved.getsockname()[1]))
 
 
 def test_a_cell_that_is_not_written_for_it_is_refused(spark_cluster):
