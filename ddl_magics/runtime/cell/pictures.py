@@ -6,6 +6,7 @@ matplotlib, plotly and Pillow are used only where the cell uses them. A worker n
 from __future__ import annotations
 
 import base64
+import functools
 import importlib
 import io
 import sys
@@ -59,7 +60,8 @@ class Pictures:
             except ImportError:  # the cell says so, in the line that needs it
                 pass
             else:
-                plt.__dict__["show"] = self.show_figures
+                # matplotlib.use gives pyplot's functions a signature, which a method cannot have.
+                plt.__dict__["show"] = functools.partial(self.show_figures)
         if "display" in source or "IPython" in source:
             for name in ("IPython.display", "IPython.core.display_functions"):
                 try:
