@@ -3,13 +3,12 @@
 import difflib
 from collections.abc import Iterable, Sequence
 
+from ddl_magics.runtime.wording import counted, in_bytes
+
+__all__ = ["aligned", "counted", "in_bytes", "nearest", "plain", "quoted"]
+
 #: Characters of a text that a message shows.
 MAX_QUOTED = 80
-
-
-def counted(number: int, noun: str) -> str:
-    """ "1 slot", "2 slots"."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def quoted(text: str) -> str:
@@ -33,11 +32,3 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table, whose rows have as many cells each."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
-
-
-def in_bytes(size: float) -> str:
-    """ "12 kB", "1.2 GB"."""
-    for unit, bytes_of_one in (("GB", 1e9), ("MB", 1e6)):
-        if size >= bytes_of_one:
-            return f"{size / bytes_of_one:.3g} {unit}"
-    return f"{size / 1e3:.0f} kB"

@@ -1,11 +1,14 @@
 """Wording that several messages share."""
 
 
-def count(number: int, noun: str) -> str:
-    """A number of things: "1 worker", "2 workers"."""
+def counted(number: int, noun: str) -> str:
+    """ "1 slot", "2 slots"."""
     return "%d %s%s" % (number, noun, "" if number == 1 else "s")
 
 
 def in_bytes(size: float) -> str:
-    """ "12.0 MB", "1.2 GB"."""
-    return "%.1f GB" % (size / 1e9) if size >= 1e8 else "%.1f MB" % (size / 1e6)
+    """ "12 kB", "1.2 GB"."""
+    for unit, bytes_of_one in (("GB", 1e9), ("MB", 1e6)):
+        if size >= bytes_of_one:
+            return "%.3g %s" % (size / bytes_of_one, unit)
+    return "%.0f kB" % (size / 1e3)

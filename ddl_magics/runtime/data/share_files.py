@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Iterator, List,
 import numpy as np
 
 from .. import scratch
-from ..wording import count, in_bytes
+from ..wording import counted, in_bytes
 from . import cache_folder, packing, share_cache
 from .sequences import first_rows
 
@@ -181,7 +181,7 @@ class _Files:
             text.close()
         missing = len(self._stored) - int(self._stored.sum())
         if missing:
-            raise RuntimeError("--data: %s of the %s data did not come" % (count(missing, "row"), self._name))
+            raise RuntimeError("--data: %s of the %s data did not come" % (counted(missing, "row"), self._name))
         for file in self._files:
             file.flush()
 

@@ -22,7 +22,7 @@ from ..strategies import RESTARTED_ALONE
 from ..transport import messages, wire
 from ..transport.incoming import IncomingFile
 from ..transport.sockets import error_text
-from ..wording import count
+from ..wording import counted
 from . import rank_messages
 from .rank_connection import RankConnection
 from .rank_jobs import RankJobs
@@ -96,7 +96,7 @@ class Attempt:
         """So many workers are being started."""
         seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
         message = "%s did not report within %g s; see the executors' logs"
-        self._record.start_message = message % (count(workers, "worker"), seconds)
+        self._record.start_message = message % (counted(workers, "worker"), seconds)
         self._record.start_deadline = time.monotonic() + seconds
 
     def _submit(self, only: int | None = None) -> None:
@@ -274,13 +274,13 @@ class Attempt:
             restarted = self._numbers[rank] != self.number
             ready = len(self._ready)
             if self._record.stop_asked_at is None and not restarted:
-                message = "%d of %s" % (ready, count(workers, "worker"))
+                message = "%d of %s" % (ready, counted(workers, "worker"))
                 self._run.enter(events.WAITING, message, ready=ready, needed=workers)
             if ready < workers:
                 return
             self._record.start_deadline = None
             if self._record.stop_asked_at is None:
-                self._run.enter(events.RUNNING, "training on %s" % count(workers, "worker"))
+                self._run.enter(events.RUNNING, "training on %s" % counted(workers, "worker"))
             self._run.note_start()
             addresses = [self._ready[r] for r in range(workers)]
             channels = dict(self._channels)

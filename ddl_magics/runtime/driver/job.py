@@ -22,7 +22,7 @@ from ..rank_end import UNCACHED
 from ..spark import slots, spark_error
 from ..strategies import ENSEMBLE, RESTARTED_ALONE
 from ..transport import wire
-from ..wording import count
+from ..wording import counted
 from . import data_progress, encryption, executors, run_result
 from .attempt import Attempt
 from .event_log import EventLog, state_event
@@ -123,7 +123,7 @@ class Job:
     # -- the run's thread
 
     def _run_to_end(self) -> None:
-        self.enter(events.PREFLIGHT, "looking for %s" % count(self.workers, "slot"))
+        self.enter(events.PREFLIGHT, "looking for %s" % counted(self.workers, "slot"))
         try:
             with contextlib.ExitStack() as cleanup:
                 result = self._train(cleanup)
@@ -171,7 +171,7 @@ class Job:
         broadcast_payload = self.sc.broadcast(self._broadcast_payload())
         cleanup.callback(best_effort, broadcast_payload.destroy)
         config = self._config(credentials, listener)
-        message = "Spark is starting %s" % count(self.workers, "task")
+        message = "Spark is starting %s" % counted(self.workers, "task")
         while True:
             result = self._try(message, self._partitions(), broadcast_payload, self._with_data(config))
             if result.failure is not None and result.failure.kind == UNCACHED:
@@ -221,7 +221,7 @@ class Job:
         """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again."""
 
         def report(ready: int) -> None:
-            message = "%d of %s" % (ready, count(self.workers, "slot"))
+            message = "%d of %s" % (ready, counted(self.workers, "slot"))
             message = "%s; %s" % (reason, message) if reason else message
             self.enter(events.WAITING, message, ready=ready, needed=self.workers)
 
@@ -277,7 +277,7 @@ class Job:
         """Make the feed of --data."""
         if self._prepare is None:
             return
-        workers = count(self.workers, "worker")
+        workers = counted(self.workers, "worker")
         self.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self.spec["data"], workers))
         with self._watched(events.PREFLIGHT, self.group, "preparing"):
             data = self._data = self._prepare(self.sc, self.group)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Callable
 from .. import package
 from ..spark import gpus, jvm_gateway, spark_error, task
 from ..strategies import COLLECTIVE
-from ..wording import count
+from ..wording import counted
 
 if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
@@ -63,7 +63,7 @@ class RankJobs:
             rdd, config = (self._rdd, config) if only is None else self._again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
             stage = rdd.barrier() if strategy in COLLECTIVE else rdd
-            description = "%s: %s on %s" % (self._spec["name"], strategy, count(self._workers, "worker"))
+            description = "%s: %s on %s" % (self._spec["name"], strategy, counted(self._workers, "worker"))
             description += "" if only is None else ", rank %d again" % only
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.get("gpus"))
             jvm_gateway.collect(ranks, self._group, description)

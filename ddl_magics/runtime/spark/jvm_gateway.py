@@ -15,7 +15,6 @@ from typing import Any, Iterator
 
 from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
 
-
 #: What a job group consists of.
 _GROUP = ("spark.jobGroup.id", "spark.job.description", "spark.job.interruptOnCancel")
 

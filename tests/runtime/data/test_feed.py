@@ -514,8 +514,8 @@ def test_a_share_is_on_sparks_disk_if_there_is_room(tmp_path, monkeypatch):
     with pytest.raises(share_files.NoRoom) as caught:
         share_files.make_folder(one_column(1 << 28), 0, environment)
     assert str(caught.value) == (
-        f"--data df: this worker's share needs 2.1 GB of disk, and there are 1.0 MB free in {spark_disk}, 1.1 GB free "
-        f"in {temporary}: make room, have spark.local.dir name a larger disk, or use more workers than 1"
+        f"--data df: this worker's share needs 2.15 GB of disk, and there are 1.05 MB free in {spark_disk}, 1.07 GB "
+        f"free in {temporary}: make room, have spark.local.dir name a larger disk, or use more workers than 1"
     )
 
 

@@ -226,9 +226,8 @@ def test_a_failure_of_one_worker_ends_all_with_its_message(spark_cluster):
 
 def test_a_reserved_port_is_taken_on_each_address():
     """TensorFlow's server listens on all of them."""
-    with cluster.reserve() as reserved, socket.socket() as other:
-        with pytest.raises(OSError, match="in use"):
-            other.bind(("127.0.0.2", reserved.getsockname()[1]))
+    with cluster.reserve() as reserved, socket.socket() as other, pytest.raises(OSError, match="in use"):
+        other.bind(("127.0.0.2", reserved.getsockname()[1]))
 
 
 def test_a_cell_that_is_not_written_for_it_is_refused(spark_cluster):
