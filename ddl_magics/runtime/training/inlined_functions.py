@@ -34,7 +34,8 @@ def _inlining(original: Callable[..., Any]) -> Callable[..., Any]:
             return original(function, *args, **kwargs)
         if tf.config.functions_run_eagerly() or not function._autograph:
             return function.python_function(*args, **kwargs)
-        options = converter.ConversionOptions(recursive=True, user_requested=True)
+        # As tf.function has it. With all features, the step's later branches would have no control dependencies.
+        options = converter.ConversionOptions(recursive=True, user_requested=True, optional_features=None)
         with ag_ctx.ControlStatusCtx(status=ag_ctx.Status.ENABLED, options=options):  # Keras disables it for its steps
             return api.converted_call(python, args, kwargs, options=options)
 

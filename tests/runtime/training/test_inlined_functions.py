@@ -28,3 +28,22 @@ def test_a_function_is_no_trace_of_its_own():
     assert "PartitionedCall" not in called and "StatefulPartitionedCall" not in called
     with inlined_functions():
         assert float(doubled.method(tf.constant(3.0))) == 6.0
+
+
+def test_branches_of_the_step_after_a_function_are_executed():
+    """What assigns to a variable in a branch, and gives nothing that is used, is executed by its control dependency."""
+    doubled, variable = Doubled(), tf.Variable(0.0)
+
+    def assigned():
+        variable.assign(5.0)
+        return tf.constant(0)
+
+    @tf.function(autograph=False)
+    def step(x):
+        with inlined_functions():
+            y = doubled.method(x)
+            tf.cond(x > 1.0, assigned, lambda: tf.constant(0))
+        return y
+
+    step(tf.constant(3.0))
+    assert float(variable) == 5.0
