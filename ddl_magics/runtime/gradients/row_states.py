@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from typing import Any, Callable, Iterator
+from typing import Any, Callable, Iterator, Sequence
 
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
@@ -22,7 +22,7 @@ _EXCHANGES = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 @contextlib.contextmanager
 def noted_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, Any]]]:
-    """(variable, value) of the assignments that are traced while `counts()` is true."""
+    """(variable, value) of the assignments that are traced while `counts()` is true; None for a value of Python."""
     found: list[tuple[Any, Any]] = []
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -30,7 +30,7 @@ def noted_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, An
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:
             values = [value for value in (*args, *kwargs.values()) if tf.is_tensor(value)]
             if counts():
-                found.extend((variable, value) for value in values)
+                found.extend((variable, value) for value in values or [None])
             return original(variable, *args, **kwargs)
 
         return assign
@@ -55,3 +55,9 @@ def depends_on_rows(value: Any) -> bool:
         elif tensor.op.type not in _EXCHANGES:
             waiting.extend(tensor.op.inputs)
     return False
+
+
+def set_alike(assigned: Sequence[tuple[Any, Any]]) -> set[int]:
+    """The ids of the variables that a step in a graph sets to what depends on no rows: all ranks set them alike."""
+    from_rows = {id(variable) for variable, value in assigned if depends_on_rows(value)}
+    return {id(variable) for variable, _ in assigned} - from_rows

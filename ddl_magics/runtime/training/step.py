@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from ..gradients.batch import LocalShare, Share
 from ..gradients.batch_loss import Loss, of_loss
-from ..gradients.row_states import depends_on_rows, noted_assignments
+from ..gradients.row_states import depends_on_rows, noted_assignments, set_alike
 from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
@@ -65,6 +65,7 @@ class StepHook:
         self._own = own_step or _overrides_loss(hooks, model) or keeps_metrics(model)
         self._tried: dict[str, Kinds] = {}
         self._reported = False
+        self._alike: set[int] = set()  # the variables that all ranks set alike in a step, by id
         self._model_is_to_be_tried = hooks.config.reduces_gradients and not own_step
 
     def __call__(self, data: Any) -> Any:
@@ -106,8 +107,8 @@ class StepHook:
             with noted_assignments(lambda: not hooks.applying) as assigned:
                 logs = self._run(data.batch)
             self._report_states(assigned, data.batch)
-        whole = hooks.metric_sums.variables_of_whole()
-        changed = [(variable, value) for (own, variable), value in zip(variables, before) if id(own) not in whole]
+        kept = hooks.metric_sums.variables_of_whole() | self._counters(assigned)
+        changed = [(variable, value) for (own, variable), value in zip(variables, before) if id(own) not in kept]
         tf.cond(data.rows > 0, lambda: tf.constant(0), lambda: _restore(changed))
         return logs
 
@@ -128,7 +129,10 @@ class StepHook:
         others = {id(getattr(variable, "_value", variable)) for owner in owners for variable in owner.variables}
         assigned = [(one, value) for one, value in assigned if id(one) not in others]
         shown = self._traced_assignments(batch) if assigned and tf.executing_eagerly() else assigned
-        if shown is not None:
+        if shown is None:
+            assigned = [(one, value) for one, value in assigned if value is not None]
+        else:
+            self._alike = set_alike(shown)
             assigned = [(one, value) for one, value in shown if id(one) not in others and depends_on_rows(value)]
         for variable in {id(one): one for one, _ in assigned}.values():
             name = variable.name.split(":")[0]
@@ -224,6 +228,14 @@ class StepHook:
             value = getattr(variable, "value", variable)
             found.append((variable, variable if callable(value) else value))
         return found
+
+    def _counters(self, assigned: list[tuple[Variable, Tensor]]) -> set[int]:
+        """The ids of the model's variables that count steps, for example: a step without rows changes them as any."""
+        if not tf.executing_eagerly():
+            self._alike = set_alike(assigned)
+        states = {id(one) for metric in self._model.metrics for one in metric.variables}
+        statistics = {id(one): getattr(one, "_value", one) for one in self._hooks.statistics(self._model)}
+        return {own for own, variable in statistics.items() if id(variable) in self._alike and own not in states}
 
     def _weigh_own_loss(self) -> list[Callable[[], None]]:
         """Have a `compute_loss` of the cell computed as a loss of the whole batch. Returns functions that undo it."""
