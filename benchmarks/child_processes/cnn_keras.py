@@ -122,4 +122,5 @@ def main() -> None:
     serve(keras)
 
 
-main()
+if __name__ == "__main__":
+    main()
