@@ -32,7 +32,8 @@ PERHAPS_THERE = {
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.
 WITHOUT_TENSORFLOW = ("driver.api", "executor.supervisor", "executor.worker", "parameter_server.server")
 
-#: What the notebook's side may know of the runtime: what a run reports, what is read from it, what options take.
+#: What the notebook's side may know of the runtime: what a run reports, what is read from it, what options take, and
+#: how messages word numbers.
 PURE = {
     "assert_never",
     "bounded_log",
@@ -40,6 +41,7 @@ PURE = {
     "histories",
     "strategies",
     "target",
+    "wording",
     "driver.run_result",
     "collectives.compression",
     "collectives.buckets",
