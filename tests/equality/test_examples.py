@@ -4,7 +4,8 @@ import pytest
 from support import examples, paths
 
 #: What takes another way each, and little time; all of them with `make test-slow`.
-ALWAYS = ("counted_steps", "named_entities", "wasserstein", "endpoint_layer", "record_files", "results_of_metrics")
+ALWAYS = ("counted_steps", "eager_single_rows", "endpoint_layer", "named_entities", "record_files")
+ALWAYS += ("results_of_metrics", "wasserstein")
 
 
 def assert_equal_or_refused(learned, plain, of):

@@ -1,4 +1,4 @@
-"""300 small models and losses on two workers: each learns what plain Keras learns, or is refused by name."""
+"""300 small models and losses on two and three workers: each learns what plain Keras learns, or is refused by name."""
 
 import json
 
@@ -59,15 +59,16 @@ def chosen(count):
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
+@pytest.mark.parametrize("workers", [2, 3])
 @pytest.mark.parametrize("part", range(CASES // A_LAUNCH))
-def test_equal_or_refused(spark_cluster, tmp_path, part):
+def test_equal_or_refused(spark_cluster, tmp_path, part, workers):
     chosen_names = chosen(CASES)[part * A_LAUNCH : (part + 1) * A_LAUNCH]
     expected = comparison.Reference(tmp_path / "plain", SOURCE)(chosen_names, "float64")
     # What plain Keras refuses, such as weights of another shape, may suit the rows of one worker, and not of the other.
     names = [name for name in chosen_names if "refused" not in expected[name]]
     assert len(names) > A_LAUNCH / 2
     cell = f"{SOURCE}\nrun_cases({names!r}, 'float64', ddl)"
-    ended = launch.run_cell(spark_cluster(2), cell, workers=2, seconds=900)
+    ended = launch.run_cell(spark_cluster(workers), cell, workers=workers, seconds=900)
     assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     ours = ended.result
     wrong = []

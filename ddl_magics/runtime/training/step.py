@@ -110,7 +110,15 @@ class StepHook:
         kept = hooks.metric_sums.variables_of_whole() | self._counters(assigned)
         changed = [(variable, value) for (own, variable), value in zip(variables, before) if id(own) not in kept]
         tf.cond(data.rows > 0, lambda: tf.constant(0), lambda: _restore(changed))
+        if tf.executing_eagerly() and not int(data.rows):
+            self._reset_built({id(own) for own, _ in variables})
         return logs
+
+    def _reset_built(self, before: set[int]) -> None:
+        """Reset the metrics that a step without rows has built. before: the ids of the variables that there were."""
+        for metric in self._model.metrics:
+            if not before.issuperset(map(id, metric.variables)):
+                metric.reset_state()
 
     def _report_states(self, assigned: list[tuple[Variable, Tensor]], batch: Batch) -> None:
         """Say which variables each rank sets from its own rows. ValueError names a weight, which all have alike."""
