@@ -28,7 +28,7 @@ class MetricSums:
 
         kind: of the collective. The sum is in float64. ValueError names a metric that does not add up.
         """
-        single = [one for metric in metrics for one in _parts(metric)]
+        single = [one for metric in metrics for one in parts_of(metric)]
         for metric in single:
             if metric not in self.whole:
                 self._check(metric)
@@ -61,6 +61,6 @@ class MetricSums:
         self._additive[id(metric)] = metric
 
 
-def _parts(metric: Any) -> list[Any]:
+def parts_of(metric: Any) -> list[Any]:
     """A metric's parts: Keras 3 has one metric of all in `compile`."""
     return list(getattr(metric, "metrics", None) or [metric])

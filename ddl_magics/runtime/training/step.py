@@ -9,6 +9,7 @@ import tensorflow as tf
 
 from ..gradients.batch import LocalShare, Share
 from ..gradients.batch_loss import Loss, of_loss
+from ..gradients.metric_sums import parts_of
 from ..gradients.row_states import depends_on_rows, noted_assignments, set_alike
 from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
 from ..gradients.without_effects import without_effects
@@ -116,8 +117,8 @@ class StepHook:
 
     def _reset_built(self, before: set[int]) -> None:
         """Reset the metrics that a step without rows has built. before: the ids of the variables that there were."""
-        for metric in self._model.metrics:
-            if not before.issuperset(map(id, metric.variables)):
+        for metric in [part for metric in self._model.metrics for part in parts_of(metric)]:
+            if metric not in self._hooks.metric_sums.whole and not before.issuperset(map(id, metric.variables)):
                 metric.reset_state()
 
     def _report_states(self, assigned: list[tuple[Variable, Tensor]], batch: Batch) -> None:
