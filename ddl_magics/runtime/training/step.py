@@ -117,9 +117,10 @@ class StepHook:
 
     def _reset_built(self, before: set[int]) -> None:
         """Reset the metrics that a step without rows has built. before: the ids of the variables that there were."""
-        for metric in [part for metric in self._model.metrics for part in parts_of(metric)]:
-            if metric not in self._hooks.metric_sums.whole and not before.issuperset(map(id, metric.variables)):
-                metric.reset_state()
+        for metric in self._model.metrics:
+            for part in parts_of(metric):
+                if part not in self._hooks.metric_sums.whole and not before.issuperset(map(id, part.variables)):
+                    part.reset_state()
 
     def _report_states(self, assigned: list[tuple[Variable, Tensor]], batch: Batch) -> None:
         """Say which variables each rank sets from its own rows. ValueError names a weight, which all have alike."""
