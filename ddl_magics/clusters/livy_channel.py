@@ -122,16 +122,18 @@ class Channel:
         """
         # In a thread, which an interrupt leaves alone: Livy's answer has the number that the statement is cancelled by.
         with ThreadPoolExecutor(1) as thread:
-            posting = thread.submit(self._ask, "POST", f"{self._path}/statements", {"code": code})
+            path = thread.submit(self._posted, code)
+            seconds = math.inf if until_interrupted else STATEMENT_SECONDS
             try:
-                path = self._path_of(posting.result())
-                return self._output(self._ended_statement(path, math.inf if until_interrupted else STATEMENT_SECONDS))
+                return self._output(self._ended_statement(path.result(), seconds))
             except KeyboardInterrupt:
                 if until_interrupted:
-                    self._cancel(self._path_of(posting.result()))
+                    self._cancel(path.result())
                 raise
 
-    def _path_of(self, posted: dict[str, Any]) -> str:
+    def _posted(self, code: str) -> str:
+        """The path of a statement that Livy has taken."""
+        posted = self._ask("POST", f"{self._path}/statements", {"code": code})
         return f"{self._path}/statements/{posted['id']}"
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:

@@ -109,8 +109,7 @@ def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None
 
 def _collect(rdd: Any) -> list[Any]:
     try:
-        with jvm_gateway.cancelled_on_interrupt(rdd.context, "evaluation of a model"):
-            found: list[Any] = rdd.collect()
+        found: list[Any] = jvm_gateway.collect_until_interrupted(rdd, "evaluation of a model")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
     told = next((each for each in found if isinstance(each, str)), None)

@@ -159,8 +159,7 @@ def check_frame(frame: DataFrame) -> None:
 def _first(frame: DataFrame, describe: Task) -> scorer.Description:
     try:
         rows = frame.rdd.mapPartitions(describe)
-        with jvm_gateway.cancelled_on_interrupt(rows.context, "prediction of the first row"):
-            found = rows.collect()
+        found = jvm_gateway.collect_until_interrupted(rows, "prediction of the first row")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise _cannot_be_scored(error) from error
     if found and isinstance(found[0], str):

@@ -8,10 +8,9 @@ a gateway of its own shares nothing with them but the JVM.
 
 from __future__ import annotations
 
-import contextlib
 import uuid
 import warnings
-from typing import Any, Iterator
+from typing import Any
 
 from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
 
@@ -48,19 +47,18 @@ def has_pinned_threads(sc: SparkContext) -> bool:
     return isinstance(sc._gateway, ClientServer)
 
 
-@contextlib.contextmanager
-def cancelled_on_interrupt(sc: SparkContext, description: str) -> Iterator[None]:
-    """Cancel the Spark jobs of this thread when the kernel is interrupted.
+def collect_until_interrupted(rdd: Rdd, description: str) -> Any:
+    """`rdd.collect()` as a Spark job that an interrupt of the kernel cancels.
 
-    The jobs of a Livy statement stay in the statement's group, which Livy cancels.
+    The job of a Livy statement stays in the statement's group, which Livy cancels.
     """
+    sc = rdd.context
     if not has_pinned_threads(sc):
-        yield
-        return
+        return rdd.collect()
     group, before = uuid.uuid4().hex, [sc.getLocalProperty(name) for name in _GROUP]
     sc.setJobGroup(group, description)
     try:
-        yield
+        return rdd.collect()
     except KeyboardInterrupt:
         sc.cancelJobGroup(group)
         raise

@@ -66,7 +66,7 @@ class StepHook:
         self._own = own_step or _overrides_loss(hooks, model) or keeps_metrics(model)
         self._tried: dict[str, Kinds] = {}
         self._reported = False
-        self._alike: set[int] = set()  # the variables that all ranks set alike in a step, by id
+        self._alike: set[int] = set()  # the variables that all ranks set alike in an eager step, by id
         self._model_is_to_be_tried = hooks.config.reduces_gradients and not own_step
 
     def __call__(self, data: Any) -> Any:
@@ -108,7 +108,7 @@ class StepHook:
             with noted_assignments(lambda: not hooks.applying) as assigned:
                 logs = self._run(data.batch)
             self._report_states(assigned, data.batch)
-        kept = hooks.metric_sums.variables_of_whole() | self._counters(assigned)
+        kept = hooks.metric_sums.variables_of_whole() | self._counters(variables, assigned)
         changed = [(variable, value) for (own, variable), value in zip(variables, before) if id(own) not in kept]
         tf.cond(data.rows > 0, lambda: tf.constant(0), lambda: _restore(changed))
         if tf.executing_eagerly() and not int(data.rows):
@@ -142,7 +142,6 @@ class StepHook:
         if shown is None:
             assigned = [(one, value) for one, value in assigned if value is not None]
         else:
-            self._alike = set_alike(shown)
             assigned = [(one, value) for one, value in shown if id(one) not in others and depends_on_rows(value)]
         for variable in {id(one): one for one, _ in assigned}.values():
             name = variable.name.split(":")[0]
@@ -151,7 +150,10 @@ class StepHook:
             hooks.rank.reporter.notice_once("warning", _OWN_STATE % name)
 
     def _traced_assignments(self, batch: Batch) -> list[tuple[Variable, Tensor]] | None:
-        """What the step, which is run eagerly, would assign in a graph. None where it cannot be traced."""
+        """What the step, which is run eagerly, would assign in a graph. None where it cannot be traced.
+
+        Keeps in `_alike` what all ranks set alike, which eager values do not show.
+        """
         hooks = self._hooks
 
         def spec(part: Any) -> Any:
@@ -166,6 +168,7 @@ class StepHook:
                     tf.function(step, autograph=False).get_concrete_function(tf.nest.map_structure(spec, batch))
             except Exception:  # whatever a step raises where tensors have no values
                 return None
+            self._alike = set_alike(assigned)
             return assigned
 
     @property
@@ -239,13 +242,13 @@ class StepHook:
             found.append((variable, variable if callable(value) else value))
         return found
 
-    def _counters(self, assigned: list[tuple[Variable, Tensor]]) -> set[int]:
-        """The ids of the model's variables that count steps, for example: a step without rows changes them as any."""
-        if not tf.executing_eagerly():
-            self._alike = set_alike(assigned)
+    def _counters(
+        self, variables: list[tuple[Variable, Variable]], assigned: list[tuple[Variable, Tensor]]
+    ) -> set[int]:
+        """The ids of those that count steps, for example, and no metric's: a step without rows changes them as any."""
+        alike = self._alike if tf.executing_eagerly() else set_alike(assigned)
         states = {id(one) for metric in self._model.metrics for one in metric.variables}
-        statistics = {id(one): getattr(one, "_value", one) for one in self._hooks.statistics(self._model)}
-        return {own for own, variable in statistics.items() if id(variable) in self._alike and own not in states}
+        return {id(own) for own, _ in variables if id(getattr(own, "_value", own)) in alike} - states
 
     def _weigh_own_loss(self) -> list[Callable[[], None]]:
         """Have a `compute_loss` of the cell computed as a loss of the whole batch. Returns functions that undo it."""
