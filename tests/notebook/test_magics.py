@@ -155,7 +155,8 @@ def test_verbs(shell, capsys):
     assert run(shell, "%ddl spark --workers 2", capsys)[0] == "spark is a variable of fake, and needs no start\n"
 
 
-def test_spark_is_not_started_for_too_many_workers_nor_over_a_variable(shell, capsys):
+def test_spark_is_not_started_for_too_many_workers_nor_over_a_variable(shell, capsys, monkeypatch):
+    monkeypatch.setattr("ddl_magics.clusters.local_spark.existing_session", lambda namespace: None)  # of other tests
     session(shell).cluster = EmbeddedCluster(lambda: shell.user_ns)
     text, error = run(shell, "%ddl spark --workers many", capsys)
     assert "--workers must be a whole number" in text + str(error)

@@ -220,7 +220,11 @@ async def test_a_busy_kernel_is_stopped_and_a_killed_one_leaves_nothing(stop, pa
             return folder.record().state == ev.STOPPED
 
         await until(stopped, 60)
-        assert (await page(folder))["files"], "its model is kept"
+
+        async def has_files():
+            return (await page(folder))["files"]
+
+        await until(has_files, 30)  # its model is fetched after the end
         kernel.manager.interrupt_kernel()
 
         begin(kernel, "")

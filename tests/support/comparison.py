@@ -51,21 +51,16 @@ ALWAYS = (
     "two_fits",
     "adversaries",
     "masked_losses",
-    "masked_losses_compiled",
     "masked_in_its_own_step",
     "compiled_many_steps",
     "four_steps_and_a_remainder",
     "summed_and_divided",
-    "contrastive_in_many_steps",
     "mean_of_the_kept",
     "losses_of_all_kinds",
     "added_sum_beside_a_contrast",
-    "own_sum_beside_an_added_mean",
     "own_contrast",
-    "own_step_of_a_sum",
     "own_step_of_sums",
     "own_step_that_gathers",
-    "own_step_of_own_rows_beside_all",
     "metrics_of_all_kinds",
     "outputs_of_own_slices",
     "outputs_eagerly",
@@ -74,6 +69,11 @@ ALWAYS = (
     "one_weight_eagerly",
 )
 MORE = (
+    "contrastive_in_many_steps",
+    "own_step_of_a_sum",
+    "own_step_of_own_rows_beside_all",
+    "own_sum_beside_an_added_mean",
+    "masked_losses_compiled",
     "adam",
     "adamw_clipnorm",
     "two_by_two",
@@ -128,7 +128,6 @@ NOISY = ("noisy_layers", "noisy_sequences", "noisy_step")
 #: Loops that a cell writes itself, instead of `fit`.
 LOOPS = (
     "single_batches_and_fits",
-    "adversaries_in_single_batches",
     "own_step_in_single_batches",
     "tape_in_a_function",
     "tape_builds_the_model",
@@ -137,7 +136,7 @@ LOOPS = (
     "tapes_of_adversaries",
     "tape_and_fit",
 )
-MORE_LOOPS = ("single_batches", "tape_of_a_sum")
+MORE_LOOPS = ("single_batches", "tape_of_a_sum", "adversaries_in_single_batches")
 
 #: Cases whose gradients are exchanged in different ways.
 OVER_HOSTS = (

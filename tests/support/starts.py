@@ -19,9 +19,16 @@ if ARCHIVE.exists():
 STARTUP = str(TESTS / "support" / "startup")
 
 
+#: The configuration of each Spark of the tests that has none of its own.
+_SPARK_CONF = ROOT / "build" / "spark-conf"
+
+
 def make_cheap():
     """Sets the variables that all processes of this one inherit."""
     os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = JAVA
+    _SPARK_CONF.mkdir(parents=True, exist_ok=True)
+    (_SPARK_CONF / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {JAVA}\n")
+    os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", STARTUP)]
     os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *given])
 
