@@ -1,7 +1,7 @@
 """Writes the reference pages that are made from the code: `make docs`. A test compares the pages with the code.
 
-docs/run.md and docs/ddl.md come from docstrings, docs/events.md from the schema of events, docs/rest.md from the
-server's OpenAPI document.
+docs/commands.md is the help of %ddl. docs/run.md and docs/ddl.md come from docstrings, docs/events.md from the schema
+of events, docs/rest.md from the server's OpenAPI document.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 import yaml
 
+from ddl_magics.notebook.magics import DDL_HELP
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events
 from ddl_magics.runtime.cell.execution import Helper
@@ -31,11 +32,31 @@ _METHODS_OF_HTTP = ("get", "post", "put", "patch", "delete")
 
 def pages() -> dict[str, str]:
     """File name in docs/ -> its text."""
-    return {"run.md": _run_page(), "ddl.md": _ddl_page(), "events.md": _events_page(), "rest.md": _rest_page()}
+    return {
+        "commands.md": _commands_page(),
+        "run.md": _run_page(),
+        "ddl.md": _ddl_page(),
+        "events.md": _events_page(),
+        "rest.md": _rest_page(),
+    }
 
 
 def _made_from(source: str) -> str:
     return f"<!-- Made by `make docs` from {source}: change it there. -->"
+
+
+def _commands_page() -> str:
+    return f"""# Commands: `%ddl`
+
+{_made_from("ddl_magics/notebook/magics.py")}
+
+`%ddl` without a verb prints this text. In a terminal, `ddl-magics --help` lists the commands that need no kernel. The
+object `ddl` of a training cell is something else: [`ddl`](ddl.md).
+
+```text
+{DDL_HELP}
+```
+"""
 
 
 def _run_page() -> str:

@@ -33,7 +33,14 @@ SECTIONS = {
         ),
         *("docs/panel.md", "docs/history.md", "docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
     ),
-    "Reference": ("docs/options.md", "docs/run.md", "docs/ddl.md", "docs/events.md", "docs/rest.md"),
+    "Reference": (
+        "docs/options.md",
+        "docs/commands.md",
+        "docs/run.md",
+        "docs/ddl.md",
+        "docs/events.md",
+        "docs/rest.md",
+    ),
     "Explanation": ("docs/how-it-works.md", "docs/examples.md", "docs/security.md", "benchmarks/README.md"),
     "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
 }

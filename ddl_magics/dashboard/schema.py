@@ -63,6 +63,7 @@ def _tuple(description: str, *items: Schema) -> Schema:
 
 #: States of a trial of a search.
 TRIAL_STATES = ("waiting", "training", "finished", "pruned", "failed")
+ENDED_TRIAL_STATES = TRIAL_STATES[2:]
 
 #: A parameter's value.
 _VALUE: Schema = {"type": ["number", "string", "boolean", "null"]}

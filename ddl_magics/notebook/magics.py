@@ -268,15 +268,15 @@ class DistributedMagics(Magics):
         attached: Run | Search
         if record is None:
             attached = self.session.attach(word, self.choice.at)
-            said = f"is {attached.state} on {attached.cluster}"
+            state = f"is {attached.state} on {attached.cluster}"
         else:
             attached = self.session.attach_search(record, self.shell.user_ns, self.choice.at)
-            said = "continues"
+            state = "continues"
         self._define(attached)
         if display.can_click(self.shell):
             display.show_live(attached, waiting=False)
         else:
-            print(f"{attached.name} {said}; {attached.name}.wait() waits for its end")
+            print(f"{attached.name} {state}; {attached.name}.wait() waits for its end")
 
     def _define(self, attached: Run | Search) -> None:
         """Define the variable of what was attached, unless the user has another of this name."""

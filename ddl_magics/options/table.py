@@ -241,8 +241,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--sequence-length",
-        "Make `dataset` of windows over a time series: the features of so many rows in a row, in the order of "
-        "--order-by, and the label of a row behind them.",
+        "Make `dataset` of windows over a time series: the features of N consecutive rows, in the order of "
+        "--order-by, with the label of a later row.",
         read_count,
         metavar="N",
         needs="--order-by",
@@ -258,7 +258,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--horizon",
-        "How many rows after the last of a window the row with its label is; 0 for the last itself.",
+        "Rows from a window's last row to the row of its label; 0 for the last row itself.",
         read_horizon,
         metavar="N",
         default_text="1",

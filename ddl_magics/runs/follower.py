@@ -343,7 +343,7 @@ class Follower:
         """
         deadline, pause = time.monotonic() + patience, self.cluster.poll_seconds
         transfer = Transfer(name, lambda event: self.recorder.notify(passing=[event]))
-        said = False
+        reported = False
         try:
             while True:
                 try:
@@ -352,8 +352,8 @@ class Follower:
                     problem = f"{type(error).__name__}: {error}"
                 if time.monotonic() >= deadline:
                     return problem
-                if not said:
-                    said = True
+                if not reported:
+                    reported = True
                     self.recorder.emit(
                         "notice", level="warning", message=f"{name} comes later, still trying: {problem}"
                     )

@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, get_args
+
+from .rank_end import RunFailureKind
 
 Schema = Dict[str, Any]  # a JSON Schema
 Event = Dict[str, Any]  # a JSON object of one of the kinds in SCHEMA
@@ -86,7 +88,7 @@ _FAILURE: Schema = {
     "properties": {
         "rank": {"type": "integer"},
         "host": _TEXT,
-        "kind": {"enum": ["error", "exit", "signal", "nan", "diverged", "peer", "lost", "stalled", "spark"]},
+        "kind": {"enum": list(get_args(RunFailureKind))},
         "message": _TEXT,
         "traceback": _TEXT,
     },
@@ -121,9 +123,9 @@ SCHEMA: dict[str, EventKind] = {
         {"ready": _COUNT, "needed": _COUNT, "failure": _FAILURE},
     ),
     "environment": EventKind(
-        "what the run runs with: the driver's, as the job's, or a rank's, whose `packages` are those of the process "
-        "`like` (-1: the driver) but for these, where null is one that is missing. `sent` and `data` are fingerprints "
-        "of the cell's variables and of the DataFrame",
+        "the environment of the driver, or of a rank. The `packages` of a rank are only the differences from the "
+        "process `like` (-1: the driver); null: not installed. `sent` and `data` are fingerprints of the cell's "
+        "variables and of the DataFrame",
         {"packages": {"type": "object", "additionalProperties": {"type": ["string", "null"]}}},
         {
             "like": {"type": "integer", "minimum": JOB},
@@ -136,7 +138,8 @@ SCHEMA: dict[str, EventKind] = {
         },
     ),
     "data": EventKind(
-        "the rows of --data have been dealt; with `inputs`, other rows become the same inputs of the model",
+        "the rows of --data have been divided among the ranks; with `inputs`, other rows become the same inputs of the "
+        "model",
         {"name": _TEXT, "rows": _COUNT, "validation_rows": _COUNT, "inputs": _INPUTS},
         {"content": dict(_TEXT, description="a hash of the rows, whatever their order")},
     ),
@@ -224,7 +227,7 @@ SCHEMA: dict[str, EventKind] = {
         {},
     ),
     "placed": EventKind(
-        "the notebook has written such a file to `path`, on its machine",
+        "the notebook has written a file of the cell to `path`, on its machine",
         {"name": _TEXT, "path": _TEXT},
         {},
     ),

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Mapping, get_args
+from typing import Any, Literal, Mapping, Union, get_args
 
-#: A kind of failure that no run ends with: the rank was to find its rows of --data in the cache, and has not.
-UNCACHED = "uncached"
+#: Kinds of failures that a run ends with: `Failure` has what each means.
+RunFailureKind = Literal["error", "exit", "signal", "nan", "diverged", "peer", "lost", "stalled", "spark"]
+#: Internal: the rank's share of --data was not in the cache. The driver deals the rows again, and tries again.
+UncachedKind = Literal["uncached"]
+UNCACHED: UncachedKind = "uncached"
+FailureKind = Union[RunFailureKind, UncachedKind]
 
 Outcome = Literal["finished", "stopped", "failed"]
 
@@ -23,7 +27,7 @@ class Failure:
 
     rank: int
     host: str
-    kind: str
+    kind: FailureKind
     message: str
     traceback: str = ""
 

@@ -208,9 +208,9 @@ def _rest(chief: Sequence[Event], epochs: Mapping[Fit, float]) -> float:
 
 def _parameters(events: Iterable[Event]) -> int:
     """Of the model, or about as many as its weights' file has, where it was built by its first batch; 0 without one."""
-    said = [event["parameters"] for event in events if event["kind"] == "fit" and event.get("parameters")]
+    counts = [event["parameters"] for event in events if event["kind"] == "fit" and event.get("parameters")]
     files = [event["size"] // 4 for event in events if event["kind"] == "artifact" and event["name"].endswith(".npz")]
-    return int([0, *files, *said][-1])
+    return int([0, *files, *counts][-1])
 
 
 def _busy(events: Iterable[Event], buckets: Mapping[int, Sequence[Event]]) -> float:

@@ -102,14 +102,14 @@ class SearchProgress:
     """A line for each trial that has ended since the last call, for cells that wait without a widget."""
 
     def __init__(self) -> None:
-        self._told: set[int] = set()
+        self._printed: set[int] = set()
         self._state = self._message = ""
 
     def feed(self, view: SearchView) -> list[str]:
         lines = []
         for row in view.rows:
-            if row.state in ENDED and row.number not in self._told:
-                self._told.add(row.number)
+            if row.state in ENDED and row.number not in self._printed:
+                self._printed.add(row.number)
                 lines.append(f"{view.name}  {duration(view.seconds)}  {_line(view, row)}")
         if view.state != self._state and view.state in (ev.STOPPING, *ev.TERMINAL):
             lines.append(

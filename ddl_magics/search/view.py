@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import isnan
 from typing import TYPE_CHECKING, Any
 
-from ddl_magics.dashboard.schema import TRIAL_STATES
+from ddl_magics.dashboard.schema import ENDED_TRIAL_STATES, TRIAL_STATES
 from ddl_magics.options import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.cell.suggestions import Parameter
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: States of a trial.
 WAITING, TRAINING, FINISHED, PRUNED, FAILED = TRIAL_STATES
-ENDED = (FINISHED, PRUNED, FAILED)
+ENDED = ENDED_TRIAL_STATES
 
 _OF_OPTUNA = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED, "RUNNING": TRAINING, "WAITING": WAITING}
 

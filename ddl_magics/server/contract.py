@@ -10,7 +10,13 @@ import json
 from typing import Any, get_args
 
 from ddl_magics.dashboard.history import DEVICES, SPREAD
-from ddl_magics.dashboard.schema import DEFINITIONS, SEARCH_DEFINITIONS, nullable_reference, reference
+from ddl_magics.dashboard.schema import (
+    DEFINITIONS,
+    ENDED_TRIAL_STATES,
+    SEARCH_DEFINITIONS,
+    nullable_reference,
+    reference,
+)
 from ddl_magics.dashboard.static import STRATEGY_TITLES
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
@@ -19,6 +25,7 @@ from ddl_magics.server.listing import MAX_PAGE_SIZE
 from ddl_magics.server.report import NOT_LISTED
 from ddl_magics.server.stopping import Outcome
 from ddl_magics.store import MASK
+from ddl_magics.store.labels import MAX_NOTE_CHARACTERS
 
 
 def definitions() -> dict[str, Any]:
@@ -41,9 +48,11 @@ def constants() -> dict[str, Any]:
         "COLUMNS": COLUMNS,
         "DEVICES": DEVICES,
         "SPREAD": SPREAD,
+        "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
         "STRATEGY_TITLES": STRATEGY_TITLES,
         "EXPORT_FORMATS": list(CONTENT_TYPES),
+        "MAX_NOTE_CHARACTERS": MAX_NOTE_CHARACTERS,
         "MAX_PAGE_SIZE": MAX_PAGE_SIZE,
         "NOT_LISTED": NOT_LISTED,
         "MASK": MASK,

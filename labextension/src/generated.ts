@@ -765,7 +765,7 @@ export interface StateEvent {
   failure?: Failure | null;
 }
 /**
- * what the run runs with: the driver's, as the job's, or a rank's, whose `packages` are those of the process `like` (-1: the driver) but for these, where null is one that is missing. `sent` and `data` are fingerprints of the cell's variables and of the DataFrame
+ * the environment of the driver, or of a rank. The `packages` of a rank are only the differences from the process `like` (-1: the driver); null: not installed. `sent` and `data` are fingerprints of the cell's variables and of the DataFrame
  */
 export interface EnvironmentEvent {
   v: 1;
@@ -808,7 +808,7 @@ export interface EnvironmentEvent {
   };
 }
 /**
- * the rows of --data have been dealt; with `inputs`, other rows become the same inputs of the model
+ * the rows of --data have been divided among the ranks; with `inputs`, other rows become the same inputs of the model
  */
 export interface DataEvent {
   v: 1;
@@ -1229,7 +1229,7 @@ export interface PictureEvent {
   data: string;
 }
 /**
- * the notebook has written such a file to `path`, on its machine
+ * the notebook has written a file of the cell to `path`, on its machine
  */
 export interface PlacedEvent {
   v: 1;
@@ -1419,9 +1419,11 @@ export interface SettingValues {
 export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","network","summing","rate","staleness","staleness_max","commits"] as const;
 export const DEVICES = ["gpu","cpu","memory"] as const;
 export const SPREAD = ["low","median","high"] as const;
+export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;
 export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
+export const MAX_NOTE_CHARACTERS = 4000;
 export const MAX_PAGE_SIZE = 200;
 export const NOT_LISTED = ["run","cell","checkpoints","resume_uri","folder","parent","trial","epochs","name","set","conf"] as const;
 export const MASK = "***";

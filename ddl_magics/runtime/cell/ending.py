@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from ..collectives.announcement import Diverged, PeerLost
 from ..rank.rank import Rank
-from ..rank_end import Failure, RankEnd
+from ..rank_end import Failure, FailureKind, RankEnd
 from ..stopping import NotANumber, StopRun
 from ..tf_distribute.cluster import is_of_a_peer
 
@@ -57,8 +57,10 @@ def of_error(error: BaseException, rank: Rank) -> RankEnd:
         return _failed(rank, "diverged", str(error), text)
     if isinstance(error, NotANumber):  # reported by the rank where it was seen first
         return _failed(rank, "nan" if error.rank == rank.config.rank else "peer", str(error), text)
-    said = essence(str(error))
-    return _failed(rank, "error", "%s: %s" % (type(error).__name__, said) if said else type(error).__name__, text)
+    text_of_error = essence(str(error))
+    return _failed(
+        rank, "error", "%s: %s" % (type(error).__name__, text_of_error) if text_of_error else type(error).__name__, text
+    )
 
 
 def is_stop(error: BaseException, rank: Rank) -> bool:
@@ -93,7 +95,7 @@ def _is_traced(message: str) -> bool:
     return message.startswith(("in user code:", "Graph execution error"))
 
 
-def _failed(rank: Rank, kind: str, message: str, text: str = "") -> RankEnd:
+def _failed(rank: Rank, kind: FailureKind, message: str, text: str = "") -> RankEnd:
     host = socket.gethostname()
     return RankEnd("failed", Failure(rank.config.rank, host, kind, message[:MAX_MESSAGE_CHARACTERS], text))
 

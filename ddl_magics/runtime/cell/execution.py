@@ -256,7 +256,7 @@ class Helper:
 
         Raises:
             ValueError: another `op`.
-            RuntimeError: with `--strategy ps`, whose ranks do not meet.
+            RuntimeError: with `--strategy ps`, `ensemble` and `tf-ps`, whose ranks do not meet.
         """
         from ..gradients.reduce import allreduce
 

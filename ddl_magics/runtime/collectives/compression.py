@@ -83,7 +83,10 @@ def from_bfloat16(
 
 
 class BlockCodec(Protocol):
-    """How the blocks of a buffer travel around the ring: `adding` on the way to their sum, then as a copy of it."""
+    """How the blocks of a 1-D buffer travel around the ring: `adding` on the way to their sum, then as a copy of it.
+
+    What is sent and what it lands in have the same dtype: the buffer's, or that of its compressed form.
+    """
 
     def encode(self, block: slice) -> np.ndarray:
         """What this rank sends of a block that it is the first to send."""

@@ -262,8 +262,8 @@ def _pack_pandas(frame: DataFrame, plan: Plan) -> Iterator[Record]:
 
 def _digest(sets: Sequence[_Packed]) -> str:
     """What tells the packed rows, in their order, from others."""
-    told = [[packed.rows, sorted(packed.checksums.items())] for packed in sets]
-    return hashlib.sha256(json.dumps(told).encode("utf-8")).hexdigest()[:16]
+    rows = [[packed.rows, sorted(packed.checksums.items())] for packed in sets]
+    return hashlib.sha256(json.dumps(rows).encode("utf-8")).hexdigest()[:16]
 
 
 def _deal(

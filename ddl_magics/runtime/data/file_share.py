@@ -171,8 +171,8 @@ class Share:
             raise self._problem(error) from error
 
     def _problem(self, error: Exception) -> DataError:
-        said = str(error).splitlines()
-        return DataError("%s, %s" % (self._manifest["data"], said[0] if said else type(error).__name__))
+        lines = str(error).splitlines()
+        return DataError("%s, %s" % (self._manifest["data"], lines[0] if lines else type(error).__name__))
 
 
 class Reading:
@@ -198,29 +198,29 @@ class Reading:
         """
         pipe = self._process.stdout
         assert pipe is not None
-        text, heard = b"", time.monotonic()
+        text, last_seen = b"", time.monotonic()
         while True:
             if stopped():
                 self._process.kill()
                 self._process.wait()
                 raise StopRun
             if not select.select([pipe], [], [], TICK_SECONDS)[0]:
-                if time.monotonic() - heard > SILENT_SECONDS:
+                if time.monotonic() - last_seen > SILENT_SECONDS:
                     self._process.kill()
                     raise DataError("--data: nothing could be read of the files for %g s" % SILENT_SECONDS)
                 continue
-            block, heard = os.read(pipe.fileno(), 65536), time.monotonic()
+            block, last_seen = os.read(pipe.fileno(), 65536), time.monotonic()
             if not block:
                 break
             text = (text + block)[-65536:]
         status = self._process.wait()
         try:
-            said: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
+            report: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
         except (IndexError, ValueError):
-            said = {"error": "the process that read the files ended with exit status %s" % status}
-        if "error" in said:
-            raise DataError(said["error"])
-        notices: list[str] = said["notices"]
+            report = {"error": "the process that read the files ended with exit status %s" % status}
+        if "error" in report:
+            raise DataError(report["error"])
+        notices: list[str] = report["notices"]
         return notices
 
 
@@ -261,17 +261,17 @@ def main() -> None:
     rank = int(number)
     share = Share(manifest, rank)
 
-    def told() -> Iterator[bytes]:
+    def blobs_with_progress() -> Iterator[bytes]:
         for blob in share.parquet():
             print(flush=True)  # a sign of life
             yield blob
 
     try:
-        _store(told(), folder, manifest, rank)
-        said: dict[str, Any] = {"notices": share.notices}
+        _store(blobs_with_progress(), folder, manifest, rank)
+        report: dict[str, Any] = {"notices": share.notices}
     except DataError as error:
-        said = {"error": str(error)}
-    print(json.dumps(said), flush=True)
+        report = {"error": str(error)}
+    print(json.dumps(report), flush=True)
     os._exit(0)  # no thread of a file system keeps this process
 
 

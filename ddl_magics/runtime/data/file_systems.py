@@ -54,8 +54,8 @@ def problem(uri: str, seconds: float) -> str | None:
         except ImportError:
             problems[:] = ["the executors' Python has no pyarrow"]
         except Exception as error:  # of many file systems
-            said = str(error).splitlines()
-            problems[:] = ["the executors cannot read %s (%s)" % (uri, said[0] if said else type(error).__name__)]
+            lines = str(error).splitlines()
+            problems[:] = ["the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)]
 
     thread = threading.Thread(target=find, daemon=True)
     thread.start()

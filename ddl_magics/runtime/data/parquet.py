@@ -91,8 +91,8 @@ def index(
                 first = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
                 shapes = number, [shape(batch_column(first, column["name"])[:1], column) for column in columns]
         except Exception as error:  # of a file system, of pyarrow, or of a file that it does not know
-            said = str(error).splitlines()
-            return {"problem": "the executors cannot read %s (%s)" % (uri, said[0] if said else type(error).__name__)}
+            lines = str(error).splitlines()
+            return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
         found.append({"number": number, "uri": uri, "stamp": stamp, "rows": groups})
     return {"files": found, "shapes": shapes, "text_bytes": text_bytes}
 

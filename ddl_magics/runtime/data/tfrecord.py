@@ -182,8 +182,8 @@ def index(
             if shapes is None and len(spans):
                 shapes = number, first_shapes(example(data[spans[0, 0] : spans[0, 1]]), columns)
         except Exception as error:  # of a file system, or of a file that is none
-            said = str(error).splitlines()
-            return {"problem": "the executors cannot read %s (%s)" % (uri, said[0] if said else type(error).__name__)}
+            lines = str(error).splitlines()
+            return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
         size += int((spans[:, 1] - spans[:, 0]).sum())
         found.append({"number": number, "uri": uri, "stamp": stamp, "rows": [len(spans)]})
     texts = [column["dtype"] == "S" for column in columns]

@@ -80,12 +80,12 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         if checkpoint_uri:
             folder = checkpoint_storage.folder_of(checkpoint_uri, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
-        told = (
+        launched_with = (
             None
             if spec.get("provenance") is False
             else environment.of_launch(sc, captured, frames.get(spec.get("data") or ""))
         )
-        job = Job(own, spec, packed, prepare, resumed, sent, told)
+        job = Job(own, spec, packed, prepare, resumed, sent, launched_with)
     except (
         names.NameProblem,
         feed.DataError,

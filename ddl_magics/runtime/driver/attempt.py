@@ -73,7 +73,7 @@ class Attempt:
         self._channels: dict[int, wire.Channel] = {}
         self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
-        self._said: set[str] = set()  # what is said once: reports that were not sound, by kind; of the cache of --data
+        self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
         self._hosts: dict[int, str] = {}
         self._silence = Silence(TICK_SECONDS, config.stall_notice)
         self._cleared = False
@@ -263,8 +263,8 @@ class Attempt:
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""
         with self._changed:
-            known = report in self._said
-            self._said.add(report)
+            known = report in self._reported_once
+            self._reported_once.add(report)
             return not known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:

@@ -27,16 +27,16 @@ class RankConnection:
         listener: RankListener,
         lock: threading.Condition,
         is_current: Callable[[], bool],
-        heard: Callable[[], None],
+        on_activity: Callable[[], None],
     ) -> None:
-        """heard: called for each frame, under the lock."""
+        """on_activity: called for each frame, under the lock."""
         self._listener, self._lock = listener, lock
-        self._is_current, self._heard = is_current, heard
+        self._is_current, self._on_activity = is_current, on_activity
 
     def on_frame(self) -> None:
         with self._lock:
             self._check()
-            self._heard()
+            self._on_activity()
 
     def on_event(self, rank: int, event: Event) -> None:
         with self._lock:

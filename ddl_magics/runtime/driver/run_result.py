@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from ..assert_never import assert_never
 from ..events import FAILED, FINISHED, JOB, STOPPED
-from ..rank_end import Failure, RankEnd
+from ..rank_end import Failure, FailureKind, RankEnd
 
 #: How often a rank is started at most, where the run's spec does not say.
 ATTEMPTS = 3
@@ -97,7 +97,7 @@ class AttemptRecord:
         return found
 
 
-def failed_job(kind: str, message: str, must_cancel: bool = True) -> RunResult:
+def failed_job(kind: FailureKind, message: str, must_cancel: bool = True) -> RunResult:
     """The result of a run that fails without a rank to blame."""
     return _failed(Failure(JOB, "", kind, message), must_cancel)
 

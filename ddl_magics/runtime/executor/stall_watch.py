@@ -10,7 +10,7 @@ from typing import Callable, Iterator
 
 from ..rank.config import JobConfig
 from ..rank.pulse import Pulse
-from ..rank_end import Failure
+from ..rank_end import Failure, FailureKind
 from ..strategies import TF_PS
 from . import process_state
 from .process_state import BLOCKED, STOPPED, ProcessState
@@ -20,7 +20,7 @@ from .stall import TICK_SECONDS, StallClock
 #: time than a process that cannot run, so that the latter is named first.
 WAITING_SECONDS = 5.0
 #: What a stall that counts as the death of a rank is called in its `Failure`.
-STALLED = "stalled"
+STALLED: FailureKind = "stalled"
 
 
 class StallWatch:

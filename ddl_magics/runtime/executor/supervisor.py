@@ -22,7 +22,7 @@ from ..data.share_cache import NOT_KEPT, ShareCache
 from ..files.working_folder import SENT
 from ..rank.config import JobConfig
 from ..rank.pulse import Pulse
-from ..rank_end import UNCACHED, Failure, RankEnd
+from ..rank_end import UNCACHED, Failure, FailureKind, RankEnd
 from ..spark import gpus
 from ..strategies import TF_PS
 from ..transport import messages, wire
@@ -291,7 +291,8 @@ class _Supervisor:
         status = process.returncode
         if status is not None and status < 0:
             name = signal.Signals(-status).name if -status in set(signal.Signals) else "signal %d" % -status
-            kind, message = "signal", "its process %d was killed by %s" % (process.pid, name)
+            kind: FailureKind = "signal"
+            message = "its process %d was killed by %s" % (process.pid, name)
             if -status == signal.SIGKILL:
                 message += (
                     "; if nobody killed it, the host ran out of memory: give executors more, or lower --batch-size"

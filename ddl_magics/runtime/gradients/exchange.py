@@ -107,7 +107,10 @@ class GradientExchange:
         return WeightedBatch(mine, rows, known, rows / known)
 
     def sum(self, number: int, flat: np.ndarray, mine: Announcement) -> list[Announcement]:
-        """Sum buffer `number` of a step over the ranks, in place. Returns their announcements."""
+        """Sum `flat` (1-D), buffer `number` of a step, over the ranks, in place. Returns their announcements.
+
+        `Diverged` where a rank is at another step, `PeerLost` where one has left.
+        """
         return self._peers.collective.allreduce(flat, mine)
 
     def settle(
@@ -220,7 +223,11 @@ def _are_of_no_row(indices: Sequence[np.ndarray]) -> bool:
 
 
 class WeightedBatch(NamedTuple):
-    """What a rank announces of its batch; its rows and everybody's; the factor of its gradients in the sum."""
+    """A batch as a rank weighs it.
+
+    announcement: what it tells the others. rows: its own. total: those of all ranks, or a guess where only each rank
+    knows its own. weight: rows / total, the factor of its gradients in the sum.
+    """
 
     announcement: Announcement
     rows: float

@@ -16,6 +16,9 @@ def gather_for_one_loss(
 ) -> list[Tensor]:
     """The rows of all ranks, for a loss that every rank computes of all of them.
 
+    tensors: each of shape (rows, ...), of any dtype; ranks may have different numbers of rows. Returns tensors of the
+    same dtypes and of shape (rows of all ranks, ...), rank after rank. report: called once with the size in bytes.
+
     The gradient is that of this rank's own rows. It is scaled, as exchange.py weighs ranks by their rows: the weighted
     sum over ranks is the gradient of the one loss. sums: the gradients of the step are added up instead.
     """
@@ -31,6 +34,9 @@ def gather_for_one_loss(
 
 def all_gather(within: WithinStep, traced: TracedStep, tensor: Tensor) -> Tensor:
     """The rows of all ranks, for losses that may differ from rank to rank: the mean of them, by rows, is the job's.
+
+    tensor: of shape (rows, ...); ranks may have different numbers of rows. Returns (rows of all ranks, ...), rank after
+    rank, of its dtype.
 
     The gradient of a rank's rows is made of all ranks' gradients, which takes an exchange in the backward pass.
     """

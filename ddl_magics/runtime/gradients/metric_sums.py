@@ -11,7 +11,7 @@ from .reduce import assign
 
 
 class MetricSums:
-    """Sums the states of Keras' metrics, and has known which of them add up.
+    """Sums the states of Keras' metrics over the ranks, and remembers which of them add up.
 
     A state that starts at zero adds up over ranks; another needs a rule that only its author knows.
 

@@ -17,13 +17,13 @@ def flat(variables: Sequence[Any]) -> np.ndarray:
 
 
 def assign(variables: Sequence[Any], flat: np.ndarray) -> None:
-    """Fill variables, one after the other, from a flat buffer."""
+    """Fill variables, one after the other, from a flat buffer of as many numbers, which are cast to their dtypes."""
     for variable, value in _pieces(variables, flat):
         variable.assign(value)
 
 
 def add(variables: Sequence[Any], flat: np.ndarray) -> None:
-    """Add a flat buffer to variables, one after the other."""
+    """Add a flat buffer of as many numbers to variables, one after the other, cast to their dtypes."""
     for variable, value in _pieces(variables, flat):
         variable.assign_add(value)
 
@@ -62,7 +62,11 @@ def agree_on_stop(peers: Peers) -> None:
 
 
 def broadcast_weights(peers: Peers, weights: Sequence[Any]) -> None:
-    """Give `weights` (variables) the values that they have on rank 0, to the bit."""
+    """Give `weights` (variables) the values that they have on rank 0, to the bit.
+
+    Shapes and dtypes must be the same on all ranks. `Diverged` names a rank that is elsewhere, `PeerLost` one
+    that left.
+    """
     values = [np.ascontiguousarray(np.asarray(variable)) for variable in weights]
     flat = np.concatenate([value.reshape(-1).view(np.uint8) for value in values] or [np.zeros(0, np.uint8)])
     peers.collective.broadcast(flat, peers.announcement(WEIGHTS))

@@ -57,7 +57,7 @@ class Exchanger(Generic[Version]):
         self._seq = 0
 
     def start(self, centre: Vector, version: Version) -> None:
-        """Count the next window from `centre`, as all workers do."""
+        """Begin the next window at `centre` (1-D float32, all weights of the model), which has `version`."""
         self._base, self._version = centre, version
         self._overlapped = self._overlap_commits = 0
         self._first = True
@@ -73,7 +73,7 @@ class Exchanger(Generic[Version]):
         return self._pending is not None and self._pending.done()
 
     def send(self, local: Vector, batches: int, ends_epoch: bool = False) -> None:
-        """Hand over the weights `local` at the end of a window of `batches` batches; the caller gives them up."""
+        """Commit `local` (1-D float32, all weights) after a window of `batches`; the caller gives the array up."""
         assert self._pending is None, "one commit at a time"
         self._seq += 1
         self._overlap = self._concurrent = 0

@@ -59,10 +59,12 @@ def evaluate(
     sc = session_of(frame).sparkContext
     tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
     get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)
-    partial, told, outputs_of = shipped["partial"], shipped["told"], shipped["outputs_of"]
+    partial, or_problem, outputs_of = shipped["partial"], shipped["or_problem"], shipped["outputs_of"]
     result, gathered_result = shipped["result"], shipped["gathered_result"]
 
-    found: list[Partial] = _collect(rows.mapPartitions(lambda part: told(partial(part, get, batches, batch_rows))))
+    found: list[Partial] = _collect(
+        rows.mapPartitions(lambda part: or_problem(partial(part, get, batches, batch_rows)))
+    )
     some = [part for part in found if part["rows"]]
     if not some:
         raise DataError("%s has no rows to evaluate the model on" % FRAME)
@@ -112,9 +114,9 @@ def _collect(rdd: Any) -> list[Any]:
         found: list[Any] = jvm_gateway.collect_until_interrupted(rdd, "evaluation of a model")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
-    told = next((each for each in found if isinstance(each, str)), None)
-    if told is not None:
-        raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(told)))
+    problem = next((each for each in found if isinstance(each, str)), None)
+    if problem is not None:
+        raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(problem)))
     return found
 
 

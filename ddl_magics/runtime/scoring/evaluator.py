@@ -63,7 +63,7 @@ def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, bat
     yield found
 
 
-def told(found: Iterator[Any]) -> Iterator[Any]:
+def or_problem(found: Iterator[Any]) -> Iterator[Any]:
     """`found`, and an error as text: Spark would repeat a task that raises it, and load the model anew."""
     try:
         yield from found

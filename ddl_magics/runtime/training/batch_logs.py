@@ -66,7 +66,7 @@ def logs_of_job(
     of_job: Callable[[dict[str, Any]], dict[str, float]],
     results_of_job: Callable[[], dict[str, Any]],
 ) -> dict[str, Any]:
-    """What a step of this rank has returned, of all rows: of what is a metric's result, that of the job.
+    """A step's logs, averaged over the rows of all ranks; results of metrics are replaced by those of the job.
 
     results: those of this rank's metrics. The ranks agree on what is a result, as one may have had no rows.
     """

@@ -37,7 +37,11 @@ class BatchesInWork:
         return bool(self._newest)
 
     def use(self) -> tuple[int, int, np.ndarray]:
-        """(rows, total, sample) of the shares of an update, as of one `Share`. ValueError where they are uneven."""
+        """(rows, total, sample) of the shares of an update, as of one `Share`.
+
+        rows: of this rank; total: of all, -1 if unknown; sample: fingerprints, float64 of shape (1, n). ValueError if
+        the rank's part of the rows differs from share to share.
+        """
         shares = [share for _, share in self._fresh] or list(self._newest.values())[-1:]
         self._fresh = []
         rows, totals = ([int(getattr(share, name)) for share in shares] for name in ("rows", "total"))

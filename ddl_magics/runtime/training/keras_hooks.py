@@ -54,8 +54,8 @@ _NOT_SHARED = (
 )
 
 _GOES_ON = (
-    "a fit goes on with the generator of an earlier one: one process loses the batches that Keras has read ahead, as "
-    "many as it happens to, and workers lose none"
+    "this fit reuses the generator of an earlier one: plain Keras drops the batches that it has read ahead, and "
+    "workers drop none, so that the results may differ"
 )
 
 #: The collective that makes the metrics of a call those of the job.

@@ -37,9 +37,9 @@ _NO_TOTAL = (
 )
 
 _NO_ROWS = (
-    "a batch of this loop has fewer rows than there are workers: one without a row computes on a copy of another's, "
-    "which does not count for the update, but in metrics that the loop updates; batch(n, drop_remainder=True) leaves "
-    "such a batch out"
+    "a batch of this loop has fewer rows than there are workers: a worker without a row computes on a copy of "
+    "another's row, which counts in the metrics that the loop updates, but not in the update; batch(n, "
+    "drop_remainder=True) leaves such a batch out"
 )
 
 _TRACED_BEFORE = (

@@ -42,8 +42,8 @@ _OWN_UPDATE = (
 
 
 _NUMPY = (
-    "%s computes with NumPy: bounds that rows which were made up do not reach, such as that of np.maximum(rows, 1000), "
-    "are not found there, as they are with TensorFlow's functions"
+    "%s computes with NumPy: the trial with made-up rows does not find bounds there, such as that of "
+    "np.maximum(rows, 1000); it does with TensorFlow's functions"
 )
 
 

@@ -28,8 +28,9 @@ _UNSEEN_UPDATE = (
     "an update that %s makes now and then could not be tried: its loss is taken for a mean over the rows of a batch"
 )
 _WHOLE_ONLY = (
-    "%s takes no part of a batch (%s), and workers get parts, cut along the first axis: if that is not the rows, use "
-    "--strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with ddl.local(...)"
+    "%s fails on a part of a batch (%s), and each worker gets a part, cut along the first axis: if that is not the "
+    "rows, use --strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with "
+    "ddl.local(...)"
 )
 _INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
 _UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
@@ -101,7 +102,7 @@ class StepWeighing:
             self._notes = None
 
     def begin(self, known: Kinds | None, name: str, training: bool) -> None:
-        """A step is traced, of which so much is known; None: it is Keras' own, with losses of Keras.
+        """Call before a step is traced. known: what its trial found; None for Keras' own train_step and losses.
 
         ValueError names what cannot be put together.
         """

@@ -63,8 +63,8 @@ def _key(group: str, number: int) -> str:
 class CallbackStates:
     """What the callbacks of a fit have changed in themselves: numbers, texts, arrays, and lists and dicts of these.
 
-    A callback makes anything else again when the cell is run again, and what its constructor was given as well: Keras
-    turns the sign of `min_delta` when it first monitors, and would turn it twice.
+    Other attributes and the arguments of the constructor are not saved, because the cell creates them again: Keras
+    changes the sign of `min_delta` when it first monitors, and would change it twice.
     """
 
     def __init__(self, callbacks: Iterable[Any]) -> None:

@@ -3,6 +3,7 @@
 import { Dialog, InputDialog, showDialog } from "@jupyterlab/apputils";
 import { Widget } from "@lumino/widgets";
 import type { Listed, Row } from "../api";
+import { MAX_NOTE_CHARACTERS } from "../generated";
 import { title } from "../panel/format";
 import { isReadable, isSearch } from "../panel/runlist";
 import type { Translation } from "../translation";
@@ -76,7 +77,12 @@ export async function askLabels(current: readonly string[], trans: Translation):
 /** Asks for a note of some lines; null: cancelled. */
 export async function askNote(current: string, trans: Translation): Promise<string | null> {
   const label = trans.__("Note; leave it empty to remove it");
-  const node = h("textarea", { class: "ddl-dialog-note", rows: 6, maxlength: 4000, "aria-label": label });
+  const node = h("textarea", {
+    class: "ddl-dialog-note",
+    rows: 6,
+    maxlength: MAX_NOTE_CHARACTERS,
+    "aria-label": label,
+  });
   node.value = current;
   const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.okButton({ label: trans.__("Set") })];
   const body = new Widget({ node });

@@ -1,6 +1,7 @@
 /** A search as the page knows it: built from the kernel's messages, and read by the views. */
 
 import {
+  ENDED_TRIAL_STATES,
   type SearchInfo,
   type SearchMessage,
   type SearchState,
@@ -9,7 +10,7 @@ import {
   type TrialView,
 } from "../generated";
 
-const ENDED: ReadonlySet<TrialState> = new Set<TrialState>(["finished", "pruned", "failed"]);
+const ENDED: ReadonlySet<TrialState> = new Set(ENDED_TRIAL_STATES);
 const TERMINAL: ReadonlySet<string> = new Set(TERMINAL_STATES);
 
 export class SearchModel {

@@ -1,7 +1,7 @@
 """A train_step knows the rows of a batch by a number, for labels of ones.
 
 Like: the tutorials about adversaries, with BATCH_SIZE
-Refused: allreduce: takes no part of a batch
+Refused: allreduce: fails on a part of a batch
 """
 
 import keras

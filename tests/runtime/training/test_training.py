@@ -289,7 +289,7 @@ def test_a_layer_foreign_to_xla_is_trained_where_the_step_is_not_xlas(fits):
 def test_fits_go_on_with_a_generator(fits):
     """Keras reads ahead; what was read in vain is not lost."""
     assert logged(fits, "generated") == [True, True]
-    assert sum("goes on with the generator" in e["message"] for e in fits.of_kind("notice")) == 1
+    assert sum("reuses the generator" in e["message"] for e in fits.of_kind("notice")) == 1
 
 
 def test_what_cannot_be_put_together_is_refused_by_name(fits):
