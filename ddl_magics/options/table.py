@@ -310,7 +310,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--wait",
-        "Wait for the end of the run. The default where nobody can click: nbclient, papermill, scripts, a terminal.",
+        "Wait for the end of the run.",
+        default_text="True where nobody can click (nbclient, papermill, scripts, a terminal), else False",
         sets=("wait", True),
     ),
     Option("--no-wait", "Return at once and train in the background. The default in a notebook.", sets=("wait", False)),
