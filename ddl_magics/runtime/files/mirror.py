@@ -18,9 +18,10 @@ from typing import Iterator
 
 from .. import scratch
 
-#: So many entries of a folder's subfolders are mirrored at once, as each is a link to make and to remove. Further
-#: subfolders, as one with a data set's thousands of files, are links until they are used.
-MAX_ENTRIES = 1_000
+#: So many entries of a folder's subfolders are mirrored at once, as each is a link to make and to remove: of thousands,
+#: runs one after another would wait a second for each other on ext4, which looks at each inode that was freed in the last
+#: minute. Further subfolders, as one with a data set's thousands of files, are links until they are used.
+MAX_ENTRIES = 200
 
 # As they are before `paths` hooks them.
 _lstat, _stat, _readlink, _scandir = os.lstat, os.stat, os.readlink, os.scandir
