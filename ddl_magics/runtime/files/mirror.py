@@ -18,9 +18,9 @@ from typing import Iterator
 
 from .. import scratch
 
-#: So many entries of a folder's subfolders are mirrored at once, as each is a link to make and to remove: of thousands,
-#: runs one after another would wait a second for each other on ext4, which looks at each inode that was freed in the last
-#: minute. Further subfolders, as one with a data set's thousands of files, are links until they are used.
+#: So many entries of a folder's subfolders are mirrored at once, as each is a link to make and to remove: with
+#: thousands, runs one after another would wait for a second, as ext4 passes over inodes that were freed lately. Further
+#: subfolders, as one with a data set's thousands of files, are links until they are used.
 MAX_ENTRIES = 200
 
 # As they are before `paths` hooks them.
