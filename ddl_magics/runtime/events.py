@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import json
 import time
-from typing import Any, Callable, Dict, Mapping, NamedTuple, get_args
+from typing import Any, Callable, Dict, Final, Mapping, NamedTuple, get_args
 
 from .rank_end import RunFailureKind
 
@@ -28,7 +28,10 @@ JOB = -1
 MAX_RANK, MAX_COUNT, MAX_INTEGER, MAX_TIME = 1_000_000, 2**53, 10**300, 9e9
 
 QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING = "QUEUED", "PREFLIGHT", "SUBMITTED", "WAITING", "RUNNING"
-STOPPING, STOPPED, FINISHED, FAILED, LOST = "STOPPING", "STOPPED", "FINISHED", "FAILED", "LOST"
+STOPPING, LOST = "STOPPING", "LOST"
+STOPPED: Final = "STOPPED"
+FINISHED: Final = "FINISHED"
+FAILED: Final = "FAILED"
 STATES = (QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING, STOPPING, STOPPED, FINISHED, FAILED, LOST)
 TERMINAL = frozenset((STOPPED, FINISHED, FAILED, LOST))
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from .. import strategies
 from ..spark import certificates
+from ..spark.settings import conf_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -63,4 +64,4 @@ def keys_are_exposed(sc: SparkContext) -> bool:
 
 
 def _is_set(sc: SparkContext, name: str) -> bool:
-    return (sc.getConf().get(name) or "").strip().lower() == "true"
+    return (conf_of(sc).get(name) or "").strip().lower() == "true"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 
 from ..provenance import frames, packages, values
 from ..redaction import MASK, masked
+from ..spark.settings import conf_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -42,7 +43,7 @@ def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | 
 
 def settings(sc: SparkContext) -> dict[str, str]:
     """The session's settings, without secrets: also those that its own `spark.redaction.regex` names."""
-    known = dict(sc.getConf().getAll())
+    known = dict(conf_of(sc).getAll())
     pattern = known.get("spark.redaction.regex")
     hidden = re.compile(pattern) if pattern else None
     shown = {name: value[:MOST_CHARACTERS] for name, value in masked(known).items()}

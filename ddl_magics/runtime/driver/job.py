@@ -20,6 +20,7 @@ from ..provenance.packages import Distinct
 from ..rank.config import JobConfig
 from ..rank_end import UNCACHED
 from ..spark import slots, spark_error
+from ..spark.settings import conf_of
 from ..strategies import ENSEMBLE, RESTARTED_ALONE
 from ..transport import wire
 from ..wording import counted
@@ -337,10 +338,10 @@ class Job:
 
     def _host(self) -> str:
         """Where executors reach the driver."""
-        return socket.gethostbyname(self.sc.getConf().get("spark.driver.host") or "127.0.0.1")
+        return socket.gethostbyname(conf_of(self.sc).get("spark.driver.host") or "127.0.0.1")
 
     def _bind_host(self) -> str:
-        address = self.sc.getConf().get("spark.driver.bindAddress")
+        address = conf_of(self.sc).get("spark.driver.bindAddress")
         return socket.gethostbyname(address) if address else self._host()
 
     def _broadcast_payload(self) -> dict[str, bytes]:

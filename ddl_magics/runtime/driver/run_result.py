@@ -7,7 +7,7 @@ it has seen only consequences, it waits a moment for the cause.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from ..assert_never import assert_never
 from ..events import FAILED, FINISHED, JOB, STOPPED
@@ -25,15 +25,18 @@ SPARK_GRACE_SECONDS = 3.0
 DEATHS = frozenset(("signal", "lost", "stalled"))
 
 
+#: States of events.py.
+EndState = Literal["FINISHED", "STOPPED", "FAILED"]
+
+
 @dataclass(frozen=True)
 class RunResult:
     """How a run, or an attempt of it, ended.
 
-    state: FINISHED, STOPPED or FAILED of events.py. message: one line. failure: given if and only if that is FAILED.
-    must_cancel: tasks may still run.
+    message: one line. failure: given if and only if the state is FAILED. must_cancel: tasks may still run.
     """
 
-    state: str
+    state: EndState
     message: str
     failure: Failure | None = None
     must_cancel: bool = False

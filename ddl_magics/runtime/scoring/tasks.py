@@ -7,6 +7,7 @@ import uuid
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 
 from ..data import by_value, packing
+from ..spark.settings import conf_of
 from . import scorer
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Tasks:
         self._model, self._custom_objects, self._compiled = sc.broadcast(model), dict(custom_objects), compiled
         self._key = hashlib.sha256(model).hexdigest() + ("compiled" if compiled else "")
         self._key += uuid.uuid4().hex if custom_objects else ""
-        self._threads = int(sc.getConf().get("spark.task.cpus") or 1)
+        self._threads = int(conf_of(sc).get("spark.task.cpus") or 1)
         self._scorer = by_value.functions_of(scorer)
         self._make_arrays = by_value.functions_of(packing)["row_arrays"]
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from . import slots
 from .pyspark_types import SparkContext
+from .settings import conf_of
 
 #: Spark's default of spark.dynamicAllocation.executorIdleTimeout.
 IDLE_TIMEOUT = "60s"
@@ -37,7 +38,7 @@ def release(sc: SparkContext) -> int:
         CannotChange: Spark does that by itself, has no executors, or runs a job.
     """
     if slots.dynamic_allocation(sc):
-        idle = sc.getConf().get("spark.dynamicAllocation.executorIdleTimeout", IDLE_TIMEOUT)
+        idle = conf_of(sc).get("spark.dynamicAllocation.executorIdleTimeout", IDLE_TIMEOUT)
         raise CannotChange(
             "under dynamic allocation Spark itself removes executors that have had no work for %s "
             "(spark.dynamicAllocation.executorIdleTimeout)" % idle

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Mapping, Sequence
 
 from .pyspark_types import Rdd, SparkContext, TaskContext
+from .settings import conf_of
 
 #: For a session without GPUs: how to start one that has them, or do without.
 HOW = (
@@ -17,12 +18,12 @@ def per_executor(sc: SparkContext) -> int:
     """GPUs that Spark manages for each executor."""
     if sc.master.startswith("local") and not sc.master.startswith("local-cluster"):
         return 0  # there Spark manages nothing, whatever the settings say
-    return int(sc.getConf().get("spark.executor.resource.gpu.amount", "0"))
+    return int(conf_of(sc).get("spark.executor.resource.gpu.amount", "0"))
 
 
 def per_task(sc: SparkContext) -> float:
     """GPUs that the session's own settings give a task: below 1 where tasks share one, 0 where it gets none."""
-    return float(sc.getConf().get("spark.task.resource.gpu.amount", "0")) if per_executor(sc) else 0.0
+    return float(conf_of(sc).get("spark.task.resource.gpu.amount", "0")) if per_executor(sc) else 0.0
 
 
 def tasks_per_executor(sc: SparkContext, wanted: int | None) -> int | None:
@@ -69,11 +70,11 @@ def request(rdd: Rdd, wanted: int | None) -> Rdd:
     sc = rdd.context
     if not wanted or per_task(sc) == wanted:
         return rdd
-    if sc.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true":
+    if conf_of(sc).get("spark.dynamicAllocation.enabled", "false").lower() == "true":
         raise ValueError("Spark would start new executors for the stage")
     from pyspark.resource import ResourceProfileBuilder, TaskResourceRequests
 
-    cores = int(sc.getConf().get("spark.task.cpus", "1"))
+    cores = int(conf_of(sc).get("spark.task.cpus", "1"))
     needs = TaskResourceRequests().cpus(cores).resource("gpu", wanted)
     return rdd.withResources(ResourceProfileBuilder().require(needs).build)
 

@@ -6,6 +6,7 @@ import re
 
 from . import gpus
 from .pyspark_types import SparkConf, SparkContext
+from .settings import conf_of
 
 #: The masters of an application on one machine: local[4], local[*], and local-cluster[2,1,1024] with its own executors.
 _LOCAL = re.compile(r"local\[(\d+|\*)(?:,\s*\d+)?\]$")
@@ -24,7 +25,7 @@ def executor_cores(sc: SparkContext) -> int:
         return int(local_cluster.group(2))
     if sc.master.startswith("local"):
         return int(sc.defaultParallelism)
-    return int(sc.getConf().get("spark.executor.cores", "1"))
+    return int(conf_of(sc).get("spark.executor.cores", "1"))
 
 
 def has_executors(sc: SparkContext) -> bool:
@@ -48,7 +49,7 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
 
     Under dynamic allocation, the most that it can have. released: executors that it has given back, and may ask for.
     """
-    conf = sc.getConf()
+    conf = conf_of(sc)
     each = _slots_per_executor(sc, gpus_each)
     local_cluster = _LOCAL_CLUSTER.match(sc.master)
     hosts = int(local_cluster.group(1)) if local_cluster else None
@@ -75,10 +76,10 @@ def most_executors(conf: SparkConf) -> int:
 
 
 def _slots_per_executor(sc: SparkContext, gpus_each: int | None) -> int:
-    by_cores, by_gpus = executor_cores(sc) // task_cores(sc.getConf()), gpus.tasks_per_executor(sc, gpus_each)
+    by_cores, by_gpus = executor_cores(sc) // task_cores(conf_of(sc)), gpus.tasks_per_executor(sc, gpus_each)
     return by_cores if by_gpus is None else min(by_cores, by_gpus)
 
 
 def dynamic_allocation(sc: SparkContext) -> bool:
     """Whether Spark adds and removes executors by itself."""
-    return bool(sc.getConf().get("spark.dynamicAllocation.enabled", "false").lower() == "true")
+    return bool(conf_of(sc).get("spark.dynamicAllocation.enabled", "false").lower() == "true")

@@ -76,7 +76,7 @@ def test_with_encryption_nothing_is_read_of_keras_2(spark_cluster, tmp_path):
 def asked(encrypt, master="yarn", **conf):
     """(whether connections are encrypted, whether their keys are exposed)."""
     named = {name.replace("_", "."): value for name, value in conf.items()}
-    sc = SimpleNamespace(master=master, getConf=lambda: named)
+    sc = SimpleNamespace(master=master, _conf=named)
     with unittest.mock.patch.object(encryption.certificates, "make", lambda sc, run: "made"):
         made = encryption.certificate(sc, {"run": "r", "strategy": "allreduce", "encrypt": encrypt})
     return made is not None, encryption.keys_are_exposed(sc)

@@ -15,7 +15,7 @@ class Run:
     """As much of a `Job` as `note_hosts` uses."""
 
     def __init__(self, settings, encrypted=False):
-        self.sc = SimpleNamespace(getConf=lambda: settings, master="yarn")
+        self.sc = SimpleNamespace(_conf=settings, master="yarn")
         self._encrypted, self._hosts_noted, self.notices = encrypted, False, []
 
     def _host(self):

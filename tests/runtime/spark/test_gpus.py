@@ -52,7 +52,7 @@ def context(master="yarn", executors=2, **conf):
         master=master,
         version="3.3.4",
         defaultParallelism=4,
-        getConf=lambda: conf,
+        _conf=conf,
         _jsc=SimpleNamespace(sc=lambda: status),
         parallelize=lambda *_: SimpleNamespace(context=context(master, executors, **conf)),
     )
