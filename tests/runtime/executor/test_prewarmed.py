@@ -103,8 +103,10 @@ def test_a_forked_rank_dies_as_any_other(prewarmed):
 
 
 @pytest.mark.fresh_cluster
-def test_nothing_is_left_after_the_session(prewarmed):
-    spark, waited = prewarmed
+def test_nothing_is_left_after_the_session(cluster):
+    spark = cluster
+    run(spark)  # those of the test before may be ending with their worker, whose task was cancelled
+    waited = waiting(2)
     homes = [Path(os.readlink(f"/proc/{pid}/cwd")) for pid in waited]
     spark.stop()
     until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in waited), 30)
