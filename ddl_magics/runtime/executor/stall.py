@@ -49,8 +49,8 @@ class StallClock:
             return
         self._moved = True
         if pulse[:3] != before[:3]:
-            if pulse[:2] == before[:2] and pulse.step > before.step:
-                self._steps.append((now - self._stepped) / (pulse.step - before.step))
+            if pulse.fit == before.fit:
+                self._steps.append((now - self._stepped) / _steps_between(before, pulse))
             self._stepped = now
 
     def skip(self, now: float) -> None:
@@ -64,3 +64,10 @@ class StallClock:
         at_work = letter not in BLOCKED and (waiting or not self.pulse.training)
         self.silent = 0.0 if self._moved or at_work else self.silent + passed
         self._moved = False
+
+
+def _steps_between(before: Pulse, after: Pulse) -> int:
+    """The steps from one pulse to a later one of the same fit; at least so many where an epoch has ended meanwhile."""
+    if after.epoch == before.epoch:
+        return max(1, after.step - before.step)
+    return max(1, after.epoch - before.epoch - 1 + after.step)

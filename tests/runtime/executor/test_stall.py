@@ -78,6 +78,16 @@ def test_slow_steps_have_a_longer_bound():
     assert Clocked(5.0).clock.bound == 5
 
 
+def test_steps_of_short_epochs_count_and_the_slow_first_one_is_one_of_many():
+    rank = Clocked()
+    rank.live(9, pulse=STEP, step=0)
+    rank.live(1, pulse=STEP, step=1)
+    assert rank.clock.bound > 60
+    for epoch in range(20, 100, 20):
+        rank.live(1, pulse=STEP, epoch=epoch, step=0)
+    assert rank.clock.bound == 60
+
+
 def test_time_in_which_this_process_did_not_run_is_no_stall():
     rank = Clocked()
     rank.live(1, pulse=STEP)
