@@ -35,6 +35,8 @@ MAX_BYTES = 1 << 30
 CLAIM_SECONDS = 60.0
 #: YARN sets this variable in its containers.
 _OF_YARN = "CONTAINER_ID"
+#: The ends of the names that pip and conda give to the metadata of a package, and to the paths of an editable install.
+_OF_PIP = (".dist-info", ".egg-info", ".pth")
 #: There is this file where NVIDIA's driver is.
 _NVIDIA = "/dev/nvidiactl"
 
@@ -133,14 +135,21 @@ def _key(job: JobConfig, variables: Mapping[str, str]) -> Any:
     return sys.executable, _packages(), given, workers, job.executor_cores
 
 
-def _packages() -> list[tuple[str, int]]:
-    """(place of modules, when it was changed): pip may have installed others. Keras' settings are among them."""
+def _packages() -> list[tuple[str, Any]]:
+    """(place of modules, what pip has installed there): it may have installed others. Keras' settings are among them.
+
+    A file beside the packages, such as a notebook in the folder of an editable install, is no reason for another start.
+    """
     keras = os.path.join(os.environ.get("KERAS_HOME") or os.path.expanduser("~/.keras"), "keras.json")
-    return [(path, _changed(path)) for path in (*rank_process.search_path(), keras)]
+    return [(path, _installed(path)) for path in (*rank_process.search_path(), keras)]
 
 
-def _changed(path: str) -> int:
+def _installed(path: str) -> Any:
+    """(name, when it was changed) of each package's metadata in a folder; of an archive, when it was changed."""
     try:
+        with os.scandir(path) as entries:
+            return sorted((each.name, each.stat().st_mtime_ns) for each in entries if each.name.endswith(_OF_PIP))
+    except NotADirectoryError:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0

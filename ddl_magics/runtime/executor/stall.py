@@ -68,6 +68,5 @@ class StallClock:
 
 def _steps_between(before: Pulse, after: Pulse) -> int:
     """The steps from one pulse to a later one of the same fit; at least so many where an epoch has ended meanwhile."""
-    if after.epoch == before.epoch:
-        return max(1, after.step - before.step)
-    return max(1, after.epoch - before.epoch - 1 + after.step)
+    same = after.epoch == before.epoch
+    return max(1, after.step - before.step if same else after.epoch - before.epoch - 1 + after.step)

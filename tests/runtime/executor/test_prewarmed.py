@@ -180,10 +180,34 @@ def test_modules_that_came_to_the_worker_are_another_start(worker, monkeypatch, 
     assert take(worker, tmp_path) is None
 
 
-def test_packages_that_were_installed_meanwhile_are_another_start(worker, monkeypatch, tmp_path):
+@pytest.mark.parametrize("installed", [(), ("numpy-2.0.0.dist-info",)], ids=["new", "again"])
+def test_packages_that_were_installed_meanwhile_are_another_start(worker, monkeypatch, tmp_path, installed):
+    monkeypatch.syspath_prepend(str(tmp_path))
+    for name in installed:
+        (tmp_path / name).mkdir()
+    start(worker)
+    for name in installed:
+        (tmp_path / name).rmdir()
+    (tmp_path / "numpy-2.0.0.dist-info").mkdir()
+    assert take(worker, tmp_path) is None
+
+
+def test_a_file_saved_beside_the_packages_is_none(worker, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     start(worker)
-    (tmp_path / "installed.py").touch()
+    (tmp_path / "notebook.ipynb").touch()
+    rank = take(worker, tmp_path)
+    assert rank is not None
+    worker.rank_process.kill(rank.process)
+    worker.leave(rank)
+
+
+def test_an_archive_of_modules_that_was_changed_is_another_start(worker, monkeypatch, tmp_path):
+    archive = tmp_path / "modules.zip"
+    archive.touch()
+    monkeypatch.syspath_prepend(str(archive))
+    start(worker)
+    os.utime(archive, (0, 0))
     assert take(worker, tmp_path) is None
 
 
