@@ -76,11 +76,12 @@ def _ancestor(word):
 
     def find(act):
         pid = act.find_rank()
-        while word not in Path(f"/proc/{pid}/cmdline").read_bytes():
-            pid = parent(pid)
-            if pid <= 1:
-                raise LookupError(f"no process {word.decode()} above the rank")
-        return pid
+        with contextlib.suppress(FileNotFoundError):  # it has ended meanwhile
+            while pid > 1:
+                if word in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    return pid
+                pid = parent(pid)
+        raise LookupError(f"no process {word.decode()} above the rank")
 
     return find
 

@@ -19,10 +19,11 @@ _sockets = {}  # by kernel: after its first run
 
 
 def processes_after(scene, seconds):
-    """The processes of runs, also those that wait for the next one, which are still there after so many seconds."""
+    """The processes of runs that are still there after so many seconds, also those that wait for the next run."""
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        left = {**processes.our_processes(), **dict.fromkeys(processes.prewarmed(), "prewarmed")}
+        waiting = filter(scene.has, processes.prewarmed())  # those of the other scene stay
+        left = {**processes.our_processes(), **dict.fromkeys(waiting, "prewarmed")}
         if not left:
             break
         time.sleep(0.2)

@@ -239,12 +239,23 @@ class HostScene(Scene):
         self.hosts.release()
 
     def host_of(self, pid):
-        """The number of the host that a process is on."""
-        namespace = os.readlink(f"/proc/{pid}/ns/net")
+        """The number of the host that a process is on. LookupError, also where it has ended."""
+        try:
+            namespace = os.readlink(f"/proc/{pid}/ns/net")
+        except FileNotFoundError:
+            raise LookupError(f"process {pid} has ended") from None
         for host in range(self.hosts.count):
             if namespace == self.hosts.namespace(host):
                 return host
         raise LookupError(f"process {pid} is on no host")
+
+    def has(self, pid):
+        """Whether a process is on one of the hosts."""
+        try:
+            self.host_of(pid)
+        except LookupError:
+            return False
+        return True
 
     def temporary_folders(self):
         return [self.kernel.temporary, *map(self.hosts.disk, range(self.hosts.count))]
