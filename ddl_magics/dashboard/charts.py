@@ -13,9 +13,9 @@ from .series import Series
 #: Number of metrics that get a chart; the live view and `run.metrics` have all of them.
 METRIC_CHARTS = 5
 
-#: steps: Keras' running values; train: exact values per epoch, or the running ones if there are no others;
-#: plain: anything that is not a metric.
-Style = Literal["steps", "train", "validation", "plain"]
+#: ranks: the lowest and the highest rank's running values; steps: the job's; train: exact values per epoch, or the
+#: running ones if there are no others; plain: anything that is not a metric.
+Style = Literal["ranks", "steps", "train", "validation", "plain"]
 
 
 @dataclass(frozen=True)
@@ -69,6 +69,8 @@ def _metric(history: History, name: str) -> Chart:
     # Once there are exact values per epoch they are the line, and the running values are drawn faintly behind it.
     exact = f"epochs:{name}" in history.series
     parts: tuple[tuple[str, str, Style], ...] = (
+        (f"low:{name}", "lowest rank", "ranks"),
+        (f"high:{name}", "highest rank", "ranks"),
         (f"metric:{name}", f"{name} by step" if exact else name, "steps" if exact else "train"),
         (f"epochs:{name}", name, "train"),
         (f"metric:val_{name}", f"val_{name}", "validation"),

@@ -74,6 +74,8 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
 
 
 def _pen(style: str, k: int) -> dict[str, Any]:
+    if style == "ranks":
+        return {"color": "rgba(47,111,222,.35)", "width": 1, "dash": "dot"}
     if style == "steps":
         return {"color": "rgba(47,111,222,.35)", "width": 1}
     if style == "train":

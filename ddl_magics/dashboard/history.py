@@ -3,7 +3,7 @@
 The size is bounded, however long the run. Pure: no thread, no widget, no clock. Unknown kinds of events are ignored.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from math import isfinite, isnan
 from statistics import median
 from typing import Any
@@ -12,14 +12,18 @@ from ..runtime.events import QUEUED, RUNNING, STATES, TERMINAL, steps_done
 from .frames import Frames
 from .loglines import NAME_CHARACTERS, LogTail, clean
 from .progress import Pace, Progress, steps_per_epoch, transfer_text
+from .running_values import RunningValues, Values
 from .series import Series
 from .workers import Worker
 
 #: Number of metrics that get a line; further ones are left out.
 MAX_METRICS = 24
 
-#: Up to this number of ranks, each has its own line in the charts of devices; above it, the lines are the lowest, the
-#: median and the highest value of the ranks.
+#: Number of metrics whose ranks get lines, the first ones, and of points of such a line.
+MAX_RANK_METRICS, RANK_POINTS = 4, 100
+
+#: Up to this number of ranks, each has its own line in the charts; above it, only the lowest, the median and the
+#: highest value of the ranks have lines.
 MAX_RANK_LINES = 16
 
 #: Interval of the points in charts over time. Long series merge several of them.
@@ -27,7 +31,7 @@ TICK_SECONDS = 1.0
 
 #: What each rank's host is sampled for. "memory" is bytes, the others are percent.
 DEVICES = ("gpu", "cpu", "memory")
-SPREAD = ("low", "median", "high")
+SPREAD: dict[str, Callable[[Iterable[float]], float]] = {"low": min, "median": median, "high": max}
 
 Event = Mapping[str, Any]
 
@@ -37,9 +41,10 @@ class History:
 
     Attributes:
         ranks: number of workers.
-        series: lines of the charts by key. Over the chief's steps: "metric:NAME" (the chief's running values; for
-            validation those of the job), "epochs:NAME" (the job's exact value of each epoch), "epoch" (epochs done),
-            "samples" (rows that all ranks have trained) and "seconds" (since `created`). Over seconds since `created`:
+        series: lines of the charts by key. Over the chief's steps: "metric:NAME" (the job's running values; those of
+            rank 0's model in an ensemble), "epochs:NAME" (the job's exact value of each epoch), "epoch" (epochs done),
+            "samples" (rows that all ranks have trained) and "seconds" (since `created`); for each of `SPREAD`
+            "SPREAD:NAME", and "RANK:NAME": of several ranks' own running values. Over seconds since `created`:
             "rate" (samples/s of the job), and for each of `DEVICES` "DEVICE:RANK", or "DEVICE:" and each of `SPREAD`.
         latest: newest value of each metric.
         fetching: progress of the file that is being fetched from the cluster; empty if there is none.
@@ -65,6 +70,7 @@ class History:
         self.peak: float | None = None
         self.logs = LogTail(ranks)
         self.frames = Frames(ranks)
+        self._running = RunningValues()
         self._chief: int | None = None  # the lowest rank that has reported steps
         self._position = 0
         self._epoch_start = 0
@@ -157,6 +163,7 @@ class History:
         if self.progress.fit >= 0:
             self._epochs_before += self.progress.epoch + (self.progress.step > 0)
         self._announced = event["steps"]
+        self._running.begin(event)
         self._longest_epoch = 0
         self.progress = Progress(event["fit"], event["epochs"], 0, event["steps"], 0, event["time"])
         self.pace.restart()
@@ -174,6 +181,7 @@ class History:
         worker = self._worker(event)
         worker.add_steps(event)
         self._count_samples(event)
+        self._running.add(event)
         if worker.steps and (self._chief is None or worker.rank < self._chief):
             self._chief = worker.rank
         if event["rank"] == (self._chief or 0):
@@ -202,9 +210,24 @@ class History:
         self._position = max(self._position, self._epoch_start + done)
         self._line("seconds").add(self._position, self.seconds(event["time"]))
         self._line("samples").add(self._position, self._samples)
-        for name, value in event["metrics"].items():
+        for name, value in self._running.job(event):
             self._metric(name, self._position, value, event["count"])
+        if self.ranks > 1:
+            for name, values in self._running.of(event):
+                self._add_ranks(clean(name, NAME_CHARACTERS), values, event["count"])
         self.pace.add(event["time"], self.progress.fraction())
+
+    def _add_ranks(self, name: str, values: Values, count: int) -> None:
+        """Add the ranks' own values of a metric."""
+        if f"low:{name}" not in self.series and sum(key.startswith("low:") for key in self.series) >= MAX_RANK_METRICS:
+            return
+        known = [value for value in values.values() if value is not None]
+        lines = {which: of(known) if known else None for which, of in SPREAD.items()}
+        if self.ranks <= MAX_RANK_LINES:
+            lines |= {str(rank): values.get(rank) for rank in range(self.ranks)}
+        for whose, value in lines.items():
+            line = self.series.setdefault(f"{whose}:{name}", Series(RANK_POINTS))
+            line.add(self._position, value, count)
 
     def _on_epoch(self, event: Event) -> None:
         if event["epoch"] == self.progress.epoch and self.progress.step:
@@ -261,9 +284,8 @@ class History:
         if not known:
             return
         if self.ranks > MAX_RANK_LINES:
-            spread = (min(known.values()), median(known.values()), max(known.values()))
-            for which, value in zip(SPREAD, spread, strict=True):
-                self._line(f"{name}:{which}").add(seconds, value)
+            for which, of in SPREAD.items():
+                self._line(f"{name}:{which}").add(seconds, of(known.values()))
         else:
             for rank, value in known.items():
                 self._line(f"{name}:{rank}").add(seconds, value)

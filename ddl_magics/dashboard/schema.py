@@ -83,9 +83,9 @@ DEFINITIONS: dict[str, Schema] = {
         "type": "string",
         "description": "names a line of a chart, see `History.series`",
         "pattern": r"^((metric|epochs):[\s\S]*|epoch|seconds|samples|rate|"
-        rf"({'|'.join(DEVICES)}):(\d+|{'|'.join(SPREAD)}))$",
+        rf"({'|'.join(DEVICES)}):(\d+|{'|'.join(SPREAD)})|({'|'.join(SPREAD)}|\d+):[\s\S]*)$",
         "tsType": "`${'metric' | 'epochs'}:${string}` | 'epoch' | 'seconds' | 'samples' | 'rate' | "
-        "`${Device}:${number | Spread}`",
+        "`${Device}:${number | Spread}` | `${number | Spread}:${string}`",
     },
     "Column": {"enum": list(COLUMNS), "description": "a column of a row, see `Worker`"},
     "LogLevel": {"enum": list(LEVELS)},

@@ -10,7 +10,7 @@ from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL
 from .charts import Chart, charts, history_of
 from .figure import draw
 from .history import History
-from .svg import colour, svg
+from .svg import FAINT, colour, svg
 
 #: MIME type for a renderer of runs: the id, the name and the state.
 RUN_TYPE = "application/vnd.ddl-magics.run+json"
@@ -185,7 +185,7 @@ def _caption(chart: Chart) -> str:
     names = " ".join(
         f'<span style="color:{colour(line, k)}">{escape(_truncate(line.name))}</span>'
         for k, line in enumerate(chart.lines)
-        if line.style != "steps"
+        if line.style not in FAINT
     )
     return f"<b>{escape(_truncate(chart.title))}</b> {names}"
 

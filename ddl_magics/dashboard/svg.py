@@ -8,6 +8,8 @@ from .charts import Chart, Line
 WIDTH, HEIGHT = 260, 130
 #: Larger values are left out, and smaller ones are drawn as 0.
 LARGEST, SMALLEST = 1e300, 1e-300
+#: Styles of lines that stand back behind the others, and have no name in a caption.
+FAINT = ("ranks", "steps")
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
 _COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 
@@ -40,14 +42,14 @@ def svg(chart: Chart) -> str:
     for k, line in enumerate(chart.lines):
         dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
         path = "".join(("L" if i else "M") + position(x, y) for i, (x, y) in enumerate(_points(line)))
-        faint = ' opacity=".35"' if line.style == "steps" else ""
+        faint = ' opacity=".35"' if line.style in FAINT else ""
         parts.append(f'<path d="{path}" fill="none" stroke="{colour(line, k)}" stroke-width="1.5"{dash}{faint}/>')
     return "".join(parts) + "</svg>"
 
 
 def colour(line: Line, k: int) -> str:
     """The colour of the k-th line of a chart."""
-    by_style = {"steps": 0, "train": 0, "validation": 1}
+    by_style = {"ranks": 0, "steps": 0, "train": 0, "validation": 1}
     return _COLOURS[by_style.get(line.style, k) % len(_COLOURS)]
 
 

@@ -1,4 +1,4 @@
-"""A run's values over its steps, for tools that draw scalars: the job's epochs, and rank 0's steps between them."""
+"""A run's values over its steps, for tools that draw scalars: the job's epochs, and its running values between them."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from math import isfinite, nan
 from typing import Any
 
+from ddl_magics.dashboard.running_values import RunningValues
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import is_secret
 from ddl_magics.runtime import events as ev
@@ -29,14 +30,20 @@ def scalars(events: Iterable[Mapping[str, Any]]) -> Iterator[Scalar]:
     """Of a run's events, in their order. Values that are no numbers are NaN."""
     before: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the steps before it
     done: dict[int, int] = {}  # fit -> its steps so far
+    running = RunningValues()
     logged = 0
     for event in events:
         kind, rank = event.get("kind"), event.get("rank")
+        if kind == "fit":
+            running.begin(event)
+        elif kind == "steps":
+            running.add(event)
         if kind == "steps" and rank == _CHIEF:
             fit = event["fit"]
             step = before.setdefault((fit, event["epoch"]), done.get(fit, 0)) + ev.steps_done(event)
             done[fit] = max(done.get(fit, 0), step)
-            yield from _of(event, f"{_prefix(fit)}steps/", step)
+            for name, value in running.job(event):
+                yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event["time"])
         elif kind == "epoch":
             yield from _of(event, _prefix(event["fit"]), event["epoch"] + 1)
         elif kind == "values" and rank == _CHIEF:

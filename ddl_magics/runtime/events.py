@@ -165,12 +165,17 @@ SCHEMA: dict[str, EventKind] = {
         "global batch with all-reduce, and of the worker's batch with ps; or, with no epochs, a training loop of the "
         "cell's own began",
         {"fit": _COUNT, "model": _TEXT, "epochs": _COUNT, "steps": _optional(_COUNT)},
-        {"batch_size": _optional(_COUNT), "parameters": _optional(_COUNT)},
+        {
+            "batch_size": _optional(_COUNT),
+            "parameters": _optional(_COUNT),
+            "models": dict(_COUNT, description="that the ranks train: 1, or with an ensemble one each"),
+        },
     ),
     "steps": EventKind(
         "a bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are "
-        "Keras' running values at the end of the bucket. `compute` and `wait` are sums over its steps. `wait` contains "
-        "`copy` (to move and add data on the host) and `wire` (on the network); the rest is waiting for other ranks",
+        "Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over its "
+        "steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is "
+        "waiting for other ranks",
         {
             "fit": _COUNT,
             "epoch": _COUNT,

@@ -47,7 +47,7 @@ def constants() -> dict[str, Any]:
     return {
         "COLUMNS": COLUMNS,
         "DEVICES": DEVICES,
-        "SPREAD": SPREAD,
+        "SPREAD": tuple(SPREAD),
         "ENDED_TRIAL_STATES": list(ENDED_TRIAL_STATES),
         "TERMINAL_STATES": [state for state in ev.STATES if state in ev.TERMINAL],
         "STRATEGY_TITLES": STRATEGY_TITLES,

@@ -109,7 +109,13 @@ export type SeriesUpdate = [SeriesKey, number, number];
  * names a line of a chart, see `History.series`
  */
 export type SeriesKey =
-  `${"metric" | "epochs"}:${string}` | "epoch" | "seconds" | "samples" | "rate" | `${Device}:${number | Spread}`;
+  | `${"metric" | "epochs"}:${string}`
+  | "epoch"
+  | "seconds"
+  | "samples"
+  | "rate"
+  | `${Device}:${number | Spread}`
+  | `${number | Spread}:${string}`;
 /**
  * rank (-1: the job), level, text
  *
@@ -920,9 +926,13 @@ export interface FitEvent {
   steps: number | null;
   batch_size?: number | null;
   parameters?: number | null;
+  /**
+   * that the ranks train: 1, or with an ensemble one each
+   */
+  models?: number;
 }
 /**
- * a bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are Keras' running values at the end of the bucket. `compute` and `wait` are sums over its steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is waiting for other ranks
+ * a bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over its steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is waiting for other ranks
  */
 export interface StepsEvent {
   v: 1;

@@ -202,7 +202,7 @@ class Campaign:
                 outcome.problems += differences(expected, self._learned(resumed), resumed, resumed=True)
 
     def _clear(self, fault, name, outcome):
-        """See that nothing is left; begin anew where the fault has ended Spark."""
+        """See that nothing is left; begin anew where the fault has ended Spark. The store's small disk is emptied."""
         if not fault.kernel_ends:
             outcome.problems += leftovers.of(self._scene)
         if name in ENDS_SPARK or outcome.problems:
@@ -210,7 +210,8 @@ class Campaign:
                 self._scene.restart()
             except Silent as error:
                 outcome.problems.append(f"no kernel starts after it: {error}")
-                self._scenes.pop(self._name).close()
+                return self._scenes.pop(self._name).close()
+        self._scene.forget()
 
 
 def name_of(seed, names):

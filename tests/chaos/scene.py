@@ -189,6 +189,11 @@ class Scene:
             self.kernel.end()
         self.clear()
 
+    def forget(self):
+        """Remove what the store has of all runs."""
+        for folder in (self.kernel.store / "ddl_magics" / "runs").glob("*"):
+            shutil.rmtree(folder, ignore_errors=True)
+
     def set_clock(self, seconds):
         """`time.time` of all Pythons of the scene is so far ahead."""
         part = self.base / "clock.part"

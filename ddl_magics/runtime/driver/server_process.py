@@ -95,9 +95,11 @@ class _Process:
     def port(self) -> int:
         """Wait until the server has reported its port."""
         ready, _, _ = select.select([self._stdout], [], [], START_SECONDS)
-        line = self._stdout.readline() if ready else b""
-        if not line:
+        if not ready:
             raise RuntimeError("the parameter server did not start within %g s%s" % (START_SECONDS, self._last_words()))
+        line = self._stdout.readline()
+        if not line:
+            raise RuntimeError(self._death(self._process.wait(START_SECONDS)))
         return int(json.loads(line.decode())["port"])
 
     def watch(self, on_death: Callable[[str], None]) -> None:
@@ -106,8 +108,11 @@ class _Process:
     def _watch(self, on_death: Callable[[str], None]) -> None:
         status = self._process.wait()
         if not self._closing:
-            message = "the parameter server (process %d) ended with status %s%s"
-            on_death(message % (self._process.pid, status, self._last_words()))
+            on_death(self._death(status))
+
+    def _death(self, status: int) -> str:
+        message = "the parameter server (process %d) ended with status %s%s"
+        return message % (self._process.pid, status, self._last_words())
 
     def _read_output(self, on_output: Callable[[str], None]) -> None:
         assert self._process.stderr is not None

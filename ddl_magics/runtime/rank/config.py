@@ -136,6 +136,11 @@ class JobConfig:
         return self.strategy == strategies.ENSEMBLE
 
     @property
+    def models(self) -> int:
+        """How many models the ranks train: all together one, or each its own."""
+        return self.workers if self.in_ensemble else 1
+
+    @property
     def uses_tf_distribute(self) -> bool:
         """Whether the processes exchange what TensorFlow has them exchange, and not this library."""
         return self.strategy in strategies.TF_DISTRIBUTE

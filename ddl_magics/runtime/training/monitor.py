@@ -43,6 +43,7 @@ class Monitor(keras.callbacks.Callback):
             epochs=min(int(self.params.get("epochs") or 0), self._config.epochs or 2**31),
             steps=None if steps is None else int(steps),
             parameters=parameters,
+            models=self._config.models,
         )
 
     @property

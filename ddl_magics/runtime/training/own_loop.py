@@ -215,7 +215,8 @@ class OwnLoop:
         buckets.begin_step()
         if rank.config.is_chief:
             name = next((model.name for model in self._models + self._updated), "")
-            rank.reporter.emit("fit", fit=rank.progress.fit, model=name, epochs=0, steps=None)
+            about = {"fit": rank.progress.fit, "model": name, "epochs": 0, "steps": None}
+            rank.reporter.emit("fit", **about, models=rank.config.models)
         return buckets
 
     def _close_step(self) -> None:

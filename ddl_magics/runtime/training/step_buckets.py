@@ -21,7 +21,7 @@ class StepBuckets:
     """Sends the events "steps". Between `begin_step` and `end_step` a step is in progress."""
 
     def __init__(self, rank: Rank, rows: Rows) -> None:
-        self._config, self._progress, self._reporter = rank.config, rank.progress, rank.reporter
+        self._progress, self._reporter = rank.progress, rank.reporter
         self._timings, self._rows = rank.peers.timings, rows
         self.open(0)
 
@@ -53,7 +53,7 @@ class StepBuckets:
         return self._progress.step - self._first
 
     def flush(self, metrics: Mapping[str, float | None]) -> None:
-        """Send the bucket, if it has steps, and begin the next. metrics: running values, for the chief to report."""
+        """Send the bucket, if it has steps, and begin the next. metrics: this rank's running values."""
         progress = self._progress
         if not self.count:
             return
@@ -70,6 +70,6 @@ class StepBuckets:
             copy=round(self._copied, 6),
             wire=round(self._wired, 6),
             **({"hidden": round(self._hidden, 6)} if self._hidden else {}),
-            metrics=metrics if self._config.is_chief or not self._config.reduces_gradients else {},
+            metrics=metrics,
         )
         self.open(progress.step)

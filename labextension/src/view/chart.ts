@@ -6,7 +6,7 @@ import { h, setAttribute, setVisible } from "./dom";
 import { tick } from "./format";
 import type { Line } from "./model";
 import { preferences } from "./preferences";
-import type { Palette } from "./theme";
+import { type Palette, translucent } from "./theme";
 
 const HEIGHT = 124;
 const DASH = [5, 3];
@@ -30,6 +30,8 @@ export interface Trace {
   dash?: boolean | readonly number[];
   thin?: boolean;
   faint?: boolean;
+  /** Fills the area from this line to the next one. */
+  filled?: boolean;
 }
 
 export interface ChartContent {
@@ -79,7 +81,8 @@ export class Chart {
     setVisible(this.element, content !== null);
     if (!content) return;
     this.canvas.setAttribute("aria-label", content.summary);
-    const style = JSON.stringify(content.traces.map(({ colour, dash, thin, faint }) => [colour, dash, thin, faint]));
+    const styles = content.traces.map(({ colour, dash, thin, faint, filled }) => [colour, dash, thin, faint, filled]);
+    const style = JSON.stringify(styles);
     if (style !== this.style || !this.plot) {
       this.plot?.destroy();
       this.zoomed = false;
@@ -143,6 +146,9 @@ export class Chart {
           ...(trace.dash ? { dash: trace.dash === true ? DASH : [...trace.dash] } : {}),
         })),
       ],
+      bands: content.traces.flatMap((trace, i) =>
+        trace.filled ? [{ series: [i + 2, i + 1], fill: () => translucent(stroke(trace)()) }] : [],
+      ),
       axes: [
         {
           stroke: dim,

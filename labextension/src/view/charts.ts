@@ -31,6 +31,14 @@ const MAX_VALUES = 6;
 /** Colours of the lowest, the median and the highest line: indices in the palette. */
 const SPREAD_COLOURS: Record<Spread, number> = { low: 2, median: -1, high: 1 };
 
+/** Of the heading of a metric with a band. */
+const BAND_HINT = "the job; under the pointer also the lowest, the median and the highest rank";
+
+/** Begins the value of the option of the second chart that shows the ranks' own values of a metric. */
+const BY_RANK = "by rank: ";
+
+type Option = readonly [value: string, title: string];
+
 let views = 0;
 
 export class Charts {
@@ -67,10 +75,11 @@ export class Charts {
     const metrics = model.metrics();
     const first = metrics.includes("loss") ? "loss" : metrics[0];
     const others = metrics.filter((name) => name !== first);
-    setOptions(
-      this.metric,
-      others.map((name) => [name, name]),
-    );
+    const byRank = metrics.filter((name) => linesByRank(model, name).length);
+    setOptions(this.metric, [
+      ...others.map((name): Option => [name, name]),
+      ...byRank.map((name): Option => [BY_RANK + name, `${name} by rank`]),
+    ]);
     this.lossTitle.textContent = first ?? "loss";
     const devices = DEVICES.filter((name) => deviceLines(model, name).length);
     setOptions(
@@ -81,7 +90,7 @@ export class Charts {
     const rate = rateContent(model);
     const contents = [
       first === undefined ? null : metricContent(model, first),
-      this.metric.value ? metricContent(model, this.metric.value) : null,
+      this.metric.value ? secondContent(model, this.metric.value) : null,
       rate,
       device ? deviceContent(model, device) : null,
     ];
@@ -118,11 +127,21 @@ function runsWithoutSteps(model: RunModel): boolean {
   );
 }
 
+function secondContent(model: RunModel, chosen: string): ChartContent {
+  return chosen.startsWith(BY_RANK) ? rankContent(model, chosen.slice(BY_RANK.length)) : metricContent(model, chosen);
+}
+
+/** A metric of the job: over the band from the lowest to the highest rank. */
 function metricContent(model: RunModel, name: string): ChartContent {
+  const [low, median, high] = SPREAD.map((which) => model.line(`${which}:${name}`));
   const train = model.line(`metric:${name}`);
   const validation = model.line(`metric:val_${name}`);
   const epochs = model.line(`epochs:${name}`);
   const traces: Trace[] = [];
+  if (low && median && high) {
+    const part = { colour: 0, thin: true, faint: true, format: number, shown: "never" } as const;
+    traces.push({ ...part, line: low, filled: true }, { ...part, line: high }, { ...part, line: median, dash: true });
+  }
   // Keras' running values start anew in each epoch: once there are two epochs, their exact values are the line.
   const exact = epochs !== undefined && epochs.x.length > 1;
   const newest = model.latest[name];
@@ -135,13 +154,39 @@ function metricContent(model: RunModel, name: string): ChartContent {
     const format = (value: number | null) => `val ${number(value)}`;
     traces.push({ line: validation, colour: 1, dash: true, newest: model.latest[`val_${name}`], format });
   }
-  const starts = model.line("epoch");
-  const steps = model.progress?.steps ?? null;
-  const values = traces.filter(({ shown }) => shown !== "hover").map((trace) => trace.format(trace.newest ?? null));
-  const lines = traces.map(({ line }) => line);
+  const values = traces
+    .filter(({ shown }) => shown === undefined || shown === "always" || shown === "idle")
+    .map((trace) => trace.format(trace.newest ?? null));
+  const axis = overEpochs(model, traces);
+  const ranks = (x: number) => [low, median, high].map((line) => line && number(valueAt(line, x))).join(" – ");
   return {
+    ...axis,
     traces,
     summary: `${name} over the epochs, now ${values.join(", ")}`,
+    ...(low && { formatX: (x: number) => `ranks ${ranks(x)}, ${axis.formatX(x)}`, hint: BAND_HINT }),
+  };
+}
+
+/** The ranks' own values of a metric. */
+function rankContent(model: RunModel, name: string): ChartContent {
+  const { traces, summary, many, lowToHigh, hint } = byRank(linesByRank(model, name), number);
+  const axis = overEpochs(model, traces);
+  return {
+    ...axis,
+    traces,
+    summary: `${name} of ${summary} over the epochs`,
+    ...(many && { formatX: (x: number) => `${lowToHigh(x)}, ${axis.formatX(x)}` }),
+    remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : undefined,
+    hint,
+  };
+}
+
+/** The x axis of a chart over epochs. */
+function overEpochs(model: RunModel, traces: readonly Trace[]): Pick<ChartContent, "xRange" | "ticks" | "formatX"> {
+  const starts = model.line("epoch");
+  const steps = model.progress?.steps ?? null;
+  const lines = traces.map(({ line }) => line);
+  return {
     xRange: xRangeOf(lines, 0),
     ticks: (from, to, count) => epochTicks(starts, steps, from, to, count),
     formatX: (x) => {
@@ -170,11 +215,40 @@ function rateContent(model: RunModel): ChartContent | null {
 function deviceContent(model: RunModel, device: Device): ChartContent {
   const { title, format, yRange, scale } = DEVICE_CHARTS[device];
   const found = deviceLines(model, device).map(([key, line]): [string, Line] => [key, scaled(line, scale)]);
+  // The unit is in the title.
+  const plain = (value: number | null) => format(value ?? Number.NaN).replace(/ (%|GB)$/, "");
+  const { traces, summary, spread, many, lowToHigh, hint } = byRank(found, plain);
+  const without = device === "gpu" && !spread ? model.ranks().filter(({ numbers }) => Number.isNaN(numbers.gpu)) : [];
+  const none = without.length ? `${without.map(({ info }) => info.rank).join(" ")} none` : undefined;
+  return {
+    traces,
+    summary: `${title} of ${summary} over time`,
+    ticks: timeTicks,
+    formatX: (x) => (many ? `${lowToHigh(x)} at ${duration(x)}` : `at ${duration(x)}`),
+    yRange,
+    xRange: timeRange(model),
+    remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : none,
+    hint,
+  };
+}
+
+interface ByRank {
+  traces: Trace[];
+  /** Whose lines they are, in words. */
+  summary: string;
+  /** Whether the lines are the lowest, the median and the highest rank. */
+  spread: boolean;
+  /** Whether the heading has the lowest and the highest value alone. */
+  many: boolean;
+  lowToHigh(x: number): string;
+  hint: string | undefined;
+}
+
+/** Lines of ranks, or the lowest, the median and the highest. */
+function byRank(found: readonly [key: string, line: Line][], format: (value: number | null) => string): ByRank {
   const keys = found.map(([key]) => key);
   const spread = keys.some(isSpread);
   const many = !spread && keys.length > MAX_VALUES;
-  // The unit is in the title.
-  const plain = (value: number | null) => format(value ?? Number.NaN).replace(/ (%|GB)$/, "");
   const traces = found.map(([key, line], i): Trace => {
     return {
       line,
@@ -182,24 +256,19 @@ function deviceContent(model: RunModel, device: Device): ChartContent {
       thin: !spread || key !== "median",
       dash: i >= 8,
       // With more than two ranks there is no room for the values: the heading is a legend then.
-      format: (value) => (spread ? plain(value) : keys.length > 2 ? key : `${key}: ${plain(value)}`),
+      format: (value) => (spread ? format(value) : keys.length > 2 ? key : `${key}: ${format(value)}`),
       ...(many && { shown: "never" }),
     };
   });
-  const lowToHigh = (x: number) => {
-    const values = traces.map(({ line }) => valueAt(line, x)).filter((value) => value !== null);
-    return `${plain(Math.min(...values))} – ${plain(Math.max(...values))}`;
-  };
-  const without = device === "gpu" && !spread ? model.ranks().filter(({ numbers }) => Number.isNaN(numbers.gpu)) : [];
-  const none = without.length ? `${without.map(({ info }) => info.rank).join(" ")} none` : undefined;
   return {
     traces,
-    summary: `${title} of ${spread ? "the ranks: lowest, median, highest" : `ranks ${keys.join(", ")}`} over time`,
-    ticks: timeTicks,
-    formatX: (x) => (many ? `${lowToHigh(x)} at ${duration(x)}` : `at ${duration(x)}`),
-    yRange,
-    xRange: timeRange(model),
-    remark: many ? lowToHigh(Number.POSITIVE_INFINITY) : none,
+    summary: spread ? "the ranks: lowest, median, highest" : `ranks ${keys.join(", ")}`,
+    spread,
+    many,
+    lowToHigh: (x) => {
+      const values = traces.map(({ line }) => valueAt(line, x)).filter((value) => value !== null);
+      return `${format(Math.min(...values))} – ${format(Math.max(...values))}`;
+    },
     hint: spread ? "lowest, median and highest rank" : many ? "lowest and highest rank" : undefined,
   };
 }
@@ -220,10 +289,24 @@ function xRangeOf(lines: readonly Line[], first?: number): [number, number] {
 function deviceLines(model: RunModel, device: Device): [key: string, line: Line][] {
   const prefix = `${device}:`;
   const found = [...model.lines].filter(([key]) => key.startsWith(prefix));
-  const order = (key: string) => (isSpread(key) ? SPREAD.indexOf(key) : Number(key));
   return found
     .map(([key, line]): [string, Line] => [key.slice(prefix.length), line])
-    .sort(([a], [b]) => order(a) - order(b));
+    .sort(([a], [b]) => orderOf(a) - orderOf(b));
+}
+
+/** The ranks' own lines of a metric, in order, or lowest, median and highest; none in a run of one rank. */
+function linesByRank(model: RunModel, name: string): [key: string, line: Line][] {
+  const found = (keys: readonly (number | Spread)[]) =>
+    keys.flatMap((key): [string, Line][] => {
+      const line = model.line(`${key}:${name}`);
+      return line ? [[String(key), line]] : [];
+    });
+  const ranks = found(model.ranks().map(({ info }) => info.rank));
+  return ranks.length ? ranks : found(SPREAD);
+}
+
+function orderOf(key: string): number {
+  return isSpread(key) ? SPREAD.indexOf(key) : Number(key);
 }
 
 function isSpread(key: string): key is Spread {
@@ -235,7 +318,7 @@ function scaled(line: Line, scale: number): Line {
 }
 
 /** Sets the options of a select, which keeps its value if it can. */
-function setOptions(select: HTMLSelectElement, options: readonly (readonly [value: string, title: string])[]): void {
+function setOptions(select: HTMLSelectElement, options: readonly Option[]): void {
   const current = [...select.options].map((option) => option.value).join("\n");
   if (current === options.map(([value]) => value).join("\n")) return;
   const selected = select.value;

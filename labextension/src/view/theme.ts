@@ -31,6 +31,11 @@ export function palette(root: HTMLElement): Palette {
   return found;
 }
 
+/** A colour of the palette for an area behind lines. */
+export function translucent(colour: string): string {
+  return colour.replace(/^rgb\((.*)\)$/, "rgba($1, 0.15)");
+}
+
 /** Whether the theme is dark: as Jupyter says on the body, else as the browser prefers. */
 export function isDark(): boolean {
   const light = document.body.dataset.jpThemeLight;
