@@ -173,8 +173,8 @@ SCHEMA: dict[str, EventKind] = {
     ),
     "steps": EventKind(
         "a bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are "
-        "Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over its "
-        "steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is "
+        "Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over "
+        "its steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is "
         "waiting for other ranks",
         {
             "fit": _COUNT,
