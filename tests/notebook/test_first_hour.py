@@ -4,7 +4,6 @@ import builtins
 import dataclasses
 import sys
 import threading
-import time
 import types
 
 import numpy as np
@@ -193,9 +192,8 @@ def test_each_mistake_has_one_line_at_once(notebook, capsys, monkeypatch, mistak
     if "Connect" in mistake:
         notebook.user_ns["spark"] = _connect_session()
     capsys.readouterr()
-    began = time.monotonic()
     text, error = run(notebook, cell, capsys)
-    assert time.monotonic() - began < 0.3
+    assert isinstance(session(notebook).cluster.status(), NotStarted), "it is told before Spark starts"
     assert error is not None and text.partition(": ")[2].startswith(says) and text.count("\n") == 1, text
     assert [record.name for record in store.list_runs()] == ["digits"]
 

@@ -73,9 +73,9 @@ async def test_who_waits_is_told_when_something_happens(look):
     waiting = asyncio.create_task(look(folder, view, wait=20))
     await asyncio.sleep(0.3)
     assert not waiting.done()
-    append(folder, [steps(0, 0, step=10, loss=0.25)])
+    append(folder, [steps(rank, 0, step=10, loss=0.25 + rank / 2) for rank in (0, 1)])
     view = await asyncio.wait_for(waiting, 5)
-    assert view["message"]["latest"] == {"loss": 0.25}
+    assert view["message"]["latest"] == {"loss": 0.5}, "the job's"
     waiting = asyncio.create_task(look(folder, view, wait=20))
     await asyncio.sleep(0.3)
     kill_owner(folder)
