@@ -21,6 +21,7 @@ FLOORS = {
     "search": "hyperparameter search: trials, and Optuna",
     "runs": "Run, and the thread that follows a run",
     "history": "what runs ran with, queries, reproduction, archives",
+    "serving": "a trained model behind an HTTP and gRPC server",
     "models": "a trained model exported, registered, in a pipeline",
     "clusters": "embedded Spark and Livy sessions",
     "store": "runs on disk",

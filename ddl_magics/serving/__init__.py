@@ -1,0 +1,1 @@
+"""A trained model behind an HTTP and gRPC server on this machine."""

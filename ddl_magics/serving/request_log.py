@@ -1,0 +1,240 @@
+"""The log of a served model: a JSON line for each request, in a folder that Spark can read as a stream.
+
+A file grows under a name with a dot, which Spark does not read, and gets its final name when it is complete: after a
+minute, or at 16 MB. What a server that was killed has left is completed by the next one.
+
+The server's own environment imports this module: it needs nothing but the standard library.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import queue
+import re
+import socket
+import threading
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Protocol, TypedDict
+from urllib.parse import urlsplit
+
+#: A file is complete at this size or age, and written to the disk so often meanwhile.
+ROTATE_BYTES = 16 * 2**20
+ROTATE_SECONDS = 60.0
+FLUSH_SECONDS = 1.0
+#: Records that wait for the disk. More of them are dropped and counted, as no request waits for the log.
+MAX_WAITING = 20_000
+#: Records that are written before the file is flushed.
+MOST_AT_ONCE = 1000
+#: How long the end of a server waits for the last records.
+CLOSE_SECONDS = 10.0
+
+#: What `FolderLog` names a file that grows: the server's process is known by it.
+_GROWING = re.compile(r"\.(?P<name>.+-(?P<pid>[0-9]+)-[0-9]+\.jsonl)")
+
+
+class Record(TypedDict):
+    """One request. Arrays may stand for the nested lists: `encode` turns them into these."""
+
+    time: float  # of the request's arrival, in seconds since the epoch
+    id: str
+    model: str
+    version: str
+    rows: int
+    inputs: dict[str, Any] | None  # name -> nested lists; None where inputs are not logged
+    outputs: dict[str, Any] | None  # None for a request that failed
+    latency: float  # seconds
+    error: str | None
+
+
+class RequestLog(Protocol):
+    """Where a server writes its requests. One thread calls it, and never waits for it."""
+
+    @property
+    def dropped(self) -> int:
+        """Records that could not be written."""
+
+    def write(self, record: Record) -> None:
+        """Take a record, to write it soon."""
+
+    def close(self) -> None:
+        """Write what is waiting, within `CLOSE_SECONDS`."""
+
+
+def open_log(uri: str) -> RequestLog:
+    """The log at a folder of this machine.
+
+    Raises:
+        ValueError, OSError: one line; it cannot be written there.
+    """
+    parts = urlsplit(uri)
+    if parts.scheme not in ("", "file"):
+        raise ValueError(f"a log is a folder of this machine, not {uri}")
+    return FolderLog(Path(parts.path if parts.scheme else uri))
+
+
+def encode(record: Record) -> bytes:
+    """A record as a line of JSON, with null for numbers that are not finite."""
+    try:
+        text = json.dumps(record, default=_as_lists, allow_nan=False, separators=(",", ":"))
+    except ValueError:
+        text = json.dumps(_finite(record), separators=(",", ":"))
+    return text.encode() + b"\n"
+
+
+def _as_lists(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return value.tolist()
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _finite(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, str | int | None):
+        return value
+    return _finite(_as_lists(value))
+
+
+class QueuedLog:
+    """A `RequestLog` whose records a thread of its own writes.
+
+    A subclass has `_write(records)`, called with what has arrived, or with nothing after `FLUSH_SECONDS`; and
+    `_finish()`. Both run in the thread.
+    """
+
+    def __init__(self) -> None:
+        self.dropped = 0
+        self._waiting: queue.Queue[Record | None] = queue.Queue(MAX_WAITING)
+        self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
+        self._thread.start()
+
+    def write(self, record: Record) -> None:
+        """Take a record, to write it soon."""
+        try:
+            self._waiting.put_nowait(record)
+        except queue.Full:
+            self.dropped += 1
+
+    def close(self) -> None:
+        """Write what is waiting, within `CLOSE_SECONDS`."""
+        with contextlib.suppress(queue.Full):
+            self._waiting.put(None, timeout=CLOSE_SECONDS)
+        self._thread.join(CLOSE_SECONDS)
+
+    def _run(self) -> None:
+        closed = False
+        while not closed:
+            records, closed = self._arrived()
+            try:
+                self._write(records)
+            except Exception as error:  # a full disk, a broker that is gone: the model is served all the same
+                self.dropped += len(records)
+                print(f"the log of requests cannot be written: {error}", flush=True)
+        self._finish()
+
+    def _arrived(self) -> tuple[list[Record], bool]:
+        """(the records that wait, whether there will be no more); waits for the first of them."""
+        records: list[Record] = []
+        with contextlib.suppress(queue.Empty):
+            record = self._waiting.get(timeout=FLUSH_SECONDS)
+            while record is not None:
+                records.append(record)
+                if len(records) == MOST_AT_ONCE:
+                    return records, False
+                record = self._waiting.get_nowait()
+            return records, True
+        return records, False
+
+    def _write(self, records: Iterable[Record]) -> None:
+        raise NotImplementedError
+
+    def _finish(self) -> None:
+        raise NotImplementedError
+
+
+class FolderLog(QueuedLog):
+    """A `RequestLog` of files `MODEL-VERSION-HOST-PID-N.jsonl` in a folder of this machine."""
+
+    def __init__(self, folder: Path, rotate_seconds: float = ROTATE_SECONDS) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        complete_left_files(folder)
+        self._folder, self._rotate_seconds = folder, rotate_seconds
+        self._files: dict[tuple[str, str], _GrowingFile] = {}
+        self._number = 0
+        super().__init__()
+
+    def _write(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._file(record["model"], record["version"]).append(encode(record))
+        for key, file in list(self._files.items()):
+            file.flush()
+            if file.size >= ROTATE_BYTES or time.monotonic() - file.since >= self._rotate_seconds:
+                self._files.pop(key).complete()
+
+    def _finish(self) -> None:
+        for file in self._files.values():
+            file.complete()
+
+    def _file(self, model: str, version: str) -> _GrowingFile:
+        file = self._files.get((model, version))
+        if file is not None and file.size >= ROTATE_BYTES:
+            self._files.pop((model, version)).complete()
+            file = None
+        if file is None:
+            self._number += 1
+            name = f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
+            while (self._folder / name).exists():  # of an earlier process with this number
+                self._number += 1
+                name = f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
+            file = self._files[model, version] = _GrowingFile(self._folder, name)
+        return file
+
+
+class _GrowingFile:
+    """A file that has a dot before its name until it is complete."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._path, self._growing = folder / name, folder / f".{name}"
+        self._file = self._growing.open("wb")
+        self.size, self.since = 0, time.monotonic()
+
+    def append(self, line: bytes) -> None:
+        self._file.write(line)
+        self.size += len(line)
+
+    def flush(self) -> None:
+        self._file.flush()
+
+    def complete(self) -> None:
+        self._file.close()
+        os.rename(self._growing, self._path)
+
+
+def complete_left_files(folder: Path) -> None:
+    """Give the files of this machine's ended servers their final names, without a last line that was cut off."""
+    for path in folder.glob(".*.jsonl"):
+        match = _GROWING.fullmatch(path.name)
+        if match is None or not _of_this_host(match["name"], match["pid"]) or Path(f"/proc/{match['pid']}").exists():
+            continue
+        with contextlib.suppress(OSError):
+            content = path.read_bytes()
+            whole = content[: content.rfind(b"\n") + 1]
+            if not whole:
+                path.unlink()
+                continue
+            os.truncate(path, len(whole))
+            os.rename(path, folder / match["name"])
+
+
+def _of_this_host(name: str, pid: str) -> bool:
+    """Whether this host's name is in the name of a file. Names of hosts may have hyphens, as those of models."""
+    return name.rpartition(f"-{pid}-")[0].endswith(f"-{socket.gethostname()}")

@@ -1,0 +1,106 @@
+"""The log of requests: whole files under final names, nothing lost by a kill, nothing that is no JSON."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from support.until import until
+
+from ddl_magics.serving import request_log
+from ddl_magics.serving.request_log import FolderLog, encode, open_log
+
+
+def _record(number=1, **fields):
+    base = {"time": 1.5, "id": str(number), "model": "my-digits", "version": "3", "rows": 1}
+    base |= {"inputs": {"x": np.float32([[1, 2]])}, "outputs": {"y": [[0.5]]}, "latency": 0.25, "error": None}
+    return base | fields
+
+
+def _lines(folder):
+    return [json.loads(line) for path in sorted(folder.glob("[!.]*.jsonl")) for line in path.read_text().splitlines()]
+
+
+def test_a_line_has_lists_for_arrays_and_null_for_what_is_not_finite():
+    line = json.loads(encode(_record(inputs={"x": np.float32([[1, np.nan], [np.inf, 2]]), "t": [b"a\xff"]})))
+    assert line["inputs"] == {"x": [[1.0, None], [None, 2.0]], "t": ["a\ufffd"]}
+    assert json.loads(encode(_record(inputs=None)))["inputs"] is None
+
+
+def test_a_file_has_its_name_only_when_it_is_complete(tmp_path):
+    log = open_log(tmp_path.as_uri())
+    for number in range(100):
+        log.write(_record(number))
+    until(lambda: sum(path.stat().st_size for path in tmp_path.glob(".my-digits*")) > 0, 10)
+    assert not list(tmp_path.glob("[!.]*"))
+    log.close()
+    (path,) = tmp_path.iterdir()
+    assert path.name == f"my-digits-3-{socket.gethostname()}-{os.getpid()}-1.jsonl"
+    assert [line["id"] for line in _lines(tmp_path)] == [str(number) for number in range(100)]
+    assert log.dropped == 0
+
+
+def test_files_end_by_size_by_age_and_with_their_version(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_log, "ROTATE_BYTES", 1000)
+    monkeypatch.setattr(request_log, "FLUSH_SECONDS", 0.05)
+    log = FolderLog(tmp_path, rotate_seconds=0.2)
+    for number in range(20):
+        log.write(_record(number, version=str(number % 2)))
+    until(lambda: len(_lines(tmp_path)) == 20, 10)  # without a further record
+    log.close()
+    assert all(path.stat().st_size < 1300 for path in tmp_path.iterdir())
+    assert len(list(tmp_path.glob("my-digits-0-*"))) > 1
+    assert sorted(int(line["id"]) for line in _lines(tmp_path)) == list(range(20))
+
+
+def test_what_a_killed_server_has_left_is_completed(tmp_path):
+    program = (
+        "import sys, time; from ddl_magics.serving.request_log import FolderLog\n"
+        "log = FolderLog(__import__('pathlib').Path(sys.argv[1]))\n"
+        f"for i in range(50): log.write({_record(inputs=None)!r})\n"
+        "time.sleep(60)"
+    )
+    server = subprocess.Popen([sys.executable, "-c", program, str(tmp_path)])
+    until(lambda: any(path.read_bytes().count(b"\n") == 50 for path in tmp_path.glob(".*")), 20)
+    server.kill()
+    server.wait()
+    (growing,) = tmp_path.iterdir()
+    with open(growing, "ab") as file:
+        file.write(b'{"time": 1.0, "id"')
+    of_another_host = tmp_path / f".my-digits-3-elsewhere-{server.pid}-1.jsonl"
+    of_a_live_one = tmp_path / f".my-digits-3-{socket.gethostname()}-{os.getpid()}-7.jsonl"
+    of_another_host.write_text("{}\n")
+    of_a_live_one.write_text("{}\n")
+    FolderLog(tmp_path).close()
+    assert len(_lines(tmp_path)) == 50
+    assert of_another_host.exists() and of_a_live_one.exists() and not growing.exists()
+
+
+def test_no_request_waits_for_a_disk(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(request_log, "MAX_WAITING", 10)
+    monkeypatch.setattr(FolderLog, "_write", lambda self, records: time.sleep(0.5))
+    log = FolderLog(tmp_path)
+    for number in range(100):
+        log.write(_record(number))
+    assert 80 <= log.dropped <= 90
+    log.close()
+
+
+def test_a_full_disk_is_told_and_counted(tmp_path, monkeypatch, capsys):
+    def full(self, line):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(request_log._GrowingFile, "append", full)
+    log = FolderLog(tmp_path)
+    log.write(_record())
+    log.close()
+    assert log.dropped == 1 and "No space left" in capsys.readouterr().out
+
+
+def test_only_a_folder_of_this_machine_is_a_log():
+    with pytest.raises(ValueError, match="a folder of this machine, not s3a://logs"):
+        open_log("s3a://logs")
