@@ -85,7 +85,7 @@ test-slow: install build/spark.jsa
 
 # Runs with a fault each, as root: make chaos [SEED=n] [COUNT=n] [FAULTS=name or regular expression]. The head of
 # tests/chaos/campaign.py says more.
-chaos: env
+chaos: env build/spark.jsa
 	PYTHONPATH=$(CURDIR):$(CURDIR)/tests $(PYTHON) -m chaos.campaign $(if $(SEED),--seed $(SEED)) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(FAULTS),--faults "$(FAULTS)")
 

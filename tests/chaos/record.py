@@ -8,21 +8,23 @@ FIRST_SEED = 1
 
 
 class Record:
-    """The faults in `folder`, where they are added to those of earlier sittings."""
+    """The faults in `folder`, where they are added to those of other campaigns: of earlier ones, or beside this one."""
 
     def __init__(self, folder):
         self._folder = folder
         self._file = folder / "record.jsonl"
         folder.mkdir(parents=True, exist_ok=True)
-        self.lines = []
-        if self._file.exists():
-            self.lines = [json.loads(line) for line in self._file.read_text().splitlines()]
+
+    @property
+    def lines(self):
+        if not self._file.exists():
+            return []
+        return [json.loads(line) for line in self._file.read_text().splitlines()]
 
     def next_seed(self):
         return max((line["seed"] + 1 for line in self.lines), default=FIRST_SEED)
 
     def add(self, line):
-        self.lines.append(line)
         with open(self._file, "a") as file:
             file.write(json.dumps(line) + "\n")
         (self._folder / "table.md").write_text(self.table() + "\n")
