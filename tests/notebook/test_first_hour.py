@@ -18,6 +18,7 @@ from support.until import until
 
 from ddl_magics import store
 from ddl_magics.clusters import local_spark, machine, preflight
+from ddl_magics.clusters.base import NotStarted
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
