@@ -18,6 +18,7 @@ from .. import events
 from ..checkpoints import checkpoint_files
 from ..data.share_cache import NOT_KEPT
 from ..rank_end import Failure, RankEnd
+from ..spark import spark_error
 from ..strategies import RESTARTED_ALONE
 from ..transport import messages, wire
 from ..transport.incoming import IncomingFile
@@ -49,7 +50,7 @@ class Attempt:
     """Attempt `number` (from 1) of `run`. `start`, then `wait` for its result; `clear` must follow.
 
     group: of its Spark jobs.
-    `stop`, `admit`, `accept` and `note_server_death` may be called at any time, from any thread.
+    `stop`, `admit` and `accept` may be called at any time, from any thread.
     """
 
     def __init__(
@@ -138,6 +139,8 @@ class Attempt:
         while True:
             self._run.check_time()
             with self._changed:
+                if self._run.servers is not None:
+                    self._record.server_death = self._run.servers.death
                 self._note_silent_ranks()
                 self._restart_dead_ranks()
                 result = judge(self._record, time.monotonic())
@@ -190,11 +193,6 @@ class Attempt:
         for channel in list(self._channels.values()):
             channel.close()
 
-    def note_server_death(self, message: str) -> None:
-        with self._changed:
-            self._record.server_death = message
-            self._changed.notify_all()
-
     # -- the connections of the ranks' supervisors
 
     def admit(self, identity: wire.Identity) -> str | None:
@@ -224,7 +222,8 @@ class Attempt:
         try:
             rank_messages.receive(rank, channel, connection)
         except Exception as error:  # a thread that ended silently would look like the death of the rank
-            message = "the driver failed at a message of the rank: %s" % error_text(error)
+            cause = spark_error.DRIVER_DIED if spark_error.is_of_dead_jvm(error) else error_text(error)
+            message = "the driver failed at a message of the rank: %s" % cause
             with contextlib.suppress(wire.ConnectionLost):
                 failure = Failure(rank, "", "error", message, traceback.format_exc())
                 connection.on_end(rank, RankEnd("failed", failure))

@@ -163,7 +163,7 @@ class Job:
                 bind_host,
                 host,
                 self._on_server_output,
-                self._on_server_death,
+                lambda message: self._notice("warning", message),  # the run's end follows, once the workers have ended
             )
             cleanup.callback(self.servers.close)
         identity = wire.Identity("driver", -1, 0)
@@ -381,11 +381,6 @@ class Job:
 
     def _on_server_output(self, text: str) -> None:
         self._report(events.make("log", events.JOB, stream="stderr", text=text))
-
-    def _on_server_death(self, message: str) -> None:
-        attempt = self._attempt
-        if attempt is not None:
-            attempt.note_server_death(message)
 
     # -- events of the job itself
 

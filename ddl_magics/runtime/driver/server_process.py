@@ -26,11 +26,11 @@ MAX_LINE_BYTES = 8 << 10
 
 
 class ParameterServers:
-    """The servers of a run. `addresses`: (host, port) of each.
+    """The servers of a run. `addresses`: (host, port) of each. `death`: how one ended before `close`, or None.
 
     rule: as --rule takes it. count: of servers. host: where they listen; advertised: where the ranks reach them.
     on_output(text): called with lines that a server prints, up to `MAX_OUTPUT_BYTES` of each. on_death(message): called
-    if a server ends before `close`.
+    once there is a `death`.
     """
 
     def __init__(
@@ -51,6 +51,8 @@ class ParameterServers:
             "attempt": 1,
             "rule": rule,
         }
+        self.death: str | None = None
+        self._on_death = on_death
         self._processes: list[_Process] = []
         try:
             for _ in range(count):
@@ -60,7 +62,12 @@ class ParameterServers:
             self.close()
             raise
         for process in self._processes:
-            process.watch(on_death)
+            process.watch(self._note_death)
+
+    def _note_death(self, message: str) -> None:
+        if self.death is None:
+            self.death = message
+            self._on_death(message)
 
     def close(self) -> None:
         for process in self._processes:

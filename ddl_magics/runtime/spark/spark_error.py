@@ -14,6 +14,15 @@ _JAVA_CLASS = re.compile(r"^:?\s*([a-z]\w*\.)+[A-Z]\w*:\s*")
 DRIVER_DIED = "Spark's driver process (Java) has died: restart the kernel, which begins a new session"
 
 
+def is_of_dead_jvm(error: BaseException) -> bool:
+    """Whether Py4J has raised it because no Java answers; other connections break with the same kinds of errors."""
+    frame = error.__traceback__
+    while frame is not None and frame.tb_next is not None:
+        frame = frame.tb_next
+    in_py4j = frame is not None and "py4j" in frame.tb_frame.f_globals.get("__name__", "")
+    return type(error).__name__ == "Py4JNetworkError" or (isinstance(error, ConnectionError) and in_py4j)
+
+
 def cause(error: BaseException | str) -> str:
     """The line of `error` that says why: the Python exception's where its text has a Python traceback, else the first.
 

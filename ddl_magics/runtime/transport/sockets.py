@@ -93,5 +93,7 @@ def drop_sent(views: deque[memoryview], count: int) -> None:
 
 
 def error_text(error: Exception) -> str:
-    """A socket's error in a few words, for a message."""
-    return "no answer in time" if isinstance(error, socket.timeout) else getattr(error, "strerror", None) or str(error)
+    """An error, of a socket mostly, in a few words for a message."""
+    if isinstance(error, socket.timeout):
+        return "no answer in time"
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -6,9 +6,11 @@ import hashlib
 import json
 import queue
 import threading
+import unittest.mock
 from types import SimpleNamespace
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
@@ -79,7 +81,7 @@ class Run:
         self.warned = []
         self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
         self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
-        self.servers = SimpleNamespace(addresses=[("h", 2)])
+        self.servers = SimpleNamespace(addresses=[("h", 2)], death=None)
         self.states = []
 
     def enter(self, state, message, **fields):
@@ -177,15 +179,35 @@ def test_ranks_that_need_each_other_are_not_restarted_alone(start):
     assert ranks.attempt.wait().death == "rank 1 on h died (killed)"
 
 
-def test_an_error_of_the_driver_is_named_and_no_death(start):
+@pytest.mark.parametrize(
+    "error, reason", [(ZeroDivisionError("division by zero"), "division by zero"), (MemoryError(), "MemoryError")]
+)
+def test_an_error_of_the_driver_is_named_and_no_death(start, error, reason):
     ranks = start("allreduce")
-    ranks.run.log.append = lambda event, number: 1 / 0
+    ranks.run.log.append = unittest.mock.Mock(side_effect=error)
     channel = ranks.connect(0)
     channel.incoming.put((messages.EVENTS, b'[{"kind": "log", "time": 1, "stream": "stdout", "text": ""}]'))
     result = ranks.attempt.wait()
     assert result.death is None and result.message == (
-        "rank 0 on h: the driver failed at a message of the rank: division by zero"
+        f"rank 0 on h: the driver failed at a message of the rank: {reason}"
     )
+
+
+def test_a_java_of_the_driver_that_has_died_is_named(start):
+    def ask_java(hosts):
+        raise Py4JNetworkError("Error while sending or receiving")
+
+    ranks = start("ensemble")
+    ranks.run.note_hosts = ask_java
+    for rank in (0, 1):
+        ranks.connect(rank).incoming.put((messages.READY, b'{"address": null}'))
+    assert "message of the rank: Spark's driver process (Java) has died: restart" in ranks.attempt.wait().message
+
+
+def test_a_server_that_died_before_the_attempt_began_ends_it(start):
+    ranks = start("ps")
+    ranks.run.servers.death = "the parameter server (process 5) ended with status -9"
+    assert ranks.attempt.wait().message == ranks.run.servers.death
 
 
 def test_a_full_disk_of_the_driver_costs_a_checkpoint_and_fails_a_run_without_its_model(start):

@@ -3,6 +3,7 @@
 import secrets
 
 import pytest
+from support.until import until
 
 from ddl_magics.runtime.driver.server_process import ParameterServers
 from ddl_magics.runtime.transport import wire
@@ -25,4 +26,15 @@ def test_a_server_that_can_prints_nothing():
     started = servers("adag", shown)
     assert started.addresses[0][1] > 0
     started.close()
-    assert shown == []
+    assert shown == [] and started.death is None
+
+
+def test_the_death_of_a_server_is_said_at_once_and_kept():
+    shown = []
+    started = servers("adag", shown)
+    (process,) = started._processes
+    process._process.kill()
+    until(lambda: shown)
+    message = f"the parameter server (process {process._process.pid}) ended with status -9"
+    assert shown == [message] and started.death == message
+    started.close()

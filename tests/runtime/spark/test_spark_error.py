@@ -3,7 +3,7 @@
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from ddl_magics.runtime.spark.spark_error import cause
+from ddl_magics.runtime.spark.spark_error import cause, is_of_dead_jvm
 
 PYTHON = """org.apache.spark.api.python.PythonException: Traceback (most recent call last):
   File "worker.py", line 830, in main
@@ -25,3 +25,13 @@ def test_the_line_that_says_why():
 )
 def test_a_driver_that_has_died_is_named(error):
     assert cause(error) == "Spark's driver process (Java) has died: restart the kernel, which begins a new session"
+
+
+def test_a_broken_connection_to_another_process_is_none_of_javas():
+    from py4j.java_gateway import GatewayParameters, JavaGateway
+
+    with pytest.raises((ConnectionError, Py4JNetworkError)) as of_java:
+        JavaGateway(gateway_parameters=GatewayParameters(port=9)).jvm.System.currentTimeMillis()
+    with pytest.raises(ConnectionError) as other:
+        raise BrokenPipeError
+    assert is_of_dead_jvm(of_java.value) and not is_of_dead_jvm(other.value)
