@@ -5,7 +5,8 @@
 A seed decides one fault: which, of which strategy's run, whom it meets and when. The line that is printed of a fault
 that went wrong repeats it. Without SEED, a campaign continues after the last seed of its record. Each fault is a line
 of build/chaos/record.jsonl, and build/chaos/table.md has them all. Campaigns with seeds far apart may run at once: each
-has hosts, disks and kernels of its own, and while a run of one waits, that of another computes.
+has hosts, disks and kernels of its own, and while a run of one waits, that of another computes. SIGTERM ends one after
+the fault in progress. `flock build/chaos/turn flock build/chaos/running COMMAND` runs a command between faults.
 
 A run with a fault has ended right: it is FINISHED with the history and the weights of an undisturbed run. Or it has
 told right: it has ended within its time, and says what died. Otherwise, or if it leaves a process, a socket or a file,
@@ -14,9 +15,12 @@ its seed is printed. That the next run works is seen by the next one; after the 
 
 import argparse
 import contextlib
+import fcntl
 import random
 import re
+import signal
 import sys
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -46,13 +50,18 @@ RIGHT, TOLD, WRONG, LATE = "right", "told", "wrong", "late"
 
 @dataclass
 class Outcome:
-    """How a run with a fault ended. noticed: seconds until the run said something of it, or None."""
+    """How a run with a fault ended. noticed: seconds until the run said something of it, or None. ended: until its end.
+
+    course: what it said, and how many seconds after the fault.
+    """
 
     outcome: str = ""
     problems: list = field(default_factory=list)
     message: str = ""
     noticed: float | None = None
     seconds: float = 0.0
+    ended: float | None = None
+    course: list = field(default_factory=list)
 
 
 class Campaign:
@@ -105,7 +114,8 @@ class Campaign:
         seconds = {"noticed": outcome.noticed, "seconds": round(outcome.seconds, 1)}
         seconds["in_all"] = round(time.monotonic() - entered, 1)
         said = {"outcome": outcome.outcome, "message": outcome.message, "problems": outcome.problems}
-        return {**line, "about": about, **seconds, **said}
+        course = {"course": outcome.course} if outcome.problems else {}
+        return {**line, "about": about, **seconds, **said, **course}
 
     def _start(self, strategy, workers, options=""):
         words = f"--name run --seed 7 --strategy {strategy} --workers {workers} {options}"
@@ -157,7 +167,10 @@ class Campaign:
             self._look(run)
             time.sleep(POLL_SECONDS)
         undos.close()
-        if not run.until(lambda run: run.ended, fault.end_seconds) and not run.ended:
+        ended = run.until(lambda run: run.ended, fault.end_seconds) or run.ended
+        outcome.ended = round(time.monotonic() - begun, 1)
+        outcome.course = [[round(when - begun, 1), text[:200]] for when, text in run.messages()]
+        if not ended:
             outcome.problems.append(f"not ended {fault.end_seconds:g} s after the fault: {run.state}, {_last(run)}")
             return
         outcome.noticed = next((round(when - begun, 1) for when, text in run.messages(before) if _tells(text)), None)
@@ -177,6 +190,7 @@ class Campaign:
             outcome.problems += differences(expected, self._learned(run), run)
         elif fault.told and re.search(fault.told, run.reason):
             outcome.outcome = TOLD
+            outcome.noticed = outcome.ended if outcome.noticed is None else outcome.noticed
         else:
             outcome.problems.append(f"{run.state}: {run.reason or _last(run)}")
         told = outcome.noticed is not None or outcome.outcome != RIGHT
@@ -262,6 +276,16 @@ def _last(run):
     return next((text for _, text in reversed(list(run.messages()))), "")
 
 
+@contextlib.contextmanager
+def _turn(folder):
+    """Around a fault. A command that waits for its turn comes before the next fault."""
+    with open(folder / "running", "w") as running:
+        with open(folder / "turn", "w") as turn:
+            fcntl.flock(turn, fcntl.LOCK_EX)
+            fcntl.flock(running, fcntl.LOCK_SH)
+        yield
+
+
 def main(arguments=None):
     """The command. 1 if a fault went wrong."""
     parser = argparse.ArgumentParser(prog="python -m chaos.campaign", description=__doc__.partition("\n")[0])
@@ -279,17 +303,21 @@ def main(arguments=None):
     book = record.Record(options.folder)
     first = book.next_seed() if options.seed is None else options.seed
     starts.make_cheap()
-    failing = []
+    failing, ending = [], threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: ending.set())
     processes.start_session()
     spark.prepare_environment()
     with contextlib.ExitStack() as stack:
         campaign = Campaign(stack)
         for seed in range(first, first + options.count):
-            line = campaign.fault(seed, names)
+            with _turn(options.folder):
+                line = campaign.fault(seed, names)
             book.add(line)
             print(record.text(line), flush=True)
             if line["outcome"] == WRONG:
                 failing.append(seed)
+            if ending.is_set():
+                break
         campaign.close()
     print(book.table())
     for seed in failing:

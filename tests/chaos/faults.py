@@ -272,7 +272,7 @@ FAULTS = {
         kill(_server), ("ps",), notice=DEATH_SECONDS, told="the parameter server .process"
     ),
     "kernel: SIGKILL": Fault(kill(_kernel), ALL[:4], kernel_ends=True, options="--checkpoint file://BASE/checkpoints"),
-    "driver's JVM: SIGKILL": Fault(kill(_java), notice=DEATH_SECONDS, told="."),
+    "driver's JVM: SIGKILL": Fault(kill(_java), notice=DEATH_SECONDS, told=r"driver process \(Java\) has died"),
     "rank: SIGSTOP, SIGCONT": Fault(stop(_rank), hold=(0.5, 6.0)),
     "rank: SIGSTOP, --stall": Fault(stop(_rank), hold=(20.0, 25.0), notice=STALL_SECONDS + 8, options="--stall 8s"),
     "supervisor: SIGSTOP, SIGCONT": Fault(stop(_supervisor), hold=(0.5, 6.0)),
@@ -292,7 +292,7 @@ FAULTS = {
     "link: slow": Fault(shaped("4mbit", 1 << 18), hold=(2.0, 8.0)),
     "link: lossy": Fault(shaped("20mbit", 8 << 10), hold=(2.0, 8.0)),
     "clock: an hour": Fault(jump, hold=(0.5, 10.0)),
-    "driver's thread: MemoryError": Fault(fail_thread, told="."),
+    "driver's thread: MemoryError": Fault(fail_thread, told="MemoryError"),
     "Livy: 5xx and 429": Fault(
         failing(0.5, Status(500), Status(503), Status(429), Status(502)), LIVY, hold=(2.0, 10.0), scene="livy"
     ),

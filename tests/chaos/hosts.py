@@ -80,6 +80,10 @@ class Hosts:
         """The folder for temporary files, a small file system of its own."""
         return self.base / f"disk-{host}"
 
+    def link(self, host):
+        """The interface of this machine at the other end of the host's link: all that the host sends and gets."""
+        return f"{self._name}{host}"
+
     def namespace(self, host):
         """What /proc/PID/ns/net of its processes leads to."""
         return f"net:[{os.stat(f'/run/netns/{self._name}{host}').st_ino}]"
