@@ -1,6 +1,6 @@
 """All-reduce of 1 to 256 MB among 2 and 4 processes of one host: shared memory, TCP, TLS and gloo, in GB/s.
 
-    python -m benchmarks.b2 [--quick] [--gloo PYTHON] [--pause SECONDS]
+    python -m benchmarks.b2 [--quick] [--megabytes N ...] [--gloo PYTHON] [--pause SECONDS]
 
 All processes of all variants run from the beginning to the end; those that do not have their turn wait for a message.
 A block is a number of all-reduces of one size in a row; its sample is the mean time of one on rank 0. In each round
@@ -134,10 +134,11 @@ def cost_of_tls(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("allreduce", __doc__, "few rounds, and no 256 MB")
+    parser.add_argument("--megabytes", type=int, nargs="+", metavar="N", help="instead of 1 3 16 64 256")
     parser.add_argument("--gloo", type=Path, default=GLOO_PYTHON, metavar="PYTHON", help="a Python with PyTorch")
     command.add_pause(parser)
     options = parser.parse_args(arguments)
-    sizes = MEGABYTES[:-1] if options.quick else MEGABYTES
+    sizes = tuple(options.megabytes or (MEGABYTES[:-1] if options.quick else MEGABYTES))
     gloo = options.gloo if options.gloo.exists() else None
     samples = measure(gloo, sizes, QUICK_ROUNDS if options.quick else ROUNDS, options.pause)
     speeds = {name: [_size(name) / seconds / 1e9 for seconds in values] for name, values in samples.items()}

@@ -1,6 +1,7 @@
 """A training step on 2, 4 and 8 hosts with links of 1 Gbit/s: how well communication overlaps with the backward pass.
 
-    sudo python -m benchmarks.b4 [--quick] [--gloo PYTHON] [--pause SECONDS]
+    sudo python -m benchmarks.b4 [--quick] [--hosts N ...] [--megabytes N ...] [--ways WAY ...] [--gloo PYTHON]
+        [--pause SECONDS]
 
 The hosts are network namespaces of this machine (network_hosts.py) with one rank each. They share its cores, so
 computing is simulated by sleep: 17 ms for the forward pass, and 33 ms for the backward pass, which releases its
@@ -145,16 +146,21 @@ def _gloo_process(hosts: Hosts, rank: int, count: int, store: Path, python: Path
 
 
 def measure(
-    counts: tuple[int, ...], rounds: int, seconds: float, pause: float, gloo: Path | None
+    counts: tuple[int, ...],
+    sizes: tuple[float, ...],
+    ways: tuple[str, ...],
+    rounds: int,
+    seconds: float,
+    pause: float,
+    gloo: Path | None,
 ) -> dict[str, list[float]]:
     """Variant ("4 hosts, 25.0 MB, overlap") -> seconds of a step, a sample for each round."""
     samples: dict[str, list[float]] = defaultdict(list)
-    ways = WAYS if gloo is None else (*WAYS, GLOO)
     for count in counts:
         with Hosts(count + 1, LINK) as hosts:
             team = Team(hosts, count, gloo)
             for number in range(-1, rounds):  # the first round warms up
-                for megabytes in MEGABYTES:
+                for megabytes in sizes:
                     size = gradient_bytes(megabytes)
                     repeat = max(2, round(seconds / bound_seconds(size, count, compressed=False)))
                     for way in rotated(ways, number):
@@ -214,14 +220,17 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("multi_host_step", __doc__, "few rounds of short blocks")
     parser.add_argument("--hosts", type=int, nargs="+", default=HOSTS, metavar="N", help="instead of 2 4 8")
+    parser.add_argument("--megabytes", type=float, nargs="+", default=MEGABYTES, metavar="N", help="instead of 2.8 25")
+    parser.add_argument("--ways", nargs="+", choices=(*WAYS, GLOO), default=(*WAYS, GLOO), help="instead of all")
     parser.add_argument("--gloo", type=Path, default=GLOO_PYTHON, metavar="PYTHON", help="a Python with PyTorch")
     command.add_pause(parser)
     options = parser.parse_args(arguments)
     if problem := obstacle():
         raise SystemExit(f"multi_host_step: {problem}")
     rounds, seconds = (QUICK_ROUNDS, QUICK_BLOCK_SECONDS) if options.quick else (ROUNDS, BLOCK_SECONDS)
-    gloo = options.gloo if options.gloo.exists() else None
-    samples = measure(tuple(options.hosts), rounds, seconds, options.pause, gloo)
+    gloo = options.gloo if GLOO in options.ways and options.gloo.exists() else None
+    ways = tuple(way for way in options.ways if way != GLOO or gloo is not None)
+    samples = measure(tuple(options.hosts), tuple(options.megabytes), ways, rounds, seconds, options.pause, gloo)
     print(report.spread({name: [1000 * each for each in taken] for name, taken in samples.items()}, "ms a step"))
     print(report.spread(efficiencies(samples), "of the bound"))
     print(report.spread(costs_of_tls(samples), "times as long"))
