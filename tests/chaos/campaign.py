@@ -4,9 +4,11 @@
 
 A seed decides one fault: which, of which strategy's run, whom it meets and when. The line that is printed of a fault
 that went wrong repeats it. Without SEED, a campaign continues after the last seed of its record. Each fault is a line
-of build/chaos/record.jsonl, and build/chaos/table.md has them all. Campaigns with seeds far apart may run at once: each
-has hosts, disks and kernels of its own, and while a run of one waits, that of another computes. SIGTERM ends one after
-the fault in progress. `flock build/chaos/turn flock build/chaos/running COMMAND` runs a command between faults.
+of build/chaos/record.jsonl, and build/chaos/table.md has them all, with those that record.py keeps.
+
+Campaigns with seeds far apart may run at once: each has hosts, disks and kernels of its own, and while a run of one
+waits, that of another computes. SIGTERM ends a campaign after the fault in progress. `flock build/chaos/turn flock
+build/chaos/running COMMAND` runs a command between faults.
 
 A run with a fault has ended right: it is FINISHED with the history and the weights of an undisturbed run. Or it has
 told right: it has ended within its time, and says what died. Otherwise, or if it leaves a process, a socket or a file,
@@ -15,10 +17,12 @@ its seed is printed. That the next run works is seen by the next one; after the 
 
 import argparse
 import contextlib
+import datetime
 import fcntl
 import random
 import re
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -33,7 +37,6 @@ from chaos.faults import FAULTS, Act, chosen
 from chaos.hosts import obstacle
 from chaos.scene import POLL_SECONDS, HostScene, LivyScene, Silent, Watched
 
-FOLDER = paths.ROOT / "build" / "chaos"
 #: Of the campaign's faults this share comes before the first step, at any moment of the launch.
 EARLY = 0.2
 LAUNCH_SECONDS, TRAINING_SECONDS = 90.0, 5.0
@@ -276,6 +279,12 @@ def _last(run):
     return next((text for _, text in reversed(list(run.messages()))), "")
 
 
+def _commit():
+    """Of the checkout; with a + where it has changed since, and "" outside of one."""
+    described = ("git", "describe", "--always", "--exclude=*", "--dirty=+")
+    return subprocess.run(described, cwd=paths.ROOT, capture_output=True, text=True).stdout.strip()
+
+
 @contextlib.contextmanager
 def _turn(folder):
     """Around a fault. A command that waits for its turn comes before the next fault."""
@@ -292,7 +301,7 @@ def main(arguments=None):
     parser.add_argument("--seed", type=int, help="of the first fault")
     parser.add_argument("--count", type=int, default=20, help="of faults; 20")
     parser.add_argument("--faults", default="", help="one by its name, or a regular expression of several")
-    parser.add_argument("--folder", type=Path, default=FOLDER, help="of the record and the table")
+    parser.add_argument("--folder", type=Path, help="of another record, and of its table")
     options = parser.parse_args(arguments)
     problem = obstacle()
     if problem:
@@ -300,9 +309,11 @@ def main(arguments=None):
     names = chosen(options.faults)
     if not names:
         raise SystemExit(f"chaos: no fault matches {options.faults!r}; there are {', '.join(FAULTS)}")
-    book = record.Record(options.folder)
+    folder = options.folder or record.FOLDER
+    book = record.Record(folder, None if options.folder else record.KEPT)
     first = book.next_seed() if options.seed is None else options.seed
     starts.make_cheap()
+    state = {"date": datetime.date.today().isoformat(), "commit": _commit()}
     failing, ending = [], threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: ending.set())
     processes.start_session()
@@ -310,8 +321,8 @@ def main(arguments=None):
     with contextlib.ExitStack() as stack:
         campaign = Campaign(stack)
         for seed in range(first, first + options.count):
-            with _turn(options.folder):
-                line = campaign.fault(seed, names)
+            with _turn(folder):
+                line = {**state, **campaign.fault(seed, names)}
             book.add(line)
             print(record.text(line), flush=True)
             if line["outcome"] == WRONG:

@@ -28,6 +28,22 @@ def test_the_table_counts_each_fault(tmp_path):
     assert record.Record(tmp_path).next_seed() == 2
 
 
+def test_what_is_kept_has_no_more_than_the_table_needs(tmp_path):
+    kept = tmp_path / "kept.jsonl"
+    for problems in ([], ["late"]):
+        book = record.Record(tmp_path / "folder", kept)
+        book.add({**line("a", "wrong" if problems else "right", 1.0), "about": "rank 1", "problems": problems})
+        table = book.table()
+        book.keep()
+        assert record.Record(tmp_path / "folder", kept).table() == table
+    first, second = map(json.loads, kept.read_text().splitlines())
+    assert "about" not in first and "problems" not in first and second["problems"] == ["late"]
+
+
+def test_the_table_of_the_docs_is_that_of_the_record(tmp_path):
+    assert record.table_of(record.PAGE.read_text()) == record.Record(tmp_path, record.KEPT).table() + "\n"
+
+
 def test_faults_are_chosen_by_their_names():
     assert faults.chosen("rank: SIGKILL") == ["rank: SIGKILL"] and faults.chosen("") == list(faults.FAULTS)
     assert faults.chosen("^link: c") == ["link: cut for a moment", "link: cut"]
