@@ -111,3 +111,4 @@ clean:
 include scripts/livy.mk
 include scripts/keras2.mk
 include scripts/docs.mk
+include scripts/mlflow.mk

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import nan
 from typing import Any
 
 from ddl_magics.dashboard.running_values import RunningValues
@@ -26,29 +26,43 @@ class Scalar:
     time: float
 
 
-def scalars(events: Iterable[Mapping[str, Any]]) -> Iterator[Scalar]:
-    """Of a run's events, in their order. Values that are no numbers are NaN."""
-    before: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the steps before it
-    done: dict[int, int] = {}  # fit -> its steps so far
-    running = RunningValues()
-    logged = 0
-    for event in events:
+class ScalarReader:
+    """Makes scalars of a run's events, which come one after another."""
+
+    def __init__(self) -> None:
+        self._before: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the steps before it
+        self._done: dict[int, int] = {}  # fit -> its steps so far
+        self._running = RunningValues()
+        self._logged = 0
+
+    def read(self, event: Mapping[str, Any]) -> Iterator[Scalar]:
+        """Those of the next event. Values that are no numbers are NaN."""
         kind, rank = event.get("kind"), event.get("rank")
         if kind == "fit":
-            running.begin(event)
+            self._running.begin(event)
         elif kind == "steps":
-            running.add(event)
-        if kind == "steps" and rank == _CHIEF:
-            fit = event["fit"]
-            step = before.setdefault((fit, event["epoch"]), done.get(fit, 0)) + ev.steps_done(event)
-            done[fit] = max(done.get(fit, 0), step)
-            for name, value in running.job(event):
-                yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event["time"])
+            self._running.add(event)
+            if rank == _CHIEF:
+                yield from self._steps(event)
         elif kind == "epoch":
             yield from _of(event, _prefix(event["fit"]), event["epoch"] + 1)
         elif kind == "values" and rank == _CHIEF:
-            logged = logged + 1 if event.get("step") is None else event["step"]
-            yield from _of(event, "", logged)
+            self._logged = self._logged + 1 if event.get("step") is None else event["step"]
+            yield from _of(event, "", self._logged)
+
+    def _steps(self, event: Mapping[str, Any]) -> Iterator[Scalar]:
+        fit = event["fit"]
+        step = self._before.setdefault((fit, event["epoch"]), self._done.get(fit, 0)) + ev.steps_done(event)
+        self._done[fit] = max(self._done.get(fit, 0), step)
+        for name, value in self._running.job(event):
+            yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event["time"])
+
+
+def scalars(events: Iterable[Mapping[str, Any]]) -> Iterator[Scalar]:
+    """Of a run's events, in their order. Values that are no numbers are NaN."""
+    reader = ScalarReader()
+    for event in events:
+        yield from reader.read(event)
 
 
 def _prefix(fit: int) -> str:
@@ -75,9 +89,3 @@ def _number(text: str) -> str | int | float:
         except ValueError:
             continue
     return text
-
-
-def results(histories: Iterable[Mapping[str, list[float]]]) -> dict[str, float]:
-    """The last value of each metric of the last fit."""
-    last: Mapping[str, list[float]] = next(reversed([h for h in histories if h]), {})
-    return {name: values[-1] for name, values in last.items() if values and isfinite(values[-1])}

@@ -2,49 +2,130 @@
 
 from __future__ import annotations
 
+import re
+import secrets
+import time
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from ddl_magics.errors import NotInstalled
+from ddl_magics.history.exported import Exported
 from ddl_magics.history.scalars import Scalar
 
 INSTALL = "pip install tensorboardX"
+#: Scheme of a folder that tensorboardX writes -> what it needs for that.
+STORAGES: Mapping[str, str] = {"s3": "boto3", "gs": "google.cloud.storage"}
 
 
-def write(
-    folder: Path, scalars: Iterable[Scalar], parameters: Mapping[str, Any], results: Mapping[str, float], text: str
-) -> Path:
+class TensorBoardRun:
+    """A run of TensorBoard: a folder with event files, which grow as values are added."""
+
+    def __init__(self, folder: str, parameters: Mapping[str, Any], again: bool = False) -> None:
+        """Begin the run's file.
+
+        Args:
+            folder: of the run, a path or a URI as `run_folder` makes it.
+            parameters: the hyperparameters.
+            again: all its values follow once more; TensorBoard drops those that it has.
+
+        Raises:
+            NotInstalled: tensorboardX is missing, or what it needs for such a URI.
+            OSError: the folder cannot be written.
+        """
+        require(folder)
+        # Not `SummaryWriter`: its thread ends without a word at a full disk, and all calls wait for it then.
+        from tensorboardX.event_file_writer import EventsWriter
+        from tensorboardX.proto.event_pb2 import Event, SessionLog
+        from tensorboardX.record_writer import directory_check
+        from tensorboardX.summary import hparams
+
+        directory_check(folder)
+        self._event = Event
+        self._writer = EventsWriter(f"{folder}/events", f".{secrets.token_hex(3)}")
+        if again:
+            start = SessionLog(status=SessionLog.START)
+            self._writer.write_event(Event(wall_time=time.time(), step=0, session_log=start))
+        # Without the list of all hyperparameters: TensorBoard would take one run's list for all runs below its folder.
+        _, begin, self._end = hparams(dict(parameters), {})
+        self._write(begin)
+        self._writer.flush()
+
+    def add(self, scalars: Iterable[Scalar]) -> None:
+        """Write values, so that a TensorBoard reads them from now on. Raises OSError."""
+        from tensorboardX.summary import scalar
+
+        for each in scalars:
+            self._write(scalar(each.name, each.value), each.step, each.time)
+        self._writer.flush()
+
+    def end(self, run: Exported) -> None:
+        """Write what is known at the run's end, and close the file. Raises OSError."""
+        from tensorboardX.summary import text
+
+        self._write(self._end)
+        for name, content in run.texts.items():
+            if content:
+                self._write(text(name.partition(".")[0], f"```python\n{content}\n```"))
+        if run.places:
+            self._write(text("files", "\n".join(f"- `{place}`" for place in run.places)))
+        self._writer.close()
+
+    def _write(self, summary: Any, step: int = 0, moment: float | None = None) -> None:
+        at = time.time() if moment is None else moment
+        self._writer.write_event(self._event(wall_time=at, step=step, summary=summary))
+
+
+def write(folder: Path, run: Exported) -> Path:
     """Write a run into a folder, which becomes one run of TensorBoard; returns the folder.
 
     Args:
         folder: of the run; another one that was written there before is replaced.
-        scalars: of the run.
-        parameters: the hyperparameters.
-        results: what they led to.
-        text: the cell.
+        run: the run.
 
     Raises:
         NotInstalled: tensorboardX is missing.
         OSError: the folder cannot be written.
     """
-    if find_spec("tensorboardX") is None:
-        raise NotInstalled(f"TensorBoard's files are written by tensorboardX, which is missing here: {INSTALL}")
-    from tensorboardX import SummaryWriter
-    from tensorboardX.summary import hparams
-
+    require(str(folder))
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("events.out.tfevents.*"):
         old.unlink()
-    with SummaryWriter(str(folder), write_to_disk=True) as writer:
-        # Not `add_hparams`, which makes a run of its own for them. And without the list of all hyperparameters:
-        # TensorBoard would take one run's list for all runs below its folder.
-        _, begin, end = hparams(dict(parameters), {name: float(value) for name, value in results.items()})
-        writer.file_writer.add_summary(begin)
-        writer.file_writer.add_summary(end)
-        for scalar in scalars:
-            writer.add_scalar(scalar.name, scalar.value, scalar.step, walltime=scalar.time)
-        if text:
-            writer.add_text("cell", f"```python\n{text}\n```")
+    written = TensorBoardRun(str(folder), run.parameters)
+    written.add(run.scalars)
+    written.end(run)
     return folder
+
+
+def require(folder: str) -> None:
+    """Check that what writes such a folder is installed. Raises NotInstalled."""
+    if not _is_there("tensorboardX"):
+        raise NotInstalled(f"TensorBoard's files are written by tensorboardX, which is missing here: {INSTALL}")
+    needed = STORAGES.get(urlsplit(folder).scheme)
+    if needed is not None and not _is_there(needed):
+        package = needed.replace(".", "-")
+        raise NotInstalled(
+            f"{urlsplit(folder).scheme}:// needs {package}, which is missing here: pip install {package}"
+        )
+
+
+def run_folder(logs: str, name: str, run: str, home: str | None = None) -> str:
+    """The folder of a run below that of all, `logs`: a path, or a URI.
+
+    home: the folder to which a relative path is relative; None for the present one.
+    """
+    own = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}-{run}"
+    parts = urlsplit(logs)
+    if parts.scheme in STORAGES:
+        return f"{logs.rstrip('/')}/{own}"
+    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(logs).expanduser()
+    return str(Path(home or ".", path, own))
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package above it
+        return False

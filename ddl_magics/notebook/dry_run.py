@@ -14,6 +14,7 @@ from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.notebook.trial_runs import at_once
 from ddl_magics.options import RunSpec
 from ddl_magics.options.table import OPTIONS, STRATEGIES
+from ddl_magics.runs import live_export
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.search import space
@@ -32,6 +33,7 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
     lines = [("cluster", f"{cluster.name}: {_slots(cluster, spec)}")]
     try:
         lines += _trials(spec, cluster, namespace) if spec.trials else _parameters(spec)
+        live_export.require(spec)
     except UsageError as error:
         problem = str(error)
     lines += _training(spec)

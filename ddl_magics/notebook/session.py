@@ -24,7 +24,7 @@ from ddl_magics.notebook.trial_runs import TrialRuns
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT
-from ddl_magics.runs import Run, RunQueue, attaching
+from ddl_magics.runs import Run, RunQueue, attaching, live_export
 from ddl_magics.runs.follower import Follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, space
@@ -34,6 +34,8 @@ from ddl_magics.wording import nearest
 
 #: How long the end of a kernel may wait for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
 EXIT_SECONDS = 1.0
+#: And for what follows them live.
+EXPORT_SECONDS = 0.5
 
 
 class Session:
@@ -84,6 +86,7 @@ class Session:
             UsageError: the name is that of another variable, or the cluster refuses the run.
         """
         space.check_values(spec.cell, spec.set or {})
+        live_export.require(spec)
         spec = self._identified(spec, namespace, "run")
         if spec.resume is not None:
             resumed = self._resumable(spec.resume)
@@ -135,6 +138,7 @@ class Session:
             UsageError: as `submit`; or Optuna is missing, or the cell's parameters cannot be read.
         """
         plan = with_earlier_trials(make_plan(spec))
+        live_export.require(spec)
         spec = self._identified(plan.spec, namespace, "search")
         cluster = self._current(start=True)
         folder = self._search_folder(spec, cluster)
@@ -289,6 +293,9 @@ class Session:
         deadline = time.monotonic() + EXIT_SECONDS
         for run in ending:
             run.give_up(deadline - time.monotonic())
+        deadline = time.monotonic() + EXPORT_SECONDS
+        for run in ending:
+            run.exported(max(deadline - time.monotonic(), 0.0))
         used = dict.fromkeys(self._queues)
         if self._cluster is not None:
             used[self._cluster] = None

@@ -30,7 +30,8 @@ class RunSpec:
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
     search, in the stored spec of a search always its id. `epochs` is where every `fit` ends at the latest, in the runs
-    of a scaling report, whose `parent` is the run whose cell they measure.
+    of a scaling report, whose `parent` is the run whose cell they measure. `tensorboard` and `mlflow` are where the
+    notebook writes the run while it trains.
     `wait`, `dry_run` and `send` are for the notebook alone: `wait` None means to wait where nobody can click, and
     `send` holds names of the notebook's variables.
     """
@@ -76,6 +77,8 @@ class RunSpec:
     prewarm: bool | None = None
     release: str | None = None
     provenance: bool | None = None
+    tensorboard: str | None = None
+    mlflow: str | None = None
     set: Mapping[str, str] | None = None
     trials: int | None = None
     search: str | None = None

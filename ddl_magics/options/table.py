@@ -17,6 +17,7 @@ from ddl_magics.options.values import (
     read_data,
     read_horizon,
     read_identifier,
+    read_logs,
     read_objective,
     read_parameter,
     read_rule,
@@ -24,6 +25,7 @@ from ddl_magics.options.values import (
     read_seed,
     read_setting,
     read_target,
+    read_tracking,
     read_uri,
     read_validation,
 )
@@ -570,6 +572,21 @@ OPTIONS: tuple[Option, ...] = (
         "Keep the cell and its options alone.",
         sets=("provenance", False),
     ),
+    Option(
+        "--tensorboard",
+        "Folder below which the run, or each trial of a search, is written for TensorBoard while it trains: a path "
+        "relative to the notebook's folder, file:///..., s3://... or gs://.... Needs tensorboardX on the notebook's "
+        "machine.",
+        read_logs,
+        metavar="DIR|URI",
+    ),
+    Option(
+        "--mlflow",
+        "MLflow tracking server (http://host:5000) or database (sqlite:///mlflow.db) to which the run, or a search "
+        "with its trials as children, is written while it trains. Needs mlflow-skinny on the notebook's machine.",
+        read_tracking,
+        metavar="URI",
+    ),
 )
 
 #: The options by what they are about, for the help.
@@ -596,7 +613,17 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
     "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
     "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),
     "cluster": ("--gpus", "--conf", "--encrypt", "--release", "--prewarm", "--no-prewarm"),
-    "output": ("--name", "--wait", "--no-wait", "--out", "--dry-run", "--provenance", "--no-provenance"),
+    "output": (
+        "--name",
+        "--wait",
+        "--no-wait",
+        "--out",
+        "--dry-run",
+        "--provenance",
+        "--no-provenance",
+        "--tensorboard",
+        "--mlflow",
+    ),
 }
 
 BY_FLAG: Mapping[str, Option] = {option.flag: option for option in OPTIONS}

@@ -118,16 +118,32 @@ def read_uri(text: str) -> str:
     return _checked_uri(text, "a folder, such as hdfs:///models/mnist")
 
 
-def _checked_uri(text: str, wanted: str) -> str:
-    """The URI, without secrets. wanted: what it must be."""
+def read_logs(text: str) -> str:
+    """A folder on the notebook's machine, or in a storage that TensorBoard's files can be written to."""
+    scheme = text.partition("://")[0].lower() if "://" in text else ""
+    if scheme not in ("", "file", "s3", "gs"):
+        raise ValueError("a folder of this machine, file:///..., s3://... or gs://...")
+    return _checked_uri(text, "a folder, such as logs") if scheme else text
+
+
+def read_tracking(text: str) -> str:
+    """Where MLflow keeps runs."""
+    if not re.match(r"(https?|sqlite|postgresql|mysql|mssql)(\+\w+)?://|databricks(://|$)", text):
+        raise ValueError("http://HOST:PORT of a tracking server, or a database such as sqlite:///mlflow.db")
+    secrets_in = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    return _checked_uri(text, "http://HOST:PORT of a tracking server", secrets_in)
+
+
+def _checked_uri(text: str, wanted: str, secrets_in: str = "Hadoop's configuration") -> str:
+    """The URI, without secrets. wanted: what it must be. secrets_in: where they belong."""
     try:
         parts = urlsplit(text)
     except ValueError:
         raise ValueError(wanted) from None
     if parts.password or has_password(text):
-        raise UsageError("the URI holds a password, which would be stored: set it in Hadoop's configuration instead.")
+        raise UsageError("the URI holds a password, which would be stored: set it in " + secrets_in + " instead.")
     if parts.query:
-        raise UsageError("the URI has a query, which may hold a signature: set that in Hadoop's configuration instead.")
+        raise UsageError("the URI has a query, which may hold a signature: set that in " + secrets_in + " instead.")
     if not parts.netloc and not parts.path:
         raise ValueError(wanted)
     return text

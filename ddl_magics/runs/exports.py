@@ -3,47 +3,59 @@
 from __future__ import annotations
 
 import dataclasses
-import re
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddl_magics.errors import NotInRun
-from ddl_magics.history import mlflow, tensorboard
-from ddl_magics.history.scalars import parameters, results, scalars
+from ddl_magics.history import provenance, tensorboard
+from ddl_magics.history.exported import Exported
+from ddl_magics.history.scalars import parameters, scalars
+from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of
 from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files
-from ddl_magics.store import find_run
+from ddl_magics.store import RunRecord, find_run
 
 if TYPE_CHECKING:
     from ddl_magics.runs.run import Run
 
+Event = Mapping[str, Any]
+
 
 def to_tensorboard(run: Run, folder: str | Path) -> Path:
     """Write a run below `folder`, in a folder of its own; as `Run.to_tensorboard`."""
-    home = Path(folder).expanduser() / f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', run.name)}-{run.id}"
-    found = results(run.histories)
-    return tensorboard.write(home, scalars(run.events), parameters(run.spec), found, _cell(run))
+    home = Path(tensorboard.run_folder(str(Path(folder).expanduser()), run.name, run.id))
+    return tensorboard.write(home, for_others(run))
 
 
-def for_mlflow(run: Run) -> mlflow.Exported:
-    """A run for MLflow, with its models, its other artifacts and the files of its cell that are on this machine."""
+def for_others(run: Run) -> Exported:
+    """A run for other tools."""
     record = find_run(run.id)
     if record is None:
         raise NotInRun(f"{run.name} is not in the store any more.")
+    return exported(run.spec, record, run.events)
+
+
+def exported(spec: RunSpec, record: RunRecord, events: Sequence[Event]) -> Exported:
+    """The same of a run with these events, which has its models and the files of its cell on this machine."""
     stored = [path for path in sorted((record.folder / "files").glob("*")) if not path.name.startswith(".")]
-    written = [file.path for file in cell_files(run.events).values() if file.path is not None and file.path.is_file()]
-    return mlflow.Exported(
+    written = [file.path for file in cell_files(events).values() if file.path is not None and file.path.is_file()]
+    files = [*stored, *written]
+    elsewhere = [str(event["uri"]) for event in events if event.get("kind") == "artifact" and "uri" in event]
+    checkpoints = [f"{spec.checkpoint.rstrip('/')}/{spec.run}"] if spec.checkpoint else []
+    return Exported(
         record,
-        parameters(run.spec),
-        scalars(run.events),
-        run.provenance,
-        [*stored, *written],
-        {"cell.py": _cell(run)},
+        parameters(spec),
+        scalars(events),
+        provenance.read(record.folder),
+        files,
+        [*map(str, files), *elsewhere, *checkpoints],
+        {"cell.py": _cell(spec)},
     )
 
 
-def _cell(run: Run) -> str:
+def _cell(spec: RunSpec) -> str:
     """The cell with its options, without what may be a secret."""
-    shown = dataclasses.replace(run.spec, set=masked(run.spec.set or {}), cell=masked_source(run.spec.cell))
-    return cell_of(shown, run.name)
+    shown = dataclasses.replace(spec, set=masked(spec.set or {}), cell=masked_source(spec.cell))
+    return cell_of(shown, spec.name)

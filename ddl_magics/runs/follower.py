@@ -18,6 +18,7 @@ from ddl_magics.clusters.base import UNREADABLE, Cluster, Launched, NotStarted, 
 from ddl_magics.history.keeper import Keeper
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import cell_files
+from ddl_magics.runs.live_export import LiveExports
 from ddl_magics.runs.recorder import Recorder
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runs.timeline import Event
@@ -81,6 +82,9 @@ class Follower:
         self.recorder.listen(Snapshots(folder, spec.workers, events[-1]["seq"] if events else 0).feed)
         self.recorder.listen(Keeper(spec, folder, attached=bool(events)).feed)
         self.timeline = self.recorder.timeline
+        self.exports = LiveExports(spec, folder, self.timeline)
+        for place in self.exports.places:
+            self.recorder.listen(place.feed)
         self._folder = folder
         self._queue = queue
         # A copy: a queued cell must not see values that later cells assign.
@@ -147,6 +151,8 @@ class Follower:
             self._end_unfollowed()
         finally:
             self._queue.leave(self.spec.run)
+            for problem in self.exports.end():
+                self.recorder.emit("notice", level="warning", message=problem)
             self.timeline.settle()
             self._decided.set()
 
@@ -236,6 +242,8 @@ class Follower:
     def _follow(self) -> None:
         pause, answered, stop_sent = self.cluster.poll_seconds, time.monotonic(), False
         while not self.timeline.over:
+            for problem in self.exports.problems():
+                self._emit("notice", level="warning", message=problem)
             if self._stop_due() and not stop_sent:
                 stop_sent = True
                 self.cluster.stop(self.spec.run, self._stop_reason)

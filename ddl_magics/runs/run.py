@@ -284,6 +284,11 @@ class Run:
         if self._follower is not None and not self._timeline.over:
             self._follower.give_up("its kernel has ended")
 
+    def exported(self, timeout: float) -> None:
+        """Wait at most `timeout` seconds until --tensorboard and --mlflow have all of a run that has ended."""
+        if self._follower is not None:
+            self._follower.exports.wait(timeout)
+
     def logs(self, rank: int | None = None) -> str:
         """What one rank printed; or what all printed, each line with its rank before it.
 
@@ -566,7 +571,7 @@ class Run:
         from ddl_magics.history import mlflow
         from ddl_magics.runs import exports
 
-        return mlflow.write(uri, experiment, exports.for_mlflow(self))
+        return mlflow.write(uri, experiment, exports.for_others(self))
 
     def figure(self) -> go.Figure:
         """A plotly figure of the loss, the metrics and samples/s so far."""

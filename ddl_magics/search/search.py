@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.errors import SearchFailed
+from ddl_magics.errors import NotInRun, SearchFailed
 from ddl_magics.history import mlflow
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import MASK
-from ddl_magics.runs import Run, exports
+from ddl_magics.runs import Run, exports, live_export
 from ddl_magics.runs.ending import Ending, search_asked, why_not_ask_search
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import study as studies
@@ -77,6 +77,7 @@ class Search:
         self._folder = folder
         self._scheduler = scheduler
         self._study: optuna.Study | None = None
+        self._over = threading.Event()
 
     @classmethod
     def start(cls, plan: Plan, folder: SearchFolder, launcher: Launcher) -> Search:
@@ -121,8 +122,17 @@ class Search:
         assert self._scheduler is not None
         self._scheduler.listen(StoredView(self._folder).show)
         name = f"ddl_magics search {self.name}"
-        threading.Thread(target=self._scheduler.run, name=name, daemon=True).start()
+        threading.Thread(target=self._run, args=(self._scheduler,), name=name, daemon=True).start()
         return self
+
+    def _run(self, scheduler: Scheduler) -> None:
+        """Until the search has ended, and what follows it live has its end."""
+        try:
+            scheduler.run()
+            if scheduler.view.state in ev.TERMINAL:
+                live_export.end_search(self.spec, self._folder, scheduler.runs.values())
+        finally:
+            self._over.set()
 
     @property
     def id(self) -> str:
@@ -252,9 +262,10 @@ class Search:
 
     def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
         """Write the search to MLflow as a run with its trials as children; returns MLflow's id. See `Run.to_mlflow`."""
-        tags = {"ddl_magics.id": self.id, "ddl_magics.objective": str(self.spec.objective)}
-        trials = (exports.for_mlflow(run) for run in self._trial_runs())
-        return mlflow.write_search(uri, experiment, self.name, tags, trials)
+        record = self._folder.record()
+        if record is None:
+            raise NotInRun(f"{self.name} is not in the store any more.")
+        return mlflow.write_search(uri, experiment, record, map(exports.for_others, self._trial_runs()))
 
     def _trial_runs(self) -> Iterator[Run]:
         """The last run of each trial that has one."""
@@ -276,7 +287,7 @@ class Search:
 
     def settled(self, timeout: float | None = None) -> bool:
         """Wait at most `timeout` seconds; returns whether the search has ended."""
-        return self._scheduler is None or self._scheduler.wait(timeout)
+        return self._scheduler is None or self._over.wait(timeout)
 
     def stop(self, timeout: float = STOP_SECONDS) -> Search:
         """Start no further trial, end those that run, and return when they have ended. What they reported is kept.

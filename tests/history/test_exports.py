@@ -1,25 +1,29 @@
 """Runs in TensorBoard and MLflow: written by their own libraries, read back by their own readers."""
 
+import dataclasses
 import json
-import os
-import socket
-import subprocess
-import sys
-import urllib.request
 from pathlib import Path
 
 import pytest
-from support.fake_cluster import epoch, state, steps, training
+from support.fake_cluster import FakeCluster, epoch, state, steps, training
 from support.stored import append, finished, stored
+from support.tensorboards import tensorboard
 from support.until import until
 
 from ddl_magics import store
 from ddl_magics.errors import NotInstalled
-from ddl_magics.history import mlflow, provenance, tensorboard
+from ddl_magics.history import mlflow, provenance
+from ddl_magics.history import tensorboard as written_for_tensorboard
 from ddl_magics.history.scalars import scalars
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search
+
+CELL = 'lr = ddl.suggest_float("lr", 0.01, 1.0)'
+#: Of an epoch of `training`, and after the last one.
+EPOCH_EVENTS, LAST_EVENTS = 5, 3
 
 
 @pytest.fixture(autouse=True)
@@ -71,49 +75,30 @@ def test_steps_are_counted_over_the_epochs_of_a_fit():
     assert found[5:] == [("fit_1/steps/loss", 10, 0.4), ("mine", 1, 3.0)]
 
 
-def get(url):
-    with urllib.request.urlopen(url, timeout=10) as answer:
-        return json.load(answer)
-
-
-def answers(url):
-    try:
-        return get(url)
-    except OSError:
-        return None
-
-
 @pytest.mark.timeout(120)
-def test_tensorboard_reads_a_run_and_a_search(run, tmp_path):
+def test_tensorboard_reads_runs_and_a_search_and_follows_a_live_run(run, tmp_path):
     written = run.to_tensorboard(tmp_path / "logs")
     assert run.to_tensorboard(tmp_path / "logs") == written, "written anew"
     trials = search_of(2).to_tensorboard(tmp_path / "logs")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "tensorboard.main", "--logdir", str(tmp_path / "logs"), "--port", str(port)]
-    environment = {**os.environ, "TENSORBOARD_NO_UPDATE": "1"}
-    with subprocess.Popen([*command, "--host", "127.0.0.1", "--load_fast=false"], env=environment) as server:
-        try:
-            base = f"http://127.0.0.1:{port}/data"
-            until(lambda: len(answers(f"{base}/runs") or ()) == 3, 60)
-            runs = {written.name, *(trial.name for trial in trials)}
-            until(lambda: set(answers(f"{base}/plugin/scalars/tags") or ()) == runs, 30)
-            wanted = {"loss", "accuracy", "steps/loss"}
-            until(lambda: wanted <= set(get(f"{base}/plugin/scalars/tags")[written.name]), 30)
-            points = get(f"{base}/plugin/scalars/scalars?run={written.name}&tag=loss")
-            assert [point[1:] for point in points] == [[1, 1.0], [2, 0.5]]
-            body, kind = b"{}", {"Content-Type": "application/json"}
-            request = urllib.request.Request(f"{base}/plugin/hparams/experiment", body, kind)
-
-            def names():
-                return {info["name"] for info in get(request)["hparamInfos"]}
-
-            until(lambda: {"lr", "act", "strategy", "workers"} <= names(), 30)
-            assert "api_key" not in names()
-            assert {info["name"]["tag"] for info in get(request)["metricInfos"]} >= {"loss", "accuracy"}
-        finally:
-            server.terminate()
+    cluster = FakeCluster(list(training(epochs=3)))
+    cluster.visible = len(cluster.script) - EPOCH_EVENTS - LAST_EVENTS
+    live = Session(cluster).submit(
+        dataclasses.replace(parse("--name live --set lr=0.5 --tensorboard logs"), cell=CELL), {}
+    )
+    with tensorboard(tmp_path / "logs") as board:
+        (following,) = (tmp_path / "logs").glob("live-*")
+        until(lambda: board.points(following.name, "loss") == [(1, 1.0), (2, 0.5)], 60)
+        assert live.state == ev.RUNNING
+        assert set(board.tags()) == {written.name, following.name, *(trial.name for trial in trials)}
+        cluster.visible = len(cluster.script)
+        live.wait(30)
+        until(lambda: [step for step, _ in board.points(following.name, "loss")] == [1, 2, 3], 30)
+        assert board.points(following.name, "steps/loss")[0] == (10, 1.0)
+        assert {"loss", "accuracy", "steps/loss"} <= set(board.tags()[written.name])
+        assert board.points(written.name, "loss") == [(1, 1.0), (2, 0.5)]
+        until(lambda: {"lr", "act", "strategy", "workers"} <= board.parameters()[0], 30)
+        names, metrics = board.parameters()
+        assert "api_key" not in names and metrics >= {"loss", "accuracy"}
 
 
 @pytest.mark.timeout(120)
@@ -164,7 +149,7 @@ def test_a_failed_run_is_one_there_and_what_is_missing_is_one_line(tmp_path, mon
     failed = Run.stored(folder.record())
     with pytest.raises(ValueError, match="the URI holds a password: set MLFLOW_TRACKING_USERNAME"):
         failed.to_mlflow("http://me:hidden@host:5000")
-    for module in (mlflow, tensorboard):
+    for module in (mlflow, written_for_tensorboard):
         monkeypatch.setattr(module, "find_spec", lambda name: None)
     with pytest.raises(NotInstalled, match="MLflow is missing here: pip install mlflow-skinny"):
         failed.to_mlflow("http://host:5000")
