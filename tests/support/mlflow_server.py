@@ -21,18 +21,15 @@ def mlflow_server(folder):
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
     environment = {**os.environ, "MLFLOW_DISABLE_TELEMETRY": "true", "MLFLOW_SERVER_ENABLE_JOB_EXECUTION": "false"}
     url = f"http://127.0.0.1:{port}"
-    log = open(folder / "server.log", "wb")
     with (
-        log,
-        subprocess.Popen(
-            [*command, *stores], env=environment, stdout=log, stderr=log, start_new_session=True
-        ) as server,
+        open(folder / "server.log", "wb") as log,
+        subprocess.Popen([*command, *stores], env=environment, stdout=log, stderr=log, start_new_session=True) as it,
     ):
         try:
             until(lambda: _answers(f"{url}/health"), 100)
             yield url
         finally:
-            os.killpg(server.pid, signal.SIGTERM)  # it has children
+            os.killpg(it.pid, signal.SIGTERM)  # it has children
 
 
 def _answers(url):
