@@ -110,5 +110,6 @@ clean:
 
 include scripts/livy.mk
 include scripts/keras2.mk
+include scripts/serve.mk
 include scripts/docs.mk
 include scripts/mlflow.mk

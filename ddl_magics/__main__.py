@@ -14,9 +14,10 @@ from ddl_magics import store
 from ddl_magics._version import __version__
 from ddl_magics.history.query import QueryError, parse_words
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs import Run, clean_command, ending, verbs
+from ddl_magics.runs import Run, clean_command, ending, serve_command, verbs
 from ddl_magics.search import Search, ask_to_stop, exporting
 from ddl_magics.search.found import listed
+from ddl_magics.serving import launch
 from ddl_magics.wording import nearest
 
 
@@ -47,7 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     for option, value in (("--keep", "30d"), ("--keep-last", "N"), ("--max-size", "10GB")):
         cleaner.add_argument(option, metavar=value)
     cleaner.add_argument(clean_command.DRY_RUN, action="store_true", help="only list them")
-    given = parser.parse_args(arguments)
+    subparsers.add_parser("serve", help=f"serve a run's model, until Ctrl-C: {serve_command.USAGE.replace('%', '%%')}")
+    subparsers.add_parser("serving", help="the served models")
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    if words[:1] == ["serve"] and "--help" not in words:  # its options are those of %ddl serve
+        return _serve(words[1:])
+    given = parser.parse_args(words)
+    if given.verb == "serving":
+        print(serve_command.listed())
+        return 0
     if given.verb == "runs":
         return _listed(given.query)
     if given.verb == "import":
@@ -70,6 +79,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return _logs(Run.stored(record), given.rank)
     else:
         return _ended(ending.end(record), given.json)
+    return 0
+
+
+def _serve(words: Sequence[str]) -> int:
+    def find(word: str) -> Run:
+        record = store.find_run(word)
+        if record is None:
+            hint = nearest(word, [known.name for known in store.list_runs()])
+            raise UsageError(f"there is no run {as_word(word)}.{hint}")
+        return Run.stored(record)
+
+    def tell(line: str) -> None:
+        print(line, flush=True)
+
+    try:
+        request = serve_command.parse(words)
+        tell(serve_command.run(request, find, tell))
+        if not request.stop and request.to is None and not request.detached:
+            return int(launch.wait(tell) != 0)
+    except UsageError as error:
+        print(str(error).replace("%ddl ", "python -m ddl_magics "), file=sys.stderr)
+        return 1
     return 0
 
 

@@ -77,6 +77,10 @@ class CannotExport(_InOneLine, RuntimeError):
     """A model cannot be exported, or a version of it registered."""
 
 
+class CannotServe(_InOneLine, RuntimeError):
+    """A model cannot be served, or no model of a name is."""
+
+
 class NoAttribute(_InOneLine, AttributeError):
     """A run has no such attribute."""
 

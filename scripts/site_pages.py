@@ -23,6 +23,7 @@ SECTIONS = {
             "docs/notebooks.md",
             "docs/coming-from.md",
             "docs/models.md",
+            "docs/serving.md",
             "docs/loops.md",
             "docs/search.md",
             "docs/scaling.md",

@@ -139,6 +139,14 @@ def training_inputs(run: str, spec: RunSpec, events: Iterable[Mapping[str, Any]]
         raise CannotScore(f"{run} was trained without --data: name the model's columns, features=['a', 'b']")
     inputs: Inputs = dealt[-1]["inputs"]
     if spec.sequence_length is not None and spec.order_by is not None:
-        group_by = list(spec.group_by or ())
-        inputs = {**inputs, "window": {"length": spec.sequence_length, "order_by": spec.order_by, "group_by": group_by}}
+        inputs = {
+            **inputs,
+            "window": {
+                "length": spec.sequence_length,
+                "order_by": spec.order_by,
+                "group_by": list(spec.group_by or ()),
+                "horizon": 1 if spec.horizon is None else spec.horizon,
+                "stride": spec.sequence_stride or 1,
+            },
+        }
     return inputs

@@ -10,7 +10,7 @@ from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMa
 from ddl_magics.clusters.data_names import columns, frames, is_frame
 from ddl_magics.notebook import evaluate_command, predict_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
-from ddl_magics.runs import clean_command
+from ddl_magics.runs import clean_command, serve_command
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.scaling import request as scaling_request
 
@@ -18,7 +18,20 @@ Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
 _SCORING = {"predict": predict_command.OPTIONS, "evaluate": evaluate_command.OPTIONS}
 #: Verbs whose first argument is a run.
-_OF_RUNS = ("show", "logs", "stop", "attach", "scale", "tag", "note", "compare", "reproduce", "export", *_SCORING)
+_OF_RUNS = (
+    "show",
+    "logs",
+    "stop",
+    "attach",
+    "scale",
+    "tag",
+    "note",
+    "compare",
+    "reproduce",
+    "export",
+    "serve",
+    *_SCORING,
+)
 MAGICS = ("%%distributed", "%%ddl_distributed")
 
 
@@ -89,6 +102,8 @@ def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
         return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
     if before[1] == "scale" and len(before) > 2:
         return [option for option in scaling_request.FLAGS if option not in before]
+    if before[1] == "serve" and len(before) > 2:
+        return [option for option in serve_command.OPTIONS if option not in before]
     if before[1] in _SCORING and len(before) > 2:
         return [option for option in _SCORING[before[1]] if option not in before]
     return runs() if len(before) == 2 and before[1] in _OF_RUNS else []

@@ -36,7 +36,7 @@ from ddl_magics.notebook.session import Session
 from ddl_magics.notebook.waiting import wait_in_cell
 from ddl_magics.options import help, parsing, similar
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs import Run, clean_command, verbs
+from ddl_magics.runs import Run, clean_command, serve_command, verbs
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.found import listed
@@ -45,7 +45,7 @@ from ddl_magics.wording import counted, nearest
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
     *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "evaluate"),
-    *("release", "acquire", "clean", *HISTORY_VERBS, "cache"),
+    *("serve", "serving", "release", "acquire", "clean", *HISTORY_VERBS, "cache"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
 
@@ -77,6 +77,14 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
+  serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER] [--log-inputs no] [--log-sample 0.1]
+                      serve the run's model on this machine, by the Open Inference Protocol; a model that is served
+                      under this name gets the next version, without a failed request. RUN is also the folder of an
+                      export, or FOLDER/NAME@VERSION of a registry
+  serve RUN --to kserve|azureml FOLDER
+                      write the files that deploy the model there
+  serve --stop NAME   end a served model
+  serving             list the served models: address, requests/s, latencies, errors
   release             give the session's executors back while nothing runs; your own Spark cells wait from then on
   acquire             ask for them again; the next run does so, too
   tag RUN TAG ...     add tags, which keep a run from being cleaned; --remove takes them away
@@ -324,6 +332,17 @@ class DistributedMagics(Magics):
         request = evaluate_command.parse(arguments)
         run = self.session.find(request.run)
         print(evaluate_command.evaluate(request, run, self.session.cluster, self.shell.user_ns))
+
+    def _serve(self, arguments: list[str]) -> None:
+        def tell(line: str) -> None:
+            print(line, flush=True)
+
+        print(serve_command.run(serve_command.parse(arguments), self.session.find, tell))
+
+    def _serving(self, arguments: list[str]) -> None:
+        if arguments:
+            raise UsageError("write: %ddl serving")
+        print(serve_command.listed())
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -35,12 +35,13 @@ if TYPE_CHECKING:
     from ddl_magics.models.signature import Example
     from ddl_magics.models.transformer import KerasTransformer
     from ddl_magics.runs.follower import Follower
+    from ddl_magics.serving.servers import Served
 
 #: What completion offers of a run.
 _FOR_CELLS = (
     *("id", "name", "state", "reason", "spec", "cluster", "events", "history", "histories", "member_histories"),
     *("metrics", "workers", "result", "wait", "stop", "request_stop", "logs", "model", "models", "save_model"),
-    *("tags", "note", "provenance", "weights", "predict", "evaluate", "transformer", "export", "register"),
+    *("tags", "note", "provenance", "weights", "predict", "evaluate", "transformer", "export", "register", "serve"),
     *("pictures", "files", "fetch", "figure", "to_tensorboard", "to_mlflow"),
 )
 
@@ -490,6 +491,45 @@ class Run:
 
         trained, registry = self.trained(custom_objects, index, rank), Registry(uri)
         return registry.add(name, lambda folder: write(trained, folder, format, example), alias)
+
+    def serve(
+        self,
+        name: str = "",
+        *,
+        port: int | None = None,
+        detached: bool = False,
+        log: str | Path | None = None,
+        log_inputs: bool = True,
+        log_sample: float = 1.0,
+        custom_objects: Mapping[str, Any] | None = None,
+        index: int = -1,
+        rank: int = 0,
+    ) -> Served:
+        """Serve the trained model on this machine with MLServer; waits for the end of the run, and until it answers.
+
+        Where a model of this name is served, this one becomes its next version: no request fails meanwhile. The result
+        has `url`, `grpc`, `status`, `alive` and `stop()`.
+
+        Args:
+            name: of the model, in its URLs; the run's name if left out.
+            port: for HTTP; a free one if left out.
+            detached: let it outlive this kernel.
+            log: a folder for a log of the requests.
+            log_inputs: whether the log has the inputs.
+            log_sample: the share of requests that are logged.
+            custom_objects: as for `model`.
+            index: as for `model`.
+            rank: as for `model`.
+
+        Raises:
+            CannotServe, CannotExport, DistributedCellError, LookupError, ValueError, ImportError: it cannot be served.
+        """
+        from ddl_magics.runs import serve_command
+
+        where = None if log is None else str(log)
+        asked = serve_command.Request(self.id, "", None, name, port, detached, where, log_inputs, log_sample)
+        source = serve_command.of_trained(self.name, self.id, self.trained(custom_objects, index, rank))
+        return serve_command.serve(source, asked, print)
 
     def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
         """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""

@@ -16,10 +16,12 @@ from jupyter_server.utils import url_path_join
 from tornado import web
 
 from ddl_magics import store
+from ddl_magics.errors import CannotServe
 from ddl_magics.runs import ending
-from ddl_magics.server import details, eventfile, export, logs
+from ddl_magics.server import details, eventfile, export, logs, served
 from ddl_magics.server.base import BaseHandler, Service, unchanged_store
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
+from ddl_magics.serving.servers import find_served
 from ddl_magics.store.labels import InvalidLabels
 
 #: Bytes of events in one answer.
@@ -273,6 +275,32 @@ class SearchStopHandler(BaseHandler):
         await self.reply(answer.to_record())
 
 
+class ServersHandler(BaseHandler):
+    """Lists the served models."""
+
+    @web.authenticated
+    @authorized
+    async def get(self) -> None:
+        await self.reply({"servers": await asyncio.to_thread(served.servers)})
+
+
+class ServerStopHandler(BaseHandler):
+    """Ends a served model."""
+
+    @web.authenticated
+    @authorized
+    async def post(self, server: str) -> None:
+        try:
+            found = await asyncio.to_thread(find_served, server)
+        except CannotServe as error:
+            raise web.HTTPError(404, str(error)) from None
+        try:
+            message = await asyncio.to_thread(found.stop)
+        except CannotServe as error:
+            raise web.HTTPError(409, str(error)) from None
+        await self.reply({"message": message})
+
+
 class ExportHandler(BaseHandler):
     """Sends a run as a file, chunk by chunk."""
 
@@ -323,6 +351,8 @@ ROUTES: tuple[tuple[str, type[BaseHandler]], ...] = (
     (r"searches/([^/]+)", SearchHandler),
     (r"searches/([^/]+)/view", SearchViewHandler),
     (r"searches/([^/]+)/stop", SearchStopHandler),
+    (r"servers", ServersHandler),
+    (r"servers/([^/]+)/stop", ServerStopHandler),
     (r"openapi\.yaml", SpecificationHandler),
 )
 

@@ -12,6 +12,9 @@ import type {
   RunUpdate,
   SearchRow,
   SearchUpdate,
+  ServedModel,
+  ServerList,
+  ServerStopped,
   StopResult,
   UnreadableRun,
   View,
@@ -129,6 +132,17 @@ export class Api {
   /** Deletes a search that has ended, with its trials. */
   async deleteSearch(search: string): Promise<void> {
     await this.fetch(searchPath(search), { method: "DELETE" });
+  }
+
+  /** The served models. */
+  async servers(signal?: AbortSignal): Promise<ServedModel[]> {
+    return required(await this.get<ServerList>("servers", {}, signal)).servers;
+  }
+
+  /** Ends a served model. Returns a line that says what was done. */
+  async stopServer(name: string): Promise<string> {
+    const path = `servers/${encodeURIComponent(name)}/stop`;
+    return required(await this.fetch<ServerStopped>(path, { method: "POST" })).message;
   }
 
   /** The URL of a run as a file. */

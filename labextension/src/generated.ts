@@ -569,6 +569,63 @@ export interface RunUpdate {
    */
   note?: string;
 }
+export interface ServerList {
+  servers: ServedModel[];
+}
+export interface ServedModel {
+  name: string;
+  version: string;
+  /**
+   * base of its HTTP routes
+   */
+  url: string;
+  /**
+   * host and port
+   */
+  grpc: string;
+  alive: boolean;
+  /**
+   * why it is not served any more; empty while it is
+   */
+  problem: string;
+  /**
+   * whether it outlives the kernel that has started it
+   */
+  detached: boolean;
+  /**
+   * where its requests are logged
+   */
+  log: string | null;
+  /**
+   * requests a second
+   */
+  rate: number;
+  /**
+   * the same of each second of the last minute, the oldest first
+   */
+  rates: number[];
+  requests: number;
+  errors: number;
+  /**
+   * those of the last minute
+   */
+  recent_errors: number;
+  /**
+   * requests that could not be logged
+   */
+  dropped: number;
+  /**
+   * of the requests of the last minute, in seconds
+   */
+  latency: {
+    p50: number | null;
+    p95: number | null;
+    p99: number | null;
+  };
+}
+export interface ServerStopped {
+  message: string;
+}
 export interface Matches {
   ids: string[];
 }

@@ -50,6 +50,13 @@ test("an id is escaped in the path", async () => {
   expect(answering(200, {}).exportUrl("r1", "csv")).toBe("/user/me/ddl_magics/runs/r1/export?format=csv");
 });
 
+test("served models", async () => {
+  expect(await answering(200, { servers: [] }).servers()).toEqual([]);
+  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/servers", "GET"]);
+  expect(await answering(200, { message: "digits is not served any more" }).stopServer("digits")).toContain("digits");
+  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/servers/digits/stop", "POST"]);
+});
+
 test("requests that change a run", async () => {
   await answering(200, {}).update("r1", { title: "best" });
   expect(requests).toEqual([["ddl_magics/runs/r1", "PATCH", '{"title":"best"}']]);

@@ -222,7 +222,7 @@ def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
         ("%%distributed --data train_df --label la", ["label"]),
         ("%%distributed --data train_df --features x1,x", ["x1", "x2"]),
         ("%%ddl_distributed --se", ["--search", "--seed", "--send", "--sequence-length", "--sequence-stride", "--set"]),
-        ("%ddl s", ["scale", "show", "spark", "stop"]),
+        ("%ddl s", ["scale", "serve", "serving", "show", "spark", "stop"]),
         ("%ddl use ", ["auto", "embedded", "livy"]),
         ("%ddl show di", ["digits"]),
         ("a = 1\n%ddl lo", ["logs"]),

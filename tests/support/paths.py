@@ -16,3 +16,7 @@ def environment(**more: str) -> dict[str, str]:
     """This process's environment for another one that imports the package and the tests' helpers."""
     given = filter(None, [os.environ.get("PYTHONPATH")])
     return {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), str(TESTS), *given]), **more}
+
+
+#: What `make serve-env` builds.
+SERVE_PYTHON = ROOT / ".venv-serve" / "bin" / "python"

@@ -43,8 +43,17 @@ class Arrangement(TypedDict):
     weight: int | None
 
 
-class Windows(TypedDict):
-    """The windows of a run with --sequence-length: so many rows of a series, in its order."""
+class _LabelledWindows(TypedDict, total=False):
+    horizon: int
+    stride: int
+
+
+class Windows(_LabelledWindows):
+    """The windows of a run with --sequence-length: so many rows of a series, in its order.
+
+    horizon: the label is that of so many rows after the window. stride: between the first rows of two windows. Both are
+    1 where an older version has left them out.
+    """
 
     length: int
     order_by: str

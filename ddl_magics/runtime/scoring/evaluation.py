@@ -13,6 +13,7 @@ from ..spark import jvm_gateway, spark_error
 from . import evaluator
 from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
 from .tasks import Tasks
+from .windows import with_labelled_windows
 
 if TYPE_CHECKING:
     from ..data.records import DataFrame, Features, Inputs
@@ -46,14 +47,15 @@ def evaluate(
     check_frame(frame)
     if batch_rows < 1:
         raise DataError("batch_size must be 1 or more, not %d" % batch_rows)
-    if isinstance(features, dict) and "window" in features:
-        raise DataError(
-            "a model of windows cannot be evaluated on Spark: score its rows with predict, and compare these"
-        )
     inputs = inputs_of(frame, features)
+    if "window" in inputs:
+        names = _choice(frame, label, weight).names()
+        frame, inputs, read = with_labelled_windows(frame, FRAME, inputs, names)
+    else:
+        read = [column["name"] for column in inputs["columns"]]
     batch_rows = bounded(batch_rows, inputs["shapes"] or [])
     known, labels = _with_labels(frame, inputs, label, weight)
-    names = [column["name"] for column in known["columns"]]
+    names = [*read, *(column["name"] for column in known["columns"][len(read) :])]
     plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
     rows = frame.select(*map(quoted, names)).rdd
     sc = session_of(frame).sparkContext
@@ -81,12 +83,18 @@ def evaluate(
     return {"metrics": metrics, "rows": sum(part["rows"] for part in some), "outputs": _outputs(some)}
 
 
-def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
-    """`known` with the columns and the tensors of label and weight behind those of the features."""
+def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:
+    """The columns of label and weight."""
     columns = [str(name) for name in frame.columns]
     choice = Choice((), [Part.read(text, columns) for text in label_texts(label, columns)], weight)
     for name in choice.names():
         check_column(_WEIGHT if name == weight else _LABEL, name, FRAME, columns)
+    return choice
+
+
+def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
+    """`known` with the columns and the tensors of label and weight behind those of the features."""
+    choice = _choice(frame, label, weight)
     described = [describe(FRAME, frame, name) for name in choice.names()]
     arranged = choice.arrange(described)
     first_column, first_tensor = len(known["columns"]), len(known["tensors"])

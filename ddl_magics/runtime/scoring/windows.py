@@ -2,14 +2,58 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
 from ..data.columns import SQL_TYPES, DataError, check_column, quoted
 
 if TYPE_CHECKING:
-    from ..data.records import Column, DataFrame, Inputs
+    from pyspark.sql import WindowSpec
+
+    from ..data.records import Column, DataFrame, Inputs, Windows
+
+
+def with_labelled_windows(
+    frame: DataFrame, name: str, known: Inputs, labels: Sequence[str]
+) -> tuple[DataFrame, Inputs, list[str]]:
+    """The same as `with_windows`, of the windows of training alone: those that have a label, every `stride`-th one.
+
+    labels: the columns of the label and the weight. In the new frame they have the values of the row `horizon` rows
+    after the window.
+    """
+    from pyspark.sql import functions as F
+
+    window = known["window"]
+    _check(name, known, frame)
+    horizon, stride = window.get("horizon", 1), window.get("stride", 1)
+    series = _series(window)
+    made = frame.withColumn("__number", F.row_number().over(series))
+    made = made.withColumn("__labelled", F.lead(F.lit(True), horizon).over(series))
+    for index, label in enumerate(labels):
+        made = made.withColumn("__label_%d" % index, F.lead(quoted(label), horizon).over(series))
+    made, inputs, added = with_windows(made, name, known, lenient=False)
+    made = made.where(F.col("__labelled") & ((F.col("__number") - window["length"]) % stride == 0))
+    made = made.drop("__number", "__labelled", *labels)
+    for index, label in enumerate(labels):
+        made = made.withColumnRenamed("__label_%d" % index, label)
+    return made, inputs, added
+
+
+def _series(window: Windows) -> WindowSpec:
+    """A series' rows in their order."""
+    from pyspark.sql import Window
+
+    return Window.partitionBy(*map(quoted, window["group_by"])).orderBy(quoted(window["order_by"]))
+
+
+def _check(name: str, known: Inputs, frame: DataFrame) -> None:
+    window, names = known["window"], [str(column) for column in frame.columns]
+    for option, columns in (("--order-by", [window["order_by"]]), ("--group-by", window["group_by"])):
+        for column in columns:
+            check_column(option, column, name, names)
+    if known["shapes"] is None:
+        raise DataError("it is not known which windows the model takes")
 
 
 def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> tuple[DataFrame, Inputs, list[str]]:
@@ -20,17 +64,13 @@ def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> t
     known: with a `window`. Raises `DataError`, one line.
     """
     from pyspark.ml.functions import vector_to_array
-    from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     window = known["window"]
-    length, names = window["length"], [str(column) for column in frame.columns]
-    for option, columns in (("--order-by", [window["order_by"]]), ("--group-by", window["group_by"])):
-        for column in columns:
-            check_column(option, column, name, names)
-    if known["shapes"] is None:
-        raise DataError("it is not known which windows the model takes")
-    series = Window.partitionBy(*map(quoted, window["group_by"])).orderBy(quoted(window["order_by"]))
+    length = window["length"]
+    _check(name, known, frame)
+    assert known["shapes"] is not None
+    series = _series(window)
     rows = series.rowsBetween(1 - length, 0)
     order, keys = F.col(quoted(window["order_by"])), [window["order_by"], *window["group_by"]]
     unordered = (order == F.lag(order).over(series)) | (order == F.lead(order).over(series))

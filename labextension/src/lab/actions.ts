@@ -9,7 +9,7 @@ import type { ExportFormat, RunDetails, RunRow, StopResult } from "../generated"
 import { title } from "../panel/format";
 import { isReadable, isSearch } from "../panel/runlist";
 import { messageOf } from "../polling";
-import { askLabels, askNote, askTitle, confirmDelete, confirmStop, showMessage } from "./dialogs";
+import { askLabels, askNote, askTitle, confirmDelete, confirmStop, confirmStopServer, showMessage } from "./dialogs";
 import { showCell } from "./notebook";
 import type { IRuns } from "./runs";
 
@@ -98,6 +98,16 @@ export class LabActions implements RunActions {
       if (result.outcome === "stopping") void this.attempt(() => this.awaitStop(run));
     }
     return known.map(({ result }) => result);
+  }
+
+  /** Ends a served model, after a confirmation; one whose server has died is removed at once. */
+  async stopServer(name: string): Promise<void> {
+    const { api, servers, trans } = this.runs;
+    const alive = servers.servers.find((server) => server.name === name)?.alive;
+    if (alive && !(await confirmStopServer(name, trans))) return;
+    const message = await this.attempt(() => api.stopServer(name));
+    if (message !== null) this.notify(message);
+    servers.refresh();
   }
 
   async delete(run: string): Promise<boolean> {

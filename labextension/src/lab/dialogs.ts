@@ -23,6 +23,12 @@ export function confirmStop(titles: string[], searches: boolean, trans: Translat
   return confirm(trans.__("Stop %1?", titles.join(", ")), body, trans.__("Stop"), trans);
 }
 
+/** Asks whether to end a served model. */
+export function confirmStopServer(name: string, trans: Translation): Promise<boolean> {
+  const body = trans.__("Programs that ask it for predictions get no answers any more. The model stays in its run.");
+  return confirm(trans.__("Stop serving %1?", name), body, trans.__("Stop"), trans);
+}
+
 /** Asks whether to delete these runs and searches, and with the searches their trials. */
 export function confirmDelete(rows: Listed[], trials: Row[], trans: Translation): Promise<boolean> {
   const mayTrain = [...rows, ...trials].some(

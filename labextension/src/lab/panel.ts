@@ -78,6 +78,7 @@ function activate(
   const sidebar = new Sidebar({
     runs,
     commands,
+    stopServer: (name) => void actions.stopServer(name),
     filterChanged: (filter) => void state?.save(FILTER_KEY, { ...filter }),
   });
   addCommands(app, runs, actions, {

@@ -8,6 +8,7 @@ import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { Token } from "@lumino/coreutils";
 import { Api } from "../api";
 import { RunFeed } from "../panel/feed";
+import { ServerFeed } from "../panel/serverfeed";
 import type { Translation } from "../translation";
 import { setPreferences } from "../view/preferences";
 import { RunSettings } from "./settings";
@@ -17,6 +18,7 @@ export const ID = "ddl-magics";
 export interface IRuns {
   readonly api: Api;
   readonly feed: RunFeed;
+  readonly servers: ServerFeed;
   readonly settings: RunSettings;
   readonly trans: Translation;
 }
@@ -48,6 +50,12 @@ export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
     // A hidden page does not poll, so the list is out of date when the page becomes visible.
     document.addEventListener("visibilitychange", () => document.hidden || feed.refresh());
     void app.started.then(() => feed.start());
-    return { api, feed, settings, trans: (translator ?? nullTranslator).load("ddl_magics") };
+    return {
+      api,
+      feed,
+      servers: new ServerFeed(api),
+      settings,
+      trans: (translator ?? nullTranslator).load("ddl_magics"),
+    };
   },
 };

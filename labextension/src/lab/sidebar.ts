@@ -15,6 +15,8 @@ export interface SidebarOptions {
   runs: IRuns;
   commands: CommandRegistry;
   filterChanged(filter: ListFilter): void;
+  /** Ends a served model. */
+  stopServer(name: string): void;
 }
 
 export class Sidebar extends Panel {
@@ -37,6 +39,8 @@ export class Sidebar extends Panel {
     body.addClass("ddl-panel-body");
     this.view = new PanelView(body.node, {
       feed: runs.feed,
+      servers: runs.servers,
+      stopServer: options.stopServer,
       matches: (query) => runs.api.matches(query),
       trans,
       open: (id) => void commands.execute(COMMANDS.open, { run: id }),

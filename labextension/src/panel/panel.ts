@@ -10,13 +10,18 @@ import { Finder } from "./finder";
 import { title } from "./format";
 import { ListView } from "./list";
 import { type ListFilter, listItems } from "./listfilter";
+import type { IServerFeed } from "./serverfeed";
+import { ServersView } from "./servers";
 
 /** Interval in which the durations of live runs are updated. */
 const CLOCK_MS = 1000;
 
 export interface PanelOptions {
   feed: PanelFeed;
+  servers: IServerFeed;
   trans: Translation;
+  /** Ends a served model. */
+  stopServer(name: string): void;
   /** Opens a run or a search. */
   open(id: string): void;
   /** The ids of the runs and searches that match a query. */
@@ -35,6 +40,8 @@ export class PanelView {
   private readonly announcement = h("div", { class: "ddl-visually-hidden", "aria-live": "polite" });
   private readonly clock: ReturnType<typeof setInterval>;
   private readonly finder: Finder;
+  private readonly served: ServersView;
+  private readonly redrawServers = () => this.served.draw(this.options.servers.servers);
   private readonly redraw = () => {
     this.finder.refresh();
     this.draw();
@@ -66,8 +73,18 @@ export class PanelView {
         this.filterChanged();
       },
     });
-    const { filterBar, empty, list } = this;
-    host.append(filterBar.element, this.banner, empty.element, list.element, this.foot, this.announcement);
+    this.served = new ServersView(trans, options.stopServer);
+    options.servers.changed.connect(this.redrawServers);
+    const { filterBar, empty, list, served } = this;
+    host.append(
+      served.element,
+      filterBar.element,
+      this.banner,
+      empty.element,
+      list.element,
+      this.foot,
+      this.announcement,
+    );
     feed.changed.connect(this.redraw);
     feed.ended.connect(this.announceEnd);
     this.clock = setInterval(() => {
@@ -89,7 +106,10 @@ export class PanelView {
 
   /** The panel is visible, until the returned function is called. */
   watch(): () => void {
-    return this.options.feed.watch();
+    const ends = [this.options.feed.watch(), this.options.servers.watch()];
+    return () => {
+      for (const end of ends) end();
+    };
   }
 
   draw(): void {
@@ -111,6 +131,7 @@ export class PanelView {
     this.finder.dispose();
     this.options.feed.changed.disconnect(this.redraw);
     this.options.feed.ended.disconnect(this.announceEnd);
+    this.options.servers.changed.disconnect(this.redrawServers);
     this.list.dispose();
   }
 

@@ -4,10 +4,11 @@
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { Row } from "../../src/api";
-import type { RunRow, SearchRow } from "../../src/generated";
+import type { RunRow, SearchRow, ServedModel } from "../../src/generated";
 import type { Connection, PanelFeed } from "../../src/panel/feed";
 import { PanelView } from "../../src/panel/panel";
 import { RunList } from "../../src/panel/runlist";
+import type { IServerFeed } from "../../src/panel/serverfeed";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
 import { finished, NOW, page, run, search, trial, unreadable } from "./rows";
@@ -35,7 +36,35 @@ class FakeFeed implements PanelFeed {
   }
 }
 
+class FakeServers implements IServerFeed {
+  servers: ServedModel[] = [];
+  readonly changed = new Signal<this, void>(this);
+
+  set(...servers: Partial<ServedModel>[]): void {
+    const latency = { p50: 0.0012, p95: 0.0034, p99: null };
+    const common = { version: "2", url: "http://127.0.0.1:8080", grpc: "127.0.0.1:8081", alive: true, problem: "" };
+    const counts = { rate: 12.5, rates: [1, 2, 3], requests: 40, errors: 1, recent_errors: 1, dropped: 0, latency };
+    this.servers = servers.map((server) => ({
+      name: "digits",
+      detached: false,
+      log: null,
+      ...common,
+      ...counts,
+      ...server,
+    }));
+    this.changed.emit();
+  }
+
+  watch(): () => void {
+    return () => {};
+  }
+
+  refresh(): void {}
+}
+
 let feed: FakeFeed;
+let servers: FakeServers;
+let stopped: string[];
 let view: PanelView;
 let opened: string[];
 let matches: (query: string) => Promise<string[]>;
@@ -53,10 +82,14 @@ beforeEach(() => {
   vi.useFakeTimers({ now: NOW * 1000 });
   document.body.replaceChildren();
   feed = new FakeFeed();
+  servers = new FakeServers();
+  stopped = [];
   opened = [];
   matches = async () => [];
   view = new PanelView(document.body, {
     feed,
+    servers,
+    stopServer: (name) => stopped.push(name),
     trans: english,
     open: (id) => opened.push(id),
     matches: (query) => matches(query),
@@ -68,6 +101,28 @@ beforeEach(() => {
 afterEach(() => {
   view.dispose();
   vi.useRealTimers();
+});
+
+test("served models stand above the runs while there are some", () => {
+  expect(shown(".ddl-servers")).toBe(false);
+  servers.set({}, { name: "gone", alive: false, problem: "its process was killed" });
+  expect(shown(".ddl-servers")).toBe(true);
+  expect(texts(".ddl-server-name")).toEqual(["digits", "gone"]);
+  expect(texts(".ddl-server-version")).toEqual(["version 2", "version 2"]);
+  expect(texts(".ddl-server-rate")).toEqual(["12.5 requests/s", ""]);
+  expect(texts(".ddl-server-latency")).toEqual(["p50 1.20 ms · p95 3.40 ms · p99 –", ""]);
+  expect(texts(".ddl-server-errors")).toEqual(["1 error", "1 error"]);
+  expect(texts(".ddl-server-problem")).toEqual(["", "its process was killed"]);
+  expect(texts(".ddl-server-stop")).toEqual(["Stop", "Remove"]);
+  expect(find(".ddl-server-stop").getAttribute("aria-label")).toBe("Stop serving digits");
+  const button = find(".ddl-server-stop");
+  servers.set({ version: "3", dropped: 2 });
+  expect(find(".ddl-server-stop")).toBe(button);
+  expect(texts(".ddl-server-problem")).toEqual(["2 requests are missing in the log"]);
+  button.click();
+  expect(stopped).toEqual(["digits"]);
+  servers.set();
+  expect(shown(".ddl-servers")).toBe(false);
 });
 
 test("the texts of the rows", () => {

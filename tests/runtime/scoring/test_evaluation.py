@@ -133,6 +133,43 @@ def test_top_k_in_float32(frame):
     assert dict(ours) == pytest.approx(theirs, rel=1e-6) and 0.4 < ours["top2"] < 1
 
 
+def test_windows_of_time_series_have_the_labels_of_training(spark_cluster):
+    """Those of the rows `horizon` after each, every `stride`-th; label and weight beside features of the same name."""
+    spark = spark_cluster(2)
+    rows = [
+        (city, hour, float(NUMBERS[place, 0]), place % 7)
+        for place, (city, hour) in enumerate(
+            [("a", hour) for hour in range(40)]
+            + [("b", hour) for hour in range(25)]
+            + [("c", hour) for hour in range(5)]
+        )
+    ]
+    hours = spark.createDataFrame(rows, ["city", "hour", "load", "trust"]).repartition(3)
+    columns = [
+        {"name": name, "dtype": dtype, "depth": 0, "vector": False} for name, dtype in (("load", "f8"), ("trust", "i8"))
+    ]
+    window = {"length": 4, "order_by": "hour", "group_by": ["city"], "horizon": 3, "stride": 2}
+    known = {"columns": columns, "tensors": [[0, 1]], "uses": ["floatx"], "shapes": [[2]], "features": 0}
+    model = keras.Sequential([keras.Input((4, 2)), keras.layers.Flatten(), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", weighted_metrics=["mae"])
+    x, y, weight = [], [], []
+    for city in "abc":
+        series = [row for row in rows if row[0] == city]
+        for first in range(0, len(series) - 4 - 3 + 1, 2):
+            x.append([row[2:] for row in series[first : first + 4]])
+            y.append(series[first + 4 + 3 - 1][2])
+            weight.append(series[first + 4 + 3 - 1][3])
+    x, y, weight = (np.asarray(each, "float32") for each in (x, y, weight))
+    theirs = model.evaluate(x, y, BATCH, sample_weight=weight, verbose=0, return_dict=True)
+    features = {**known, "window": window}
+    ours = evaluate(hours, model, features=features, label="load", weight="trust", batch_size=BATCH)
+    assert ours.rows == len(x) == 17 + 10 and dict(ours) == pytest.approx(theirs, rel=1e-5)
+    with pytest.raises(CannotScore, match="rows of a series have the same value or none"):
+        evaluate(hours.union(hours.limit(1)), model, features=features, label="load")
+    with pytest.raises(CannotScore, match="df has no rows to evaluate the model on"):
+        evaluate(hours.where("city = 'c'"), model, features=features, label="load")
+
+
 SEEN = """
 import keras
 model = keras.Sequential([keras.layers.Dense(8, "tanh"), keras.layers.Dense(1)])

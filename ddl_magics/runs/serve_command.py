@@ -1,0 +1,268 @@
+"""`%ddl serve` and `python -m ddl_magics serve`: the options, what is served, and what is printed."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import tempfile
+import zipfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters.scoring import DESCRIPTION
+from ddl_magics.errors import CannotExport, CannotServe
+from ddl_magics.models.export import Trained, description_of, new_folder, write
+from ddl_magics.models.registry import Registry
+from ddl_magics.options.redaction import as_word
+from ddl_magics.serving import deployment, launch
+from ddl_magics.serving.environment import keras_here
+from ddl_magics.serving.servers import Served, describe, find_served, list_served
+from ddl_magics.wording import nearest
+
+if TYPE_CHECKING:
+    from ddl_magics.runs.run import Run
+
+USAGE = (
+    "%ddl serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER] [--log-inputs no] [--log-sample 0.1], "
+    "%ddl serve RUN --to kserve|azureml FOLDER, or %ddl serve --stop NAME"
+)
+#: Option -> how many values it takes.
+OPTIONS = {
+    "--name": 1,
+    "--port": 1,
+    "--detached": 0,
+    "--log": 1,
+    "--log-inputs": 1,
+    "--log-sample": 1,
+    "--to": 2,
+    "--stop": 1,
+}
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the words after `%ddl serve` ask for.
+
+    Attributes:
+        model: a run, the folder of an export, or FOLDER/NAME@VERSION of a registry; "" with `stop`.
+        stop: the name of a served model that is to end, or "".
+        to: the target and the folder of a deployment, or None.
+        others: as for `launch.Request`.
+    """
+
+    model: str
+    stop: str = ""
+    to: tuple[str, str] | None = None
+    name: str = ""
+    port: int | None = None
+    detached: bool = False
+    log: str | None = None
+    log_inputs: bool = True
+    log_sample: float = 1.0
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """UsageError, one line, where the words are no request."""
+    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    models: list[str] = []
+    given: dict[str, list[str]] = {}
+    while words:
+        word = words.pop(0)
+        if not word.startswith("--"):
+            models.append(word)
+            continue
+        if word not in OPTIONS:
+            raise UsageError(f"%ddl serve has no option {as_word(word)}.{nearest(word, OPTIONS)} Write: {USAGE}")
+        given[word], words = words[: OPTIONS[word]], words[OPTIONS[word] :]
+        if len(given[word]) < OPTIONS[word] or any(value.startswith("--") for value in given[word]):
+            raise UsageError(f"{word} needs {OPTIONS[word]} value{'s' * (OPTIONS[word] > 1)}. Write: {USAGE}")
+    if len(models) != (0 if "--stop" in given else 1) or ("--stop" in given and len(given) > 1):
+        raise UsageError(f"write: {USAGE}")
+    to = given.get("--to")
+    if to is not None and set(given) - {"--to", "--name"}:
+        raise UsageError("--to writes files and serves nothing: it goes with --name alone.")
+    if to is not None and to[0] not in deployment.TARGETS:
+        raise UsageError(
+            f"--to must be {' or '.join(deployment.TARGETS)}, not {as_word(to[0])}.{nearest(to[0], deployment.TARGETS)}"
+        )
+    return Request(
+        model=models[0] if models else "",
+        stop=given.get("--stop", [""])[0],
+        to=None if to is None else (to[0], to[1]),
+        name=given.get("--name", [""])[0],
+        port=_port(given.get("--port")),
+        detached="--detached" in given,
+        log=given["--log"][0] if "--log" in given else None,
+        log_inputs=_yes(given.get("--log-inputs")),
+        log_sample=_share(given.get("--log-sample")),
+    )
+
+
+def _port(given: Sequence[str] | None) -> int | None:
+    if given is None:
+        return None
+    if not given[0].isdigit() or not 0 < int(given[0]) < 2**16:
+        raise UsageError(f"--port must be a number from 1 to 65535, not {as_word(given[0])}.")
+    return int(given[0])
+
+
+def _yes(given: Sequence[str] | None) -> bool:
+    if given is not None and given[0] not in ("yes", "no"):
+        raise UsageError(f"--log-inputs must be yes or no, not {as_word(given[0])}.")
+    return given is None or given[0] == "yes"
+
+
+def _share(given: Sequence[str] | None) -> float:
+    if given is None:
+        return 1.0
+    try:
+        share = float(given[0])
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise UsageError(f"--log-sample must be a share above 0, up to 1, not {as_word(given[0])}.")
+    return share
+
+
+def run(request: Request, find: Callable[[str], Run], tell: Callable[[str], None]) -> str:
+    """Do what is asked; returns the lines that say so.
+
+    Args:
+        request: what to do.
+        find: returns the run of a name or id.
+        tell: is called with lines about the progress.
+
+    Raises:
+        UsageError: it cannot be done.
+    """
+    try:
+        if request.stop:
+            return find_served(request.stop).stop()
+        with tempfile.TemporaryDirectory(prefix="ddl-serve-") as scratch:
+            source = _source(request.model, find, Path(scratch))
+            if request.to is not None:
+                return _deploy(request, source)
+            return served_lines(serve(source, request, tell))
+    except (CannotExport, CannotServe, LookupError) as error:
+        raise UsageError(str(error)) from None
+
+
+def listed() -> str:
+    """What `%ddl serving` prints."""
+    lines = [describe(served) for served in list_served()]
+    return "\n".join(lines) if lines else "no model is served; %ddl serve RUN serves one"
+
+
+def served_lines(served: Served) -> str:
+    """Where a model is served, until when, and how to call it."""
+    end = "until %ddl serve --stop " + served.name if served.settings["detached"] else "until this process ends"
+    log = f"; requests are logged to {served.settings['log']}" if served.settings["log"] else ""
+    return (
+        f"{served.name} version {served.version} is served at {served.url}, gRPC at {served.grpc}, {end}{log}\n"
+        + served.how_to_call()
+    )
+
+
+@dataclass(frozen=True)
+class Source:
+    """A model that can be served or deployed.
+
+    Attributes:
+        name: what it is called where no other name is given.
+        write: writes an export in a format into an empty folder; "" for one that can be served here.
+        version: its number in a registry.
+        keras: the version of Keras that has saved it, if that is known.
+        run: the id of its run, if that is known.
+    """
+
+    name: str
+    write: Callable[[str, Path], None]
+    version: int | None = None
+    keras: str | None = None
+    run: str = ""
+
+
+def serve(source: Source, request: Request, tell: Callable[[str], None]) -> Served:
+    """Serve a model, as `launch.serve`."""
+    return launch.serve(
+        launch.Request(
+            name=request.name or source.name,
+            write=lambda folder: source.write("", folder),
+            version=source.version,
+            port=request.port,
+            detached=request.detached,
+            log=_absolute(request.log),
+            log_inputs=request.log_inputs,
+            log_sample=request.log_sample,
+            keras=source.keras,
+        ),
+        tell,
+    )
+
+
+def of_trained(name: str, run: str, trained: Trained) -> Source:
+    """A run's model. It is exported as an MLflow folder where MLflow and Keras are here, else as a `.keras` file."""
+
+    def write_export(format: str, folder: Path) -> None:
+        both = find_spec("mlflow") is not None and find_spec("keras") is not None
+        write(trained, folder, format or ("mlflow" if both else "keras"))
+
+    return Source(name, write_export, keras=_saved_by(trained.file), run=run)
+
+
+def _source(model: str, find: Callable[[str], Run], scratch: Path) -> Source:
+    if "@" in model:
+        place, _, which = model.rpartition("@")
+        uri, _, name = place.rpartition("/")
+        registry = Registry(uri or ".")
+        folder = registry.fetch(name, which or None, scratch)
+        return _of_export(name, folder, registry.version(name, which or None))
+    if (Path(model).expanduser() / DESCRIPTION).is_file():
+        folder = Path(model).expanduser()
+        return _of_export(str(description_of(folder).get("name") or folder.resolve().name), folder, None)
+    found = find(model)
+    return of_trained(found.name, found.id, found.trained())
+
+
+def _of_export(name: str, folder: Path, version: int | None) -> Source:
+    about = description_of(folder)
+
+    def copy(format: str, target: Path) -> None:
+        if format not in ("", about["format"]):
+            raise CannotExport(
+                f"{folder} has the format {about['format']}: a deployment needs one in the format {format}"
+            )
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+
+    keras = about["versions"].get("keras") if about["format"] != "saved_model" else None
+    return Source(name, copy, version, keras, str(about.get("run", "")))
+
+
+def _deploy(request: Request, source: Source) -> str:
+    assert request.to is not None
+    target, folder = request.to
+    name = request.name or source.name
+    keras = source.keras or keras_here() or "3"
+    with new_folder(Path(folder).expanduser()) as (part, whole):
+        written = deployment.write(target, part, name, source.run, keras, lambda path: source.write("mlflow", path))
+    files = ", ".join(path.name for path in written)
+    return f"{whole} has the model and {files}; the comments in {written[0].name} say what to do, and what was checked"
+
+
+def _saved_by(file: Path) -> str | None:
+    """The version of Keras that has saved a `.keras` file."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return str(json.loads(archive.read("metadata.json"))["keras_version"])
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def _absolute(log: str | None) -> str | None:
+    """A log in a folder of this machine, from the notebook's folder."""
+    return log if log is None or "://" in log else str(Path(log).expanduser().resolve())

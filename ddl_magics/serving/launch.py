@@ -1,0 +1,277 @@
+"""Starts the server of a model, or gives a running one another version, which takes over without a failed request."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.errors import CannotServe
+from ddl_magics.serving import environment
+from ddl_magics.serving.servers import LOOPBACK, STOP_SECONDS, Served, last_line, servers_folder
+from ddl_magics.store import owner
+from ddl_magics.store.files import write_atomically
+from ddl_magics.store.owned_folder import read_object
+
+MAIN = Path(__file__).parent / "process" / "main.py"
+#: How long a server may take until it is ready: TensorFlow is imported, and the model is compiled.
+READY_SECONDS = 180.0
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+
+#: What holds the servers of this process: they end when it ends, as their standard input is closed.
+_children: list[subprocess.Popen[bytes]] = []
+
+
+@dataclass(frozen=True)
+class Request:
+    """How to serve a model.
+
+    Attributes:
+        name: of the model, in its URLs.
+        write: writes an export into the empty folder that it is given.
+        version: its number; None for one more than the last.
+        port: for HTTP; None for a free one.
+        detached: whether it outlives this process.
+        log: a folder, or another place that `open_log` takes, for the log of requests; None for none.
+        log_inputs: whether the log has the inputs.
+        log_sample: the share of requests that are logged.
+        keras: the version of Keras that has saved the model.
+    """
+
+    name: str
+    write: Callable[[Path], None]
+    version: int | None = None
+    port: int | None = None
+    detached: bool = False
+    log: str | None = None
+    log_inputs: bool = True
+    log_sample: float = 1.0
+    keras: str | None = None
+
+
+def serve(request: Request, tell: Callable[[str], None]) -> Served:
+    """Serve a model; returns when it answers requests.
+
+    Args:
+        request: what to serve.
+        tell: is called with lines about the progress.
+
+    Raises:
+        CannotServe: one line; it is not served, and what was served before is.
+    """
+    if not _NAME.fullmatch(request.name):
+        raise CannotServe(f"{request.name!r} is no name of a model: use letters, digits, _ and -, at most 64")
+    home = servers_folder()
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _alone(home / f".{request.name}.lock"):
+        running = Served.read(home / request.name)
+        if running is not None and running.alive:
+            return _replace(running, request, tell)
+        return _start(home / request.name, request, tell)
+
+
+def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> Served:
+    if running.owner.get("host") != socket.gethostname():
+        raise CannotServe(
+            f"{request.name} is served on {running.owner.get('host')}: serve it there, or under another --name"
+        )
+    changed = [
+        option
+        for option, wanted, has in (
+            ("--port", request.port, running.settings["http_port"]),
+            ("--log", request.log, running.settings["log"]),
+        )
+        if wanted is not None and wanted != has
+    ]
+    if changed:
+        first = f"%ddl serve --stop {request.name}"
+        raise CannotServe(f"{request.name} is served already, with another {' and '.join(changed)}: {first} first")
+    version = str(request.version or 1 + int(running.version))
+    if version == running.version:
+        raise CannotServe(f"version {version} of {request.name} is served already")
+    model = _write_model(running.folder, version, request)
+    answer, asked = running.folder / "control" / f"loaded-{version}.json", running.folder / "control" / "load.json"
+    answer.unlink(missing_ok=True)
+    write_atomically(asked, [json.dumps({"version": version, "model": str(model)}).encode()])
+    tell(f"loading version {version} of {request.name}; version {running.version} serves meanwhile")
+    problem = _awaited(lambda: answer.exists(), lambda: running.alive, "the new version was not loaded")
+    if problem is None:
+        problem = read_object(answer).get("problem")
+    if problem is not None:
+        shutil.rmtree(model, ignore_errors=True)
+        raise CannotServe(f"version {version} of {request.name} cannot be served, and {running.version} is: {problem}")
+    settings = {**running.settings, "version": version, "model": str(model)}
+    _write(running.folder / "settings.json", settings)
+    shutil.rmtree(running.folder / "models" / running.version, ignore_errors=True)
+    found = Served.read(running.folder)
+    assert found is not None
+    return found
+
+
+def _start(folder: Path, request: Request, tell: Callable[[str], None]) -> Served:
+    python = environment.python(request.keras, tell)
+    shutil.rmtree(folder, ignore_errors=True)  # of a server that has died
+    (folder / "control").mkdir(mode=0o700, parents=True)
+    folder.chmod(0o700)
+    try:
+        version = str(request.version or 1)
+        port = _free_port(request.port)
+        settings = {
+            "name": request.name,
+            "version": version,
+            "model": str(_write_model(folder, version, request)),
+            "http_port": port,
+            "grpc_port": _free_port(None),
+            "detached": request.detached,
+            "log": request.log,
+            "log_inputs": request.log_inputs,
+            "log_sample": request.log_sample,
+            "python": str(python),
+            "created": time.time(),
+        }
+        _write(folder / "settings.json", settings)
+        tell(f"starting MLServer for version {version} of {request.name}")
+        process = _launch(python, folder, request.detached)
+        problem = _awaited(
+            lambda: _is_ready(folder, port),
+            lambda: _is_alive(process, folder, request.detached),
+            "MLServer was not ready",
+        )
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    if problem is not None:
+        _end(process, folder)
+        problem = last_line(folder / "output.txt") or problem
+        shutil.rmtree(folder, ignore_errors=True)
+        raise CannotServe(f"{request.name} is not served: {problem}")
+    found = Served.read(folder)
+    assert found is not None
+    return found
+
+
+def _launch(python: Path, folder: Path, detached: bool) -> subprocess.Popen[bytes]:
+    # No module of the notebook's folder, and none of its environment, gets into the server's.
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MLSERVER_"))}
+    with (folder / "output.txt").open("wb") as output:
+        process = subprocess.Popen(
+            [python, "-s", MAIN, folder],
+            stdin=subprocess.DEVNULL if detached else subprocess.PIPE,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=kept,
+            start_new_session=True,  # an interrupt of the notebook is none of the server
+        )
+    if not detached:
+        _children.append(process)
+    return process
+
+
+def _is_ready(folder: Path, port: int) -> bool:
+    state = read_object(folder / "state.json")
+    if not state.get("listening"):
+        return False
+    pid = int(state["pid"])
+    owned: owner.Owner = {**owner.this_process(), "pid": pid, "start": owner.started(pid)}
+    _write(folder / "owner.json", {**owned})
+    with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{LOOPBACK}:{port}/v2/health/ready", timeout=5):
+        return True
+    return False
+
+
+def _is_alive(process: subprocess.Popen[bytes], folder: Path, detached: bool) -> bool:
+    """Whether the server's process is: of a detached one, the child that has outlived `process`."""
+    if process.poll() is None or not detached or process.returncode:
+        return process.returncode is None
+    state = read_object(folder / "state.json")
+    return not state or owner.started(int(state["pid"])) is not None
+
+
+def wait(tell: Callable[[str], None]) -> int:
+    """Wait for the end of the server that this process has started last, which an interrupt ends.
+
+    Returns its exit status; 0 where there is none.
+    """
+    if not _children:
+        return 0
+    process = _children[-1]
+    try:
+        return process.wait()
+    except KeyboardInterrupt:
+        tell("the server ends after the requests that it is answering")
+        assert process.stdin is not None
+        process.stdin.close()
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return process.wait(STOP_SECONDS)
+        process.kill()
+        return process.wait()
+
+
+def _awaited(done: Callable[[], bool], alive: Callable[[], bool], late: str) -> str | None:
+    """Wait for `done`; the problem where the server ends before, or is late."""
+    deadline = time.monotonic() + READY_SECONDS
+    while not done():
+        if not alive():
+            return "MLServer has ended"
+        if time.monotonic() > deadline:
+            return f"{late} within {READY_SECONDS:.0f} s"
+        time.sleep(0.1)
+    return None
+
+
+def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
+    (folder / "control" / "stop").touch()
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+
+
+def _write_model(folder: Path, version: str, request: Request) -> Path:
+    model = folder / "models" / version
+    shutil.rmtree(model, ignore_errors=True)
+    model.mkdir(mode=0o700, parents=True)
+    request.write(model)
+    return model
+
+
+def _free_port(wanted: int | None) -> int:
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((LOOPBACK, wanted or 0))
+        except OSError as error:
+            raise CannotServe(f"port {wanted} cannot be used ({error.strerror}): choose another --port") from None
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    write_atomically(path, [json.dumps(value, indent=1).encode()], lasting=False)
+
+
+@contextlib.contextmanager
+def _alone(path: Path) -> Iterator[None]:
+    """One process at a time changes what is served under a name."""
+    deadline = time.monotonic() + READY_SECONDS
+    with path.open("w") as lock:
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if time.monotonic() > deadline:
+                    raise CannotServe("another process is starting a server of this name for too long") from None
+                time.sleep(0.1)
+        yield

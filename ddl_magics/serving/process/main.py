@@ -1,0 +1,147 @@
+"""The process of a served model: MLServer on loopback, with a folder through which this machine's user steers it.
+
+    python main.py FOLDER
+
+`FOLDER/settings.json` says what to serve. The process writes `state.json`, `signature.json` with what the model takes
+and gives, `status.json` each second, and `ended` when it ends as it should. A file `control/load.json` makes it load
+another version, which takes over when it is ready; `control/stop` ends it. So the ports have no way to change what is
+served: any user of the machine can connect to them.
+
+It runs in an environment that lacks what this package needs, and imports only modules that need none of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import sys
+import threading
+import time
+import types
+from pathlib import Path
+from typing import Any
+
+CONTROL_SECONDS = 0.1
+STATUS_SECONDS = 1.0
+
+
+def main(folder: Path) -> None:
+    """Serve until a signal, a request to stop, or the end of the process that has started this one."""
+    settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
+    if settings["detached"] and os.fork():
+        os._exit(0)
+    if settings["detached"]:
+        os.setsid()
+    # Importing the package itself would need what the notebook's environment has.
+    package = types.ModuleType("ddl_magics")
+    package.__path__ = [str(Path(__file__).resolve().parents[2])]
+    sys.modules["ddl_magics"] = package
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    asyncio.run(_Process(folder, settings).run())
+
+
+class _Process:
+    def __init__(self, folder: Path, settings: dict[str, Any]) -> None:
+        self._folder, self._settings = folder, settings
+        self._served: str | None = None
+        self._problem: str | None = None
+        self._ended = threading.Event()
+
+    async def run(self) -> None:
+        _write(self._folder / "state.json", {"pid": os.getpid(), "listening": False})
+        from ddl_magics.serving.process import server
+        from ddl_magics.serving.process.runtime import CONTEXT
+        from ddl_magics.serving.request_log import open_log
+
+        settings = self._settings
+        self._context = CONTEXT
+        if settings["log"] is not None:
+            CONTEXT.log, CONTEXT.log_inputs = open_log(settings["log"]), settings["log_inputs"]
+            CONTEXT.sample = settings["log_sample"]
+        if not settings["detached"]:
+            threading.Thread(target=self._watch_parent, name="parent", daemon=True).start()
+        self._server = server.Server(settings["name"], settings["http_port"], settings["grpc_port"])
+        await self._load(settings["version"], Path(settings["model"]))
+        serving = asyncio.create_task(self._server.serve())
+        steering = asyncio.create_task(self._steer())
+        done, _ = await asyncio.wait({serving, steering}, return_when=asyncio.FIRST_COMPLETED)
+        await self._server.stop()
+        if serving not in done:
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(serving, 10)
+        steering.cancel()
+        if CONTEXT.log is not None:
+            CONTEXT.log.close()
+        self._write_status()
+        serving.result()
+        with contextlib.suppress(OSError):  # who stops it removes the folder
+            (self._folder / "ended").touch()
+
+    async def _load(self, version: str, model: Path) -> None:
+        from ddl_magics.serving.process.loading import Model
+
+        # In a thread: the version that is served answers meanwhile.
+        loaded = self._context.loaded[version] = await asyncio.to_thread(Model.load, model)
+        await self._server.replace(version)
+        self._served = version
+        ends = {"inputs": loaded.inputs, "outputs": loaded.outputs}
+        _write(
+            self._folder / "signature.json",
+            {end: [[each.name, each.dtype, each.shape] for each in tensors] for end, tensors in ends.items()},
+        )
+
+    async def _steer(self) -> None:
+        """Do what is asked by files in `control`; returns when the process is to end."""
+        control, written, announced = self._folder / "control", 0.0, False
+        while not (control / "stop").exists() and not self._ended.is_set():
+            if not announced and self._server.listening:
+                _write(self._folder / "state.json", {"pid": os.getpid(), "listening": True})
+                announced = True
+            with contextlib.suppress(FileNotFoundError):
+                asked = json.loads((control / "load.json").read_text(encoding="utf-8"))
+                (control / "load.json").unlink()
+                asyncio.create_task(self._change(asked))  # noqa: RUF006 - it answers by a file
+            if time.monotonic() - written >= STATUS_SECONDS:
+                self._write_status()
+                written = time.monotonic()
+            await asyncio.sleep(CONTROL_SECONDS)
+
+    async def _change(self, asked: dict[str, str]) -> None:
+        answer: dict[str, Any] = {"version": asked["version"], "problem": None}
+        try:
+            await self._load(asked["version"], Path(asked["model"]))
+        except Exception as error:  # of Keras and TensorFlow, of many kinds
+            lines = (line.strip() for line in str(error).splitlines() if line.strip())
+            answer["problem"] = next(lines, type(error).__name__)
+            self._context.loaded.pop(asked["version"], None)
+        self._write_status()
+        _write(self._folder / "control" / f"loaded-{asked['version']}.json", answer)
+
+    def _write_status(self) -> None:
+        log = self._context.log
+        status = {
+            "time": time.time(),
+            "version": self._served,
+            **self._context.statistics.to_json(),
+            "dropped": 0 if log is None else log.dropped,
+        }
+        with contextlib.suppress(OSError):  # a full disk is no reason to end
+            _write(self._folder / "status.json", status)
+
+    def _watch_parent(self) -> None:
+        """Standard input is a pipe of the process that has started this one, and ends with it."""
+        while os.read(0, 1024):
+            pass
+        self._ended.set()
+
+
+def _write(path: Path, value: dict[str, Any]) -> None:
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(json.dumps(value), encoding="utf-8")
+    os.replace(part, path)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

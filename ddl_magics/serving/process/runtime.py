@@ -1,0 +1,233 @@
+"""MLServer's inference runtime for exported models: Open Inference Protocol, `/invocations`, counts and the log."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import uuid
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import orjson
+from fastapi import Request
+from fastapi.responses import Response
+from mlserver import MLModel
+from mlserver.codecs.numpy import to_datatype, to_dtype
+from mlserver.errors import InferenceError
+from mlserver.handlers import custom_handler
+from mlserver.settings import ModelSettings
+from mlserver.types import InferenceRequest, InferenceResponse, MetadataTensor, RequestInput, ResponseOutput
+
+from ddl_magics.models.signature import Tensor
+from ddl_magics.serving.process.batching import Batcher
+from ddl_magics.serving.process.loading import Model
+from ddl_magics.serving.process.statistics import Statistics
+from ddl_magics.serving.request_log import RequestLog
+
+Arrays = dict[str, np.ndarray]
+
+#: How long the end of a version waits for its requests.
+DRAIN_SECONDS = 30.0
+
+
+@dataclass
+class Context:
+    """What all versions of this process share.
+
+    Attributes:
+        log: where requests are logged, or None.
+        log_inputs: whether the log has them.
+        sample: the share of requests that are logged.
+        loaded: version -> its model. MLServer makes the runtime from settings alone; it finds the model here.
+    """
+
+    log: RequestLog | None = None
+    log_inputs: bool = True
+    sample: float = 1.0
+    statistics: Statistics = field(default_factory=Statistics)
+    loaded: dict[str, Model] = field(default_factory=dict)
+
+
+CONTEXT = Context()
+
+
+class ExportedModel(MLModel):
+    """One version of a served model. It is ready from the start, as its model was loaded before."""
+
+    def __init__(self, settings: ModelSettings) -> None:
+        super().__init__(settings)
+        assert settings.parameters is not None and settings.parameters.version is not None
+        self._number = settings.parameters.version
+        self._model = CONTEXT.loaded[self._number]
+        self._batcher = Batcher(self._model.call)
+        self._running = 0
+        self.inputs = [_described(tensor) for tensor in self._model.inputs]
+        self.outputs = [_described(tensor) for tensor in self._model.outputs]
+        self.ready = True
+
+    async def predict(self, payload: InferenceRequest) -> InferenceResponse:
+        """What MLServer calls for a request of the Open Inference Protocol, over REST or gRPC."""
+        outputs = await self._answer(payload.id, lambda: self._decoded(payload))
+        return InferenceResponse(
+            model_name=self.name,
+            model_version=self._number,
+            id=payload.id,
+            outputs=[
+                ResponseOutput(name=name, shape=list(each.shape), datatype=to_datatype(each.dtype), data=_flat(each))
+                for name, each in outputs.items()
+            ],
+        )
+
+    @custom_handler(rest_path="/invocations")
+    async def invocations(self, request: Request) -> Response:
+        """MLflow's protocol: {"inputs": tensors} or {"instances": rows}, answered by {"predictions": ...}."""
+        body = await request.body()
+        try:
+            outputs = await self._answer(None, lambda: self._of_invocation(body))
+        except InferenceError as error:
+            return Response(orjson.dumps({"error": str(error)}), 400, media_type="application/json")
+        one = len(self._model.outputs) == 1
+        predictions = {name: each if each.dtype != object else _texts(each) for name, each in outputs.items()}
+        answer = {"predictions": next(iter(predictions.values())) if one else predictions}
+        text = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY, default=lambda value: value.tolist())
+        return Response(text, media_type="application/json")
+
+    async def unload(self) -> bool:
+        """Wait for the requests of this version."""
+        deadline = time.monotonic() + DRAIN_SECONDS
+        while self._running and time.monotonic() < deadline:
+            await asyncio.sleep(0.01)
+        self._batcher.close()
+        CONTEXT.loaded.pop(self._number, None)
+        return True
+
+    async def _answer(self, request: str | None, decode: Callable[[], Arrays]) -> Arrays:
+        """The outputs of a request, which is counted and logged.
+
+        Raises:
+            InferenceError: one line; what came is not what the model takes, or the model raised.
+        """
+        began, since = time.time(), time.perf_counter()
+        arrays: Arrays = {}
+        outputs: Arrays | None = None
+        problem: str | None = None
+        rows = 0
+        self._running += 1
+        try:
+            arrays = decode()
+            rows = len(next(iter(arrays.values())))
+            outputs = await self._batcher.predict(arrays, rows)
+            return outputs
+        except InferenceError as error:
+            problem = str(error)
+            raise
+        except Exception as error:  # of TensorFlow, of many kinds
+            problem = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+            raise InferenceError(f"the model cannot be called with this: {problem}") from error
+        finally:
+            self._running -= 1
+            latency = time.perf_counter() - since
+            CONTEXT.statistics.count(latency, rows, problem is not None)
+            if CONTEXT.log is not None and (CONTEXT.sample >= 1 or random.random() < CONTEXT.sample):
+                CONTEXT.log.write(
+                    {
+                        "time": began,
+                        "id": request or uuid.uuid4().hex,
+                        "model": self.name,
+                        "version": self._number,
+                        "rows": rows,
+                        "inputs": {n: _texts(each) for n, each in arrays.items()} if CONTEXT.log_inputs else None,
+                        "outputs": outputs and {name: _texts(each) for name, each in outputs.items()},
+                        "latency": latency,
+                        "error": problem,
+                    }
+                )
+
+    def _decoded(self, payload: InferenceRequest) -> Arrays:
+        given = {each.name: each for each in payload.inputs}
+        if len(self._model.inputs) == 1 and len(given) == 1:  # whatever its name
+            given = {self._model.inputs[0].name: payload.inputs[0]}
+        return self._checked({name: _array(each) for name, each in given.items()})
+
+    def _of_invocation(self, body: bytes) -> Arrays:
+        try:
+            asked = orjson.loads(body)
+        except ValueError as error:
+            raise InferenceError(f"the body is no JSON: {error}") from None
+        found = [key for key in ("inputs", "instances") if isinstance(asked, dict) and key in asked]
+        if len(found) != 1:
+            raise InferenceError('write {"inputs": {name: rows}}, or {"inputs": rows} for one input, or "instances"')
+        values = asked[found[0]]
+        if found == ["instances"] and isinstance(values, list) and values and isinstance(values[0], Mapping):
+            if any(not isinstance(row, Mapping) or row.keys() != values[0].keys() for row in values):
+                raise InferenceError("each of the instances must have the same names")
+            values = {name: [row[name] for row in values] for name in values[0]}
+        if not isinstance(values, Mapping):
+            values = {self._model.inputs[0].name: values}
+        return self._checked(values)
+
+    def _checked(self, given: Mapping[str, Any]) -> Arrays:
+        """The arrays of all inputs, in the types that the model takes."""
+        names = [tensor.name for tensor in self._model.inputs]
+        if set(given) != set(names):
+            raise InferenceError(f"the model takes {', '.join(names)}, not {', '.join(map(str, given)) or 'nothing'}")
+        arrays = {tensor.name: _as(tensor, given[tensor.name]) for tensor in self._model.inputs}
+        sizes = {name: len(array) for name, array in arrays.items()}
+        if len(set(sizes.values())) > 1:
+            raise InferenceError(f"the inputs have different numbers of rows: {sizes}")
+        if not next(iter(sizes.values())):
+            raise InferenceError("there are no rows")
+        return arrays
+
+
+def _described(tensor: Tensor) -> MetadataTensor:
+    datatype = to_datatype(np.dtype(tensor.dtype))
+    return MetadataTensor(name=tensor.name, datatype=datatype, shape=[-1, *(size or -1 for size in tensor.shape)])
+
+
+def _array(tensor: RequestInput) -> np.ndarray:
+    data = getattr(tensor.data, "root", tensor.data)
+    try:
+        array = np.asarray(data, object if tensor.datatype == "BYTES" else to_dtype(tensor))
+        shaped: np.ndarray = array.reshape(tensor.shape)
+        return shaped
+    except (TypeError, ValueError) as error:
+        raise InferenceError(f"input {tensor.name}: {error}") from None
+
+
+def _as(tensor: Tensor, values: Any) -> np.ndarray:
+    """Values in the type of a tensor, if they fit into it and have its shape."""
+    try:
+        array = np.asarray(values)
+        if tensor.dtype == "object":
+            array = np.asarray(values, object)
+        elif array.dtype.kind == "O" or (array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iub"):
+            raise ValueError(f"it takes {tensor.dtype}, and no other values")
+        else:
+            array = array.astype(tensor.dtype, copy=False)
+    except (TypeError, ValueError) as error:
+        raise InferenceError(f"input {tensor.name}: {error}") from None
+    shape = array.shape[1:]
+    fits = array.ndim == len(tensor.shape) + 1
+    if not fits or any(own not in (None, size) for own, size in zip(tensor.shape, shape, strict=True)):
+        wanted = ["rows", *("any" if size is None else size for size in tensor.shape)]
+        raise InferenceError(f"input {tensor.name} has the shape {list(array.shape)}, not {wanted}")
+    return array
+
+
+def _texts(array: np.ndarray) -> np.ndarray:
+    """With text for bytes."""
+    if array.dtype.kind != "O":
+        return array
+    as_text = np.frompyfunc(lambda each: each.decode(errors="replace") if isinstance(each, bytes) else each, 1, 1)
+    return np.asarray(as_text(array), object)
+
+
+def _flat(array: np.ndarray) -> list[Any]:
+    values: list[Any] = _texts(array).ravel().tolist()
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        return [value if np.isfinite(value) else None for value in values]
+    return values

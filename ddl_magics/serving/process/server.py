@@ -1,0 +1,77 @@
+"""MLServer with one model, on loopback, without the routes that change what is served."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from mlserver import MLServer
+from mlserver.settings import ModelParameters, ModelSettings, Settings
+from starlette.middleware.trustedhost import TrustedHostMiddleware
+
+from ddl_magics.serving.process.runtime import ExportedModel
+
+LOOPBACK = "127.0.0.1"
+#: Hosts that a request may name: a page of another site, whose name resolves to loopback, names its own.
+HOSTS = [LOOPBACK, "localhost", "[::1]"]
+
+
+class Server:
+    """MLServer, with at most one version at a time that new requests get."""
+
+    def __init__(self, name: str, http_port: int, grpc_port: int) -> None:
+        settings = Settings(
+            debug=False,
+            host=LOOPBACK,
+            http_port=http_port,
+            grpc_port=grpc_port,
+            parallel_workers=0,  # one process, and so one TensorFlow
+            metrics_endpoint=None,
+            gzip_enabled=False,
+            load_models_at_startup=False,
+        )
+        # Two servers could listen on the port otherwise, and share the requests.
+        settings._custom_grpc_server_settings = {"grpc.so_reuseport": 0}
+        self._name, self._version = name, ""
+        self._server = MLServer(settings)
+        app = self._server._rest_server._app
+        app.router.routes[:] = [
+            route for route in app.router.routes if "/repository/" not in getattr(route, "path", "")
+        ]
+        app.add_middleware(TrustedHostMiddleware, allowed_hosts=HOSTS)
+        self._server._model_repository_handlers.load = _refused
+        self._server._model_repository_handlers.unload = _refused
+
+    @property
+    def listening(self) -> bool:
+        """Whether it accepts requests over HTTP."""
+        return bool(getattr(getattr(self._server._rest_server, "_server", None), "started", False))
+
+    async def replace(self, version: str) -> None:
+        """Let new requests go to a version, whose model is loaded, and then unload the one before.
+
+        Nothing awaits between the version's registration and its readiness, so that no request meets it unready.
+        """
+        parameters = ModelParameters(version=version)
+        model = ModelSettings(name=self._name, implementation=ExportedModel, parameters=parameters)
+        registry, before = self._server._model_registry, self._version
+        await registry.load(model)
+        self._version = version
+        if before and before != version:
+            await registry.unload_version(self._name, before)
+
+    async def serve(self) -> None:
+        """Serve until `stop`, or a signal."""
+        await self._server.start()
+
+    async def stop(self) -> None:
+        """End after the requests that are being answered."""
+        if self.listening:
+            await self._server.stop()
+
+
+async def _refused(*given: Any) -> Any:
+    from mlserver.errors import MLServerError
+
+    await asyncio.sleep(0)
+    raise MLServerError("what is served changes by %ddl serve alone", 403)

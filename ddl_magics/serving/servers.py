@@ -1,0 +1,221 @@
+"""Served models on disk: a folder each, in Jupyter's data folder, through which any process of the user finds them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import shutil
+import signal
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from jupyter_core.paths import jupyter_data_dir
+
+from ddl_magics.errors import CannotServe
+from ddl_magics.store import owner
+from ddl_magics.store.owned_folder import read_object
+from ddl_magics.wording import nearest
+
+LOOPBACK = "127.0.0.1"
+#: The protocol's names of types that are not NumPy's in capitals.
+DATATYPES = {"float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES"}
+#: A longer request is shown as a file.
+SHOWN_CHARACTERS = 300
+#: How long the end of a server may take before it is killed.
+STOP_SECONDS = 15.0
+
+
+def servers_folder() -> Path:
+    """`ddl_magics/servers` in Jupyter's data folder, as JUPYTER_DATA_DIR sets it now."""
+    return Path(jupyter_data_dir()) / "ddl_magics" / "servers"
+
+
+@dataclass(frozen=True)
+class Served:
+    """A served model as it was when it was read.
+
+    Attributes:
+        name: of the model, in its URLs.
+        folder: of the server.
+        settings: what it was started with, and which version it serves.
+        owner: the server's process, as `ddl_magics.store.owner` writes one.
+        status: requests, latencies and errors, as the server wrote them last.
+    """
+
+    name: str
+    folder: Path
+    settings: Mapping[str, Any]
+    owner: Mapping[str, Any]
+    status: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, folder: Path) -> Served | None:
+        """None where the folder holds no server."""
+        settings = read_object(folder / "settings.json")
+        if not settings:
+            return None
+        owned, status = read_object(folder / "owner.json"), read_object(folder / "status.json")
+        return cls(str(settings["name"]), folder, settings, owned, status)
+
+    @property
+    def version(self) -> str:
+        """The version that is served."""
+        return str(self.status.get("version") or self.settings["version"])
+
+    @property
+    def url(self) -> str:
+        """The base of the HTTP routes."""
+        return f"http://{LOOPBACK}:{self.settings['http_port']}"
+
+    @property
+    def grpc(self) -> str:
+        """Host and port for gRPC."""
+        return f"{LOOPBACK}:{self.settings['grpc_port']}"
+
+    @property
+    def alive(self) -> bool:
+        """Whether the server's process is alive."""
+        return owner.alive(self.owner, self.folder / "status.json")
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has ended as it should: it was stopped, or its kernel has ended."""
+        return (self.folder / "ended").exists()
+
+    @property
+    def problem(self) -> str:
+        """Why it is no more, in one line; "" while it serves."""
+        if self.alive:
+            return ""
+        return last_line(self.folder / "output.txt") or "its process was killed"
+
+    def stop(self) -> str:
+        """End the server after the requests that it is answering; returns a line that says so.
+
+        Raises:
+            CannotServe: it runs on another host.
+        """
+        if self.alive and self.owner.get("host") != socket.gethostname():
+            raise CannotServe(f"{self.name} is served on {self.owner.get('host')}: stop it there")
+        was_alive = self.alive
+        if was_alive:
+            (self.folder / "control").mkdir(exist_ok=True)
+            (self.folder / "control" / "stop").touch()
+            deadline = time.monotonic() + STOP_SECONDS
+            while self.alive and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if self.alive:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(int(self.owner["pid"]), signal.SIGKILL)
+        shutil.rmtree(self.folder, ignore_errors=True)
+        return f"{self.name} is not served any more" if was_alive else f"{self.name} was not served any more: removed"
+
+    def how_to_call(self) -> str:
+        """Lines for a shell and for Python that ask it for a prediction."""
+        signature = read_object(self.folder / "signature.json")
+        inputs = [(name, dtype, [size or 1 for size in shape]) for name, dtype, shape in signature["inputs"]]
+        asked = {"inputs": [_zeros(*each) for each in inputs]}
+        body = json.dumps(asked)
+        if len(body) > SHOWN_CHARACTERS:
+            example = self.folder / "example.json"
+            example.write_text(body)
+            body = f"@{example}"
+        shapes = {name: f"[{_nested(shape)}]" for name, _, shape in inputs}
+        rows = (
+            next(iter(shapes.values()))
+            if len(shapes) == 1
+            else "{" + ", ".join(f'"{n}": {s}' for n, s in shapes.items()) + "}"
+        )
+        return (
+            f"  curl {self.url}/v2/models/{self.name}/infer -H 'Content-Type: application/json' -d '{body}'\n"
+            f'  requests.post("{self.url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
+        )
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+
+def _zeros(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
+    """An input of the Open Inference Protocol, with one row."""
+    text = dtype == "object"
+    return {
+        "name": name,
+        "shape": [1, *shape],
+        "datatype": DATATYPES.get(dtype, dtype.upper()),
+        "data": [("" if text else 0)] * math.prod(shape),
+    }
+
+
+def _nested(shape: list[int]) -> str:
+    """A row of zeros, as Python writes it; of a long one the beginning."""
+    if not shape:
+        return "0"
+    inner = [_nested(shape[1:])] * min(shape[0], 3)
+    return f"[{', '.join([*inner, *(['...'] if shape[0] > 3 else [])])}]"
+
+
+def list_served() -> list[Served]:
+    """The models that are served, or whose server has died; by name."""
+    found = []
+    with contextlib.suppress(OSError):
+        for folder in sorted(servers_folder().iterdir()):
+            served = Served.read(folder)
+            if served is None:
+                continue
+            if served.ended and not served.alive:
+                shutil.rmtree(folder, ignore_errors=True)
+            elif served.owner:
+                found.append(served)
+    return found
+
+
+def find_served(name: str) -> Served:
+    """The served model of a name.
+
+    Raises:
+        CannotServe: there is none.
+    """
+    known = list_served()
+    for served in known:
+        if served.name == name:
+            return served
+    raise CannotServe(
+        f"no model {name} is served.{nearest(name, [each.name for each in known])} %ddl serving lists them"
+    )
+
+
+def last_line(path: Path) -> str:
+    """The last line of a server's output that says what went wrong, or ""."""
+    try:
+        data = path.read_bytes()[-65536:]
+    except OSError:
+        return ""
+    lines = [line.strip() for line in data.decode(errors="replace").splitlines() if line.strip()]
+    errors = [
+        line for line in lines if "error" in line.partition(":")[0].lower() or line.startswith(("ValueError", "[Errno"))
+    ]
+    return re.sub(r"^(\w+\.)*\w+Error: ", "", (errors or [""])[-1])[:500]
+
+
+def describe(served: Served) -> str:
+    """One line: version, address, requests and latencies."""
+    if not served.alive:
+        return f"{served.name}  version {served.version}  is not served any more: {served.problem}"
+    status = served.status
+    latency = status.get("latency") or {}
+    parts = [f"{served.name}  version {served.version}  {served.url}"]
+    parts.append(f"{status.get('rate', 0):.1f} requests/s, {status.get('requests', 0)} in all")
+    times = [f"{name} {1000 * seconds:.1f} ms" for name, seconds in latency.items() if seconds is not None]
+    if times:
+        parts.append(", ".join(times))
+    parts.append(f"{status.get('errors', 0)} errors")
+    if status.get("dropped"):
+        parts.append(f"{status['dropped']} requests are missing in the log")
+    return "; ".join(parts)

@@ -1,0 +1,72 @@
+"""The files of a deployment: what KServe and Azure ML are told, beside an MLflow folder that predicts as Keras does."""
+
+import keras
+import numpy as np
+import pytest
+import yaml
+from IPython.core.error import UsageError
+from support.fake_cluster import epoch
+from support.stored import stored
+
+from ddl_magics import Run
+from ddl_magics.models.export import description_of
+from ddl_magics.runs import serve_command
+from ddl_magics.runtime import events as ev
+
+ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")
+
+
+@pytest.fixture(scope="module")
+def run(jupyter_data_dir):
+    artifact = ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0")
+    folder = stored(ev.FINISHED, [artifact, epoch(0, loss=None)], name="My_Digits")
+    keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]).save(folder.file("model-0.keras"))
+    return Run.stored(folder.record())
+
+
+def command(line, run=None):
+    return serve_command.run(serve_command.parse(line.split()), lambda word: run, print)
+
+
+def predicts_as(folder, run):
+    import mlflow.pyfunc
+
+    found = mlflow.pyfunc.load_model(str(folder)).predict(ROWS)
+    return np.allclose(found, run.model().predict(ROWS, verbose=0), atol=1e-6)
+
+
+def test_kserve(run, tmp_path):
+    text = command(f"digits --to kserve {tmp_path}/kserve", run)
+    assert text.startswith(f"{tmp_path}/kserve has the model and inferenceservice.yaml; ")
+    content = (tmp_path / "kserve" / "inferenceservice.yaml").read_text()
+    service = yaml.safe_load(content)
+    assert (service["apiVersion"], service["kind"]) == ("serving.kserve.io/v1beta1", "InferenceService")
+    model = service["spec"]["predictor"]["model"]
+    assert model["modelFormat"] == {"name": "mlflow"} and model["protocolVersion"] == "v2"
+    assert service["metadata"] == {"name": "my-digits", "annotations": {"ddl-magics/run": run.id}}
+    assert "# Checked: " in content and "# Not checked: a cluster" in content
+    assert predicts_as(tmp_path / "kserve" / "model", run)
+    versions = description_of(tmp_path / "kserve" / "model")["versions"]
+    assert f"keras=={versions['keras']}" in (tmp_path / "kserve" / "model" / "requirements.txt").read_text()
+    assert f"Keras {versions['keras']}" in content
+
+
+def test_azureml(run, tmp_path):
+    text = command(f"digits --to azureml {tmp_path}/azure --name other", run)
+    assert "has the model and endpoint.yaml, deployment.yaml" in text
+    endpoint, deployment = (
+        yaml.safe_load((tmp_path / "azure" / name).read_text()) for name in ("endpoint.yaml", "deployment.yaml")
+    )
+    assert endpoint["name"] == deployment["endpoint_name"] == "other" and endpoint["auth_mode"] == "key"
+    assert deployment["model"] == {"path": "model", "type": "mlflow_model"} and deployment["tags"] == {"run": run.id}
+    assert predicts_as(tmp_path / "azure" / deployment["model"]["path"], run)
+
+
+def test_what_cannot_be_deployed_leaves_nothing(run, tmp_path):
+    (tmp_path / "there").mkdir()
+    with pytest.raises(UsageError, match="is there already"):
+        command(f"digits --to kserve {tmp_path}/there", run)
+    exported = run.export(tmp_path / "export", "keras")
+    with pytest.raises(UsageError, match="has the format keras: a deployment needs one in the format mlflow"):
+        command(f"{exported} --to kserve {tmp_path}/new")
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["export", "there"]
