@@ -97,7 +97,7 @@ def _keras(file: Path, about: dict[str, Any]) -> tuple[Callable[[Any], Any], Sig
     except (TypeError, ValueError) as error:  # a class of the notebook's, or another Keras
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         missing = [line for line in lines if "Could not locate" in line]
-        reason = (missing or lines or [type(error).__name__])[0]
+        reason = (missing or lines or [type(error).__name__])[0].partition(". ")[0][:200]
         other = "where a class of it is the notebook's, serve its saved_model: run.export(path, 'saved_model')"
         raise ValueError(f"Keras {keras.__version__} cannot load the model ({reason}): {other}") from None
     example = example_for(model, about["inputs"]) if "example" not in about else _given(about)

@@ -92,14 +92,14 @@ class ServerRow {
   }
 }
 
-/** "p50 1.20 ms · p95 3.40 ms · p99 8.00 ms", of the last minute. */
+/** "p50 1.20 · p95 3.40 · p99 8.00 ms", of the last minute. */
 export function latencies(latency: ServedModel["latency"]): string {
   const entries = [
     ["p50", latency.p50],
     ["p95", latency.p95],
     ["p99", latency.p99],
   ] as const;
-  return entries
-    .map(([name, value]) => `${name} ${value === null ? UNKNOWN : `${number(value * 1000)} ms`}`)
-    .join(" · ");
+  if (entries.every(([, value]) => value === null)) return "";
+  const times = entries.map(([name, value]) => `${name} ${value === null ? UNKNOWN : number(value * 1000)}`);
+  return `${times.join(" · ")} ms`;
 }

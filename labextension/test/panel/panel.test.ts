@@ -110,7 +110,7 @@ test("served models stand above the runs while there are some", () => {
   expect(texts(".ddl-server-name")).toEqual(["digits", "gone"]);
   expect(texts(".ddl-server-version")).toEqual(["version 2", "version 2"]);
   expect(texts(".ddl-server-rate")).toEqual(["12.5 requests/s", ""]);
-  expect(texts(".ddl-server-latency")).toEqual(["p50 1.20 ms · p95 3.40 ms · p99 –", ""]);
+  expect(texts(".ddl-server-latency")).toEqual(["p50 1.20 · p95 3.40 · p99 – ms", ""]);
   expect(texts(".ddl-server-errors")).toEqual(["1 error", "1 error"]);
   expect(texts(".ddl-server-problem")).toEqual(["", "its process was killed"]);
   expect(texts(".ddl-server-stop")).toEqual(["Stop", "Remove"]);
