@@ -4,9 +4,10 @@
 
 Two tables: a million rows of 31 numbers with a small dense model, and 100,000 images of 28 x 28 with a small
 convolutional one. "ours" scores the DataFrame on a local-cluster of two executors with a core each, and Spark drops the
-rows. "row by row" is a stand-in for a predictor that calls the model for each row, in the same cluster, for fewer rows.
-"one process" is `model.predict` on an array that is in its memory. CPU seconds are those of all processes that take
-part, Spark's Java among them, without what Spark and the models need to start: each is called once before.
+rows. "predict_batch_udf" is Spark's own function, with rows as Arrow. "row by row" is a stand-in for a predictor that
+calls the model for each row, in the same cluster, for fewer rows. "one process" is `model.predict` on an array that is
+in its memory. CPU seconds are those of all processes that take part, Spark's Java among them, without what Spark and the
+models need to start: each is called once before.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 TABLES = {"31 numbers": (1_000_000, 500), "28 x 28 images": (100_000, 500)}
 QUICK_SHARE = 50
 BATCH = 1024
-OURS, ROW_BY_ROW, ONE_PROCESS = "ours", "row by row", "one process"
-GOAL_ROW_BY_ROW, GOAL_ONE_PROCESS = 50.0, 0.5
+OURS, UDF, ROW_BY_ROW, ONE_PROCESS = "ours", "predict_batch_udf", "row by row", "one process"
+GOAL_ROW_BY_ROW, GOAL_UDF, GOAL_ONE_PROCESS = 50.0, 1.2, 0.5
 
 Samples = dict[str, list[float]]
 
@@ -87,9 +88,32 @@ def one_by_one(content: bytes) -> Callable[[Iterator[Any]], Iterator[float]]:
     return score
 
 
+def batch_udf(spark: Any, content: bytes, width: int) -> Any:
+    """Spark's `predict_batch_udf` of a model that gives one number or a list of them, for a column of arrays."""
+    from pyspark.ml.functions import predict_batch_udf
+    from pyspark.sql.types import ArrayType, FloatType
+
+    shipped = spark.sparkContext.broadcast(content)
+
+    def make() -> Any:
+        import tempfile
+
+        import keras
+
+        with tempfile.NamedTemporaryFile(suffix=".keras") as file:
+            file.write(shipped.value)
+            file.flush()
+            model = keras.models.load_model(file.name, compile=False)
+        return lambda inputs: model.predict_on_batch(inputs)
+
+    kind = ArrayType(FloatType())
+    return predict_batch_udf(make, return_type=kind, batch_size=BATCH, input_tensor_shapes=[[width]])
+
+
 def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
     """{"TABLE, WAY": thousands of rows per CPU second, of each round}."""
     import numpy as np
+    from pyspark.sql import functions as F
 
     from ddl_magics.clusters.scoring import model_content, predict
 
@@ -107,6 +131,12 @@ def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
             scored = predict(whole, model, features=features, batch_size=BATCH).select("prediction")
             scored.write.format("noop").mode("overwrite").save()
 
+        given = F.array(*features) if len(features) > 1 else F.col(features[0])
+        udf = batch_udf(spark, content, width)
+
+        def by_udf(whole: Any = whole, udf: Any = udf, given: Any = given) -> None:
+            whole.select(udf(given)).write.format("noop").mode("overwrite").save()
+
         def row_by_row(part: Any = part, content: bytes = content) -> None:
             part.rdd.mapPartitions(one_by_one(content)).count()
 
@@ -115,6 +145,7 @@ def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
 
         ways: dict[str, tuple[Callable[[], None], int]] = {
             OURS: (ours, rows),
+            UDF: (by_udf, rows),
             ROW_BY_ROW: (row_by_row, few),
             ONE_PROCESS: (one_process, rows),
         }
@@ -155,7 +186,8 @@ def main(arguments: list[str] | None = None) -> None:
     print(report.spread({name: values for name, values in samples.items() if name not in per_cpu}, "k rows/s"), "\n")
     goals = []
     for table in TABLES:
-        for other, goal in ((ROW_BY_ROW, GOAL_ROW_BY_ROW), (ONE_PROCESS, GOAL_ONE_PROCESS)):
+        others = ((ROW_BY_ROW, GOAL_ROW_BY_ROW), (UDF, GOAL_UDF), (ONE_PROCESS, GOAL_ONE_PROCESS))
+        for other, goal in others:
             ratio = median(samples[f"{table}, {OURS}"]) / median(samples[f"{table}, {other}"])
             goals.append(report.at_least(f"{table}: ours over {other}, rows per CPU s", ratio, goal))
     report.finish(samples, goals, machine_before=before)
