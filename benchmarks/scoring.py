@@ -6,8 +6,8 @@ Two tables: a million rows of 31 numbers with a small dense model, and 100,000 i
 convolutional one. "ours" scores the DataFrame on a local-cluster of two executors with a core each, and Spark drops the
 rows. "predict_batch_udf" is Spark's own function, with rows as Arrow. "row by row" is a stand-in for a predictor that
 calls the model for each row, in the same cluster, for fewer rows. "one process" is `model.predict` on an array that is
-in its memory. CPU seconds are those of all processes that take part, Spark's Java among them, without what Spark and the
-models need to start: each is called once before.
+in its memory. CPU seconds are those of all processes that take part, Spark's Java among them, without what Spark and
+the models need to start: each is called once before.
 """
 
 from __future__ import annotations
