@@ -9,7 +9,9 @@ from math import nan
 from statistics import fmean, stdev
 from typing import TYPE_CHECKING, Any
 
+from ddl_magics import store
 from ddl_magics.errors import NoPrediction
+from ddl_magics.runs import Run
 from ddl_magics.scaling.measurement import STEP_PARTS, Measured, mean_step
 from ddl_magics.scaling.model import by_strategy
 from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, shown, table_of, why
@@ -92,6 +94,18 @@ class ScalingReport:
         an epoch's time. Each metric has a column, and a second one NAME_dev for its standard deviation over seeds.
         """
         return table_of([row.to_record() for row in self.rows])
+
+    def trained(self) -> dict[tuple[str, int], list[Run]]:
+        """The runs themselves, by strategy and number of workers: their results, histories and models.
+
+        A run that has been removed from the store is not among them.
+        """
+        found: dict[tuple[str, int], list[Run]] = {(row.strategy, row.workers): [] for row in self.rows}
+        for each in self.runs:
+            record = store.find_run(each.run)
+            if record is not None:
+                found[each.strategy, each.workers].append(Run.stored(record))
+        return {key: runs for key, runs in found.items() if runs}
 
     @property
     def warnings(self) -> list[str]:

@@ -42,6 +42,9 @@ def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, monkeypatch,
         ("average", 1),
         ("average", 2),
     ]
+    trained = report.trained()
+    assert list(trained) == [(row.strategy, row.workers) for row in report.rows]
+    assert trained["allreduce", 2][0].history == two.history and trained["allreduce", 2][0].id == two.id
     one, both = report.rows[:2]
     assert one.parts["exchange"] == 0 < both.parts["exchange"] and both.parts["compute"] > 0
     for row in report.rows:
