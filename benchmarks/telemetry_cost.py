@@ -72,7 +72,7 @@ class Watched:
         self._thread.join()
         self._ranks.close()
 
-    def _keep(self, reported: Sequence[dict[str, Any]]) -> None:
+    def _keep(self, rank: int, reported: Sequence[dict[str, Any]]) -> None:
         for event in reported:
             self._log.append(event)
 
@@ -85,7 +85,7 @@ class Watched:
                 use = sampler.sample()
                 if use is not None:
                     sample = events.make("sample", rank, cpu=round(use[0], 1), memory=use[1], gpus=gpus.sample())
-                    self._keep([sample])
+                    self._keep(rank, [sample])
 
 
 def measure(pairs: int, steps: int, pause: float) -> tuple[list[Block], list[Block]]:

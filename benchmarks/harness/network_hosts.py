@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+from collections.abc import Sequence
+from pathlib import Path
 from types import TracebackType
 
 #: Of the token bucket of a link, and of its queue, which is short as in a switch.
@@ -52,6 +54,15 @@ class Hosts:
     def command(self, host: int) -> list[str]:
         """The beginning of a command line that runs on a host."""
         return ["ip", "netns", "exec", self._name(host)]
+
+    def command_of_machine(self, host: int, boot_id: Path, command: Sequence[str]) -> list[str]:
+        """The command line of a process that takes its host for a machine, and shares no memory with other hosts.
+
+        boot_id: a file to be written, which the process sees in the place of this machine's boot id.
+        """
+        boot_id.write_text(f"{self._name(host)}\n")
+        bound = 'mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
+        return [*self.command(host), "sh", "-c", bound, str(boot_id), *command]
 
     def __enter__(self) -> Hosts:
         try:

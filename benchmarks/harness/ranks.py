@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.runtime.cell import names
+from ddl_magics.runtime.collectives import compression as compressions
 from ddl_magics.runtime.driver import server_process
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.rank import RankConfig
@@ -19,6 +20,7 @@ from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
 from .json_process import JsonProcess, close
+from .network_hosts import Hosts
 
 CREDENTIALS = Credentials("benchmark", b"of the benchmarks".ljust(32, b"."))
 HOST = "127.0.0.1"
@@ -34,7 +36,9 @@ class Ranks:
         environment: of their processes.
         strategy: as in --strategy.
         rule: as in --rule, or None.
-        on_events: called with the events that a rank has sent, on a thread of that rank.
+        on_events: called with a rank and events that it has sent, on a thread of that rank.
+        hosts: each rank is on one of them, and the ranks exchange gradients through their links.
+        compression: as in --compression, or None.
 
     Attributes:
         processes: of the ranks, by rank.
@@ -48,10 +52,13 @@ class Ranks:
         environment: Mapping[str, str],
         strategy: str = "allreduce",
         rule: str | None = None,
-        on_events: Callable[[list[dict[str, Any]]], None] | None = None,
+        on_events: Callable[[int, list[dict[str, Any]]], None] | None = None,
+        hosts: Hosts | None = None,
+        compression: str | None = None,
     ) -> None:
         self._cell, self._size, self._strategy, self._rule = cell, size, strategy, rule
-        self._on_events = on_events
+        self._on_events, self._hosts = on_events, hosts
+        self._compression = compressions.read(compression) if compression else None
         self._environment = {**environment, "KERAS_BACKEND": "tensorflow"}
         self._addresses: dict[int, wire.Address] = {}
         self._channels: list[wire.Channel] = []
@@ -79,6 +86,8 @@ class Ranks:
         ours, theirs = socket.socketpair()
         descriptor = theirs.fileno()
         command = [sys.executable, "-m", "ddl_magics.runtime.executor.worker", str(descriptor), str(os.getpid())]
+        if self._hosts is not None:
+            command = self._hosts.command_of_machine(rank, scratch / "boot-id", command)
         self.processes.append(JsonProcess(command, self._environment, scratch, [descriptor]))
         theirs.close()
         channel = wire.Channel(ours, wire.Identity("rank", rank, 1))
@@ -93,10 +102,12 @@ class Ranks:
             spark="none",
             strategy=self._strategy,
             workers=self._size,
-            executor_cores=os.cpu_count() or 1,
+            executor_cores=(os.cpu_count() or 1) if self._hosts is None else 1,
             seed=11,
             rule=update_rules.parse(self._rule) if self._rule else None,
+            compression=self._compression,
             rank=rank,
+            host=HOST if self._hosts is None else self._hosts.address(rank),
             scratch=str(scratch),
         )
 
@@ -107,7 +118,7 @@ class Ranks:
                 if kind == messages.READY:
                     self._ready(rank, messages.parse(payload)["address"])
                 elif kind == messages.EVENTS and self._on_events:
-                    self._on_events(messages.parse(payload))
+                    self._on_events(rank, messages.parse(payload))
                 elif kind == messages.END:
                     failure = RankEnd.from_json(messages.parse(payload)).failure
                     if failure is not None:
@@ -122,7 +133,7 @@ class Ranks:
             return
         peers = {
             "addresses": [self._addresses[each] for each in range(self._size)],
-            "local_size": self._size,
+            "local_size": self._size if self._hosts is None else 1,
             "servers": self._servers.addresses if self._servers else None,
             "gpus": None,
         }

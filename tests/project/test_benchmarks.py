@@ -15,7 +15,7 @@ from support.paths import ROOT
 
 sys.path.insert(0, str(ROOT))
 
-from benchmarks import SHORT_NAMES, accuracy, compare_commits, multi_host_step, telemetry_cost
+from benchmarks import SHORT_NAMES, accuracy, compare_commits, multi_host_step, resnet50, telemetry_cost
 from benchmarks.harness import report, watched_training
 from benchmarks.harness.json_process import JsonProcess, ask, close
 from benchmarks.harness.relay import Relay
@@ -130,6 +130,21 @@ def test_accuracy_is_compared_with_one_process():
     assert [line.split()[-3:] for line in accuracy.table(fits).splitlines()[3:]] == [["2", "3", "6"], ["-", "-", "6"]]
 
 
+def test_images_are_counted_as_horovods_script_counts_them():
+    """A sample is an iteration; the interval is 1.96 standard deviations of the samples, not of their mean."""
+    assert resnet50.rates([2.0, 4.0], {"batch": 32, "batches": 10}) == [160.0, 80.0]
+    assert resnet50.interval([1.0, 2.0, 3.0]) == pytest.approx(1.96)
+    four = resnet50.variant(4, resnet50.BF16)
+    assert resnet50.workers_of(four) == 4 and resnet50.workers_of(resnet50.variant(1, resnet50.ALONE)) == 1
+    shown = resnet50.table({resnet50.ALONE: [9.0, 10.0, 11.0], four: [4.0, 5.0, 6.0]}).splitlines()
+    assert shown[2].split() == ["one", "worker", "3", "10.00", "±", "1.96", "10.00", "±", "1.96", "100%"]
+    assert shown[3].split()[3:] == ["3", "5.00", "±", "1.96", "20.00", "±", "7.84", "50%"]
+
+
+def test_a_prediction_needs_two_numbers_of_workers():
+    assert resnet50.what_if({}, 32).startswith("no prediction: a prediction needs runs with two numbers of workers")
+
+
 def test_fits_are_kept_for_the_next_time(tmp_path):
     file, epochs = tmp_path / "fits.jsonl", {"digits": 2, "table": 1}
     fits = [accuracy.Fit("digits", [1.0, 2.0], [70.0, 80.0]), accuracy.Fit("table", [1.0], [75.0])]
@@ -178,7 +193,7 @@ def test_a_commit_that_is_not_there_is_named(tmp_path):
         compare_commits.extract("nowhere", tmp_path)
 
 
-@pytest.mark.parametrize("name", [*SHORT_NAMES, "live", "panel", "long_run", "compare_commits"])
+@pytest.mark.parametrize("name", [*SHORT_NAMES, "live", "panel", "long_run", "compare_commits", "resnet50"])
 def test_help(name, capsys):
     with pytest.raises(SystemExit, match=r"^0$"):
         importlib.import_module(f"benchmarks.{name}").main(["--help"])
