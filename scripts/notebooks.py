@@ -39,6 +39,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "quickstart": {},
     "mnist": {"images": 3000, "epochs": 2, "ways": "all-reduce,adag"},
     "energy": {"hours": 700, "epochs": 1, "workers": [1, 2], "layers": ["GRU"]},
+    "pipeline": {"rows": 3000, "epochs": 3, "trials": 3},
 }
 
 #: The tag of papermill's own cell.
@@ -91,7 +92,8 @@ def clean(notebook: NotebookNode) -> NotebookNode:
     notebook.metadata.pop("papermill", None)
     for number, cell in enumerate(notebook.cells):
         tags = cell.metadata.get("tags", [])
-        cell.metadata = NotebookNode({"tags": tags} if tags else {})
+        kept = {"tags": tags, "livy": cell.metadata.get("livy")}
+        cell.metadata = NotebookNode({name: value for name, value in kept.items() if value})
         cell.id = f"cell-{number:02}"
         if cell.cell_type == "code":
             cell.outputs = list(_stored(cell.outputs))

@@ -22,6 +22,7 @@ SECTIONS = {
             "docs/data.md",
             "docs/notebooks.md",
             "docs/coming-from.md",
+            "docs/orchestration.md",
             "docs/models.md",
             "docs/serving.md",
             "docs/loops.md",

@@ -1,0 +1,52 @@
+"""The steps of notebooks/pipeline.ipynb as an Airflow DAG: three tasks, each a notebook that papermill runs.
+
+A task's notebook has the cells of pipeline.ipynb that have its tag, and those without one: the parameters, and the
+start of Spark. The tasks pass each other files in the folder.
+"""
+
+import os
+from datetime import datetime
+from pathlib import Path
+
+import nbformat
+from airflow.providers.papermill.operators.papermill import PapermillOperator
+from airflow.sdk import DAG
+
+NOTEBOOK = Path(os.environ.get("PIPELINE_NOTEBOOK", "pipeline.ipynb")).resolve()
+#: The tables, the registry, and the executed notebooks: for more than one machine, a storage that all of them share.
+FOLDER = Path(os.environ.get("PIPELINE_FOLDER", "pipeline")).resolve()
+#: The kernel that has Spark and ddl_magics.
+KERNEL = os.environ.get("PIPELINE_KERNEL", "python3")
+STEPS = ("prepare", "search", "train")
+PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "folder": str(FOLDER)}
+
+
+def part(step):
+    """The path of the notebook of a task, which is written anew."""
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    others = {*STEPS, "table", "picture"} - {step}
+    notebook.cells = [
+        cell
+        for cell in notebook.cells
+        if step in cell.metadata.get("tags", ()) or not others.intersection(cell.metadata.get("tags", ()))
+    ]
+    FOLDER.mkdir(parents=True, exist_ok=True)
+    path = FOLDER / f"{step}.ipynb"
+    nbformat.write(notebook, path)
+    return str(path)
+
+
+with DAG("town_demand", start_date=datetime(2026, 1, 1), schedule="@weekly", catchup=False):
+    before = None
+    for step in STEPS:
+        ran = PapermillOperator(
+            task_id=step,
+            input_nb=part(step),
+            output_nb=str(FOLDER / f"{step}-{{{{ ts_nodash }}}}.ipynb"),
+            parameters=PARAMETERS,
+            kernel_name=KERNEL,
+            language_name="python",
+        )
+        if before is not None:
+            before >> ran
+        before = ran
