@@ -121,8 +121,8 @@ def process(arguments: list[str], folder: Path, port: int, ready: str) -> Iterat
             time.sleep(0.2)
         yield
     finally:
-        started.terminate()
-        started.wait(20)
+        started.kill()
+        started.wait()
 
 
 def _is_ready(port: int, path: str) -> bool:

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -142,13 +143,18 @@ def _start(folder: Path, request: Request, tell: Callable[[str], None]) -> Serve
         }
         _write(folder / "settings.json", settings)
         tell(f"starting MLServer for version {version} of {request.name}")
-        process = _launch(python, folder, request.detached)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    process = _launch(python, folder, request.detached)
+    try:
         problem = _awaited(
             lambda: _is_ready(folder, port),
             lambda: _is_alive(process, folder, request.detached),
             "MLServer was not ready",
         )
-    except BaseException:
+    except BaseException:  # an interrupt
+        _end(process, folder)
         shutil.rmtree(folder, ignore_errors=True)
         raise
     if problem is not None:
@@ -232,7 +238,11 @@ def _awaited(done: Callable[[], bool], alive: Callable[[], bool], late: str) -> 
 
 
 def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    (folder / "control" / "stop").touch()
+    """End a server that is not ready; a detached one is a child that has outlived `process`."""
+    pid = int(read_object(folder / "state.json").get("pid") or process.pid)
+    with contextlib.suppress(ProcessLookupError):
+        if pid != process.pid:
+            os.kill(pid, signal.SIGKILL)
     if process.poll() is None:
         process.kill()
         process.wait()

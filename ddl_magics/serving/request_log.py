@@ -28,6 +28,8 @@ ROTATE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
 #: Records that wait for the disk. More of them are dropped and counted, as no request waits for the log.
 MAX_WAITING = 20_000
+#: Numbers and texts that their arrays have in all: some hundred megabytes.
+MAX_WAITING_VALUES = 50_000_000
 #: Records that are written before the file is flushed.
 MOST_AT_ONCE = 1000
 #: How long the end of a server waits for the last records.
@@ -114,13 +116,20 @@ class QueuedLog:
     def __init__(self) -> None:
         self.dropped = 0
         self._waiting: queue.Queue[Record | None] = queue.Queue(MAX_WAITING)
+        # Each is counted by one thread alone.
+        self._values_taken = self._values_written = 0
         self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
         self._thread.start()
 
     def write(self, record: Record) -> None:
         """Take a record, to write it soon."""
+        values = _values(record)
+        if self._values_taken + values - self._values_written > MAX_WAITING_VALUES:
+            self.dropped += 1
+            return
         try:
             self._waiting.put_nowait(record)
+            self._values_taken += values
         except queue.Full:
             self.dropped += 1
 
@@ -139,6 +148,7 @@ class QueuedLog:
             except Exception as error:  # a full disk, a broker that is gone: the model is served all the same
                 self.dropped += len(records)
                 print(f"the log of requests cannot be written: {error}", flush=True)
+            self._values_written += sum(map(_values, records))
         self._finish()
 
     def _arrived(self) -> tuple[list[Record], bool]:
@@ -159,6 +169,12 @@ class QueuedLog:
 
     def _finish(self) -> None:
         raise NotImplementedError
+
+
+def _values(record: Record) -> int:
+    """How much memory the arrays of a record take, in values."""
+    ends = (record["inputs"], record["outputs"])
+    return sum(int(getattr(array, "size", 1)) for end in ends if end for array in end.values())
 
 
 class FolderLog(QueuedLog):

@@ -93,6 +93,8 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ("%ddl use yarn", "UsageError: %ddl use has no cluster yarn; it takes auto, embedded, livy."),
         ("%ddl show", "UsageError: write: %ddl show RUN"),
         ("%ddl logs a b", "UsageError: write: %ddl logs RUN [RANK]"),
+        ("%ddl serve nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
+        ("%ddl serving x", "UsageError: write: %ddl serving"),
         ("%ddl stop nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
     ],
 )
@@ -151,6 +153,7 @@ def test_verbs(shell, capsys):
     assert run(shell, "%ddl logs digits 1", capsys)[0] == "not the chief\nnot the chief\n"
     assert run(shell, "%ddl stop digits", capsys)[0] == "digits has ended already: FINISHED.\n"
     assert run(shell, "%ddl use embedded", capsys)[0] == "runs are executed on fake\n"
+    assert "no model is served; %ddl serve RUN serves one" in run(shell, "%ddl serving", capsys)[0]
     assert "2 slots, 2 free" in run(shell, "%ddl check", capsys)[0]
     assert run(shell, "%ddl spark --workers 2", capsys)[0] == "spark is a variable of fake, and needs no start\n"
 

@@ -90,6 +90,15 @@ def test_no_request_waits_for_a_disk(tmp_path, monkeypatch, capsys):
     log.close()
 
 
+def test_waiting_records_have_a_bound_of_memory(tmp_path, monkeypatch):
+    monkeypatch.setattr(request_log, "MAX_WAITING_VALUES", 100)
+    log = FolderLog(tmp_path)
+    log.write(_record(1, inputs={"x": np.zeros((10, 11))}))
+    log.write(_record(2))
+    log.close()
+    assert log.dropped == 1 and [line["id"] for line in _lines(tmp_path)] == ["2"]
+
+
 def test_a_full_disk_is_told_and_counted(tmp_path, monkeypatch, capsys):
     def full(self, line):
         raise OSError(28, "No space left on device")
