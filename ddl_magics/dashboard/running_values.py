@@ -1,6 +1,7 @@
 """The running values of metrics within an epoch: those of each rank, and from them those of the whole job."""
 
 from collections.abc import Iterator, Mapping
+from math import isfinite
 from typing import Any
 
 Event = Mapping[str, Any]
@@ -61,5 +62,6 @@ class RunningValues:
             if value is None:
                 return None
             weight = max(self._rows.get(rank, 0), 1)
-            total, weights = total + weight * value, weights + weight
-        return total / weights
+            # As floats: a damaged whole number would overflow, where a float becomes infinite.
+            total, weights = total + weight * float(value), weights + weight
+        return total / weights if isfinite(total) else None

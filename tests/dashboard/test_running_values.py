@@ -1,5 +1,7 @@
 """The job's running values and the ranks' own, from the ranks' steps."""
 
+import math
+
 import pytest
 
 from ddl_magics.dashboard.charts import charts
@@ -29,6 +31,11 @@ def last(history, key):
 def test_the_job_is_the_mean_of_its_ranks_weighted_by_rows():
     history = fed(2, fit(), steps(1, 4.0, rows=10), steps(0, 1.0, rows=30))
     assert last(history, "metric:loss") == history.latest["loss"] == pytest.approx((30 * 1.0 + 10 * 4.0) / 40)
+
+
+def test_a_damaged_number_has_no_mean():
+    history = fed(2, fit(), steps(1, 10**300, rows=10), steps(0, 10**300, rows=2**53))
+    assert math.isnan(last(history, "metric:loss"))
 
 
 def test_rows_count_from_the_begin_of_the_epoch():
