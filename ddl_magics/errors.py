@@ -69,6 +69,10 @@ class CannotScore(_InOneLine, ValueError):
     """A model cannot score a DataFrame: a column is missing or of another kind, or the first row has no prediction."""
 
 
+class CannotWrite(_InOneLine, ValueError):
+    """A DataFrame cannot be written: a column is of another type, the folder exists, or the storage refuses it."""
+
+
 class NotInEvaluation(_InOneLine, LookupError):
     """An evaluation has no such output, matrix or curve."""
 

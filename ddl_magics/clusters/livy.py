@@ -24,7 +24,7 @@ from ddl_magics.clusters.base import (
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
-from ddl_magics.errors import CannotScore
+from ddl_magics.errors import CannotScore, CannotWrite
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -36,9 +36,9 @@ OPEN_SECONDS = 120.0
 DETAILS_SECONDS = 60.0
 
 #: Calls that get the session's variables.
-_WITH_NAMES = frozenset(("launch", "predict", "evaluate"))
+_WITH_NAMES = frozenset(("launch", "predict", "evaluate", "write_tfrecord"))
 #: Calls that take as long as their Spark jobs.
-_LONG = frozenset(("evaluate",))
+_LONG = frozenset(("evaluate", "write_tfrecord"))
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
 _RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
@@ -195,6 +195,23 @@ class LivyCluster(DriverCluster):
             CannotScore: a ValueError of one line; the session refuses it, or does not answer.
         """
         return self._score("evaluate", run, file, request)
+
+    def write_tfrecord(self, data: str, uri: str, compression: str | None) -> dict[str, Any]:
+        """Have the session write its DataFrame `data`, as a statement; returns the reply of `api.write_tfrecord`.
+
+        An interrupt of the kernel ends it.
+
+        Raises:
+            CannotWrite: a ValueError of one line; the session refuses it, or does not answer.
+        """
+        try:
+            asked = {"data": data, "uri": uri, "compression": compression}
+            reply = self._call("write_tfrecord", json.dumps(asked))
+        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+            raise CannotWrite(f"{self.name} does not write {data}: {error}") from None
+        if not reply.get("ok"):
+            raise CannotWrite(str((reply.get("error") or {}).get("message", f"{self.name} gave no reason")))
+        return reply
 
     def _score(self, function: str, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
         """Call a function of the driver that needs the model of a run."""

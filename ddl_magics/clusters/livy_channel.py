@@ -26,7 +26,7 @@ from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
 #: Functions that ask Spark, which the side channel must not, or use the session's variables.
-STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate")
+STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "write_tfrecord")
 #: How long a statement may wait for those before it. Ours take up to two seconds themselves.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from ddl_magics.errors import CannotWrite
+
 
 def write_tfrecord(df: Any, uri: str, *, compression: str | None = None) -> int:
     """Write the rows of a Spark DataFrame as TFRecord files of tf.train.Example; returns how many they are.
@@ -19,8 +21,22 @@ def write_tfrecord(df: Any, uri: str, *, compression: str | None = None) -> int:
         compression: None or "gzip", which names the files `part-00000.tfrecord.gz`.
 
     Raises:
-        ValueError: one line; a column is of another type, a value is beyond float32, or the folder cannot be written.
+        CannotWrite: a ValueError of one line; a column is of another type, a value is beyond float32, or the folder
+            cannot be written.
+    """
+    return int(written(df, uri, compression)["rows"])
+
+
+def written(df: Any, uri: str, compression: str | None) -> dict[str, Any]:
+    """Write as `write_tfrecord` does; returns "rows", "files" and "bytes".
+
+    Raises:
+        CannotWrite: a ValueError, one line.
     """
     from ddl_magics.runtime.data import tfrecord_folder
+    from ddl_magics.runtime.data.columns import DataError
 
-    return tfrecord_folder.write(df, uri, compression)
+    try:
+        return tfrecord_folder.write(df, uri, compression)._asdict()
+    except DataError as error:
+        raise CannotWrite(str(error)) from None

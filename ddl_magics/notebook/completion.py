@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.notebook import evaluate_command, predict_command
+from ddl_magics.notebook import evaluate_command, predict_command, tfrecord_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command, serve_command
 from ddl_magics.runtime.assert_never import assert_never
@@ -61,7 +61,7 @@ def candidates(
             more = _option_values(before, namespace, runs)
             found = more or [o.flag for o in OPTIONS if o.flag not in before or o.repeats]
     elif before[0] == "%ddl":
-        found = list(verbs) if len(before) == 1 else _verb_values(before, runs)
+        found = list(verbs) if len(before) == 1 else _verb_values(before, namespace, runs)
     else:
         return []
     start, comma, last = word.rpartition(",")
@@ -95,9 +95,11 @@ def _option_values(before: list[str], namespace: Mapping[str, Any], runs: Callab
     assert_never(option.completes)
 
 
-def _verb_values(before: list[str], runs: Callable[[], list[str]]) -> list[str]:
+def _verb_values(before: list[str], namespace: Mapping[str, Any], runs: Callable[[], list[str]]) -> list[str]:
     if before[1:] == ["use"]:
         return ["auto", "embedded", "livy"]
+    if before[1] == "tfrecord":
+        return frames(namespace) if len(before) == 2 else [tfrecord_command.COMPRESSION] if len(before) > 3 else []
     if before[1] == "clean":
         return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
     if before[1] == "scale" and len(before) > 2:

@@ -28,6 +28,7 @@ from ddl_magics.notebook import (
     history_verbs,
     predict_command,
     scale_verb,
+    tfrecord_command,
 )
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
@@ -45,7 +46,7 @@ from ddl_magics.wording import counted, nearest
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
     *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "evaluate"),
-    *("serve", "serving", "release", "acquire", "clean", *HISTORY_VERBS, "cache"),
+    *("serve", "serving", "release", "acquire", "clean", *HISTORY_VERBS, "cache", "tfrecord"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
 
@@ -74,6 +75,8 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
                       DATAFRAME, where that is: in this notebook or in the Livy session
   evaluate RUN --data DATAFRAME [--label y] [--weight w] [--features F] [--batch-size N] [--name NEW]
                       define NEW, or RUN_evaluation: the metrics of the run's model over all rows of DATAFRAME
+  tfrecord DATAFRAME URI [--compression gzip]
+                      write DATAFRAME, of this notebook or the Livy session, as TFRecord files into the new folder URI
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
@@ -343,6 +346,9 @@ class DistributedMagics(Magics):
         if arguments:
             raise UsageError("write: %ddl serving")
         print(serve_command.listed())
+
+    def _tfrecord(self, arguments: list[str]) -> None:
+        print(tfrecord_command.write(tfrecord_command.parse(arguments), self.session.cluster, self.shell.user_ns))
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -5,6 +5,7 @@ what executes its statements, or of its executors, but that two workers fit in. 
 of another machine are.
 """
 
+import json
 import re
 
 import numpy as np
@@ -163,6 +164,31 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded):
         ("--data rows --name x", "digits was trained without --data: name the model's columns"),
     ]:
         answer = notebook.kernel.run(f"%ddl predict digits {line}")
+        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+
+
+@slow_behind_a_gateway
+def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
+    """And read again, by TensorFlow alone and as --data."""
+    if notebook.kind == "embedded":
+        notebook.run("%ddl spark")
+    notebook.remote("numbers = spark.range(7).selectExpr('id', 'id * 0.5 as half').repartition(2)")
+    folder = tmp_path / "numbers.tfrecord"
+    line = f"%ddl tfrecord numbers file://{folder} --compression gzip"
+    said = notebook.run(line).text
+    assert re.search(r"numbers\.tfrecord has numbers: 7 rows in 2 files, [0-9.]+ kB; _index\.json tells", said), said
+    index = json.loads((folder / "_index.json").read_text())
+    assert index["columns"] == {"id": "int64", "half": "float"} and index["compression"] == "gzip"
+    assert sum(file["records"] for file in index["files"]) == 7
+    assert {file["name"]: file["bytes"] for file in index["files"]} == {
+        path.name: path.stat().st_size for path in folder.glob("part-*.tfrecord.gz")
+    }
+    for line, says in [
+        (f"numbers file://{folder}", "numbers.tfrecord exists, and is not written over"),
+        (f"numberss file://{folder}2", "there is no.* DataFrame"),
+        (f"numbers nosuch://host{folder}2", "nosuch"),
+    ]:
+        answer = notebook.kernel.run(f"%ddl tfrecord {line}")
         assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
 
 

@@ -13,9 +13,9 @@ import contextlib
 import json
 import types
 import uuid
-from typing import TYPE_CHECKING, Any, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, NamedTuple, Sequence
 
-from ..spark import spark_error
+from ..spark import jvm_gateway, spark_error
 from . import by_value, tfrecord, tfrecord_encoding
 from .columns import DataError, describe, is_spark
 
@@ -27,8 +27,16 @@ COMPRESSIONS = (None, "gzip")
 _KINDS = {1: "bytes", 2: "float", 3: "int64"}
 
 
-def write(frame: DataFrame, uri: str, compression: str | None = None) -> int:
-    """Write the rows of a Spark DataFrame to the folder `uri`, which must not exist; how many they are.
+class Written(NamedTuple):
+    """What a folder holds: rows, files, and their bytes together."""
+
+    rows: int
+    files: int
+    bytes: int
+
+
+def write(frame: DataFrame, uri: str, compression: str | None = None) -> Written:
+    """Write the rows of a Spark DataFrame to the folder `uri`, which must not exist.
 
     Raises `DataError`, one line.
     """
@@ -40,7 +48,9 @@ def write(frame: DataFrame, uri: str, compression: str | None = None) -> int:
         raise DataError("write_tfrecord cannot write a DataFrame that streams: write the batches of foreachBatch")
     columns = [_column(frame, name) for name in frame.columns]
     try:
-        return _write(frame, columns, uri, compression)
+        session = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+        with jvm_gateway.cancelled_by_interrupt(session.sparkContext, "TFRecord files"):
+            return _write(session, frame, columns, uri, compression)
     except DataError:
         raise
     except Exception as error:  # of Spark, of the storage or of a value
@@ -59,8 +69,7 @@ def _column(frame: DataFrame, name: str) -> Column:
     return column
 
 
-def _write(frame: DataFrame, columns: Sequence[Column], uri: str, compression: str | None) -> int:
-    session = frame.sparkSession if hasattr(frame, "sparkSession") else frame.sql_ctx.sparkSession
+def _write(session: Any, frame: DataFrame, columns: Sequence[Column], uri: str, compression: str | None) -> Written:
     sc = session.sparkContext
     Path = sc._jvm.org.apache.hadoop.fs.Path
     target = Path(uri)
@@ -88,7 +97,7 @@ def _write(frame: DataFrame, columns: Sequence[Column], uri: str, compression: s
         if storage.exists(inside):  # it came between the two
             storage.delete(inside, True)
             raise DataError(_exists(uri))
-    return sum(records for records, _ in counts.values())
+    return Written(sum(records for records, _ in counts.values()), len(files), sum(file["bytes"] for file in files))
 
 
 def _exists(uri: str) -> str:

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 from .. import strategies
 from ..cell import names
 from ..checkpoints import checkpoint_files, checkpoint_storage
-from ..data import cache_lookup, feed, file_feed, sources
+from ..data import cache_lookup, feed, file_feed, sources, tfrecord_folder
 from ..data.cache_option import CacheOption
+from ..data.columns import DataError, frame_named
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, environment, out, prediction, uploads
 from .job import Job
@@ -272,6 +273,19 @@ def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
     first. features, label, weight: as `scoring.evaluation` has them.
     """
     return prediction.evaluate(request, namespace, registry.get)
+
+
+def write_tfrecord(request: str, namespace: Mapping[str, Any]) -> str:
+    """Write a DataFrame of the session as TFRecord files; returns when that has ended.
+
+    {"data", "uri", "compression"} -> {"ok": true, "rows", "files", "bytes"} or {"ok": false, "error"}.
+    """
+    asked = json.loads(request)
+    try:
+        frame = frame_named("%ddl tfrecord", asked["data"], namespace)
+        return json.dumps({"ok": True, **tfrecord_folder.write(frame, asked["uri"], asked["compression"])._asdict()})
+    except DataError as error:
+        return _error("usage", str(error))
 
 
 def info(_request: str = "{}") -> str:

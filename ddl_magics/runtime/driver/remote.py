@@ -50,6 +50,7 @@ CALLS: dict[str, Callable[..., str]] = dict(
     cache=api.cache,
     predict=api.predict,
     evaluate=api.evaluate,
+    write_tfrecord=api.write_tfrecord,
 )
 
 

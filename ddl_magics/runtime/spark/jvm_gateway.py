@@ -8,9 +8,10 @@ a gateway of its own shares nothing with them but the JVM.
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 import warnings
-from typing import Any
+from typing import Any, Iterator
 
 from .pyspark_types import DataFrame, Rdd, SparkConf, SparkContext
 
@@ -48,17 +49,24 @@ def has_pinned_threads(sc: SparkContext) -> bool:
 
 
 def collect_until_interrupted(rdd: Rdd, description: str) -> Any:
-    """`rdd.collect()` as a Spark job that an interrupt of the kernel cancels.
-
-    The job of a Livy statement stays in the statement's group, which Livy cancels.
-    """
-    sc = rdd.context
-    if not has_pinned_threads(sc):
+    """`rdd.collect()` as a Spark job that an interrupt of the kernel cancels."""
+    with cancelled_by_interrupt(rdd.context, description):
         return rdd.collect()
+
+
+@contextlib.contextmanager
+def cancelled_by_interrupt(sc: SparkContext, description: str) -> Iterator[None]:
+    """An interrupt of the kernel cancels the Spark jobs that this thread starts meanwhile.
+
+    The jobs of a Livy statement stay in the statement's group, which Livy cancels.
+    """
+    if not has_pinned_threads(sc):
+        yield
+        return
     group, before = uuid.uuid4().hex, [sc.getLocalProperty(name) for name in _GROUP]
     sc.setJobGroup(group, description)
     try:
-        return rdd.collect()
+        yield
     except KeyboardInterrupt:
         sc.cancelJobGroup(group)
         raise
