@@ -29,8 +29,9 @@ MAX_RANK_LINES = 16
 #: Interval of the points in charts over time. Long series merge several of them.
 TICK_SECONDS = 1.0
 
-#: What each rank's host is sampled for. "memory" is bytes, the others are percent.
-DEVICES = ("gpu", "cpu", "memory")
+#: What is charted for each rank over time. "memory" is bytes, "data" the share of the step time that it waits for data,
+#: 0 to 1; the others are percent.
+DEVICES = ("gpu", "cpu", "memory", "data")
 SPREAD: dict[str, Callable[[Iterable[float]], float]] = {"low": min, "median": median, "high": max}
 
 Event = Mapping[str, Any]

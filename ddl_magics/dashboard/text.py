@@ -20,6 +20,8 @@ LINE_CHARACTERS = 2000
 
 #: The first epochs of a fit each have a line; of later ones at most one in so many seconds has, and the last.
 FIRST_EPOCHS, EPOCH_LINE_SECONDS = 20, 2.0
+#: An epoch's line says what share of the step time was waiting for data, if it is larger than this.
+NOTEWORTHY_WAIT = 0.05
 #: How often a line says how far the preparation of --data is.
 PREPARATION_LINE_SECONDS = 10.0
 
@@ -35,6 +37,7 @@ class TextProgress:
         self._begun: float | None = None
         self._fit: Mapping[str, Any] = {}
         self._rows: dict[tuple[int, int, int], tuple[float, float]] = {}
+        self._waits: dict[tuple[int, int], tuple[float, float]] = {}  # for data, and the time of the steps
         self._last_line = ""
         self._epoch_line = self._preparation_line = 0.0
         self._left_out = 0
@@ -73,6 +76,10 @@ class TextProgress:
         key = (event["fit"], event["epoch"], event["rank"])
         rows, seconds = self._rows.get(key, (0.0, 0.0))
         self._rows[key] = (rows + event["rows"], seconds + event["seconds"])
+        if "data" in event:
+            waited, spent = self._waits.get(key[:2], (0.0, 0.0))
+            busy = event["compute"] + event["wait"] + event["data"]
+            self._waits[key[:2]] = waited + event["data"], spent + busy
         return []
 
     def _on_epoch(self, event: Mapping[str, Any]) -> list[str]:
@@ -80,6 +87,8 @@ class TextProgress:
         rates = [r / s for key in done if key[:2] == (event["fit"], event["epoch"]) for r, s in [self._rows[key]] if s]
         for key in done:
             del self._rows[key]
+        waited, spent = self._waits.get((event["fit"], event["epoch"]), (0.0, 0.0))
+        self._waits = {key: sums for key, sums in self._waits.items() if key > (event["fit"], event["epoch"])}
         total = self._fit.get("epochs") if self._fit.get("fit") == event["fit"] else None
         if not self._due(event, total):
             self._left_out += 1
@@ -90,6 +99,7 @@ class TextProgress:
             *(f"{name} {number(value)}" for name, value in event["metrics"].items()),
             *([f"{sum(rates):,.0f} samples/s"] if rates else []),
             f"{event['seconds']:.1f} s",
+            *([f"{waited / spent:.0%} waiting for data"] if waited > NOTEWORTHY_WAIT * spent else []),
             *([f"({self._left_out} epochs without a line before it)"] if self._left_out else []),
         ]
         self._left_out, self._epoch_line = 0, event["time"]

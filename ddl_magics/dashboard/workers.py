@@ -26,6 +26,7 @@ COLUMNS = (
     "memory",
     "compute",
     "waiting",
+    "data",
     "network",
     "summing",
     "rate",
@@ -35,7 +36,7 @@ COLUMNS = (
 )
 
 #: Fields of "steps" events that are averaged over time.
-_TIMES = ("count", "compute", "wait", "copy", "wire")
+_TIMES = ("count", "compute", "wait", "copy", "wire", "data")
 
 
 @dataclass
@@ -69,6 +70,7 @@ class Worker:
     steps: int = 0
     rows: int = 0
     last_seen: float = nan
+    _knows_data: bool = False
     _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
     _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
@@ -85,6 +87,7 @@ class Worker:
             decay = exp(-event["seconds"] / window)
             for name in sums:
                 sums[name] = sums[name] * decay + event.get(name, 0.0)
+        self._knows_data = self._knows_data or "data" in event
         self.steps += event["count"]
         self.rows += event["rows"]
         self.last_seen = event["time"]
@@ -118,6 +121,11 @@ class Worker:
         return self._share(self._times["wait"] - self._times["copy"] - self._times["wire"])
 
     @property
+    def data(self) -> float:
+        """Share of the step time spent waiting for the next batch of the data, 0 to 1; NaN where it is not known."""
+        return self._share(self._times["data"]) if self._knows_data else nan
+
+    @property
     def network(self) -> float:
         """Share of the step time spent in network transfers, 0 to 1."""
         return self._share(self._times["wire"])
@@ -128,7 +136,7 @@ class Worker:
         return self._share(self._times["copy"])
 
     def _share(self, seconds: float) -> float:
-        busy = self._times["compute"] + self._times["wait"]
+        busy = self._times["compute"] + self._times["wait"] + self._times["data"]
         return seconds / busy if busy else nan
 
     @property

@@ -190,6 +190,7 @@ SCHEMA: dict[str, EventKind] = {
         {
             "copy": _SECONDS,
             "wire": _SECONDS,
+            "data": dict(_SECONDS, description="seconds of waiting for the next batches of tf.data; in no other field"),
             "hidden": dict(_SECONDS, description="seconds for which gradients were moved while the steps computed"),
             "earlier": dict(_COUNT, description="so many of its steps, the first, are of earlier epochs or fits"),
         },

@@ -21,7 +21,7 @@ def merge_steps(first: Event, second: Event) -> Event:
         merged["earlier"] = earlier
     for field in ("count", "rows", "seconds", "compute", "wait"):
         merged[field] = _plus(first[field], second[field])
-    for field in ("copy", "wire", "hidden"):
+    for field in ("copy", "wire", "data", "hidden"):
         if field in first or field in second:
             merged[field] = _plus(first.get(field, 0.0), second.get(field, 0.0))
     merged["metrics"] = dict(first["metrics"], **second["metrics"])

@@ -155,7 +155,7 @@ export type StoredLogLine = [number, number, LogLevel, string];
 /**
  * a resource that is charted per rank
  */
-export type Device = "gpu" | "cpu" | "memory";
+export type Device = "gpu" | "cpu" | "memory" | "data";
 /**
  * the lines that stand for the ranks of a large job
  */
@@ -172,6 +172,7 @@ export type Column =
   | "memory"
   | "compute"
   | "waiting"
+  | "data"
   | "network"
   | "summing"
   | "rate"
@@ -1041,6 +1042,10 @@ export interface StepsEvent {
    */
   wire?: number;
   /**
+   * seconds of waiting for the next batches of tf.data; in no other field
+   */
+  data?: number;
+  /**
    * seconds for which gradients were moved while the steps computed
    */
   hidden?: number;
@@ -1483,8 +1488,8 @@ export interface SettingValues {
   notifyAtEnd: boolean;
 }
 
-export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","network","summing","rate","staleness","staleness_max","commits"] as const;
-export const DEVICES = ["gpu","cpu","memory"] as const;
+export const COLUMNS = ["rank","gpu","gpu_memory","gpu_memory_total","cpu","memory","compute","waiting","data","network","summing","rate","staleness","staleness_max","commits"] as const;
+export const DEVICES = ["gpu","cpu","memory","data"] as const;
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;

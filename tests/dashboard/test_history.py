@@ -42,6 +42,19 @@ def test_time_in_collectives_is_told_apart_where_a_run_says_it():
     older = Worker(0)
     older.add_steps({**fields, "time": 1.0, "compute": 0.5, "wait": 0.5})
     assert (older.waiting, older.network, older.summing) == (0.5, 0.0, 0.0)
+    assert math.isnan(older.data)
+
+
+def test_waiting_for_data_is_a_part_of_the_step_time_and_a_line():
+    history = History(2)
+    fields = {"fit": 0, "epoch": 0, "count": 1, "rows": 8, "seconds": 1.0, "compute": 0.5, "wait": 0.25, "metrics": {}}
+    for step in range(3):
+        for rank, data in ((0, 0.25), (1, 0.0)):
+            event = ev.make("steps", rank, **fields, step=step, **({"data": data} if data else {}))
+            history.feed([{**event, "time": 1.0 + step}])
+    waits, other = history.workers[0], history.workers[1]
+    assert (waits.data, waits.waiting) == pytest.approx((0.25, 0.25)) and math.isnan(other.data)
+    assert list(history.series["data:0"].y) == pytest.approx([0.25, 0.25]) and "data:1" not in history.series
 
 
 def test_who_computes_longer_waits_less():

@@ -10,6 +10,7 @@ from ..keras_types import Metric, Model, Tensor
 from ..rank_end import Outcome
 from ..transport import wire
 from .config import RankConfig
+from .data_wait import DataWait
 from .peers import Peers
 from .progress import Progress
 from .reporter import Reporter
@@ -46,6 +47,7 @@ class Rank:
         self.stop = Stop()
         self.reporter = Reporter(config.rank, channel, self.stop)
         self.progress = Progress()
+        self.data_wait = DataWait()
         self.peers = Peers(config, self.progress, self.stop)
         self.errors = HookErrors()
         self.files = files or WorkingFolder(config.scratch, config.folder, config.is_chief)

@@ -120,6 +120,7 @@ class KerasHooks(KerasAccess):
         wrap(self.trainer, TEST_BATCH, self._test_on_batch)
         self.base_trainer.stop_training = property(self._get_stop, self._set_stop)
         files.install(self.rank.files.paths, self.config, self.keras)
+        self.rank.data_wait.install()
         self.hook_data()
         self.hook_steps()
         if self.config.size > 1:

@@ -72,7 +72,17 @@ class StepHook:
     def __call__(self, data: Any) -> Any:
         """data: a `Share`, or a batch that was not cut."""
         with inlined_functions():
-            return self._call(data)
+            if not self._is_one_of_several or tf.executing_eagerly():
+                return self._call(data)
+            return self._hooks.rank.data_wait.timed_step(self._call, data, self._weights)
+
+    @property
+    def _is_one_of_several(self) -> bool:
+        """Whether a call of Keras makes several training steps."""
+        return self._hooks.calls.training and _steps_per_execution(self._model) > 1
+
+    def _weights(self) -> list[Variable]:
+        return [getattr(one, "_value", one) for one in self._model.trainable_variables]
 
     def _call(self, data: Any) -> Any:
         hooks = self._hooks
@@ -292,6 +302,12 @@ class StepHook:
             return tf.maximum(hooks.within.total(own, hooks.within.number()), 1.0)
         total = tf.cast(data.total, tf.float64)
         return tf.where(total < 0, tf.cast(data.rows, tf.float64) * hooks.config.size, total)
+
+
+def _steps_per_execution(model: Model) -> int:
+    given = getattr(model, "steps_per_execution", None) or getattr(model, "_steps_per_execution", None)
+    with tf.init_scope():  # Keras 2 has a variable, whose value a graph has not
+        return 1 if given is None else int(given)
 
 
 def _overrides_loss(hooks: KerasHooks, model: Model) -> bool:

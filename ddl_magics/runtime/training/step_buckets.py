@@ -22,23 +22,30 @@ class StepBuckets:
 
     def __init__(self, rank: Rank, rows: Rows) -> None:
         self._progress, self._reporter = rank.progress, rank.reporter
-        self._timings, self._rows = rank.peers.timings, rows
+        self._timings, self._rows, self._data_wait = rank.peers.timings, rows, rank.data_wait
         self.open(0)
 
     def open(self, step: int) -> None:
         """Begin a bucket at `step`."""
         self._first = step
         self._began = time.monotonic()
+        self._read_apart = 0.0  # seconds of reads between the steps
+        self._outside = self._data_wait.outside_graphs  # when a step last began or ended
+        self._before = self._data_wait.sums()
         self._stepping = self._waited = self._copied = self._wired = self._hidden = 0.0
         self._rows_before = self._rows.total
 
     def begin_step(self) -> None:
         self._step_began = time.monotonic()
+        read = self._data_wait.outside_graphs
+        self._read_apart += read - self._outside
+        self._outside = read
         self._timings.reset()
 
     def end_step(self) -> bool:
         """Count the step. Whether the bucket is old enough to be sent."""
         now = time.monotonic()
+        self._outside = self._data_wait.outside_graphs
         self._stepping += now - self._step_began
         self._waited += self._timings.waited
         self._copied += self._timings.copied
@@ -57,6 +64,7 @@ class StepBuckets:
         progress = self._progress
         if not self.count:
             return
+        data, within_steps = self._data()
         self._reporter.emit(
             "steps",
             fit=progress.fit,
@@ -65,11 +73,20 @@ class StepBuckets:
             count=self.count,
             rows=self._rows.total - self._rows_before,
             seconds=round(time.monotonic() - self._began, 6),
-            compute=round(max(0.0, self._stepping - self._waited), 6),
+            compute=round(max(0.0, self._stepping - self._waited - within_steps), 6),
             wait=round(self._waited, 6),
             copy=round(self._copied, 6),
             wire=round(self._wired, 6),
+            **({"data": round(data, 6)} if data else {}),
             **({"hidden": round(self._hidden, 6)} if self._hidden else {}),
             metrics=metrics,
         )
         self.open(progress.step)
+
+    def _data(self) -> tuple[float, float]:
+        """Seconds that the bucket waited for data: (all, of these within its steps)."""
+        sums = self._data_wait.sums()
+        steps = sums.steps - self._before.steps
+        within = sums.reads - self._before.reads - self._read_apart
+        within = min(max(0.0, within), max(0.0, self._stepping - max(self._waited, steps)))
+        return self._read_apart + within, within

@@ -19,6 +19,7 @@ interface DeviceChart {
 const DEVICE_CHARTS: Record<Device, DeviceChart> = {
   gpu: { title: "GPU %", format: percent, yRange: [0, 100], scale: 1 },
   cpu: { title: "CPU %", format: percent, yRange: "zero", scale: 1 },
+  data: { title: "waiting for data, %", format: percent, yRange: [0, 100], scale: 100 },
   memory: { title: "memory, GB", format: (gb) => gigabytes(gb * 1e9), yRange: "zero", scale: 1e-9 },
 };
 

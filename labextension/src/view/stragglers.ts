@@ -1,6 +1,6 @@
 /** Which ranks hold the job back: the speed of each rank against the median. */
 
-import type { Worker } from "./model";
+import type { Numbers, Worker } from "./model";
 
 /** A rank that takes this many times the median is called slow. */
 export const SLOW = 1.2;
@@ -17,12 +17,19 @@ export function median(values: readonly number[]): number {
 /**
  * Rank -> how many times slower than the median.
  *
- * @param byRate compare samples/s, as in a parameter-server run, instead of the compute time per step
+ * @param byRate compare samples/s, as in a parameter-server run, instead of the time per step that a rank computes and
+ *   waits for data: the others wait for both
  */
 export function slowness(workers: readonly Worker[], byRate: boolean): Map<number, number> {
-  const cost = ({ numbers }: Worker) => (byRate ? 1 / numbers.rate : numbers.compute);
+  const cost = ({ numbers }: Worker) => (byRate ? 1 / numbers.rate : numbers.compute + dataTime(numbers));
   const typical = median(workers.map(cost));
   return new Map(workers.map((worker) => [worker.info.rank, cost(worker) / typical]));
+}
+
+/** Milliseconds per step of waiting for data. */
+function dataTime({ compute, data, waiting, network, summing }: Numbers): number {
+  const others = [data, waiting, network, summing].reduce((sum, share) => sum + (share || 0), 0);
+  return data > 0 && others < 1 ? (compute * data) / (1 - others) : 0;
 }
 
 /** "1.8× slower"; empty for a rank that keeps up. */

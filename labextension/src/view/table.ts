@@ -31,6 +31,7 @@ const NO_GPU = "no GPU";
 
 const isPs = (model: RunModel) => model.run?.strategy === "ps";
 const hasSumming = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.summing > 0);
+const hasData = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.data));
 const hasNetwork = (model: RunModel) => model.ranks().some(({ numbers }) => numbers.network > 0);
 const hasGpu = (model: RunModel) => model.ranks().some(({ numbers }) => Number.isFinite(numbers.gpu));
 
@@ -54,8 +55,15 @@ const COLUMNS: readonly Column[] = [
   { title: "memory", minor: true, text: ({ numbers }) => gigabytes(numbers.memory) },
   { title: "compute, ms/step", when: (model) => !isPs(model), text: ({ numbers }) => number(numbers.compute) },
   { title: "waiting", when: (model) => !isPs(model), text: ({ numbers }) => percent(100 * numbers.waiting) },
+  { title: "for data", when: hasData, text: ({ numbers }) => percent(100 * numbers.data) },
   { title: "network", minor: true, when: hasNetwork, text: ({ numbers }) => percent(100 * numbers.network) },
   { title: "summing", minor: true, when: hasSumming, text: ({ numbers }) => percent(100 * numbers.summing) },
+  {
+    title: "samples/s",
+    minor: true,
+    when: (model) => !isPs(model) && !hasGpu(model),
+    text: ({ numbers }) => number(numbers.rate),
+  },
   { title: "samples/s", when: isPs, text: ({ numbers }) => number(numbers.rate) },
   {
     title: "staleness",

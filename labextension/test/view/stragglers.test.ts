@@ -4,7 +4,7 @@ import { RunModel, type Worker } from "../../src/view/model";
 import { median, outliers, slower, slowness, verdict } from "../../src/view/stragglers";
 import { full, info } from "../messages";
 
-function workers(numbers: { compute?: number; rate?: number }[]): Worker[] {
+function workers(numbers: { compute?: number; data?: number; rate?: number }[]): Worker[] {
   const model = new RunModel();
   model.apply(
     full(1, { numbers: numbers.map((row, rank) => ({ rank, ...row })), workers: numbers.map((_, i) => info(i)) }),
@@ -22,6 +22,17 @@ test("the lower median: of two ranks the faster one is the reference", () => {
 test("a rank that computes longer is slower", () => {
   const ratios = slowness(workers([{ compute: 26 }, { compute: 26 }, { compute: 46.8 }, { compute: 27 }]), false);
   expect([...ratios.values()].map((ratio) => ratio.toFixed(2))).toEqual(["1.00", "1.00", "1.80", "1.04"]);
+});
+
+test("a rank that waits for its data holds the others back, too", () => {
+  const ratios = slowness(
+    workers([
+      { compute: 20, data: 0 },
+      { compute: 20, data: 0.5 },
+    ]),
+    false,
+  );
+  expect([...ratios.values()]).toEqual([1, 2]);
 });
 
 test("a parameter-server run compares samples/s", () => {

@@ -6,7 +6,7 @@ import { fraction, times } from "../../src/view/header";
 import { moved } from "../../src/view/keys";
 import { RunModel } from "../../src/view/model";
 import { failureSummary } from "../../src/view/notice";
-import { isSilent, status } from "../../src/view/status";
+import { isSilent, status, stepTime } from "../../src/view/status";
 import { device } from "../../src/view/table";
 import { full, NOW, PROGRESS, STATE } from "../messages";
 
@@ -18,6 +18,15 @@ function model(state: Partial<RunState> = {}, progress: Partial<RunProgress> = {
   model.apply(full(1, { state: { ...STATE, ...state }, progress: { ...PROGRESS, ...progress } }));
   return model;
 }
+
+test("where the time of a step goes", () => {
+  const running = model();
+  expect(stepTime(running)).toEqual([]);
+  const numbers = [{ rank: 0, data: 0.5, waiting: 0.02 }, { rank: 1, data: 0.1, waiting: 0.42, network: 0.02 }]; // biome-ignore format: one line
+  running.apply(full(2, { numbers }));
+  expect(stepTime(running)).toEqual(["47 % computing, 30 % waiting for data, 22 % waiting for workers"]);
+  expect(status(running)).toContain(" · 47 % computing, 30 % waiting for data");
+});
 
 test("the status line", () => {
   expect(status(model())).toBe("epoch 8 of 10 · step 412 of 938 · updated 0.8 s ago");

@@ -43,7 +43,7 @@ test("a running job", () => {
   expect(find("[role=progressbar]").getAttribute("aria-valuenow")).toBe("74");
   expect(find(".ddl-status").textContent).toBe("epoch 8 of 10 · step 412 of 938 · updated 0.8 s ago");
   const cells = findAll("tbody tr").map((row) => [...row.children].map((cell) => cell.textContent));
-  expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "310 %", "–", "26", "–", "–"]);
+  expect(cells[0]).toEqual(["0", "wn3", "CPU, 8 cores", "310 %", "–", "26", "–", "–", "–"]);
   expect(cells[1]?.at(-1)).toBe("2.0× slower");
 });
 

@@ -262,6 +262,11 @@ def test_ranks_of_a_host_exchange_gradients_by_shared_memory(fits):
     assert all(0 < e["copy"] <= e["wait"] and e["wire"] == 0 for e in steps)
 
 
+def test_ranks_report_their_waiting_for_data(fits):
+    steps = [e for e in fits.of_kind("steps") if e["fit"] == EVALUATED]
+    assert all(0 < e["data"] <= 1.001 * e["seconds"] - e["compute"] - e["wait"] for e in steps)
+
+
 def test_the_versions_of_a_rank_are_reported_once(fits):
     told = [e["versions"] for e in fits.of_kind("worker", 0) if "versions" in e]
     assert [sorted(versions) for versions in told] == [["keras", "python", "spark", "tensorflow"]]
