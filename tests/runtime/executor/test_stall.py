@@ -178,6 +178,39 @@ def test_a_stall_is_reported_once_and_its_end_once_more(hanging, tmp_path, monke
     assert "continues on " in end
 
 
+#: Its main thread waits in the kernel for its child, as it would for a network file system that does not answer.
+UNINTERRUPTIBLE = """
+import ctypes, sys
+from ddl_magics.runtime.executor import process_state
+process_state.offer_stack(sys.argv[1])
+libc = ctypes.PyDLL(None)
+print("here", flush=True)
+if not libc.vfork():
+    libc.pause()
+"""
+
+
+def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_is_stopped_and_is_not_asked_for_its_stack(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
+    command = [sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path)]
+    job = SimpleNamespace(stall=1.0, stall_notice=0.3, strategy="single", uses_tf_distribute=False)
+    said, ended = [], []
+    with subprocess.Popen(
+        command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as rank:
+        assert rank.stdout.readline() == "here\n"
+        until(lambda: process_state.read(rank.pid).letter == "D", 10)
+        watch = stall_watch.StallWatch(1, job, rank.pid, str(tmp_path), lambda *line: said.append(line), ended.append)
+        watch.run(threading.Event())
+        os.killpg(rank.pid, signal.SIGKILL)
+    ((level, text),) = said
+    about = f"process {rank.pid} waits for a disk or a network file system (state D, in "
+    assert level == "warning" and about in text and text.endswith("look at that host's disks and network file systems")
+    assert about in ended[0].message and ended[0].kind == "stalled" and ended[0].message.endswith("--stall ended it")
+
+
 def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, tmp_path, monkeypatch):
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
     job = SimpleNamespace(stall=0.3, stall_notice=0.1, strategy="single", uses_tf_distribute=False)
