@@ -1,6 +1,7 @@
 """All-reduce of 1 to 256 MB among 2 and 4 processes of one host: shared memory, TCP, TLS and gloo, in GB/s.
 
-    python -m benchmarks.b2 [--quick] [--megabytes N ...] [--gloo PYTHON] [--pause SECONDS]
+    python -m benchmarks.b2 [--quick] [--processes N ...] [--megabytes N ...] [--transports NAME ...]
+        [--gloo PYTHON] [--pause SECONDS]
 
 All processes of all variants run from the beginning to the end; those that do not have their turn wait for a message.
 A block is a number of all-reduces of one size in a row; its sample is the mean time of one on rank 0. In each round
@@ -25,7 +26,7 @@ import sys
 import tempfile
 import time
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
 
@@ -78,14 +79,20 @@ class Team:
         close(self._processes)
 
 
-def measure(gloo: Path | None, sizes: tuple[int, ...], rounds: int, pause: float) -> dict[str, list[float]]:
+def measure(
+    counts: Sequence[int],
+    sizes: Sequence[int],
+    transports: Sequence[str],
+    rounds: int,
+    pause: float,
+    gloo: Path,
+) -> dict[str, list[float]]:
     """Variant ("2 processes, 3 MB, tcp") -> seconds of an all-reduce, a sample for each round."""
     samples: dict[str, list[float]] = defaultdict(list)
     with tempfile.TemporaryDirectory() as folder:
-        for processes in PROCESSES:
-            teams = {transport: Team(transport, processes, sys.executable, folder) for transport in OURS}
-            if gloo is not None:
-                teams[GLOO] = Team(GLOO, processes, gloo, folder)
+        for processes in counts:
+            pythons = {transport: gloo if transport == GLOO else sys.executable for transport in transports}
+            teams = {transport: Team(transport, processes, python, folder) for transport, python in pythons.items()}
             for number in range(-1, rounds):  # the first round warms up
                 for megabytes in sizes:
                     for transport in rotated(teams, number):
@@ -102,7 +109,7 @@ def variant(processes: int, megabytes: int, transport: str) -> str:
     return f"{processes} processes, {megabytes} MB, {transport}"
 
 
-def goals(samples: Mapping[str, list[float]], sizes: tuple[int, ...]) -> list[report.Goal]:
+def goals(samples: Mapping[str, list[float]], sizes: Sequence[int]) -> list[report.Goal]:
     found = []
     for processes in PROCESSES:
         for megabytes in sizes:
@@ -134,17 +141,22 @@ def cost_of_tls(samples: Mapping[str, list[float]]) -> dict[str, list[float]]:
 def main(arguments: list[str] | None = None) -> None:
     """The command."""
     parser = command.parser("allreduce", __doc__, "few rounds, and no 256 MB")
+    parser.add_argument("--processes", type=int, nargs="+", default=PROCESSES, choices=PROCESSES, help="instead of 2 4")
     parser.add_argument("--megabytes", type=int, nargs="+", metavar="N", help="instead of 1 3 16 64 256")
+    parser.add_argument("--transports", nargs="+", choices=(*OURS, GLOO), default=(*OURS, GLOO), help="instead of all")
     parser.add_argument("--gloo", type=Path, default=GLOO_PYTHON, metavar="PYTHON", help="a Python with PyTorch")
     command.add_pause(parser)
     options = parser.parse_args(arguments)
-    sizes = tuple(options.megabytes or (MEGABYTES[:-1] if options.quick else MEGABYTES))
-    gloo = options.gloo if options.gloo.exists() else None
-    samples = measure(gloo, sizes, QUICK_ROUNDS if options.quick else ROUNDS, options.pause)
+    sizes = options.megabytes or (MEGABYTES[:-1] if options.quick else MEGABYTES)
+    with_gloo = options.gloo.exists()
+    transports = [each for each in options.transports if each != GLOO or with_gloo]
+    rounds = QUICK_ROUNDS if options.quick else ROUNDS
+    samples = measure(options.processes, sizes, transports, rounds, options.pause, options.gloo)
     speeds = {name: [_size(name) / seconds / 1e9 for seconds in values] for name, values in samples.items()}
     print(report.spread(speeds, "GB/s"))
-    print(report.spread(cost_of_tls(samples), "times as long"))
-    if gloo is None:
+    if costs := cost_of_tls(samples):
+        print(report.spread(costs, "times as long"))
+    if not with_gloo:
         print("gloo was not measured: run `make bench-env` first, or give --gloo PYTHON")
     report.finish(samples, goals(samples, sizes))
 
