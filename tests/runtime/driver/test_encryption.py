@@ -1,15 +1,19 @@
 """--encrypt on a real Spark: who listens between two hosts reads nothing, and the control reads everything."""
 
+import json
 import random
+import subprocess
+import sys
 import time
 import unittest.mock
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import hosts, launch
+from chaos import hosts as chaos_hosts
+from support import hosts, launch, starts
 from support.capture import Capture
-from support.paths import KERAS2_PYTHON
+from support.paths import KERAS2_PYTHON, environment
 
 from ddl_magics.runtime.driver import encryption
 
@@ -73,6 +77,38 @@ def test_with_encryption_nothing_is_read_of_keras_2(spark_cluster, tmp_path):
     assert not capture.holds(PRINTED) and not any(capture.holds(gradient) for gradient in GRADIENTS)
 
 
+#: With these Spark encrypts its own connections.
+CRYPTO = {
+    "spark.authenticate": "true",
+    "spark.authenticate.secret": "of the cluster",
+    "spark.network.crypto.enabled": "true",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("encrypted", [False, True], ids=["plain", "encrypted"])
+def test_where_spark_encrypts_no_cell_no_secret_and_no_gradient_is_read_between_hosts(tmp_path, encrypted):
+    """Executors are on hosts of their own, and all that one sends and gets is read. Without encryption all is found."""
+    settings = {"spark.broadcast.compress": "false", **(CRYPTO if encrypted else {})}
+    java = starts.java_home() / "bin" / "java"
+    with chaos_hosts.Hosts(2, tmp_path / "hosts", java) as pair, Capture(pair.link(0)) as capture:
+        arguments = [pair.driver_address, str(pair.java_home), str(tmp_path), json.dumps(settings), CELL]
+        command = [sys.executable, "-m", "support.run_on_hosts", *arguments]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0, done.stderr[-3000:]
+    run = json.loads(done.stdout)
+    assert run["state"] == "FINISHED" and PRINTED.decode() in run["logs"], run
+    secret = bytes.fromhex(run["secret"])
+    told = {
+        "cell": capture.holds(CELL.encode().splitlines()[3]),
+        "secret": capture.holds(secret) or capture.holds(run["secret"].encode()),
+        "printed": capture.holds(PRINTED),
+        "gradient": any(capture.holds(gradient) for gradient in GRADIENTS),
+    }
+    assert told == dict.fromkeys(told, not encrypted)
+    assert (sum(map(len, capture.beginning(TLS))) > 100_000) == encrypted
+
+
 def asked(encrypt, master="yarn", **conf):
     """(whether connections are encrypted, whether their keys are exposed)."""
     named = {name.replace("_", "."): value for name, value in conf.items()}
@@ -90,10 +126,11 @@ def test_connections_are_encrypted_where_sparks_are_or_where_it_is_asked_for():
     assert asked("yes", master="local-cluster[2,1,1024]") == (True, False)
 
 
-def test_tensorflows_own_connections_are_refused(spark):
-    ended = launch.run_cell(spark, "strategy.scope()", encrypt="yes", strategy="tf-allreduce")
+@pytest.mark.parametrize("strategy", ["tf-allreduce", "tf-ps"])
+def test_tensorflows_own_connections_are_refused(spark, strategy):
+    ended = launch.run_cell(spark, "strategy.scope()", encrypt="yes", strategy=strategy)
     assert ended.state == "FAILED"
     assert ended.failure["message"] == (
-        "--encrypt yes is set, and TensorFlow's own connections, which --strategy tf-allreduce uses, cannot be "
+        f"--encrypt yes is set, and TensorFlow's own connections, which --strategy {strategy} uses, cannot be "
         "encrypted: use --strategy allreduce or ps, or --encrypt no"
     )

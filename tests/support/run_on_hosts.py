@@ -1,0 +1,48 @@
+"""A run of two workers on executors that are on hosts of chaos/hosts.py, in a process of its own, which tells its end.
+
+    python -m support.run_on_hosts ADDRESS_OF_DRIVER JAVA_HOME_OF_EXECUTORS FOLDER SETTINGS_OF_SPARK CELL
+
+One line of JSON: {"state", "message", "logs", "secret"}, the secret in hexadecimal.
+"""
+
+import json
+import os
+import secrets
+import sys
+
+from support import launch, spark, starts
+
+
+def main():
+    """The command."""
+    address, java_home, folder, settings, cell = sys.argv[1:]
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what Spark prints is no answer
+    starts.make_cheap()
+    spark.prepare_environment()
+    os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = address
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local-cluster[2,1,{spark.MEMORY_MIB}]").appName("run_on_hosts")
+    all_settings = {
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.executorEnv.JAVA_HOME": java_home,
+        "spark.local.dir": folder,
+        "spark.ui.enabled": "false",
+        "spark.executor.extraJavaOptions": starts.JAVA,
+        **json.loads(settings),
+    }
+    for name, value in all_settings.items():
+        builder = builder.config(name, value)
+    session = spark.start(builder)
+    made, token_bytes = [], secrets.token_bytes
+    secrets.token_bytes = lambda size=None: made.append(token_bytes(size)) or made[-1]
+    ended = launch.run_cell(session, cell)
+    session.stop()
+    said = {"state": ended.state, "message": ended.message, "logs": ended.logs(), "secret": made[0].hex()}
+    print(json.dumps(said), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()
