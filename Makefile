@@ -18,7 +18,7 @@ PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 # Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
 PROCESSES ?= 2
 
-.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env
+.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env evidently-env
 
 install: env widget panel browser
 
@@ -101,6 +101,14 @@ bench-env: .venv-bench/.ready
 	.venv-bench/bin/python -m pip install --quiet numpy==2.4.6 torch==2.15.0 tensorflow-cpu==2.21.0 tf_keras==2.21.0
 	@touch $@
 
+# What benchmarks.monitoring compares with: Evidently, which needs another plotly than this package.
+evidently-env: .venv-evidently/.ready
+
+.venv-evidently/.ready:
+	python3 -m venv .venv-evidently
+	.venv-evidently/bin/python -m pip install --quiet evidently==0.7.23 'pandas<3'
+	@touch $@
+
 lab: env widget panel
 	.venv/bin/jupyter lab --notebook-dir=notebooks $(if $(filter 0,$(shell id -u)),--allow-root)
 
@@ -109,6 +117,7 @@ clean:
 	rm -f $(READY)
 
 include scripts/livy.mk
+include scripts/kafka.mk
 include scripts/keras2.mk
 include scripts/serve.mk
 include scripts/docs.mk

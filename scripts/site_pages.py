@@ -25,6 +25,7 @@ SECTIONS = {
             "docs/orchestration.md",
             "docs/models.md",
             "docs/serving.md",
+            "docs/monitoring.md",
             "docs/loops.md",
             "docs/search.md",
             "docs/scaling.md",

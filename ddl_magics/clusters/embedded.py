@@ -141,7 +141,7 @@ class EmbeddedCluster(DriverCluster):
         """
         with self._starting:
             if self._session() is None:
-                self._created = local_spark.create_session(spec.workers, spec.conf)
+                self._created = local_spark.create_session(max(1, spec.workers), spec.conf)
             return self._session()
 
     def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:

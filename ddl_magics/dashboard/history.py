@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any
 
 from ..runtime.events import QUEUED, RUNNING, STATES, TERMINAL, steps_done
+from . import monitor
 from .frames import Frames
 from .loglines import NAME_CHARACTERS, LogTail, clean
 from .progress import Pace, Progress, steps_per_epoch, transfer_text
@@ -52,6 +53,7 @@ class History:
         written: URIs of the files that --out has written, by name.
         created, started, ended: seconds since the epoch; `started` is when the run first was RUNNING.
         rate, peak: newest and highest samples/s of the job.
+        monitor: what a monitor has counted, `MonitorView` of `schema.py`; None of a training.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -71,6 +73,7 @@ class History:
         self.peak: float | None = None
         self.logs = LogTail(ranks)
         self.frames = Frames(ranks)
+        self.monitor: dict[str, Any] | None = None
         self._running = RunningValues()
         self._chief: int | None = None  # the lowest rank that has reported steps
         self._position = 0
@@ -157,6 +160,9 @@ class History:
 
     def _on_notice(self, event: Event) -> None:
         self.logs.add(event["rank"], event["level"], event["message"])
+
+    def _on_watch(self, event: Event) -> None:
+        self.monitor = monitor.shown(event)
 
     def _on_fit(self, event: Event) -> None:
         if event["fit"] == self.progress.fit:

@@ -101,6 +101,8 @@ class Packer:
         if not full and message.get("state", {}).get("failure"):
             return Packed(message, [b"", b""], more=True)
         self._put(message, "latest", {name: _round(value) for name, value in self.history.latest.items()})
+        if self.history.monitor is not None:
+            self._put(message, "monitor", self.history.monitor)
         self._put_workers(message, None if full else MAX_WORKERS)
         points = self._put_series(message, None if full else SERIES_BYTES)
         rows = self._put_rows(message, None if full else MAX_ROWS)

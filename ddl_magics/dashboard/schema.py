@@ -61,6 +61,10 @@ def _tuple(description: str, *items: Schema) -> Schema:
     return {"description": description, "type": "array", "prefixItems": list(items), "minItems": size, "maxItems": size}
 
 
+def _numbers(description: str = "") -> Schema:
+    return {**_text(description), "type": "array", "items": {"type": ["number", "null"]}}
+
+
 #: States of a trial of a search.
 TRIAL_STATES = ("waiting", "training", "finished", "pruned", "failed")
 ENDED_TRIAL_STATES = TRIAL_STATES[2:]
@@ -136,8 +140,50 @@ DEFINITIONS: dict[str, Schema] = {
         message=_text(),
         cores=_integer(),
     ),
+    "MonitoredThing": _object(
+        name=_text(),
+        output=_flag("it is an output of the model"),
+        level={"enum": ["none", "drift", "severe"]},
+        psi=_nullable(_number("population stability index; null for too few rows")),
+        ks=_nullable(_number("Kolmogorov-Smirnov distance")),
+        threshold=_nullable(_number("of the PSI, from which on it counts as a drift")),
+        since=_nullable(_number("since when it is in drift, in seconds since the epoch")),
+        nulls=_number("share of the rows"),
+        before=_numbers("share of the rows in each bin, at training"),
+        now=_numbers("the same, of the newest requests"),
+    ),
+    "MonitoredError": _object(
+        name=_text(),
+        mean=_number("of the newest labelled rows"),
+        before=_nullable(_number("after training")),
+        time=_numbers("when the windows begin"),
+        values=_numbers("mean error of each window"),
+    ),
+    "MonitorView": _object(
+        model=_text(),
+        log=_text("where the requests are logged"),
+        window=_number("seconds"),
+        rows=_integer("newest rows, on which drift is judged"),
+        wanted=_integer("how many they should be"),
+        requests=_integer(),
+        errors=_integer(),
+        late=_integer("records that came too late to be counted"),
+        doubles=_integer("records that came twice, and were counted once"),
+        unreadable=_integer(),
+        severe=_number("PSI above which a drift is severe"),
+        time=_numbers("when the windows begin, in seconds since the epoch"),
+        rate=_numbers("requests/s of each window"),
+        p50=_numbers("latency in seconds"),
+        p95=_numbers(),
+        p99=_numbers(),
+        things={"type": "array", "items": reference("MonitoredThing"), "description": "those that moved most first"},
+        hidden=_integer("further things that are watched"),
+        error=nullable_reference("MonitoredError"),
+        reasons={"type": "array", "items": _text(), "description": "why the model should be trained again"},
+        cell=_text("the cell that trains it again"),
+    ),
     "Message": _object(
-        ("run", "state", "progress", "latest", "workers"),
+        ("run", "state", "progress", "latest", "workers", "monitor"),
         n=_integer("number of the message; a page that sees a gap asks for a full one"),
         full=_flag("the message replaces all that the page has"),
         now=_number("the kernel's clock"),
@@ -150,6 +196,7 @@ DEFINITIONS: dict[str, Schema] = {
             "description": "newest value of each metric",
         },
         workers={"type": "array", "items": reference("WorkerInfo")},
+        monitor=reference("MonitorView"),
         series={"type": "array", "items": reference("SeriesUpdate")},
         rows=_integer("number of rows in the second buffer"),
         logs={"type": "array", "items": reference("LogLine")},

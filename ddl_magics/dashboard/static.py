@@ -7,6 +7,7 @@ from html import escape
 from typing import Any
 
 from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL
+from . import monitor
 from .charts import Chart, charts, history_of
 from .figure import draw
 from .history import History
@@ -30,6 +31,7 @@ STRATEGY_TITLES = {
     "single": "one process",
     "average": "weights averaged",
     "ensemble": "ensemble",
+    "monitor": "monitor",
     "tf-allreduce": "TensorFlow's all-reduce",
     "tf-ps": "TensorFlow's parameter servers",
 }
@@ -98,7 +100,7 @@ def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
     }
     strategy, workers = run.get("strategy"), run.get("workers")
     facts = [STRATEGY_TITLES.get(strategy or "", strategy)]
-    if workers and strategy != "single":
+    if workers and strategy not in ("single", "monitor"):
         facts.append(f"{workers} worker{'' if workers == 1 else 's'}")
     info["facts"] = " · ".join(_truncate(str(fact)) for fact in (*facts, run.get("cluster")) if fact)
     return info
@@ -123,6 +125,7 @@ def _html(info: Mapping[str, Any], history: History, found: list[Chart]) -> str:
         f'<p>{chip} <b>{escape(info["name"])}</b> <span class="dim">{facts}</span></p>',
         _failure(info["failure"]),
         _metrics(history),
+        "" if history.monitor is None else monitor.html(history.monitor),
     ]
     if found:
         pictures = "".join(

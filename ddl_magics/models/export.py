@@ -23,6 +23,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ddl_magics._version import __version__
+from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DESCRIPTION
 from ddl_magics.errors import CannotExport
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
@@ -53,12 +54,14 @@ class Trained:
         load: returns the Keras model; called only for formats that need it.
         about: what the description says of its run, as JSON.
         inputs: how columns become its inputs, as `ddl_magics.runtime.data.records.Inputs` says; None if unknown.
+        reference: the file that says how its data was distributed, for `%ddl monitor`; None without it.
     """
 
     file: Path
     load: Callable[[], Any]
     about: Mapping[str, Any]
     inputs: Any = None
+    reference: Path | None = None
 
 
 def export(trained: Trained, path: str | Path, format: str = "mlflow", example: Example | None = None) -> Path:
@@ -103,6 +106,8 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
                 _write_mlflow(model, folder, signature, example, description)
             else:
                 _write_by_keras(model, folder, format, example)
+    if trained.reference is not None:
+        shutil.copyfile(trained.reference, folder / REFERENCE_FILE)
     (folder / DESCRIPTION).write_text(json.dumps(_as_json(description), indent=1) + "\n", encoding="utf-8")
 
 

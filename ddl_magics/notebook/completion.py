@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.notebook import evaluate_command, predict_command, tfrecord_command
+from ddl_magics.notebook import evaluate_command, monitor_command, predict_command, tfrecord_command
 from ddl_magics.options.table import BY_FLAG, OPTIONS
 from ddl_magics.runs import clean_command, serve_command
 from ddl_magics.runtime.assert_never import assert_never
@@ -16,7 +16,11 @@ from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
-_SCORING = {"predict": predict_command.OPTIONS, "evaluate": evaluate_command.OPTIONS}
+_SCORING = {
+    "predict": predict_command.OPTIONS,
+    "evaluate": evaluate_command.OPTIONS,
+    "monitor": monitor_command.OPTIONS,
+}
 #: Verbs whose first argument is a run.
 _OF_RUNS = (
     "show",

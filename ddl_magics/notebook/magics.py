@@ -26,6 +26,7 @@ from ddl_magics.notebook import (
     evaluate_command,
     executors_verb,
     history_verbs,
+    monitor_command,
     predict_command,
     scale_verb,
     tfrecord_command,
@@ -45,7 +46,7 @@ from ddl_magics.wording import counted, nearest
 
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
 VERBS = (
-    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "evaluate"),
+    *("use", "spark", "check", "runs", "show", "logs", "stop", "attach", "scale", "predict", "evaluate", "monitor"),
     *("serve", "serving", "release", "acquire", "clean", *HISTORY_VERBS, "cache", "tfrecord"),
 )
 CLUSTERS = ("auto", "embedded", "livy")
@@ -77,6 +78,10 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
                       define NEW, or RUN_evaluation: the metrics of the run's model over all rows of DATAFRAME
   tfrecord DATAFRAME URI [--compression gzip]
                       write DATAFRAME, of this notebook or the Livy session, as TFRecord files into the new folder URI
+  monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW]
+          [--window 1m] [--late 10m] [--label-delay 1d] [--every 2s] [--once yes] [--checkpoint URI]
+                      compare the logged requests to a run's model, or to an export, with the data that it was trained
+                      on, live: drift, rate, latency, errors, and when to train again; %ddl stop ends it
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
@@ -349,6 +354,14 @@ class DistributedMagics(Magics):
 
     def _tfrecord(self, arguments: list[str]) -> None:
         print(tfrecord_command.write(tfrecord_command.parse(arguments), self.session.cluster, self.shell.user_ns))
+
+    def _monitor(self, arguments: list[str]) -> None:
+        run = monitor_command.monitor(monitor_command.parse(arguments), self.session, self.shell.user_ns)
+        self.shell.user_ns[run.name] = run
+        if display.can_click(self.shell):
+            display.show_live(run, waiting=False)
+        else:
+            print(f"{run.name} watches the log; {run.name}.stop() or %ddl stop {run.name} ends it")
 
     def _clean(self, arguments: list[str]) -> None:
         print(clean_command.clean(*clean_command.parse(arguments)))

@@ -98,6 +98,18 @@ class Session:
             )
         return self._start(spec, self._current(start=True), namespace)
 
+    def monitor(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Run:
+        """Start a monitor; returns at once.
+
+        Args:
+            spec: with `monitor`; id and name are set here if they are empty.
+            namespace: the notebook's variables.
+
+        Raises:
+            UsageError: as `submit`.
+        """
+        return self._start(self._identified(spec, namespace, "monitor"), self._current(start=True), namespace)
+
     def _identified(self, spec: RunSpec, namespace: Mapping[str, Any], kind: str) -> RunSpec:
         """The spec with its id, and with name and seed if they are empty. UsageError as `submit` raises it."""
         return dataclasses.replace(

@@ -8,7 +8,7 @@ from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
 #: Fields of a spec that no option of the cell's line sets.
-NO_OPTIONS = ("run", "cell", "checkpoints", "resume_uri", "folder", "parent", "trial", "epochs")
+NO_OPTIONS = ("run", "cell", "checkpoints", "resume_uri", "folder", "parent", "trial", "epochs", "monitor")
 
 #: Name of a field in stored runs of 0.1.0 -> its name now.
 FORMER_NAMES = {"spare": "prewarm"}
@@ -25,13 +25,15 @@ class RunSpec:
 
     `rule` and `window` are None for a run without an update rule, `ps` for one without parameter servers, `batch_size`
     without `data`. `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder
-    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm` and `provenance` None
-    mean True, `release` None means no. `folder` is the notebook's, to which the paths of `files` are relative.
+    with that run's files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm`, `provenance` and
+    `reference` None mean True, `release` None means no. `folder` is the notebook's, to which the paths of `files` are
+    relative.
     `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
     the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
     search, in the stored spec of a search always its id. `epochs` is where every `fit` ends at the latest, in the runs
     of a scaling report, whose `parent` is the run whose cell they measure. `tensorboard` and `mlflow` are where the
     notebook writes the run while it trains.
+    `monitor` is what a monitor watches, which is no training: it has the strategy "monitor", and no workers.
     `wait`, `dry_run` and `send` are for the notebook alone: `wait` None means to wait where nobody can click, and
     `send` holds names of the notebook's variables.
     """
@@ -79,6 +81,7 @@ class RunSpec:
     provenance: bool | None = None
     tensorboard: str | None = None
     mlflow: str | None = None
+    reference: bool | None = None
     set: Mapping[str, str] | None = None
     trials: int | None = None
     search: str | None = None
@@ -95,6 +98,7 @@ class RunSpec:
     parent: str | None = None
     trial: int | None = None
     epochs: int | None = None
+    monitor: Mapping[str, Any] | None = None
 
     def to_record(self) -> dict[str, Any]:
         record = asdict(self)

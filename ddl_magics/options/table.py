@@ -587,6 +587,17 @@ OPTIONS: tuple[Option, ...] = (
         read_tracking,
         metavar="URI",
     ),
+    Option(
+        "--reference",
+        "Keep with the run how the rows of --data, and the model's outputs, are distributed: %ddl monitor compares "
+        "requests with it. This is the default.",
+        sets=("reference", True),
+    ),
+    Option(
+        "--no-reference",
+        "Keep no distribution of the data: no value of a row leaves the cluster.",
+        sets=("reference", False),
+    ),
 )
 
 #: The options by what they are about, for the help.
@@ -623,6 +634,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         "--no-provenance",
         "--tensorboard",
         "--mlflow",
+        "--reference",
+        "--no-reference",
     ),
 }
 

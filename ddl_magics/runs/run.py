@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
@@ -345,6 +346,21 @@ class Run:
         with np.load(self._artifact("weights-", ".npz", index, rank), allow_pickle=False) as arrays:
             return [arrays[f"arr_{i}"] for i in range(len(arrays.files))]
 
+    def reference_file(self) -> Path:
+        """The file that says how the rows of --data were distributed; waits for the end of the run.
+
+        Raises:
+            DistributedCellError: the run failed or was lost.
+            LookupError: it was trained without --data, or with --no-reference.
+        """
+        self.wait()
+        path = self._folder.file(REFERENCE_FILE)
+        if not path.is_file():
+            raise NotInRun(
+                f"{self.name} has no reference of its data: it needs --data, and no --no-reference; run its cell again"
+            )
+        return path
+
     def predict(
         self,
         df: DataFrame,
@@ -540,7 +556,9 @@ class Run:
         about = {"run": self.id, "name": self.name, "metrics": metrics}
         dealt = any(event.get("kind") == "data" for event in self.events)
         inputs = training_inputs(self.name, self.spec, self.events) if dealt else None
-        return Trained(file, lambda: load_model(file, custom_objects), about, inputs)
+        reference = self._folder.file(REFERENCE_FILE)
+        kept = reference if reference.is_file() else None
+        return Trained(file, lambda: load_model(file, custom_objects), about, inputs, kept)
 
     @property
     def pictures(self) -> list[Picture]:

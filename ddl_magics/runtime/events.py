@@ -245,6 +245,37 @@ SCHEMA: dict[str, EventKind] = {
         {"encoding": {"enum": ["none", "json", "npy", "keras", "repr"]}},
         {"value": {}, "artifact": _TEXT},
     ),
+    "reference": EventKind(
+        "a rank's sketch of its rows of --data and, from rank 0, of what the model makes of some; the driver merges "
+        "them into the run's reference.json, and stores none",
+        {
+            "rows": _COUNT,
+            "inputs": {"type": "array", "items": _OBJECT},
+            "outputs": {"type": "array", "items": _OBJECT},
+            "sketches": {"type": "array", "items": _OBJECT},
+            "output_sketches": {"type": "array", "items": _OBJECT},
+        },
+        {},
+    ),
+    "watch": EventKind(
+        "what a monitor has counted so far: `things` are the model's inputs and outputs that have moved most, over the "
+        "newest `rows` rows; `lines` are over time, `totals` of all requests; `advice` says why to train again",
+        {
+            "model": _TEXT,
+            "log": _TEXT,
+            "window": _SECONDS,
+            "rows": _COUNT,
+            "wanted": _COUNT,
+            "totals": {"type": "object", "additionalProperties": _COUNT},
+            "lines": _OBJECT,
+            "things": {"type": "array", "items": _OBJECT},
+            "hidden": _COUNT,
+            "bounds": {"type": "object", "additionalProperties": _NUMBER},
+            "error": _optional(_OBJECT),
+            "advice": _optional(_OBJECT),
+        },
+        {},
+    ),
     "transfer": EventKind(
         "how many bytes of a file have arrived from the driver; made by the notebook for its views, never stored",
         {"name": _TEXT, "done": _COUNT, "size": _COUNT},

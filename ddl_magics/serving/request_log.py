@@ -22,6 +22,8 @@ from pathlib import Path
 from typing import Any, Protocol, TypedDict
 from urllib.parse import urlsplit
 
+from ddl_magics.serving.kafka_writer import KafkaWriter
+
 #: A file is complete at this size or age, and written to the disk so often meanwhile.
 ROTATE_BYTES = 16 * 2**20
 ROTATE_SECONDS = 60.0
@@ -68,12 +70,14 @@ class RequestLog(Protocol):
 
 
 def open_log(uri: str) -> RequestLog:
-    """The log at a folder of this machine.
+    """The log at a folder of this machine, or in a topic: kafka://HOST:PORT/TOPIC.
 
     Raises:
         ValueError, OSError: one line; it cannot be written there.
     """
     parts = urlsplit(uri)
+    if parts.scheme == "kafka":
+        return KafkaLog(KafkaWriter(uri))
     if parts.scheme not in ("", "file"):
         raise ValueError(f"a log is a folder of this machine, not {uri}")
     return FolderLog(Path(parts.path if parts.scheme else uri))
@@ -213,6 +217,23 @@ class FolderLog(QueuedLog):
                 name = f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
             file = self._files[model, version] = _GrowingFile(self._folder, name)
         return file
+
+
+class KafkaLog(QueuedLog):
+    """A `RequestLog` that is a topic of Kafka: the record's JSON as value, the request's id as key."""
+
+    def __init__(self, writer: KafkaWriter) -> None:
+        self._writer = writer
+        super().__init__()
+
+    def _write(self, records: Iterable[Record]) -> None:
+        for record in records:
+            self._writer.send(record["id"], encode(record)[:-1])
+        self._writer.flush(0)
+
+    def _finish(self) -> None:
+        left = self._writer.flush(CLOSE_SECONDS)
+        self.dropped += self._writer.dropped + left
 
 
 class _GrowingFile:

@@ -143,6 +143,8 @@ export type RunEvent =
   | PictureEvent
   | PlacedEvent
   | ResultEvent
+  | ReferenceEvent
+  | WatchEvent
   | TransferEvent
   | NoticeEvent;
 /**
@@ -673,6 +675,7 @@ export interface Message {
     [k: string]: number;
   };
   workers?: WorkerInfo[];
+  monitor?: MonitorView;
   series: SeriesUpdate[];
   /**
    * number of rows in the second buffer
@@ -774,6 +777,126 @@ export interface WorkerInfo {
   state: string;
   message: string;
   cores: number;
+}
+export interface MonitorView {
+  model: string;
+  /**
+   * where the requests are logged
+   */
+  log: string;
+  /**
+   * seconds
+   */
+  window: number;
+  /**
+   * newest rows, on which drift is judged
+   */
+  rows: number;
+  /**
+   * how many they should be
+   */
+  wanted: number;
+  requests: number;
+  errors: number;
+  /**
+   * records that came too late to be counted
+   */
+  late: number;
+  /**
+   * records that came twice, and were counted once
+   */
+  doubles: number;
+  unreadable: number;
+  /**
+   * PSI above which a drift is severe
+   */
+  severe: number;
+  /**
+   * when the windows begin, in seconds since the epoch
+   */
+  time: (number | null)[];
+  /**
+   * requests/s of each window
+   */
+  rate: (number | null)[];
+  /**
+   * latency in seconds
+   */
+  p50: (number | null)[];
+  p95: (number | null)[];
+  p99: (number | null)[];
+  /**
+   * those that moved most first
+   */
+  things: MonitoredThing[];
+  /**
+   * further things that are watched
+   */
+  hidden: number;
+  error: MonitoredError | null;
+  /**
+   * why the model should be trained again
+   */
+  reasons: string[];
+  /**
+   * the cell that trains it again
+   */
+  cell: string;
+}
+export interface MonitoredThing {
+  name: string;
+  /**
+   * it is an output of the model
+   */
+  output: boolean;
+  level: "none" | "drift" | "severe";
+  /**
+   * population stability index; null for too few rows
+   */
+  psi: number | null;
+  /**
+   * Kolmogorov-Smirnov distance
+   */
+  ks: number | null;
+  /**
+   * of the PSI, from which on it counts as a drift
+   */
+  threshold: number | null;
+  /**
+   * since when it is in drift, in seconds since the epoch
+   */
+  since: number | null;
+  /**
+   * share of the rows
+   */
+  nulls: number;
+  /**
+   * share of the rows in each bin, at training
+   */
+  before: (number | null)[];
+  /**
+   * the same, of the newest requests
+   */
+  now: (number | null)[];
+}
+export interface MonitoredError {
+  name: string;
+  /**
+   * of the newest labelled rows
+   */
+  mean: number;
+  /**
+   * after training
+   */
+  before: number | null;
+  /**
+   * when the windows begin
+   */
+  time: (number | null)[];
+  /**
+   * mean error of each window
+   */
+  values: (number | null)[];
 }
 export interface Replay {
   frames: {
@@ -1342,6 +1465,82 @@ export interface ResultEvent {
   artifact?: string;
 }
 /**
+ * a rank's sketch of its rows of --data and, from rank 0, of what the model makes of some; the driver merges them into the run's reference.json, and stores none
+ */
+export interface ReferenceEvent {
+  v: 1;
+  run: string;
+  attempt: number;
+  rank: number;
+  /**
+   * 1, 2, 3, ... within the run; there are gaps where old events of a long run were merged
+   */
+  seq: number;
+  /**
+   * seconds since the epoch, by the clock of the process that made it
+   */
+  time: number;
+  kind: "reference";
+  rows: number;
+  inputs: {
+    [k: string]: unknown;
+  }[];
+  outputs: {
+    [k: string]: unknown;
+  }[];
+  sketches: {
+    [k: string]: unknown;
+  }[];
+  output_sketches: {
+    [k: string]: unknown;
+  }[];
+}
+/**
+ * what a monitor has counted so far: `things` are the model's inputs and outputs that have moved most, over the newest `rows` rows; `lines` are over time, `totals` of all requests; `advice` says why to train again
+ */
+export interface WatchEvent {
+  v: 1;
+  run: string;
+  attempt: number;
+  rank: number;
+  /**
+   * 1, 2, 3, ... within the run; there are gaps where old events of a long run were merged
+   */
+  seq: number;
+  /**
+   * seconds since the epoch, by the clock of the process that made it
+   */
+  time: number;
+  kind: "watch";
+  model: string;
+  log: string;
+  /**
+   * seconds
+   */
+  window: number;
+  rows: number;
+  wanted: number;
+  totals: {
+    [k: string]: number;
+  };
+  lines: {
+    [k: string]: unknown;
+  };
+  things: {
+    [k: string]: unknown;
+  }[];
+  hidden: number;
+  bounds: {
+    [k: string]: number;
+  };
+  error: {
+    [k: string]: unknown;
+  } | null;
+  advice: {
+    [k: string]: unknown;
+  } | null;
+}
+/**
  * how many bytes of a file have arrived from the driver; made by the notebook for its views, never stored
  */
 export interface TransferEvent {
@@ -1493,10 +1692,10 @@ export const DEVICES = ["gpu","cpu","memory","data"] as const;
 export const SPREAD = ["low","median","high"] as const;
 export const ENDED_TRIAL_STATES = ["finished","pruned","failed"] as const;
 export const TERMINAL_STATES = ["STOPPED","FINISHED","FAILED","LOST"] as const;
-export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
+export const STRATEGY_TITLES = {"allreduce":"all-reduce","ps":"parameter server","single":"one process","average":"weights averaged","ensemble":"ensemble","monitor":"monitor","tf-allreduce":"TensorFlow's all-reduce","tf-ps":"TensorFlow's parameter servers"} as const;
 export const EXPORT_FORMATS = ["csv","json","html"] as const;
 export const MAX_NOTE_CHARACTERS = 4000;
 export const MAX_PAGE_SIZE = 200;
-export const NOT_LISTED = ["run","cell","checkpoints","resume_uri","folder","parent","trial","epochs","name","set","conf"] as const;
+export const NOT_LISTED = ["run","cell","checkpoints","resume_uri","folder","parent","trial","epochs","monitor","name","set","conf"] as const;
 export const MASK = "***";
 export const DEFAULT_SETTINGS: SettingValues = {"pollSeconds":2,"maxPoints":300,"series":"default","notifyAtEnd":true};

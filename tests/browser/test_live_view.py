@@ -245,3 +245,26 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(l
     expect(notebook.output(0).nth(2)).to_be_visible()
     expect(notebook.output(0).nth(2)).to_contain_text("QUEUED")
     expect(notebook.view).to_have_count(0)
+
+
+def test_a_monitor_shows_what_has_moved_and_offers_the_cell(lab, notebook):
+    source = """\
+from ddl_magics.dashboard.live import LiveView
+from IPython.display import display
+from support.monitored import events
+view = LiveView("watched", "watch", "monitor", 0, "this machine", lambda: None)
+view.feed(events())
+display(view.widget)"""
+    notebook.open(lab.write("monitor.ipynb", source))
+    notebook.run_cell(0)
+    rows = notebook.view.locator(".ddl-monitor tbody tr")
+    expect(rows).to_have_count(5)
+    expect(rows.first).to_contain_text("temperature")
+    expect(rows.first).to_have_attribute("data-level", "severe")
+    expect(rows.nth(4)).to_contain_text("<b>holiday</b>")
+    advice = notebook.view.locator(".ddl-monitor-advice")
+    expect(advice).to_contain_text("the error rose from 3.4 to 4.9")
+    notebook.page.context.grant_permissions(["clipboard-read", "clipboard-write"])
+    advice.get_by_role("button", name="Copy the training cell").click()
+    expect(advice.get_by_role("button", name="Copied")).to_be_visible()
+    assert notebook.page.evaluate("navigator.clipboard.readText()").startswith("%%distributed --name energy")

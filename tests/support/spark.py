@@ -7,8 +7,11 @@ import tempfile
 from pathlib import Path
 
 from support import starts
+from support.paths import ROOT
 
 MEMORY_MIB = 1024
+#: Spark's source for Kafka.
+KAFKA_JARS = ROOT / "build" / "kafka" / "spark"
 
 
 def prepare_environment():
@@ -97,6 +100,9 @@ class Clusters:
             # The first barrier job waits this long for the slots to be counted; 15 s is Spark's own.
             .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
         )
+        jars = sorted(map(str, KAFKA_JARS.glob("*.jar")))
+        if jars:  # `make kafka-env` gets them
+            builder = builder.config("spark.jars", ",".join(jars))
         session = start(builder)
         session.sparkContext.setLogLevel("ERROR")
         return session

@@ -16,6 +16,7 @@ from ..data import file_share, rank_data
 from ..files import names as file_names
 from ..files import written
 from ..keras_types import Dataset, Metric
+from ..monitoring import at_training
 from ..rank.rank import Rank
 from . import names, suggestions
 from .ending import CELL_FILE, is_stop
@@ -71,6 +72,7 @@ def _run(rank: Rank) -> None:
     except BaseException as error:
         if is_stop(error, rank):
             _report_models(rank, namespace)
+            at_training.report(rank)
         raise
     _report_models(rank, namespace)
     if rank.cluster is not None:
@@ -82,6 +84,7 @@ def _run(rank: Rank) -> None:
         report_result(value, rank)
         if value is not None:
             pictures.show(value)
+    at_training.report(rank)  # last: a call may change a model's state
 
 
 def _pictures(rank: Rank) -> Pictures:

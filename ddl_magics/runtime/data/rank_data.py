@@ -85,17 +85,20 @@ def datasets(
     batch = batch_rows(batch_size, size, strategy)
     seed = int(seed) % (1 << 64)
     steps = edges(manifest["rows"], rank, size, batch, strategy)
-    share = _share(tf, folder, "train", manifest)
-    train = reader.shuffled(tf, share, steps, RowOrder(manifest["rows"], rank, size, element_bytes(manifest), seed))
+    train_share = share(tf, folder, "train", manifest)
+    train = reader.shuffled(
+        tf, train_share, steps, RowOrder(manifest["rows"], rank, size, element_bytes(manifest), seed)
+    )
     if not manifest["validation_rows"]:
         return train, None
     if manifest["validation_whole"]:
         rank, size = 0, 1
     steps = edges(manifest["validation_rows"], rank, size, batch, strategy)
-    return train, reader.in_order(tf, _share(tf, folder, "validation", manifest), steps)
+    return train, reader.in_order(tf, share(tf, folder, "validation", manifest), steps)
 
 
-def _share(tf: TensorFlow, folder: str, name: SetName, manifest: Manifest) -> reader.Share:
+def share(tf: TensorFlow, folder: str, name: SetName, manifest: Manifest) -> reader.Share:
+    """This rank's rows of a set, in `folder`."""
     paths = [
         (share_files.path(folder, name, index), share_files.text_path(folder, name, index))
         for index in range(len(manifest["tensors"]))

@@ -24,6 +24,7 @@ from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, environment, out, prediction, uploads
 from .job import Job
 from .job_registry import JobRegistry
+from .monitor_job import MonitorJob
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -60,6 +61,8 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     if session is None:
         return _error("spark", "there is no active SparkSession in this process; create one, or restart the kernel")
     sc, run = session.sparkContext, spec["run"]
+    if spec.get("monitor"):
+        return _launch_monitor(session, spec, namespace)
     problem = strategies.problem(spec["strategy"], spec["cell"])
     if problem:
         return _error("usage", problem)
@@ -97,6 +100,16 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         return _error("usage", str(error))
     registry.add(run, job)
     job.start()
+    return json.dumps({"ok": True})
+
+
+def _launch_monitor(session: SparkSession, spec: RunSpec, namespace: Mapping[str, Any]) -> str:
+    try:
+        monitor = MonitorJob(session, spec, namespace)
+    except ValueError as error:
+        return _error("usage", str(error))
+    registry.add(spec["run"], monitor)
+    monitor.start()
     return json.dumps({"ok": True})
 
 

@@ -252,6 +252,8 @@ class Attempt:
             return
         if event["kind"] == "notice" and event["message"].startswith(NOT_KEPT) and not self._is_new(event["message"]):
             return
+        if event["kind"] == "reference":
+            return self._run.sketches.add(rank, event)
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
         if event["kind"] == "environment":

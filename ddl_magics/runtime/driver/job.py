@@ -6,6 +6,7 @@ The run has a thread of its own. attempt.py has what an attempt is, run_files.py
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import secrets
 import socket
@@ -16,6 +17,8 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Mapping
 
 from .. import events, package, target
 from ..checkpoints import checkpoint_files, checkpoint_storage
+from ..monitoring.reference import Sketches
+from ..monitoring.sources import REFERENCE_FILE
 from ..provenance.packages import Distinct
 from ..rank.config import JobConfig
 from ..rank_end import UNCACHED
@@ -65,6 +68,7 @@ class Job:
         self.log = EventLog(spec["run"])
         self.files = RunFiles(spec, self._report)
         self.sc, self.spec = sc, spec
+        self.sketches = Sketches()
         self.packages = Distinct(environment["packages"] if environment else {})
         self._environment = environment
         self.attempts = spec.get("attempts") or run_result.ATTEMPTS
@@ -132,6 +136,7 @@ class Job:
             result = run_result.failed_job("spark", spark_error.cause(error))
         try:
             stored = self._copies is not None and self._copies.close()
+            self._keep_reference()
             if self._target is not None and result.failure is None:
                 result = result.with_suffix("; " + target.verdict(self._target, self.log.all_events()))
             if result.state != events.FINISHED:
@@ -141,6 +146,13 @@ class Job:
         finally:
             fields = {} if result.failure is None else {"failure": result.failure.to_json()}
             self.enter(result.state, result.message, **fields)
+
+    def _keep_reference(self) -> None:
+        """Make an artifact of how the rows of --data were distributed."""
+        inputs = None if self._data is None else self._data.inputs
+        reference = None if inputs is None else self.sketches.reference(self.spec["run"], inputs)
+        if reference is not None:
+            self.files.keep_text(REFERENCE_FILE, json.dumps(reference))
 
     def _train(self, cleanup: contextlib.ExitStack) -> RunResult:
         """Attempt after attempt, until one has the run's result. cleanup: is closed by the caller."""

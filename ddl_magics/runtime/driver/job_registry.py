@@ -14,6 +14,7 @@ from ..events import TERMINAL
 
 if TYPE_CHECKING:
     from .job import Job
+    from .monitor_job import MonitorJob
 
 #: A released run that nobody has asked for during this time is forgotten.
 KEPT_SECONDS = 900.0
@@ -27,21 +28,21 @@ class JobRegistry:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, Job | MonitorJob] = {}
         self._released: dict[str, float] = {}  # run -> when it was last asked for, the newest last
 
-    def add(self, run: str, job: Job) -> None:
+    def add(self, run: str, job: Job | MonitorJob) -> None:
         with self._lock:
             self._jobs[run] = job
         self.sweep()
 
-    def get(self, run: str) -> Job | None:
+    def get(self, run: str) -> Job | MonitorJob | None:
         with self._lock:
             if self._released.pop(run, None) is not None:
                 self._released[run] = time.monotonic()
             return self._jobs.get(run)
 
-    def all(self) -> dict[str, Job]:
+    def all(self) -> dict[str, Job | MonitorJob]:
         """{run: job}, the oldest first."""
         with self._lock:
             return dict(self._jobs)

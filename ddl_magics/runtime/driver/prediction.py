@@ -12,18 +12,19 @@ from . import uploads
 
 if TYPE_CHECKING:
     from .job import Job
+    from .monitor_job import MonitorJob
 
 
 class _Unknown(Exception):
     """The model must be sent first."""
 
 
-def predict(request: str, namespace: MutableMapping[str, Any], find: Callable[[str], Job | None]) -> str:
+def predict(request: str, namespace: MutableMapping[str, Any], find: Callable[[str], Job | MonitorJob | None]) -> str:
     """As `api.predict` says. find: returns the run with an id, or None."""
     return _answer(lambda: _predict(json.loads(request), namespace, find))
 
 
-def evaluate(request: str, namespace: Mapping[str, Any], find: Callable[[str], Job | None]) -> str:
+def evaluate(request: str, namespace: Mapping[str, Any], find: Callable[[str], Job | MonitorJob | None]) -> str:
     """As `api.evaluate` says. find: returns the run with an id, or None."""
     return _answer(lambda: _evaluate(json.loads(request), namespace, find))
 
@@ -37,7 +38,9 @@ def _answer(score: Callable[[], dict[str, Any]]) -> str:
         return json.dumps({"ok": False, "error": {"kind": "usage", "message": str(error)}})
 
 
-def _predict(asked: Any, namespace: MutableMapping[str, Any], find: Callable[[str], Job | None]) -> dict[str, Any]:
+def _predict(
+    asked: Any, namespace: MutableMapping[str, Any], find: Callable[[str], Job | MonitorJob | None]
+) -> dict[str, Any]:
     model = _model(asked, find)
     frame, name = frame_named("--data", asked["data"], namespace), asked["name"]
     if not is_spark(namespace.get(name, frame)):
@@ -48,7 +51,9 @@ def _predict(asked: Any, namespace: MutableMapping[str, Any], find: Callable[[st
     return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
 
 
-def _evaluate(asked: Any, namespace: Mapping[str, Any], find: Callable[[str], Job | None]) -> dict[str, Any]:
+def _evaluate(
+    asked: Any, namespace: Mapping[str, Any], find: Callable[[str], Job | MonitorJob | None]
+) -> dict[str, Any]:
     model, frame = _model(asked, find), frame_named("--data", asked["data"], namespace)
     label, weight, rows = asked["label"], asked["weight"], asked["batch_rows"]
     return {"found": evaluation.evaluate(frame, model, asked["features"], label, weight, rows, None)}
@@ -59,7 +64,7 @@ def _plain(value: Any) -> Any:
     return value.tolist()
 
 
-def _model(asked: Any, find: Callable[[str], Job | None]) -> bytes:
+def _model(asked: Any, find: Callable[[str], Job | MonitorJob | None]) -> bytes:
     """The model's file: of the run if this process still has it, else as it was sent."""
     job = find(asked["run"])
     artifact = None if job is None else job.files.artifacts.get(asked["artifact"])

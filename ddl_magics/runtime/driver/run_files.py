@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import threading
 from typing import TYPE_CHECKING, Callable, Iterable, NamedTuple
@@ -54,6 +55,15 @@ class RunFiles:
             about = {"name": name[len(FILES) :], "size": file.size, "sha256": file.sha256}
             self._report(events.make("file", 0, **about))
         elif not self._spec.get("out"):
+            self._announce(name)
+
+    def keep_text(self, name: str, text: str) -> None:
+        """Make an artifact of a text."""
+        content, path = text.encode("utf-8"), self.new_path()
+        with open(path, "wb") as file:
+            file.write(content)
+        self.artifacts[name] = Artifact(path, len(content), hashlib.sha256(content).hexdigest())
+        if not self._spec.get("out"):
             self._announce(name)
 
     def write_out(self, sc: SparkContext, run_events: Iterable[events.Event]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TypedDict
+from typing import Any, TypedDict
 
 
 class _Required(TypedDict):
@@ -29,7 +29,7 @@ class RunSpec(_Required, total=False):
     stall_notice: seconds after which they are reported; for tests. target: text for `target.read`.
     set: values of the cell's parameters, as text. parent, trial: the search whose trial the run is, and its number
     there. epochs: where every fit ends at the latest. provenance: whether to report what the run ran with; None means
-    True.
+    True; reference: how its data is distributed. monitor: what `MonitorJob` needs, of a monitor, which is no training.
     """
 
     ps: int | None
@@ -70,4 +70,6 @@ class RunSpec(_Required, total=False):
     trial: int | None
     epochs: int | None
     provenance: bool | None
+    reference: bool | None
+    monitor: dict[str, Any] | None
     conf: dict[str, str]

@@ -40,7 +40,7 @@ class JobConfig:
     folder: the notebook's, which may be on the ranks' machines; None where it is not.
     target: at which every fit ends. epochs: where it ends at the latest, or None.
     set: values of the cell's parameters as text, by name. trial: the run's number in its search; None outside of one.
-    provenance: report which packages the rank has.
+    provenance: report which packages the rank has. reference: report how the rows of --data are distributed.
     reported: {fit: history} so far, for a rank that is started again while the others continue; else None.
     """
 
@@ -73,6 +73,7 @@ class JobConfig:
     set: Mapping[str, str] | None = None
     trial: int | None = None
     provenance: bool = True
+    reference: bool = True
     attempt: int = 1
     resume: tuple[Position, ...] = ()
     reported: Mapping[int, History] | None = None
@@ -103,6 +104,7 @@ class JobConfig:
             set=spec.get("set"),
             trial=spec.get("trial"),
             provenance=spec.get("provenance") is not False,
+            reference=spec.get("reference") is not False,
             **of_the_job,
         )
 

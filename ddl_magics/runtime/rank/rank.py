@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ..assert_never import assert_never
@@ -30,6 +31,8 @@ class Training(Protocol):
     def result(self, metric: Metric) -> Any: ...
 
     def all_gather(self, tensor: Tensor) -> Tensor: ...
+
+    def alone(self) -> AbstractContextManager[None]: ...
 
 
 class Rank:

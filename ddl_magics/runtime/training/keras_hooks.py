@@ -219,6 +219,10 @@ class KerasHooks(KerasAccess):
             return tensor
         return all_gather(self.within, self.traced, tf.convert_to_tensor(tensor))
 
+    def alone(self) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, this rank may call a model without the others, as `predict` does."""
+        return self.calls.during(Call("predict", False))
+
     # -- fit, evaluate, predict
 
     def _fit(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:

@@ -53,7 +53,7 @@ export class Header {
     this.chip.dataset.state = state.state;
     setText(this.name, run.name);
     const strategy = STRATEGIES[run.strategy] ?? run.strategy;
-    const workers = run.strategy === "single" ? "" : plural(run.workers, "worker");
+    const workers = ["single", "monitor"].includes(run.strategy) ? "" : plural(run.workers, "worker");
     setText(this.facts, [strategy, workers, run.cluster].filter(Boolean).join(" · "));
     this.drawStop(model, state.state);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);

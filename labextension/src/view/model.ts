@@ -5,6 +5,7 @@ import {
   type Column,
   type LogLine,
   type Message,
+  type MonitorView,
   type RunInfo,
   type RunProgress,
   type RunState,
@@ -44,6 +45,8 @@ export class RunModel {
   state: RunState | null = null;
   progress: RunProgress | null = null;
   latest: Record<string, number> = {};
+  /** What a monitor has counted; null of a training. */
+  monitor: MonitorView | null = null;
   readonly workers = new Map<number, Worker>();
   readonly lines = new Map<SeriesKey, Line>();
   logs: LogLine[] = [];
@@ -67,6 +70,7 @@ export class RunModel {
     this.state = message.state ?? this.state;
     this.progress = message.progress ?? this.progress;
     this.latest = message.latest ?? this.latest;
+    this.monitor = message.monitor ?? this.monitor;
     for (const info of message.workers ?? []) this.worker(info.rank).info = info;
     this.applySeries(message, points);
     this.applyRows(message.rows, rows);

@@ -7,6 +7,7 @@ import { HeatMap } from "./heatmap";
 import { keepKeys } from "./keys";
 import { Logs } from "./logs";
 import { type Delta, RunModel } from "./model";
+import { Monitor } from "./monitor";
 import { Notice } from "./notice";
 import { isSilent, status } from "./status";
 import { outliers, slowness } from "./stragglers";
@@ -17,6 +18,11 @@ import { isDark, onThemeChange, type Palette, palette } from "./theme";
 const MAX_TABLE_ROWS = 16;
 
 const CLOCK_MS = 1000;
+
+function emptyText(isMonitor: boolean, over: boolean): string {
+  if (isMonitor) return over ? "No request was logged." : "Waiting for the first requests of the log.";
+  return over ? "This run reported no steps." : "The charts appear with the first steps.";
+}
 
 export interface RunViewOptions {
   /** The reader clicked Stop. */
@@ -31,6 +37,7 @@ export class RunView {
   private readonly header: Header;
   private readonly notice = new Notice();
   private readonly charts: Charts;
+  private readonly monitor = new Monitor();
   private readonly empty = h("p", { class: "ddl-empty ddl-dim" });
   private readonly heat: HeatMap;
   private readonly table = new Table();
@@ -50,7 +57,7 @@ export class RunView {
     this.charts = new Charts(() => this.palette());
     this.logs = new Logs((rank) => this.select(rank));
     this.heat = new HeatMap((rank) => this.logs.selectRank(this.selected === rank ? null : rank));
-    const top = [this.header, this.notice, this.charts].map((part) => part.element);
+    const top = [this.header, this.notice, this.monitor, this.charts].map((part) => part.element);
     const bottom = [this.heat, this.table, this.logs].map((part) => part.element);
     this.root = h("section", { class: "ddl-run" }, ...top, this.empty, ...bottom, this.announcement);
     keepKeys(this.root);
@@ -106,8 +113,13 @@ export class RunView {
     this.header.draw(model);
     this.notice.draw(model);
     this.charts.draw(model);
-    setVisible(this.empty, this.charts.element.hidden && this.notice.element.hidden);
-    setText(this.empty, model.over ? "This run reported no steps." : "The charts appear with the first steps.");
+    this.monitor.draw(model.monitor);
+    const parts = [this.charts.element, this.notice.element, this.monitor.element];
+    setVisible(
+      this.empty,
+      parts.every((part) => part.hidden),
+    );
+    setText(this.empty, emptyText(run.strategy === "monitor", model.over));
     this.drawWorkers();
     this.logs.draw(model);
     this.tick();

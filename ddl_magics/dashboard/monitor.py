@@ -1,0 +1,97 @@
+"""What the views show of a monitor: its newest event of the kind `watch`, in bounded size. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from html import escape
+from typing import Any
+
+from .loglines import NAME_CHARACTERS, clean
+
+#: Watched things and reasons that are shown, and characters of the cell that trains again.
+MAX_THINGS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
+MAX_BINS = 24
+
+
+def shown(event: Mapping[str, Any]) -> dict[str, Any]:
+    """`MonitorView` of `schema.py`. Damaged parts of an event count as missing."""
+    things = [_thing(thing) for thing in event["things"][:MAX_THINGS] if isinstance(thing.get("name"), str)]
+    lines, error, advice = event["lines"], event.get("error"), event.get("advice")
+    return {
+        "model": clean(event["model"], NAME_CHARACTERS),
+        "log": clean(event["log"], 300),
+        "window": event["window"],
+        "rows": event["rows"],
+        "wanted": event["wanted"],
+        "requests": event["totals"].get("requests", 0),
+        "errors": event["totals"].get("errors", 0),
+        "late": event["totals"].get("late", 0),
+        "doubles": event["totals"].get("double", 0),
+        "unreadable": event["totals"].get("unreadable", 0),
+        "severe": event["bounds"].get("severe", 0.25),
+        **{name: _numbers(lines.get(name)) for name in ("time", "rate", "p50", "p95", "p99")},
+        "things": things,
+        "hidden": event["hidden"] + max(0, len(event["things"]) - MAX_THINGS),
+        "error": None if error is None else _error(error),
+        "reasons": [clean(str(text), 300) for text in (advice or {}).get("reasons", [])][:MAX_REASONS],
+        "cell": str((advice or {}).get("cell", ""))[:CELL_CHARACTERS],
+    }
+
+
+def _thing(thing: Mapping[str, Any]) -> dict[str, Any]:
+    before, now = _numbers(thing.get("before"))[:MAX_BINS], _numbers(thing.get("now"))[:MAX_BINS]
+    level = thing.get("level")
+    return {
+        "name": clean(thing["name"], NAME_CHARACTERS),
+        "output": thing.get("output") is True,
+        "level": level if level in ("drift", "severe") else "none",
+        **{name: _number(thing.get(name)) for name in ("psi", "ks", "threshold", "since")},
+        "nulls": _number(thing.get("nulls")) or 0.0,
+        "before": [value or 0.0 for value in _shares(before)],
+        "now": [value or 0.0 for value in _shares(now)],
+    }
+
+
+def _shares(counts: list[float | None]) -> list[float]:
+    total = sum(count or 0.0 for count in counts) or 1.0
+    return [round((count or 0.0) / total, 4) for count in counts]
+
+
+def _error(error: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        "name": clean(str(error.get("name", "error")), NAME_CHARACTERS),
+        "mean": _number(error.get("mean")) or 0.0,
+        "before": _number(error.get("before")),
+        "time": _numbers(error.get("time")),
+        "values": _numbers(error.get("values")),
+    }
+
+
+def _number(value: Any) -> float | None:
+    return value if type(value) in (int, float) else None
+
+
+def _numbers(values: Any) -> list[float | None]:
+    return [_number(value) for value in values] if isinstance(values, list) else []
+
+
+def html(view: Mapping[str, Any]) -> str:
+    """A `MonitorView` as a table, readable without a script."""
+    rows = "".join(
+        f"<tr><td>{'output: ' if thing['output'] else ''}{escape(thing['name'])}</td><td>{_two(thing['psi'])}</td>"
+        f"<td>{_two(thing['ks'])}</td><td>{thing['nulls']:.0%}</td><td>{_LEVELS[thing['level']]}</td></tr>"
+        for thing in view["things"]
+    )
+    advice = escape("; ".join(view["reasons"]))
+    return (
+        f"<table><tr><th>input, by drift</th><th>PSI</th><th>KS</th><th>nulls</th><th></th></tr>{rows}</table>"
+        f"<p>{view['requests']:,} requests, {view['errors']:,} errors, drift in the last {view['rows']:,} rows</p>"
+        + (f'<p><span class="chip" style="background:#c92a2a">TRAIN AGAIN</span> {advice}</p>' if advice else "")
+    )
+
+
+_LEVELS = {"none": "", "drift": "drift", "severe": "severe drift"}
+
+
+def _two(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f}"

@@ -1,0 +1,187 @@
+"""`%ddl monitor`: a stream on the cluster compares the requests to a model with the data that it was trained on."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics import store
+from ddl_magics.clusters.base import Cluster
+from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
+from ddl_magics.clusters.scoring import DESCRIPTION
+from ddl_magics.errors import DistributedCellError
+from ddl_magics.notebook import scoring_words
+from ddl_magics.notebook.session import Session
+from ddl_magics.options import RunSpec
+from ddl_magics.options.line import cell_of
+from ddl_magics.runs import Run
+
+USAGE = (
+    "%ddl monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW] "
+    "[--window 1m] [--late 10m] [--every 2s] [--once yes] [--checkpoint URI]"
+)
+OPTIONS = ("--log", "--labels", "--name", "--window", "--late", "--label-delay", "--every", "--once", "--checkpoint")
+
+_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
+_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+#: The strategy of a monitor's spec, which no cell can ask for.
+STRATEGY = "monitor"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to watch. Times are in seconds."""
+
+    model: str
+    log: str
+    name: str = ""
+    labels: str | None = None
+    window: float = 60.0
+    late: float = 600.0
+    label_delay: float = 86400.0
+    every: float = 2.0
+    once: bool = False
+    checkpoint: str | None = None
+
+
+def parse(arguments: Sequence[str]) -> Request:
+    """UsageError, one line, where the words are no request."""
+    model, given = scoring_words.read("monitor", OPTIONS, USAGE, arguments)
+    if "--log" not in given:
+        raise UsageError(f"--log is missing: where the requests are logged. Write: {USAGE}")
+
+    def one(option: str, default: str) -> str:
+        return given.get(option, [default])[0]
+
+    for option in ("--log", "--labels"):
+        try:
+            source(option, one(option, ""))
+        except BadSource as error:
+            raise UsageError(f"{error}.") from None
+    once = one("--once", "no")
+    if once not in ("yes", "no"):
+        raise UsageError("--once is yes or no: yes catches up with the log, and ends.")
+    return Request(
+        model,
+        one("--log", ""),
+        scoring_words.variable(given["--name"][0]) if "--name" in given else "",
+        given.get("--labels", [None])[0],
+        _seconds("--window", one("--window", "1m")),
+        _seconds("--late", one("--late", "10m")),
+        _seconds("--label-delay", one("--label-delay", "1d")),
+        _seconds("--every", one("--every", "2s")),
+        once == "yes",
+        given.get("--checkpoint", [None])[0],
+    )
+
+
+def _seconds(option: str, text: str) -> float:
+    match = _SPAN.fullmatch(text)
+    if match is None or not float(match[1]):
+        raise UsageError(f"{option} {text}: write a time, such as 30s, 5m, 2h or 1d.")
+    return float(match[1]) * _SECONDS[match[2]]
+
+
+def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) -> Run:
+    """Start the monitor, which is a run like a training: state, events, live view, panel.
+
+    Raises:
+        UsageError: there is no such model, it has no reference, or the cluster refuses.
+    """
+    reference, run = _found(request.model, session)
+    cluster = session.cluster
+    labels = request.labels
+    if labels is not None and not isinstance(cluster, LivyCluster) and "/" not in labels and labels not in namespace:
+        raise UsageError(f"--labels {labels}: there is no DataFrame of that name, and it is no folder.")
+    name = run.name if run is not None else Path(request.model.rstrip("/")).name
+    asked = {
+        "model": name,
+        "reference": reference,
+        "log": _whole(request.log),
+        "labels": labels if labels is None or labels in namespace or "/" not in labels else _whole(labels),
+        "window": request.window,
+        "delay": f"{request.late:g} seconds",
+        "label_delay": f"{request.label_delay:g} seconds",
+        "every": request.every,
+        "once": request.once,
+        "checkpoint": request.checkpoint or _checkpoint(request, reference, cluster),
+        "cell": "" if run is None else cell_of(run.spec, run.name),
+        "error": _error(run, reference) if run is not None else {},
+    }
+    spec = RunSpec(name=request.name, cell="", strategy=STRATEGY, workers=0, monitor=asked)
+    return session.monitor(spec, namespace)
+
+
+def _found(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
+    """The reference of a run or of an export, and the run if it is known here."""
+    folder = Path(word).expanduser()
+    if (folder / REFERENCE_FILE).is_file():
+        about = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        record = store.find_run(str(about.get("run", "")))
+        return _read(folder / REFERENCE_FILE), None if record is None else Run.stored(record)
+    if folder.is_dir():
+        raise UsageError(f"{word} has no {REFERENCE_FILE}: export it again from a run with --data, or name the run.")
+    run = session.find(word)
+    try:
+        path = run.reference_file()
+    except DistributedCellError as error:
+        raise UsageError(f"{word} cannot be monitored: {error}") from None
+    except LookupError as error:
+        raise UsageError(str(error)) from None
+    return _read(path), run
+
+
+def _read(path: Path) -> Mapping[str, Any]:
+    reference: Mapping[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+    return reference
+
+
+def _whole(uri: str) -> str:
+    """A path as one that does not depend on the working folder."""
+    if source("", uri).topic or ":" in uri.partition("/")[0]:
+        return uri
+    return str(Path(uri).expanduser().absolute())
+
+
+def _checkpoint(request: Request, reference: Mapping[str, Any], cluster: Cluster) -> str:
+    """Of the same model and log, always the same: a monitor that is started again continues."""
+    key = json.dumps([reference["run"], _whole(request.log), request.labels, request.window])
+    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+    if isinstance(cluster, LivyCluster):
+        return f".ddl_magics/monitors/{name}"
+    return f"file://{store.runs_folder().parent / 'monitors' / name}"
+
+
+#: Metrics of Keras -> the error that is measured with labels, and what it is called.
+_ERRORS = {
+    "accuracy": ("wrong", "wrong, share"),
+    "sparse_categorical_accuracy": ("wrong", "wrong, share"),
+    "binary_accuracy": ("binary", "wrong, share"),
+    "mape": ("percent", "MAPE, %"),
+    "mean_absolute_percentage_error": ("percent", "MAPE, %"),
+    "mae": ("absolute", "MAE"),
+    "mean_absolute_error": ("absolute", "MAE"),
+}
+
+
+def _error(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
+    """Which error of a row is compared with that of the training."""
+    outputs = reference["outputs"]
+    classes = bool(outputs) and outputs[0]["view"] == "largest"
+    history = run.history
+    for metric, (kind, name) in _ERRORS.items():
+        for found in (f"val_{metric}", metric):
+            if history.get(found):
+                if kind == "wrong" and not classes:
+                    kind = "binary"
+                last = float(history[found][-1])
+                return {"kind": kind, "name": name, "before": 1 - last if kind in ("wrong", "binary") else last}
+    return {"kind": "wrong" if classes else "absolute", "name": "wrong, share" if classes else "MAE", "before": None}

@@ -1,0 +1,61 @@
+"""The stream's side of the true values: the error of each labelled row, per window, by Spark SQL alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .watched import Tensor
+
+#: Of pyspark, which has no types here.
+DataFrame = Any
+
+#: Kind of an error -> the error of a row with the output `o`, or the array of outputs `p`, and the true value `y`.
+ERRORS = {
+    "absolute": "abs(o - y)",
+    "percent": "IF(y = 0D, NULL, 100 * abs((o - y) / y))",
+    "wrong": "CAST(array_position(p, array_max(p)) - 1 <> CAST(y AS BIGINT) AS DOUBLE)",
+    "binary": "CAST(CAST(o >= 0.5 AS DOUBLE) <> y AS DOUBLE)",
+}
+
+
+def labels_of(stream: DataFrame) -> DataFrame:
+    """(label_id, label, label_time) of JSON objects {"id", "label", "time"} in a column `value`."""
+    parsed = stream.selectExpr("from_json(CAST(value AS STRING), 'id STRING, label STRING, time DOUBLE') AS l")
+    return parsed.where("l.id IS NOT NULL AND l.label IS NOT NULL").selectExpr(
+        "l.id AS label_id",
+        "l.label AS label",
+        "coalesce(CAST(l.time AS TIMESTAMP), current_timestamp()) AS label_time",
+    )
+
+
+def joined(requests: DataFrame, labels: DataFrame, delay: str) -> DataFrame:
+    """The requests of a stream with the labels of another, which come at most so long after them."""
+    from pyspark.sql import functions as F
+
+    once = labels.withWatermark("label_time", delay).dropDuplicates(["label_id", "label_time"])
+    near = F.expr(
+        "id = label_id AND label_time >= time - interval %s AND label_time <= time + interval %s" % (delay, delay)
+    )
+    return requests.join(once, near)
+
+
+def errors(pairs: DataFrame, output: Tensor, kind: str, window_seconds: float) -> DataFrame:
+    """Rows (window, rows, sum, squares) of requests with a column `label`: a number, or one for each of their rows."""
+    many = "from_json(label, 'array<double>')"
+    start = "CAST(floor(CAST(time AS DOUBLE) / %r) * %r AS DOUBLE) AS window" % (window_seconds, window_seconds)
+    wanted = "IF(trim(label) LIKE '[%%', %s, array(CAST(label AS DOUBLE))) AS y" % many
+    rows = pairs.where("o0 IS NOT NULL AND NOT failed").selectExpr(start, "o0", wanted)
+    each = rows.selectExpr("window", "explode(arrays_zip(o0, y)) AS e")
+    if output["view"] == "scalar":
+        taken = "CAST(trim(BOTH '[] ' FROM e.o0) AS DOUBLE) AS o", "CAST(NULL AS ARRAY<DOUBLE>) AS p"
+    else:
+        flat = "e.o0"
+        for _ in range(output["depth"] - 1):
+            flat = "flatten(%s)" % flat
+        taken = "element_at(%s, 1) AS o" % flat, "%s AS p" % flat
+    found = each.selectExpr("window", "e.y AS y", *taken).where("y IS NOT NULL")
+    from pyspark.sql import functions as F
+
+    error = found.selectExpr("window", "%s AS error" % ERRORS[kind]).where("error IS NOT NULL")
+    sums = F.count(F.lit(1)).alias("rows"), F.sum("error").alias("sum"), F.expr("sum(error * error)").alias("squares")
+    return error.groupBy("window").agg(*sums)

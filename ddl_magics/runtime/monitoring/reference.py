@@ -1,0 +1,226 @@
+"""The reference of a run: how its data, and what its model made of it, were distributed at training time.
+
+Each rank makes a sketch of a sample of its rows. The driver merges the sketches into the reference, a JSON object.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, Sequence, TypedDict
+
+import numpy as np
+
+from . import watched
+from .watched import Tensor
+
+VERSION = 1
+#: Bins of a number with many values: deciles, as is the custom for the PSI.
+BINS = 10
+#: A number of at most so many values has a bin for each; of texts, the most frequent have.
+MAX_VALUES = 20
+#: Points of the quantile function in a sketch: fewer where there are many features.
+MAX_POINTS, MIN_POINTS, ALL_POINTS = 401, 101, 40_000
+
+
+class Sketch(TypedDict):
+    """A sample of something watched. nulls: of its `rows`. quantiles: at equal steps from 0 to 1, of the others.
+
+    values: value -> rows, of a number with few values, and of the most frequent texts; None of a number with many.
+    """
+
+    rows: int
+    nulls: int
+    sum: float
+    squares: float
+    quantiles: List[float]
+    values: Dict[str, int] | None
+
+
+class Feature(TypedDict):
+    """The distribution of something watched.
+
+    kind: "number" or "text". edges: bin k has the values from edge k - 1 up to, and without, edge k. A text is the
+    number of its value, from 1, or 0 for another. labels: of the bins; None where the edges say it. counts: rows of
+    each bin.
+    """
+
+    name: str
+    kind: str
+    edges: List[float]
+    labels: List[str] | None
+    counts: List[int]
+    nulls: int
+    mean: float | None
+    std: float | None
+
+
+class Reference(TypedDict):
+    """rows: of the sample. inputs, outputs: the model's tensors. features: of all inputs, then of all outputs."""
+
+    v: int
+    run: str
+    rows: int
+    inputs: List[Tensor]
+    outputs: List[Tensor]
+    features: List[Feature]
+
+
+def points_for(features: int) -> int:
+    """The points of each sketch."""
+    return max(MIN_POINTS, min(MAX_POINTS, ALL_POINTS // max(1, features)))
+
+
+def sketch(values: Any, points: int) -> Sketch:
+    """The sketch of numbers (rows,), or of texts, bytes or str."""
+    values = np.asarray(values)
+    if values.dtype.kind in "OSU":
+        return _text_sketch(values)
+    present = values[np.isfinite(values)]
+    found: Sketch = {
+        "rows": len(values),
+        "nulls": len(values) - len(present),
+        "sum": float(present.sum()),
+        "squares": float(np.square(present).sum()),
+        "quantiles": [],
+        "values": None,
+    }
+    if len(present):
+        at = np.linspace(0, len(present) - 1, points).astype(np.int64)
+        found["quantiles"] = [_short(value) for value in np.sort(present)[at]]
+    distinct, counts = np.unique(present, return_counts=True)
+    if len(distinct) <= MAX_VALUES:
+        found["values"] = {repr(float(value)): int(count) for value, count in zip(distinct, counts)}
+    return found
+
+
+def _text_sketch(values: np.ndarray) -> Sketch:
+    texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values.tolist()]
+    counts: Dict[str, int] = {}
+    for text in texts:
+        if text is not None:
+            counts[text] = counts.get(text, 0) + 1
+    most = sorted(counts, key=lambda text: (-counts[text], text))[: 2 * MAX_VALUES]
+    nulls = sum(text is None for text in texts)
+    return {
+        "rows": len(texts),
+        "nulls": nulls,
+        "sum": 0.0,
+        "squares": 0.0,
+        "quantiles": [],
+        "values": {text: counts[text] for text in most},
+    }
+
+
+def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
+    """The distribution of what several sketches are of."""
+    rows, nulls = sum(each["rows"] for each in sketches), sum(each["nulls"] for each in sketches)
+    present = rows - nulls
+    feature: Feature = {
+        "name": name,
+        "kind": "text" if text else "number",
+        "edges": [],
+        "labels": None,
+        "counts": [],
+        "nulls": nulls,
+        "mean": None,
+        "std": None,
+    }
+    if text:
+        _add_text(feature, sketches, present)
+        return feature
+    if present:
+        mean = sum(each["sum"] for each in sketches) / present
+        variance = max(0.0, sum(each["squares"] for each in sketches) / present - mean * mean)
+        feature["mean"], feature["std"] = _short(mean), _short(math.sqrt(variance))
+    if all(each["values"] is not None for each in sketches):
+        counts: Dict[float, int] = {}
+        for each in sketches:
+            for value, count in (each["values"] or {}).items():
+                counts[float(value)] = counts.get(float(value), 0) + count
+        if len(counts) <= MAX_VALUES:
+            _add_values(feature, counts)
+            return feature
+    _add_quantiles(feature, sketches, present)
+    return feature
+
+
+def _add_text(feature: Feature, sketches: Sequence[Sketch], present: int) -> None:
+    counts: Dict[str, int] = {}
+    for each in sketches:
+        for value, count in (each["values"] or {}).items():
+            counts[value] = counts.get(value, 0) + count
+    most = sorted(counts, key=lambda text: (-counts[text], text))[:MAX_VALUES]
+    known = [counts[value] for value in most]
+    feature["labels"] = ["other", *most]
+    feature["edges"] = [number - 0.5 for number in range(1, len(most) + 1)]
+    feature["counts"] = [present - sum(known), *known]
+
+
+def _add_values(feature: Feature, counts: Mapping[float, int]) -> None:
+    """A bin for each value, and one below and one above all of them."""
+    found = sorted(counts)
+    if not found:
+        return
+    steps = [after - before for before, after in zip(found, found[1:])] or [max(1.0, abs(found[0]))]
+    middles = [before + (after - before) / 2 for before, after in zip(found, found[1:])]
+    low, high = found[0] - steps[0] / 2, found[-1] + steps[-1] / 2
+    feature["edges"] = [low, *middles, high]
+    feature["labels"] = ["lower", *("%g" % value for value in found), "higher"]
+    feature["counts"] = [0, *(counts[value] for value in found), 0]
+
+
+def _add_quantiles(feature: Feature, sketches: Sequence[Sketch], present: int) -> None:
+    points = np.array([value for each in sketches for value in each["quantiles"]])
+    weights = np.array(
+        [(each["rows"] - each["nulls"]) / len(each["quantiles"]) for each in sketches for _ in each["quantiles"]]
+    )
+    order = np.argsort(points, kind="stable")
+    points, weights = points[order], weights[order]
+    share = np.cumsum(weights) / weights.sum()
+    wanted = np.searchsorted(share, np.arange(1, BINS) / BINS, side="left")
+    edges = np.unique(points[np.minimum(wanted, len(points) - 1)])
+    edges = edges[edges > points[0]] if len(edges) > 1 else edges
+    counts = np.bincount(np.searchsorted(edges, points, side="right"), weights, len(edges) + 1)
+    feature["edges"] = [float(edge) for edge in edges]
+    upto = np.rint(np.cumsum(counts)).astype(int)  # rounded so, they add up
+    feature["counts"] = np.diff(upto, prepend=0).tolist()
+
+
+def _short(value: Any) -> float:
+    return float("%.9g" % float(value))
+
+
+class Sketches:
+    """Of the ranks of a run, until it ends. Each rank's come from a thread of its own."""
+
+    def __init__(self) -> None:
+        self._by_rank: Dict[int, Mapping[str, Any]] = {}
+
+    def add(self, rank: int, event: Mapping[str, Any]) -> None:
+        """event: of the kind `reference`; the last one of a rank counts."""
+        self._by_rank[rank] = event
+
+    def reference(self, run: str, made_of: Mapping[str, Any]) -> Reference | None:
+        """None where no rank has reported. made_of: the `Inputs` of the run's data, which has the columns' names."""
+        if not self._by_rank:
+            return None
+        reports = [self._by_rank[rank] for rank in sorted(self._by_rank)]
+        chief = reports[0]
+        inputs = [watched.with_columns(tensor, _columns(tensor["name"], made_of)) for tensor in chief["inputs"]]
+        outputs = chief["outputs"]
+        names = [(name, tensor["view"] == "text") for tensor in inputs for name in tensor["named"]]
+        features = [
+            merged(name, [report["sketches"][index] for report in reports], text)
+            for index, (name, text) in enumerate(names)
+        ]
+        made = [name for tensor in outputs for name in tensor["named"]]
+        features += [merged(name, [one], False) for name, one in zip(made, chief["output_sketches"])]
+        rows = sum(report["rows"] for report in reports)
+        return {"v": VERSION, "run": run, "rows": rows, "inputs": inputs, "outputs": outputs, "features": features}
+
+
+def _columns(tensor: str, made_of: Mapping[str, Any]) -> List[str]:
+    """The columns of a model's input."""
+    features = made_of["features"]
+    index = features if isinstance(features, int) else features[tensor]
+    return [made_of["columns"][column]["name"] for column in made_of["tensors"][index]]

@@ -1,0 +1,54 @@
+"""A monitor in the live view's messages, the static block and the text."""
+
+import json
+
+import jsonschema
+import pytest
+from support.monitored import events, watch
+
+from ddl_magics.dashboard import monitor, schema
+from ddl_magics.dashboard.history import History
+from ddl_magics.dashboard.messages import Packer
+from ddl_magics.dashboard.static import static_bundle
+from ddl_magics.dashboard.text import TextProgress
+from ddl_magics.runtime import events as ev
+
+
+def test_the_events_are_sound():
+    assert all(ev.is_sound(event) for event in events())
+
+
+def test_a_message_has_what_the_monitor_counted_once():
+    history = History(0)
+    packer = Packer(
+        history, {"id": "m", "name": "watch", "strategy": "monitor", "workers": 0, "cluster": "", "waiting": False}
+    )
+    history.feed(events())
+    message = packer.full(0.0, None).message
+    jsonschema.validate(message, schema.message_schema())
+    assert [thing["name"] for thing in message["monitor"]["things"]][:2] == ["temperature", "output"]
+    assert message["monitor"]["reasons"][1] == "the error rose from 3.4 to 4.9 (MAPE, %)"
+    assert sum(message["monitor"]["things"][0]["now"]) == pytest.approx(1)
+    assert "monitor" not in packer.update(1.0, None).message
+
+
+def test_many_inputs_are_sent_in_bounded_size():
+    event = watch()
+    event["things"] = event["things"] * 8
+    shown = monitor.shown(event)
+    assert len(shown["things"]) == monitor.MAX_THINGS
+    assert shown["hidden"] == 20 + 40 - monitor.MAX_THINGS
+    assert len(json.dumps(shown)) < 16_000
+
+
+def test_a_damaged_event_is_shown_as_far_as_it_goes():
+    event = {**watch(), "lines": {"rate": "x"}, "things": [{"name": "a", "now": "?"}, {}], "error": {}, "advice": {}}
+    shown = monitor.shown(event)
+    assert (shown["rate"], [thing["name"] for thing in shown["things"]]) == ([], ["a"])
+
+
+def test_the_static_block_and_the_text_say_what_has_moved():
+    html = static_bundle({"id": "m", "name": "watch", "strategy": "monitor", "workers": 0}, events())["text/html"]
+    assert "temperature" in html and "TRAIN AGAIN" in html and "&lt;b&gt;holiday" in html
+    lines = TextProgress("watch").feed(events())
+    assert any("temperature has moved" in line for line in lines)

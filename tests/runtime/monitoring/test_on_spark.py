@@ -1,0 +1,164 @@
+"""A monitor on a real Spark: each record of a folder is counted once; labels; the reference of a run."""
+
+import json
+import uuid
+
+import numpy as np
+import pytest
+from support.launch import Running, fetch, load_driver, run_cell
+from support.monitoring_logs import ROWS, expected_counts, lines, requests, trained
+from support.until import until
+
+from ddl_magics.runtime.events import TERMINAL
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def reference():
+    return trained(np.random.default_rng(1))
+
+
+class Monitored(Running):
+    """A monitor in progress."""
+
+    @property
+    def watch(self):
+        found = [event for event in self.events if event["kind"] == "watch"]
+        return found[-1] if found else None
+
+    @property
+    def totals(self):
+        return self.watch["totals"] if self.watch else {"requests": 0}
+
+    @property
+    def notices(self):
+        return [event["message"] for event in self.events if event["kind"] == "notice"]
+
+    def thing(self, name):
+        return next(thing for thing in self.watch["things"] if thing["name"] == name)
+
+    def ended(self, seconds=120):
+        until(lambda: not self.poll()["more"] and self.state in TERMINAL, seconds)
+        return self
+
+
+def begin(spark, reference, log, checkpoint, namespace=None, **asked):
+    """Start a monitor through the driver's API."""
+    run = "monitor-" + uuid.uuid4().hex[:8]
+    given = {
+        "reference": reference,
+        "log": str(log),
+        "window": 60.0,
+        "delay": "600 seconds",
+        "label_delay": "86400 seconds",
+        "every": 0.2,
+        "checkpoint": str(checkpoint),
+        "model": "energy",
+        "cell": "%%distributed\nmodel.fit(dataset)",
+    }
+    spec = {"run": run, "name": "watch", "cell": "", "strategy": "monitor", "workers": 0, "monitor": given | asked}
+    reply = json.loads(load_driver().launch(json.dumps(spec), {**(namespace or {}), "spark": spark}))
+    assert reply["ok"], reply
+    return Monitored(run)
+
+
+def write(folder, name, text):
+    """A file that appears complete."""
+    part = folder / f".{name}"
+    part.write_text(text)
+    part.rename(folder / name)
+
+
+def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, reference, tmp_path):
+    spark, random, log = spark_cluster(2), np.random.default_rng(2), tmp_path / "log"
+    log.mkdir()
+    first = list(requests(700, random))
+    write(log, "a.jsonl", lines(first))
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
+    assert monitor.state == "FINISHED", monitor.events[-1]
+    assert monitor.totals["requests"] == 700
+    assert monitor.totals["rows"] == 7000
+    assert {thing["level"] for thing in monitor.watch["things"]} == {"none"}
+    assert not monitor.notices
+    # The newest windows with 5,000 rows or more: 500 requests, and what fills their first window.
+    begins = first[-1]["time"] // 60 * 60
+    newest = [record for record in first if record["time"] // 60 * 60 >= begins - 240]
+    for name, thing in zip(("load", "heat", "wind"), range(3), strict=True):
+        assert monitor.thing(name)["now"] == expected_counts(newest, reference["features"][thing], thing)
+    assert monitor.watch["rows"] == len(newest) * ROWS
+    lines_ = monitor.watch["lines"]
+    assert lines_["rate"][1] == pytest.approx(2.0)
+    assert lines_["p50"][1] == pytest.approx(0.004, rel=0.2)
+    assert lines_["p99"][1] == pytest.approx(0.02, rel=0.2)
+
+    # Again: what was counted, again in another file; a drift of half a standard deviation; damage; an error; one late.
+    shifted = list(requests(500, random, shift=0.5, first=700))
+    failed = {**shifted[-1], "id": "failed", "inputs": None, "outputs": None, "error": "no such input"}
+    late = {**first[0], "id": "late", "time": first[0]["time"] - 7200}
+    damage = 'not json\n{"time": 3}\n'
+    write(log, "b.jsonl", lines(first[-100:]) + lines(shifted) + lines([failed, late]) + damage)
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
+    assert monitor.state == "FINISHED", monitor.events[-1]
+    totals = monitor.totals
+    assert (totals["requests"], totals["errors"], totals["unreadable"]) == (1201, 1, 2)
+    assert (totals["double"], totals["late"]) == (100, 1)
+    assert monitor.thing("heat")["level"] != "none"
+    assert monitor.thing("heat")["psi"] == pytest.approx(0.24, abs=0.06)
+    assert monitor.thing("load")["level"] == monitor.thing("wind")["level"] == "none"
+    assert [text for text in monitor.notices if text.startswith("heat has moved")]
+    assert "continues after 700 requests" in monitor.notices[0]
+
+
+CELL = """
+import keras
+model = keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)])
+model.compile("sgd", "mse", metrics=["mae"])
+model.fit(dataset, validation_data=validation, epochs=1, verbose=0)
+"""
+
+
+def test_a_run_with_data_keeps_how_it_is_distributed(spark_cluster):
+    spark, random = spark_cluster(2), np.random.default_rng(7)
+    rows = [(float(a), float(b), float(a + b)) for a, b in random.normal(size=(3000, 2))]
+    frame = spark.createDataFrame(rows, ["load", "heat", "demand"])
+    how = {"data": "frame", "features": ["load", "heat"], "label": "demand", "batch_size": 64, "validation": 0.2}
+    ended = run_cell(spark, CELL, {"frame": frame}, **how)
+    assert ended.state == "FINISHED", ended.message
+    kept = json.loads(fetch(ended.run, "reference.json"))
+    assert [feature["name"] for feature in kept["features"]] == ["load", "heat", "output"]
+    assert [sum(feature["counts"]) for feature in kept["features"]] == [2400, 2400, 300]
+    training = np.array(rows)[:, 0]
+    np.testing.assert_allclose(kept["features"][0]["edges"], np.quantile(training, np.linspace(0.1, 0.9, 9)), atol=0.08)
+    assert not ended.of_kind("reference"), "it is in no log of events"
+
+
+def test_labels_tell_the_error_and_when_to_train_again(spark_cluster, reference, tmp_path):
+    spark, log, labels = spark_cluster(2), tmp_path / "log", tmp_path / "labels"
+    log.mkdir()
+    labels.mkdir()
+    records = list(requests(300, np.random.default_rng(3), shift=2.0))
+    write(log, "a.jsonl", lines(records))
+    true = [
+        {"id": r["id"], "label": [out + 3.0 for (out,) in r["outputs"]["demand"]], "time": r["time"] + 60}
+        for r in records[:200]
+    ]
+    write(labels, "a.jsonl", lines(true) + lines(true[:50]))
+    error = {"kind": "absolute", "name": "MAE", "before": 1.0}
+    monitor = begin(spark, reference, log, tmp_path / "checkpoint", labels=str(labels), error=error, once=True).ended()
+    assert monitor.state == "FINISHED", monitor.events[-1]
+    found = monitor.watch["error"]
+    assert (found["rows"], found["before"]) == (2000, 1.0)
+    assert found["mean"] == pytest.approx(3.0)
+    reasons = monitor.watch["advice"]["reasons"]
+    assert reasons[0].startswith("heat has left what it was in training")
+    assert reasons[-1] == "the error rose from 1 to 3 (MAE)"
+    assert monitor.watch["advice"]["cell"].startswith("%%distributed")
+    assert any(text.startswith("train again: ") for text in monitor.notices)
+
+    frame = spark.createDataFrame([(r["id"], float(r["outputs"]["demand"][0][0])) for r in records], ["id", "label"])
+    monitor = begin(
+        spark, reference, log, tmp_path / "other", {"truth": frame}, labels="truth", error=error, once=True
+    ).ended()
+    assert monitor.watch["error"]["rows"] == 300
+    assert monitor.watch["error"]["mean"] == pytest.approx(0.0, abs=1e-9)

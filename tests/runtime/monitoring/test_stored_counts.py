@@ -1,0 +1,74 @@
+"""The counts of a batch are stored before Spark marks it as done: what fails in between is neither lost nor doubled."""
+
+import json
+import threading
+
+import numpy as np
+import pytest
+from support.monitoring_logs import trained
+
+from ddl_magics.runtime.driver.monitor_job import MonitorJob
+from ddl_magics.runtime.monitoring.counting import Counter
+from ddl_magics.runtime.monitoring.windows import Watch
+
+REFERENCE = trained(np.random.default_rng(6))
+COUNTER = Counter(REFERENCE, 60.0)
+#: A batch's counts: a request of ten rows in one window.
+ROWS = [
+    *[(600.0, thing, 3, 10, 1.0, 1.0) for thing in range(4)],
+    (600.0, COUNTER.latency, 12, 1, 0.004, 0.0),
+    (600.0, COUNTER.error, 0, 1, 0.0, 0.0),
+]
+
+
+class Folder:
+    """A checkpoint's folder in memory, which fails when told to."""
+
+    def __init__(self):
+        self.state, self.fails = {}, ""
+
+    def read(self):
+        return self.state
+
+    def write(self, state):
+        fails, self.fails = self.fails, ""
+        if fails == "before":
+            raise OSError("no disk")
+        self.state = json.loads(json.dumps(state))
+        if fails == "after":
+            raise OSError("no answer")
+
+
+@pytest.fixture
+def job():
+    made = MonitorJob.__new__(MonitorJob)
+    made._reference, made._counter, made._folder = REFERENCE, COUNTER, Folder()
+    made._watch, made._lock = Watch(REFERENCE, COUNTER), threading.Lock()
+    made._stale = made._changed = False
+    made._counter = type("Fake", (), {"counts": lambda self, batch: batch, **vars(COUNTER)})()
+    made.collected = lambda frame: frame
+    return made
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+def test_a_batch_that_comes_again_after_a_failure_is_counted_once(job, fails):
+    job._count(ROWS, 0)
+    job._folder.fails = fails
+    with pytest.raises(OSError):
+        job._count(ROWS, 1)
+    job._count(ROWS, 1)
+    job._count(ROWS, 2)
+    assert job._watch.totals["requests"] == 3
+    assert Watch(REFERENCE, COUNTER, job._folder.state).totals["rows"] == 30
+    job._count(ROWS, 2)
+    assert job._watch.totals["requests"] == 3
+
+
+@pytest.mark.parametrize("fails", ["before", "after"])
+def test_labels_that_come_again_after_a_failure_are_counted_once(job, fails):
+    job._count(ROWS, 0)
+    job._folder.fails = fails
+    with pytest.raises(OSError):
+        job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
+    job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
+    assert (job._watch.error()["rows"], job._watch.error()["mean"]) == (10, 2.0)
