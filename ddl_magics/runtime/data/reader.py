@@ -1,7 +1,10 @@
 """A rank's share as a tf.data.Dataset whose batches TensorFlow gathers itself, out of memory-mapped files.
 
 Python is called once an iteration and once a window (row_order.py), to draw the order of some million rows. Only text
-is gathered by Python, a call a batch, as TensorFlow has no operation that makes strings of bytes in memory.
+is gathered by Python, a call a group, as TensorFlow has no operation that makes strings of bytes in memory.
+
+Batches of equal size are gathered as a group and then taken apart: calling a function for each batch costs tf.data more
+than the rows of a small one.
 """
 
 from __future__ import annotations
@@ -24,8 +27,10 @@ if TYPE_CHECKING:
 
     from .records import Features, Manifest, Sequences, Tensor
 
-#: Batches that are gathered ahead of the training.
-PREFETCH_BATCHES = 4
+#: Batches that are gathered ahead of the training, and groups of them where batches are small.
+PREFETCH_BATCHES, PREFETCH_GROUPS = 4, 2
+#: Bounds of a group of batches. One that leaves the processor's cache costs more than the calls that it saves.
+GROUP_BYTES, GROUP_STEPS = 512 << 10, 256
 #: Of the memory of TensorFlow's tensors, at most.
 ALIGNMENT_BYTES = 64
 
@@ -36,12 +41,14 @@ Element = Any
 #: Makes one tensor of a batch from the indices of its rows.
 Gather = Callable[[Element], Element]
 Bytes = Union[bytes, mmap.mmap]
-#: The shape of a batch, before that of a row: (rows,), or (windows, rows of a window).
-Axes = List[Union[int, None]]
 
 
 class Share:
-    """A rank's rows of one set in .npy files, one a tensor, and how they become a dataset's elements."""
+    """A rank's rows of one set in .npy files, one a tensor, and how they become a dataset's elements.
+
+    element_bytes: at most so many of a row, or window, of an element, without the bytes of text. has_values: whether
+    every tensor has a value in each row; arrays may be empty.
+    """
 
     def __init__(self, tf: TensorFlow, paths: Sequence[Tuple[str, str]], manifest: Manifest, starts: str) -> None:
         """paths: of each tensor's files, the second for text. One that is missing stands for a share of no row. starts:
@@ -54,16 +61,16 @@ class Share:
         sequences = manifest.get("sequences")
         self._windows = None if sequences is None else _Windows(tf, starts, sequences)
         self._gathers: List[Gather] = []
-        for index, (array, (_, text), tensor) in enumerate(zip(self.arrays, paths, manifest["tensors"])):
-            axes: Axes = [None] if sequences is None or index in self._targets else [None, sequences["length"]]
+        for array, (_, text), tensor in zip(self.arrays, paths, manifest["tensors"]):
             self._gathers.append(
-                _gather_text(tf, array, _map_text(text), tensor, axes)
-                if is_text(tensor)
-                else _gather(tf, array, tensor, axes)
+                _gather_text(tf, array, _map_text(text), tensor) if is_text(tensor) else _gather(tf, array, tensor)
             )
+        window_rows = 1 if sequences is None else sequences["length"]
+        self.element_bytes = window_rows * sum(array.nbytes // max(1, len(array)) for array in self.arrays)
+        self.has_values = all(0 not in tensor["shape"] for tensor in manifest["tensors"])
 
     def element(self, rows: Element) -> Element:
-        """The element with the rows, or windows, of these indices, a 1-D integer tensor."""
+        """The element with the rows, or windows, of these indices, an integer tensor of any number of axes."""
         past, target = (rows, rows) if self._windows is None else self._windows.rows(rows)
         tensors = [gather(target if index in self._targets else past) for index, gather in enumerate(self._gathers)]
         parts = [
@@ -101,9 +108,9 @@ class _Windows:
         self._first = _as_tensor(tf, self._starts)
 
     def rows(self, windows: Element) -> Tuple[Element, Element]:
-        """(rows of the features, (windows, length); row of the label and the weight, (windows,)), int64."""
+        """(rows of the features, (..., length); row of the label and the weight, (...)), int64; windows: (...)."""
         first = self._tf.gather(self._first, windows)
-        return first[:, None] + self._tf.range(self._length, dtype=np.int64), first + (self._span - 1)
+        return first[..., None] + self._tf.range(self._length, dtype=np.int64), first + (self._span - 1)
 
     def spans(self, piece: Piece, classes: int) -> List[Piece]:
         """The stored rows of consecutive windows: of each class, they are consecutive, too."""
@@ -134,11 +141,12 @@ def _map_text(path: str) -> Bytes:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _gather_text(tf: TensorFlow, places: np.ndarray, content: Bytes, tensor: Tensor, axes: Axes) -> Gather:
+def _gather_text(tf: TensorFlow, places: np.ndarray, content: Bytes, tensor: Tensor) -> Gather:
     take = functools.partial(_take_text, places, content)
 
     def gather(rows: Element) -> Element:
-        return tf.ensure_shape(tf.numpy_function(take, [rows], tf.string, stateful=False), axes + tensor["shape"])
+        taken = tf.numpy_function(take, [rows], tf.string, stateful=False)
+        return tf.ensure_shape(taken, rows.shape + tensor["shape"])
 
     return gather
 
@@ -150,9 +158,8 @@ def _take_text(places: np.ndarray, content: Bytes, rows: npt.NDArray[np.int64]) 
     return packing.text_array(values, chosen.shape[:-1])
 
 
-def _gather(tf: TensorFlow, array: np.ndarray, tensor: Tensor, axes: Axes) -> Gather:
+def _gather(tf: TensorFlow, array: np.ndarray, tensor: Tensor) -> Gather:
     use = tf.keras.backend.floatx() if tensor["use"] == "floatx" else tensor["use"]
-    shape = axes + tensor["shape"]
     if use == "float64" and array.dtype == np.float32 and tensor["dtype"][1:] != "f4":
         raise ValueError(
             "--data: Keras' floatx is float64 in this process, but float32 or unset in the executor's keras.json, so "
@@ -161,7 +168,7 @@ def _gather(tf: TensorFlow, array: np.ndarray, tensor: Tensor, axes: Axes) -> Ga
     values = _as_tensor(tf, array)
 
     def gather(rows: Element) -> Element:
-        return tf.ensure_shape(tf.cast(tf.gather(values, rows), use), shape)
+        return tf.ensure_shape(tf.cast(tf.gather(values, rows), use), rows.shape + tensor["shape"])
 
     return gather
 
@@ -179,24 +186,19 @@ def _as_tensor(tf: TensorFlow, array: np.ndarray) -> Element:
 
 def in_order(tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64]) -> Dataset:
     """The share's rows in their own order. steps: as `rank_data.edges` returns them."""
-    batches = _batches(
-        tf, _constant(tf, steps), 0, len(steps) - 1, lambda first, last: share.element(tf.range(first, last))
-    )
-    return _finish(tf, batches, steps)
+    groups = _Groups(tf, share, steps, np.array([0, len(steps) - 1]))
+    return _finish(tf, groups, groups.of_part(0, tf.range), len(steps) - 1)
 
 
 def shuffled(tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64], order: RowOrder) -> Dataset:
     """The share's rows, in each iteration in the next epoch's order. steps: as `rank_data.edges` returns them."""
     iterations, reader = itertools.count(), _Reader(share, steps, order)
-    edges = _constant(tf, steps)
+    groups = _Groups(tf, share, steps, reader.step_edges)
 
     def part_of_epoch(epoch: Element, part: Element) -> Dataset:
-        rows, step, last_step = tf.numpy_function(reader.draw, [epoch, part], (tf.int64, tf.int64, tf.int64))
+        rows, begin = tf.numpy_function(reader.draw, [epoch, part], (tf.int64, tf.int64))
         rows = tf.ensure_shape(rows, [None])
-        begin = edges[step]
-        return _batches(
-            tf, edges, step, last_step, lambda first, last: share.element(rows[first - begin : last - begin])
-        )
+        return groups.of_part(part, lambda first, last: rows[first - begin : last - begin])
 
     def parts(epoch: Element) -> Dataset:
         return tf.data.Dataset.range(reader.parts).flat_map(_as_is(tf, functools.partial(part_of_epoch, epoch)))
@@ -205,15 +207,54 @@ def shuffled(tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64], order: 
         return tf.numpy_function(lambda _: np.int64(next(iterations)), [start], tf.int64)
 
     once = tf.data.Dataset.from_tensors(np.int64(0)).map(_as_is(tf, epoch))
-    return _finish(tf, once.flat_map(_as_is(tf, parts)), steps)
+    return _finish(tf, groups, once.flat_map(_as_is(tf, parts)), len(steps) - 1)
 
 
-def _batches(
-    tf: TensorFlow, edges: Element, step: Element, last_step: Element, element: Callable[[Element, Element], Element]
-) -> Dataset:
-    """The elements of some steps. element(first, last): that of a step's first position and the one behind its last."""
-    ends = tf.data.Dataset.from_tensor_slices((edges[step:last_step], edges[step + 1 : last_step + 1]))
-    return ends.map(_as_is(tf, element))
+class _Groups:
+    """The steps of an epoch in groups: consecutive ones of one part and of equal size."""
+
+    def __init__(
+        self, tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]
+    ) -> None:
+        """parts: the first step of each part of an epoch, and behind the last."""
+        self._tf, self._share = tf, share
+        rows = int(steps[1] - steps[0]) if len(steps) > 1 else 0
+        most = min(GROUP_STEPS, GROUP_BYTES // max(1, rows * share.element_bytes))
+        # `unbatch` of TensorFlow 2.21 ends the process where a batch has no value.
+        self.grouped = most > 1 and share.has_values and bool((np.diff(steps) > 0).all())
+        firsts = group_edges(steps, parts, most if self.grouped else 1)
+        self._edges, self._firsts = _constant(tf, steps), _constant(tf, firsts)
+        self._parts = _constant(tf, np.searchsorted(firsts, parts))
+
+    def of_part(self, part: Element, rows: Callable[[Element, Element], Element]) -> Dataset:
+        """Their elements, with an axis for the steps of a group unless batches are large.
+
+        rows(first, last): those at these positions of the epoch.
+        """
+        tf = self._tf
+
+        def group(number: Element) -> Element:
+            step, last_step = self._firsts[number], self._firsts[number + 1]
+            first, last = self._edges[step], self._edges[last_step]
+            chosen = rows(first, last)
+            if self.grouped:
+                chosen = tf.reshape(chosen, [last_step - step, self._edges[step + 1] - first])
+            return self._share.element(chosen)
+
+        return tf.data.Dataset.range(self._parts[part], self._parts[part + 1]).map(_as_is(tf, group))
+
+
+def group_edges(steps: npt.NDArray[np.int64], parts: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+    """The first step of each group, and behind the last.
+
+    A group has at most so many steps, all of one size and of one part. steps: the first row of each step, and behind
+    the last; parts: the first step of each part, and behind the last.
+    """
+    sizes = np.diff(steps)
+    changes = np.flatnonzero(np.diff(sizes)) + 1
+    runs = np.unique(np.concatenate([parts, changes]))
+    groups = [np.arange(first, last, most) for first, last in zip(runs[:-1], runs[1:])]
+    return np.concatenate([*groups, [len(sizes)]]).astype(np.int64)
 
 
 def _constant(tf: TensorFlow, values: npt.NDArray[np.int64]) -> Element:
@@ -228,8 +269,11 @@ def _as_is(tf: TensorFlow, function: Callable[..., Element]) -> Callable[..., El
     return converted
 
 
-def _finish(tf: TensorFlow, dataset: Dataset, steps: npt.NDArray[np.int64]) -> Dataset:
-    return dataset.apply(tf.data.experimental.assert_cardinality(len(steps) - 1)).prefetch(PREFETCH_BATCHES)
+def _finish(tf: TensorFlow, groups: _Groups, dataset: Dataset, steps: int) -> Dataset:
+    cardinality = tf.data.experimental.assert_cardinality(steps)
+    if groups.grouped:  # taking a group apart is so cheap that it needs no thread of its own
+        return dataset.prefetch(PREFETCH_GROUPS).unbatch().apply(cardinality)
+    return dataset.apply(cardinality).prefetch(PREFETCH_BATCHES)
 
 
 class _Reader:
@@ -238,24 +282,23 @@ class _Reader:
     def __init__(self, share: Share, steps: npt.NDArray[np.int64], order: RowOrder) -> None:
         self._share, self._steps, self._order = share, steps, order
         self._edges = order.window_edges()
-        self._step_edges = np.searchsorted(steps[1:], self._edges[1:], side="right")
-        self._step_edges = np.concatenate([[0], self._step_edges]).astype(np.int64)
-        self._step_edges[-1] = len(steps) - 1
+        step_edges = np.searchsorted(steps[1:], self._edges[1:], side="right")
+        self.step_edges = np.concatenate([[0], step_edges]).astype(np.int64)
+        self.step_edges[-1] = len(steps) - 1
         self.parts = order.windows
         # What was drawn last, for the next part's beginning: (epoch, window), and its rows.
         self._last: Tuple[Tuple[int, int], npt.NDArray[np.int64]] = ((-1, -1), np.zeros(0, np.int64))
 
-    def draw(self, epoch: Any, part: Any) -> Tuple[Any, Any, Any]:
-        """(rows in their order, first step, behind the last step), int64."""
+    def draw(self, epoch: Any, part: Any) -> Tuple[Any, Any]:
+        """(rows in their order, position of the first one), int64."""
         epoch, part = int(epoch), int(part)
         for window in range(part + 1 if part else 0, min(part + 2, self.parts)):
             self._share.read_ahead(self._order.pieces(epoch, window), self._order.own_classes)
-        step, last_step = self._step_edges[part], self._step_edges[part + 1]
-        first, last = self._steps[step], self._steps[last_step]
+        first, last = self._steps[self.step_edges[part : part + 2]]
         first_window = min(part, int(np.searchsorted(self._edges, first, side="right")) - 1)
         rows = np.concatenate([self._window(epoch, window) for window in range(first_window, part + 1)])
         before = self._edges[first_window]
-        return rows[first - before : last - before], step, last_step
+        return rows[first - before : last - before], first
 
     def _window(self, epoch: int, window: int) -> npt.NDArray[np.int64]:
         key, rows = self._last

@@ -1,9 +1,11 @@
 """The order of an epoch: every row once, the same for many numbers of ranks, and as good as a full permutation."""
 
+import itertools
+
 import numpy as np
 import pytest
 
-from ddl_magics.runtime.data import packing, row_order
+from ddl_magics.runtime.data import packing, rank_data, reader, row_order
 from ddl_magics.runtime.data.row_order import RowOrder
 
 
@@ -80,3 +82,18 @@ def test_rows_are_mixed_before_they_are_dealt():
     counts = np.bincount(of_rank, minlength=24)
     assert counts.max() < 80  # of 1006 rows; all of them, were the rows dealt as they come
     assert np.abs(places - np.arange(rows)).max() < packing.MIX_ROWS
+
+
+@pytest.mark.parametrize(
+    ("rows", "size", "batch"), [(1000, 1, 32), (1000, 3, 32), (10, 4, 2), (0, 1, 32), (1001, 2, 7)]
+)
+def test_batches_are_gathered_in_groups_of_equal_size(rows, size, batch):
+    for rank in range(size):
+        steps = rank_data.edges(rows, rank, size, batch, "allreduce")
+        parts = np.array([0, len(steps) // 3, len(steps) // 3, len(steps) - 1])
+        edges = reader.group_edges(steps, parts, 5)
+        assert (edges[0], edges[-1]) == (0, len(steps) - 1)
+        assert set(parts.tolist()) <= set(edges.tolist())
+        for first, last in itertools.pairwise(edges):
+            assert 0 < last - first <= 5
+            assert len(set(np.diff(steps[first : last + 1]))) == 1
