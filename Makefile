@@ -93,12 +93,19 @@ chaos: env build/spark.jsa
 panel-pictures: install
 	$(PYTHON) scripts/panel_screenshots.py
 
-# What benchmarks compare with and nothing else needs: PyTorch and tf_keras, some gigabytes.
-bench-env: .venv-bench/.ready
+# What benchmarks compare with and nothing else needs: PyTorch, tf_keras and Hugging Face datasets, some gigabytes; and
+# Petastorm, which wants an old pyarrow.
+bench-env: .venv-bench/.ready .venv-petastorm/.ready
 
 .venv-bench/.ready:
 	python3 -m venv .venv-bench
-	.venv-bench/bin/python -m pip install --quiet numpy==2.4.6 torch==2.15.0 tensorflow-cpu==2.21.0 tf_keras==2.21.0
+	.venv-bench/bin/python -m pip install --quiet numpy==2.4.6 torch==2.15.0 tensorflow-cpu==2.21.0 tf_keras==2.21.0 \
+	  datasets==5.2.0
+	@touch $@
+
+.venv-petastorm/.ready:
+	python3 -m venv .venv-petastorm
+	.venv-petastorm/bin/python -m pip install --quiet petastorm==0.13.1 pyarrow==14.0.2 'numpy<1.27'
 	@touch $@
 
 # What benchmarks.monitoring compares with: Evidently, which needs another plotly than this package.

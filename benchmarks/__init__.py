@@ -21,7 +21,7 @@ SHORT_NAMES = {
     "b5": "accuracy",
     "b6": "launch_time",
     "b7": "telemetry_cost",
-    "b8": "data_feeding",
+    "b8": "data",
 }
 
 
