@@ -4,10 +4,10 @@
 
 Three servers on this machine, a process each, with the same small dense model of 31 numbers: "ours" is what
 `%ddl serve` starts; "MLServer's MLflow" is MLServer with its own runtime for MLflow models, on the same folder;
-"FastAPI" is a plain application that calls `model.predict`. All run in the environment of `make serve-bench-env`.
-Rounds alternate between them. In a round, requests with one row are sent at 50 a second, whether or not the last one
-is answered; then two clients send requests of 1000 rows, one after the other. Latencies count from the moment when a
-request is due.
+"FastAPI" is a plain application that calls `model.predict`, one request after the other. All run in the environment of
+`make serve-bench-env`. Rounds alternate between them. In a round, requests with one row are sent at 50 a second,
+whether or not the last one is answered; then two clients send requests of 1000 rows, one after the other. Latencies
+count from the moment when a request is due.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def ready():
     return {}
 
 @app.post("/predict")
-def predict(rows: Rows):
+async def predict(rows: Rows):
     return {"predictions": model.predict(np.array(rows.inputs, "float32"), verbose=0).tolist()}
 
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="warning")
