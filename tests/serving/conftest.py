@@ -6,7 +6,7 @@ from support.paths import SERVE_PYTHON
 from ddl_magics.serving.environment import SETTING
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="session")
 def serve_python():
     assert SERVE_PYTHON.exists(), "make serve-env builds MLServer's environment"
     with pytest.MonkeyPatch.context() as patch:

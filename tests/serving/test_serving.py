@@ -28,7 +28,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.serving.servers import list_served
 
 ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")
-pytestmark = pytest.mark.timeout(180)
+pytestmark = [pytest.mark.timeout(180), pytest.mark.usefixtures("serve_python")]
 
 
 def run_of(model, name="digits"):
