@@ -39,6 +39,15 @@ SMALL: dict[str, dict[str, Any]] = {
     "quickstart": {},
     "mnist": {"images": 3000, "epochs": 2, "ways": "all-reduce,adag"},
     "energy": {"hours": 700, "epochs": 1, "workers": [1, 2], "layers": ["GRU"]},
+    "resnet50": {
+        "network": "MobileNet",
+        "workers": [1, 2],
+        "image": 32,
+        "batch": 8,
+        "warmup": 2,
+        "epochs": 3,
+        "batches": 2,
+    },
     "pipeline": {"rows": 3000, "epochs": 3, "trials": 3},
 }
 
