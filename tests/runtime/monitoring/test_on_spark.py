@@ -1,10 +1,11 @@
-"""A monitor on a real Spark: each record of a folder is counted once; labels; the reference of a run."""
+"""A monitor on a real Spark: folders and topics of a real Kafka, each record counted once whatever breaks meanwhile."""
 
 import json
 import uuid
 
 import numpy as np
 import pytest
+from kafka import rig
 from support.launch import Running, fetch, load_driver, run_cell
 from support.monitoring_logs import ROWS, expected_counts, lines, requests, trained
 from support.until import until
@@ -17,6 +18,13 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.spark]
 @pytest.fixture(scope="module")
 def reference():
     return trained(np.random.default_rng(1))
+
+
+@pytest.fixture(scope="module")
+def kafka():
+    broker = rig.start()
+    yield broker
+    broker.stop()
 
 
 class Monitored(Running):
@@ -162,3 +170,55 @@ def test_labels_tell_the_error_and_when_to_train_again(spark_cluster, reference,
     ).ended()
     assert monitor.watch["error"]["rows"] == 300
     assert monitor.watch["error"]["mean"] == pytest.approx(0.0, abs=1e-9)
+
+
+def test_no_record_of_kafka_is_lost_or_counted_twice(spark_cluster, reference, kafka, tmp_path):
+    """The broker is killed and comes back; the stream crashes; another monitor begins from the checkpoint."""
+    from ddl_magics.serving.request_log import open_log
+
+    spark, random = spark_cluster(2), np.random.default_rng(4)
+    uri = f"kafka://{kafka.address}/requests"
+    log = open_log(uri)
+    for record in requests(100, random):
+        log.write(record)
+    until(lambda: _produced(log) == 0)
+    monitor = begin(spark, reference, uri, tmp_path / "checkpoint")
+    monitor.until(lambda run: run.totals["requests"] == 100)
+
+    kafka.kill()
+    for record in requests(100, random, first=100):
+        log.write(record)
+    kafka.start_again()
+    monitor.until(lambda run: run.totals["requests"] == 200, 120)
+
+    job = load_driver().registry.get(monitor.run)
+    crashes = iter(["before", "after"])
+    write = job._folder.write
+
+    def crash(state):
+        """The worst moments: the counts are not stored yet, or they are, and Spark does not know."""
+        when = next(crashes, "")
+        if when != "before":
+            write(state)
+        if when:
+            raise RuntimeError(f"a crash {when} the counts are stored")
+
+    job._folder.write = crash
+    for record in requests(100, random, first=200):
+        log.write(record)
+    log.close()
+    assert log.dropped == 0
+    monitor.until(lambda run: run.totals["requests"] == 300, 120)
+    assert not list(crashes), "the stream has crashed at both moments"
+    assert any("a crash before the counts are stored; it is started again" in text for text in monitor.notices)
+    load_driver().stop(json.dumps({"run": monitor.run}))
+    monitor.ended()
+    assert monitor.state == "STOPPED"
+    again = begin(spark, reference, uri, tmp_path / "checkpoint", once=True).ended()
+    assert again.state == "FINISHED", again.events[-1]
+    assert (again.totals["requests"], again.totals["rows"]) == (300, 3000)
+    assert again.totals["unreadable"] == again.totals["late"] == 0
+
+
+def _produced(log):
+    return log._waiting.qsize() + log._writer.flush(0)
