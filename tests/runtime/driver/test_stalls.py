@@ -32,6 +32,9 @@ ddl.size
 """
 NOTICE_SECONDS, STALL_SECONDS = 3.0, 9.0
 
+#: A rank is started twice, and may import TensorFlow each time.
+pytestmark = pytest.mark.timeout(300)
+
 
 @pytest.fixture(autouse=True)
 def nothing_left():
@@ -133,20 +136,37 @@ def test_a_worker_of_a_parameter_server_that_stands_still_is_restarted_alone(spa
         pytest.param("allreduce", KERAS2_PYTHON, marks=pytest.mark.keras2, id="keras2"),
     ],
 )
-def test_every_strategy_notices(spark_cluster, tmp_path, strategy, python):
+def test_every_strategy_notices_and_begins_again(spark_cluster, tmp_path, strategy, python):
     workers = 1 if strategy == "single" else 2
-    run = start(spark_cluster(2, python), tmp_path, strategy=strategy, workers=workers)
+    run = start(spark_cluster(2, python), tmp_path, strategy=strategy, workers=workers, stall=STALL_SECONDS)
     assert_stop_is_named(run, workers - 1)
+    stopped = pid(run, workers - 1)
+    os.kill(stopped, signal.SIGSTOP)
+    begins_again(run, workers - 1)
+    assert not os.path.exists(f"/proc/{stopped}"), "it is still there beside its successor"
     (tmp_path / "go").touch()
     assert run.wait(60).state == "FINISHED"
 
 
+def begins_again(run, rank):
+    """The time of --stall is over for the rank: another process of it trains, or is in its cluster."""
+    died = re.compile(
+        f"rank {rank} on .* died .*(made no step|not run) for .*attempt 2 of 3|attempt 2 of 3: rank {rank} "
+    )
+    said = lambda: messages_of(run, "RUNNING") + messages_of(run, "SUBMITTED")  # noqa: E731
+    run.until(lambda run: any(died.search(text) for text in said()), 40)
+    working = {"running", "serving"}
+    run.until(
+        lambda run: any(e["attempt"] == 2 and e["rank"] == rank and e.get("state") in working for e in run.events), 90
+    )
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["tf-allreduce", "tf-ps"])
-def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named(spark_cluster, tmp_path, strategy):
+def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named_and_ended(spark_cluster, tmp_path, strategy):
     go = tmp_path / "go"
     cell = f"import os, time\nstrategy\nwhile not os.path.exists({str(go)!r}): time.sleep(0.1)"
-    run = launch.start(spark_cluster(2), cell, strategy=strategy, stall_notice=NOTICE_SECONDS)
+    run = launch.start(spark_cluster(2), cell, strategy=strategy, stall_notice=NOTICE_SECONDS, stall=2 * STALL_SECONDS)
     states = {"running", "serving"}
     run.until(lambda run: len({e["rank"] for e in run.events if e.get("state") in states}) == 2, 90)
     os.kill(pid(run, 1), signal.SIGSTOP)
@@ -155,5 +175,7 @@ def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named(spark_cluster
     run.until(lambda run: notices(run, "info"), 30)
     (said,) = (e["message"] for e in notices(run, "warning") if e["rank"] == 1)
     assert "it has not run for" in said and f"process {pid(run, 1)} is stopped (state T" in said
+    os.kill(pid(run, 1), signal.SIGSTOP)
+    begins_again(run, 1)
     go.touch()
     assert run.wait(60).state == "FINISHED"
