@@ -129,6 +129,9 @@ class Cluster(Protocol):
     def ask_again(self) -> str | Refused:
         """Ask for the executors that were given back. Returns in one line what was done."""
 
+    def replace_executor(self, executor: str) -> str | Refused:
+        """End an executor of a session of ours, and ask for another. Returns in one line what was done."""
+
     def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
         """What the hosts keep of --data, as `driver.api.cache` lists it, or in one line why that is not known.
 
@@ -234,14 +237,26 @@ class DriverCluster:
             return reply
         return f"asked for {counted(reply, 'executor')}" if reply else "no executors were given back with %ddl release"
 
+    def replace_executor(self, executor: str) -> str | Refused:
+        if not self._is_ours():
+            return Refused("usage", "the session is yours")
+        reply = self._change_executors("replace", executor=executor)
+        if isinstance(reply, Refused):
+            return reply
+        return "it was replaced by another" if reply else "Spark has lost it already"
+
+    def _is_ours(self) -> bool:
+        """Whether the session was started here."""
+        return False
+
     def _end_session(self) -> str | Refused:
         """End the session, if it was started here. The next run starts a new one."""
         return Refused("usage", NOT_OURS)
 
-    def _change_executors(self, action: str) -> int | Refused:
+    def _change_executors(self, action: str, **more: str) -> int | Refused:
         """The number of executors that were given back, or asked for."""
         try:
-            reply = self._call("executors", json.dumps({"do": action}))
+            reply = self._call("executors", json.dumps({"do": action, **more}))
         except (ConnectionError, ProcessLookupError, TimeoutError) as error:
             return Refused("spark", f"{self.name} does not answer: {error}")
         if "count" not in reply:

@@ -164,6 +164,9 @@ class EmbeddedCluster(DriverCluster):
             return Refused("spark", "no Spark runs here: there is nothing to give back")
         return super().give_back(what)
 
+    def _is_ours(self) -> bool:
+        return self._created is not None and self._session() is self._created
+
     def _end_session(self) -> str | Refused:
         with self._starting:  # no run can start on the session meanwhile
             created, self._created = self._created, None

@@ -163,6 +163,9 @@ class LivyCluster(DriverCluster):
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             return Refused("spark", f"{self.name} did not take the run: {error}")
 
+    def _is_ours(self) -> bool:
+        return self.session.created_here
+
     def _end_session(self) -> str | Refused:
         if not self.session.created_here:
             return Refused("usage", NOT_OURS)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
+from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Refused, Unreachable
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runtime.assert_never import assert_never
@@ -59,6 +59,10 @@ class TrialRuns:
     def start(self, spec: RunSpec) -> Run:
         """Start a run, or queue it. Raises UsageError where it is refused."""
         return self._start(spec)
+
+    def replace(self, executor: str) -> str | Refused:
+        """Exclude an executor of Spark. Returns in one line what was done, or why it stays."""
+        return self._cluster.replace_executor(executor)
 
     def attach(self, record: RunRecord) -> Run | None:
         """The run of an earlier kernel: followed again, or as it ended; None if it is lost."""

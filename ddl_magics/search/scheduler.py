@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters.base import Refused
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Event, Run
 from ddl_magics.runtime import events as ev
@@ -71,6 +72,9 @@ class Launcher(Protocol):
 
     def give_back(self) -> None:
         """The search has ended: do what --release says."""
+
+    def replace(self, executor: str) -> str | Refused:
+        """Exclude an executor of Spark. Returns in one line what was done, or why it stays."""
 
 
 class LiveTrial:
@@ -331,8 +335,8 @@ class Scheduler:
     def _end(self, live: LiveTrial, event: Event) -> None:
         state, failure = event["state"], event.get("failure") or {}
         message = str(failure.get("message") or event.get("message") or state)
-        if failure.get("kind") in DEATHS and failure.get("rank") in live.executors:
-            self._deaths.add(live.executors[failure["rank"]])
+        executor = live.executors.get(failure.get("rank", ev.JOB)) if failure.get("kind") in DEATHS else None
+        excused = executor is not None and self._excuses(executor)
         if state == ev.FINISHED:
             self._complete(live)
         elif state == ev.STOPPED:
@@ -341,7 +345,7 @@ class Scheduler:
             # Pruned and not failed, so that the sampler learns to avoid these values.
             self._study.prune(live.number, f"diverged: {message}")
         elif state == ev.LOST or failure.get("kind") in _MACHINE:
-            if self._may_try_again(live):
+            if self._may_try_again(live, excused):
                 live.tries += 1
                 self._start(live)
                 return
@@ -373,8 +377,26 @@ class Scheduler:
         else:
             self._study.prune(live.number, "stopped on request")
 
-    def _may_try_again(self, live: LiveTrial) -> bool:
-        return live.tries < TRIES and not live.pruned and not self._stop_reason and self._state == ev.RUNNING
+    def _excuses(self, executor: Executor) -> bool:
+        """Count a death, and exclude the executor after several. Whether it was the executor's fault, not the trial's.
+
+        That is so of the death that excludes it, and of all that died with it because it was ended.
+        """
+        if self._deaths.is_excluded(executor):
+            return True
+        if not self._deaths.add(executor):
+            return False
+        done = self._launcher.replace(executor.id)
+        if isinstance(done, Refused):
+            self._deaths.keep(executor, done.message)
+            return False
+        self._deaths.exclude(executor, done)
+        return True
+
+    def _may_try_again(self, live: LiveTrial, excused: bool = False) -> bool:
+        if live.pruned or self._stop_reason or self._state != ev.RUNNING:
+            return False
+        return live.tries < TRIES + int(excused)
 
     def _died(self, live: LiveTrial, message: str) -> None:
         if live.pruned:

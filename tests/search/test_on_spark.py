@@ -1,8 +1,11 @@
 """A search on a real Spark with two executors: two trials at once, pruned or killed ones, ordinary runs."""
 
 import dataclasses
+import json
 import os
 import signal
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -96,3 +99,57 @@ def test_a_search_on_two_executors(spark_cluster, monkeypatch, tmp_path):
     # An ordinary run of the same cell with the best values learns the same.
     spec = dataclasses.replace(parse(f"--strategy single {OPTIONS} {best.options}"), cell=CELL)
     assert session.submit(spec, names).wait(60).history["val_loss"] == pytest.approx(run.history["val_loss"], rel=1e-5)
+
+
+OF_OURS = """
+import dataclasses, json, sys
+from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.notebook.session import Session
+from ddl_magics.options.parsing import parse
+
+if __name__ == "__main__":
+    cluster = EmbeddedCluster(dict)
+    session = Session(cluster)
+    line = "--trials 4 --search random --prune no --objective score:max --attempts 1 --seed 1 --name tuned"
+    conf = "--conf spark.master=local-cluster[2,1,1024] --workers 1"
+    search = session.search(dataclasses.replace(parse(f"{line} {conf}"), cell=CELL), {})
+    search.settled(200)
+    died = [e["executor"] for run in session.runs.values() for e in run.events
+            if e["kind"] == "worker" and e.get("executor") and run.state == "FAILED"]
+    used = {e["executor"] for run in session.runs.values() for e in run.events
+            if e["kind"] == "worker" and e.get("executor")}
+    print(json.dumps([search.state, search.view.message, died, sorted(used), [r.state for r in search.view.rows]]))
+    cluster.shutdown()
+"""
+
+#: A trial on executor 0 dies, as where another process takes the host's memory.
+DEADLY = """
+import os, re, signal, time
+ddl.suggest_int("units", 1, 1000)
+pid, executor = os.getpid(), None
+while pid > 1 and executor is None:
+    words = open(f"/proc/{pid}/cmdline").read().split("\\0")
+    executor = words[words.index("--executor-id") + 1] if "--executor-id" in words else None
+    pid = int(open(f"/proc/{pid}/stat").read().rpartition(")")[2].split()[1])
+if executor == "0":
+    os.kill(os.getpid(), signal.SIGKILL)
+time.sleep(1)
+ddl.log(score=1.0)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_an_executor_that_kills_its_trials_is_replaced(tmp_path):
+    program = tmp_path / "ours.py"
+    program.write_text(f"CELL = {DEADLY!r}\n{OF_OURS}")
+    environment = {**os.environ, "JUPYTER_DATA_DIR": str(tmp_path / "data")}
+    run = subprocess.run(
+        [sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
+    )
+    assert run.returncode == 0, run.stderr[-3000:]
+    state, message, died, used, trials = json.loads(run.stdout.splitlines()[-1])
+    assert (state, trials) == (ev.FINISHED, ["finished"] * 4), (message, run.stderr[-3000:])
+    assert died == ["0", "0"], "no further trial went there"
+    assert "2 runs of trials died on executor 0 on " in message and message.endswith("it was replaced by another")
+    assert set(used) - {"0", "1"}, "the new one has trained"

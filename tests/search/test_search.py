@@ -13,6 +13,7 @@ from support.fake_cluster import epoch, state
 from support.until import until
 
 from ddl_magics import store
+from ddl_magics.clusters.base import Refused
 from ddl_magics.errors import SearchFailed
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
@@ -85,6 +86,7 @@ class Stage:
 
     def __init__(self, slots=3):
         self.slots, self.runs, self.attached, self.refuse = slots, [], {}, None
+        self.users, self.replaced = False, []
 
     def room(self, workers):
         return self.slots // workers
@@ -100,6 +102,10 @@ class Stage:
 
     def give_back(self):
         pass
+
+    def replace(self, executor):
+        self.replaced.append(executor)
+        return Refused("usage", "the session is yours") if self.users else "it was replaced by another"
 
     def started(self, number):
         """The runs, as soon as there are so many."""
@@ -230,22 +236,49 @@ def test_a_death_of_the_machine_is_tried_again_and_an_exception_is_not(begin):
     assert "tried 2 times" in str(search)
 
 
-def test_an_executor_on_which_trials_died_twice_is_named(begin):
+def die(run, executor, kind="signal"):
+    run.send(ev.make("worker", 0, host="wn3", pid=1, device="", state="starting", executor=executor))
+    run.fail(kind, "was killed by SIGKILL")
+
+
+@pytest.mark.parametrize("users", [False, True])
+def test_an_executor_on_which_trials_died_twice_is_replaced_or_named(begin, users):
     stage = Stage(slots=2)
+    stage.users = users
     search = begin("--trials 4 --search random --prune no", stage)
-
-    def die(run, executor, kind="signal"):
-        run.send(ev.make("worker", 0, host="wn3", pid=1, device="", state="starting", executor=executor))
-        run.fail(kind, "was killed by SIGKILL")
-
     die(stage.started(2)[0], "7")
     die(stage.runs[1], "7", "error")
     stage.started(4)
-    assert not search.view.message, "one death, and one mistake of the cell"
+    assert not search.view.message and not stage.replaced, "one death, and one mistake of the cell"
     die(stage.runs[2], "8")
     die(stage.runs[3], "7")
     until(lambda: search.view.message, 10)
-    assert search.view.message.startswith("2 runs of trials died on executor 7 on wn3, which Spark still uses")
+    said = "which Spark still uses (the session is yours): look for another process that takes its memory; a new"
+    done = ", " + said if users else ": it was replaced by another"
+    assert search.view.message.startswith(f"2 runs of trials died on executor 7 on wn3{done}")
+    assert stage.replaced == ["7"]
+
+
+def test_the_trial_whose_second_death_excludes_an_executor_has_another_run(begin):
+    stage = Stage(slots=1)
+    search = begin("--trials 1 --search random --prune no", stage)
+    for number in (1, 2):
+        die(stage.started(number)[-1], "7")
+    stage.started(3)[2].finish(0.4)
+    search.wait(10)
+    assert states(search) == ["finished"] and search.view.rows[0].tries == 3
+
+
+def test_values_that_kill_every_executor_end_a_trial(begin):
+    stage = Stage(slots=1)
+    search = begin("--trials 2 --search random --prune no", stage)
+    for number, executor in enumerate("7788", 1):
+        die(stage.started(number)[-1], executor)
+        if number == 3:
+            until(lambda: search.view.rows[0].state == "failed", 10)
+    stage.started(5)[4].finish(0.4)
+    search.wait(10)
+    assert states(search) == ["failed", "finished"]
 
 
 def being_pruned(stage):

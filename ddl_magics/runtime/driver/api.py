@@ -245,16 +245,22 @@ def release(request: str) -> str:
 
 
 def executors(request: str) -> str:
-    """{"do": "release" or "acquire"} -> {"ok", "count"}: give all executors back, or ask for them again."""
+    """{"do": "release" or "acquire"} -> {"ok", "count"}: give all executors back, or ask for them again.
+
+    {"do": "replace", "executor": id} -> {"ok", "count"}: end this one and ask for another; 0 if it was not there.
+    """
     from pyspark import SparkContext
 
     sc = SparkContext._active_spark_context
     if sc is None:
         return _error("spark", "there is no active SparkContext in this process")
-    release = json.loads(request)["do"] == "release"
+    asked = json.loads(request)
+    release = asked["do"] == "release"
     if release and registry.busy():
         return _error("usage", "a run is in progress in this session: wait for its end")
     try:
+        if asked["do"] == "replace":
+            return json.dumps({"ok": True, "count": int(allocation.replace(sc, asked["executor"]))})
         return json.dumps({"ok": True, "count": allocation.release(sc) if release else allocation.acquire(sc)})
     except allocation.CannotChange as error:
         return _error("spark", str(error))

@@ -6,6 +6,8 @@ is submitted in between waits, without a word, until executors are there.
 
 from __future__ import annotations
 
+from typing import Iterable
+
 from . import slots
 from .pyspark_types import SparkContext
 from .settings import conf_of
@@ -37,6 +39,36 @@ def release(sc: SparkContext) -> int:
     Raises:
         CannotChange: Spark does that by itself, has no executors, or runs a job.
     """
+    _check(sc)
+    jobs = list(sc.statusTracker().getActiveJobsIds())
+    if jobs:
+        raise CannotChange("Spark runs %d job%s: wait for the end" % (len(jobs), "" if len(jobs) == 1 else "s"))
+    ids = executors(sc)
+    if ids:
+        _kill(sc, ids)
+        _released[sc.applicationId] = released(sc) + len(ids)
+    return len(ids)
+
+
+def replace(sc: SparkContext, executor: str) -> bool:
+    """End one executor, with what runs on it, and ask for a new one, which comes later and may be on the same host.
+
+    Returns whether it was there.
+
+    Raises:
+        CannotChange: Spark chooses its executors by itself, has none, or gives no other one.
+    """
+    _check(sc)
+    if executor not in executors(sc):
+        return False
+    _kill(sc, [executor])
+    if not sc._jsc.sc().requestExecutors(1):
+        raise CannotChange("the cluster manager of %s gives no other executor" % sc.master)
+    return True
+
+
+def _check(sc: SparkContext) -> None:
+    """CannotChange where executors cannot be ended one by one."""
     if slots.dynamic_allocation(sc):
         idle = conf_of(sc).get("spark.dynamicAllocation.executorIdleTimeout", IDLE_TIMEOUT)
         raise CannotChange(
@@ -45,18 +77,14 @@ def release(sc: SparkContext) -> int:
         )
     if not slots.has_executors(sc):
         raise CannotChange("Spark at %s has no executors of their own: end the session instead" % sc.master)
-    jobs = list(sc.statusTracker().getActiveJobsIds())
-    if jobs:
-        raise CannotChange("Spark runs %d job%s: wait for the end" % (len(jobs), "" if len(jobs) == 1 else "s"))
-    ids = executors(sc)
-    if ids:
-        java_ids = sc._jvm.java.util.ArrayList()
-        for each in ids:
-            java_ids.add(each)
-        if not sc._jsc.sc().killExecutors(sc._jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_ids)):
-            raise CannotChange("the cluster manager of %s takes no executors back" % sc.master)
-        _released[sc.applicationId] = released(sc) + len(ids)
-    return len(ids)
+
+
+def _kill(sc: SparkContext, ids: Iterable[str]) -> None:
+    java_ids = sc._jvm.java.util.ArrayList()
+    for each in ids:
+        java_ids.add(each)
+    if not sc._jsc.sc().killExecutors(sc._jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_ids)):
+        raise CannotChange("the cluster manager of %s takes no executors back" % sc.master)
 
 
 def acquire(sc: SparkContext) -> int:
