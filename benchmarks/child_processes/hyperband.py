@@ -30,12 +30,11 @@ def main(budget: int, most: int, seed: int, folder: str) -> None:
     class Spent(Exception):
         """The budget is used up."""
 
-    class Count(keras.callbacks.Callback):
-        def on_epoch_end(self, epoch: int, logs: object = None) -> None:
-            nonlocal trained
-            trained += 1
-            if trained >= budget:
-                raise Spent
+    def count(epoch: int, logs: object) -> None:
+        nonlocal trained
+        trained += 1
+        if trained >= budget:
+            raise Spent
 
     began, used = time.monotonic(), time.process_time()
     tuner = keras_tuner.Hyperband(
@@ -45,7 +44,7 @@ def main(budget: int, most: int, seed: int, folder: str) -> None:
     try:
         tuner.search(
             x[:cut], y[:cut], validation_data=(x[cut:], y[cut:]), epochs=most, batch_size=32, verbose=0,
-            callbacks=[Count()],
+            callbacks=[keras.callbacks.LambdaCallback(on_epoch_end=count)],
         )  # fmt: skip
     except Spent:
         pass
