@@ -68,25 +68,27 @@ class LiveExport:
         self.place = place
         self._open, self._again = open_outlet, again
         self._outlet: Outlet | None = None
-        self._queue: queue.SimpleQueue[list[Event] | Callable[[], Exported]] = queue.SimpleQueue()
         self._problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = ScalarReader()
         self._values: deque[Scalar] = deque(maxlen=MOST_VALUES)
+        self._rest: Callable[[], Exported] | None = None
+        self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
 
     def feed(self, events: Sequence[Event]) -> None:
         """Take events in their order. Nothing is written before the driver has taken the run."""
-        if self._thread is None:
-            if all(event.get("attempt") == 0 for event in events):
-                return
+        for event in events:
+            if event.get("kind") in _KINDS:
+                self._values.extend(self._reader.read(event))
+        if self._thread is None and any(event.get("attempt") != 0 for event in events):
             self._thread = threading.Thread(target=self._work, name=f"ddl_magics {self.place}", daemon=True)
             self._thread.start()
-        self._queue.put([event for event in events if event.get("kind") in _KINDS])
 
     def end(self, run: Callable[[], Exported]) -> None:
         """The run has ended: write the rest, which `run` returns."""
-        self._queue.put(run)
+        self._rest = run
+        self._ended.set()
 
     def wait(self, seconds: float) -> bool:
         """Whether all is written, after at most so long."""
@@ -103,48 +105,36 @@ class LiveExport:
         return f"{self.place} has not taken all of the run yet: it is still tried, and {self._again} writes it anew"
 
     def _work(self) -> None:
-        rest, failed, deadline = None, False, None
-        while True:
-            rest = self._gather(RETRY_SECONDS if failed else GATHER_SECONDS) or rest
-            if rest is not None and deadline is None:
+        values: deque[Scalar] = deque(maxlen=MOST_VALUES)
+        pause, deadline = GATHER_SECONDS, float("inf")
+        while time.monotonic() < deadline:
+            if self._ended.wait(pause) and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_RETRY_SECONDS
+            ended = self._ended.is_set()
+            while self._values:
+                values.append(self._values.popleft())
             try:
-                self._write(rest)
-                if rest is not None:
+                self._write(values, ended)
+                if ended:
                     self._written.set()
                     return
-                failed = False
+                pause = GATHER_SECONDS
             except Exception as error:  # of any kind: it is another library's, and of a server
                 self._outlet = None
-                if not failed:
+                if pause == GATHER_SECONDS:
                     self._problems.put(f"{self.place} could not be written, still trying: {_in_a_line(error)}")
-                failed = True
-                if deadline is not None and time.monotonic() > deadline:
-                    return
+                pause = RETRY_SECONDS
+                if ended:  # which `wait` no longer waits for
+                    time.sleep(pause)
 
-    def _write(self, rest: Callable[[], Exported] | None) -> None:
+    def _write(self, values: deque[Scalar], ended: bool) -> None:
         if self._outlet is None:
             self._outlet = self._open()
-        ready = list(self._values)
-        if ready:
-            self._outlet.add(ready)
-            for _ in ready:
-                self._values.popleft()
-        if rest is not None:
-            self._outlet.end(rest())
-
-    def _gather(self, seconds: float) -> Callable[[], Exported] | None:
-        """Take what comes within so many seconds; the run's end comes last, and at once."""
-        until = time.monotonic() + seconds
-        while True:
-            try:
-                item = self._queue.get(timeout=max(until - time.monotonic(), 0.0))
-            except queue.Empty:
-                return None
-            if callable(item):
-                return item
-            for event in item:
-                self._values.extend(self._reader.read(event))
+        if values:
+            self._outlet.add(list(values))
+            values.clear()
+        if ended and self._rest is not None:
+            self._outlet.end(self._rest())
 
 
 _KINDS = frozenset(("fit", "steps", "epoch", "values"))
