@@ -149,8 +149,10 @@ def _line(line: bytes, change: Callable[[Any], Any]) -> bytes:
 
 
 def _record_for_others(stored: dict[str, Any]) -> dict[str, Any]:
-    """Without the address of the driver, and without paths of files."""
+    """Without the address of the driver, without paths of files, and without servers that the run was written to."""
     stored.update({name: {} for name in ("place", "driver_address") if name in stored})
+    if isinstance(stored.get("spec"), dict):
+        stored["spec"] = {**stored["spec"], **dict.fromkeys(("tensorboard", "mlflow"))}
     if stored.get("cell_files"):
         stored["cell_files"] = [{**file, "path": None} for file in stored["cell_files"]]
     return stored

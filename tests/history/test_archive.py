@@ -163,7 +163,9 @@ def test_what_is_refused(whole, tmp_path, elsewhere, change, message):
 
 
 def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
-    """A stranger's may name a Livy of his, from which `%ddl attach` would fetch, and files of this machine."""
+    """A stranger's may name a Livy of his, from which `%ddl attach` would fetch, files of this machine, and a server of
+    his, to which `%ddl reproduce` would write.
+    """
     events = [{**ev.make("file", 0, name="a.csv", size=9, sha256="0"), "seq": 8}, {**epoch(0), "seq": 10}]
     placed = {**ev.make("placed", 0, name="a.csv", path="/etc/passwd"), "seq": 9}
     lines = [json.dumps(event).encode() + b"\n" for event in (events[0], placed, events[1])]
@@ -175,6 +177,7 @@ def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
     record |= {
         "place": {"livy": "http://stranger"},
         "cell_files": [{"name": "a.csv", "size": 9, "path": "/etc/passwd"}],
+        "spec": {**record["spec"], "mlflow": "http://stranger", "tensorboard": "s3://stranger"},
     }
 
     def hostile(content, manifest):
@@ -190,6 +193,7 @@ def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
     run = store.find_run("digits")
     assert (run.title, run.labels, run.note) == ("", ("paper",), ""), "without control characters"
     assert (run.driver_address, run.cell_files) == ({}, [{"name": "a.csv", "size": 9, "path": None}])
+    assert (run.spec["mlflow"], run.spec["tensorboard"]) == (None, None)
     assert [event["kind"] for event in Run.stored(run).events] == ["file", "epoch"]
 
 
