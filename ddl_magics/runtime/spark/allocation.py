@@ -61,8 +61,11 @@ def replace(sc: SparkContext, executor: str) -> bool:
     _check(sc)
     if executor not in executors(sc):
         return False
+    wanted = slots.executors_wanted(sc)
     _kill(sc, [executor])
-    if not sc._jsc.sc().requestExecutors(1):
+    # Not `requestExecutors(1)`: a standalone master counts from 0 there, and one executor is left.
+    none = sc._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(sc._jvm.java.util.HashMap())
+    if not sc._jsc.sc().requestTotalExecutors(wanted, 0, none):
         raise CannotChange("the cluster manager of %s gives no other executor" % sc.master)
     return True
 

@@ -66,6 +66,11 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
     return max(promised, ready(sc, gpus_each) + released * each)
 
 
+def executors_wanted(sc: SparkContext) -> int:
+    """Executors that the application has or, as far as its settings tell, waits for."""
+    return max(registered(sc), total(sc) // max(1, _slots_per_executor(sc, None)))
+
+
 def most_executors(conf: SparkConf) -> int:
     """Executors that dynamic allocation starts at most, as the settings say; without a maximum, those at its begin."""
     most = conf.get("spark.dynamicAllocation.maxExecutors")
