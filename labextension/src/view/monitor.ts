@@ -14,7 +14,9 @@ const MS = 1000;
 type Values = readonly (number | null)[];
 
 export class Monitor {
-  readonly element: HTMLElement;
+  /** Empty for what is no monitor. */
+  readonly element = h("div", { class: "ddl-monitor" });
+  private readonly parts: HTMLElement[];
   private readonly charts = h("div", { class: "ddl-monitor-charts" });
   private readonly body = h("tbody");
   private readonly shown = h("th", { scope: "col", class: "ddl-left" });
@@ -39,7 +41,7 @@ export class Monitor {
     const chip = h("span", { class: "ddl-chip", "data-state": "FAILED" }, "TRAIN AGAIN");
     this.advice = h("div", { class: "ddl-monitor-advice", role: "status" }, chip, this.reasons, this.copy);
     const scroll = h("div", { class: "ddl-table", tabindex: 0, role: "group", "aria-label": "drift" }, table);
-    this.element = h("div", { class: "ddl-monitor" }, this.charts, scroll, this.advice, this.facts);
+    this.parts = [this.charts, scroll, this.advice, this.facts];
     this.copy.addEventListener("click", () => void this.copyCell());
     setVisible(this.element, false);
   }
@@ -47,6 +49,7 @@ export class Monitor {
   draw(view: MonitorView | null): void {
     setVisible(this.element, view !== null);
     if (!view || view === this.drawn) return;
+    if (this.drawn === null) this.element.append(...this.parts);
     this.drawn = view;
     this.cell = view.cell;
     this.charts.replaceChildren(...charts(view));
