@@ -271,6 +271,10 @@ def _as_is(tf: TensorFlow, function: Callable[..., Element]) -> Callable[..., El
 
 def _finish(tf: TensorFlow, groups: _Groups, dataset: Dataset, steps: int) -> Dataset:
     cardinality = tf.data.experimental.assert_cardinality(steps)
+    # To rewrite its graph, tf.data copies all tensors that it refers to: the whole share, into memory.
+    options = tf.data.Options()
+    options.experimental_optimization.apply_default_optimizations = False
+    dataset = dataset.with_options(options)
     if groups.grouped:  # taking a group apart is so cheap that it needs no thread of its own
         return dataset.prefetch(PREFETCH_GROUPS).unbatch().apply(cardinality)
     return dataset.apply(cardinality).prefetch(PREFETCH_BATCHES)

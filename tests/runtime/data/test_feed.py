@@ -112,6 +112,23 @@ def test_batches_across_windows(local, tmp_path, monkeypatch, batch_size):
         assert all((labels == ids % 3).all() for part in parts for ids, labels in part)
 
 
+def anonymous_bytes():
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) << 10 for line in status if line.startswith("RssAnon"))
+
+
+def test_reading_makes_no_copy_of_the_rows(tmp_path):
+    size, rows = 256 << 20, 1 << 16
+    features = {"name": "x", "shape": [size // rows // 4], "dtype": "<f4", "use": "floatx", "text_bytes": 0}
+    manifest = {"data": "df", "size": 1, "rows": rows, "validation_rows": 0, "validation_whole": False}
+    manifest |= {"tensors": [features], "features": 0, "label": None, "weight": None}
+    np.lib.format.open_memmap(share_files.path(str(tmp_path), "train", 0), "w+", np.float32, (rows, *features["shape"]))
+    dataset = open_rank(manifest, [str(tmp_path)], 0, 64)[0]
+    before = anonymous_bytes()
+    assert sum(len(batch) for batch in dataset) == rows
+    assert anonymous_bytes() - before < size / 2
+
+
 def test_tensors_share_the_memory_of_the_files(tmp_path):
     import tensorflow as tf
 
