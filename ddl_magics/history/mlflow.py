@@ -9,6 +9,7 @@ import getpass
 import re
 import tempfile
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from importlib.util import find_spec
 from itertools import islice
@@ -38,8 +39,9 @@ _STATUS = {ev.FINISHED: "FINISHED", ev.STOPPED: "FINISHED", ev.FAILED: "FAILED",
 #: The tag that finds a run or a search again.
 ID = "ddl_magics.id"
 
-#: Held while a search is looked for or made: its trials begin at the same time.
-_finding = threading.Lock()
+#: Held while a search is looked for or made: its trials begin at the same time. One for each server: one that is away does
+#: not hold up what is written to another.
+_finding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 class TrackedRun:
@@ -148,7 +150,7 @@ def _client(uri: str) -> Any:
 
 
 def _experiment(client: Any, name: str) -> str:
-    with _finding:
+    with _finding[client.tracking_uri]:
         found = client.get_experiment_by_name(name)
         return str(client.create_experiment(name) if found is None else found.experiment_id)
 
@@ -174,7 +176,7 @@ def _parent(client: Any, experiment: str, record: RunRecord, search: SearchRecor
 
 def _search(client: Any, experiment: str, search: SearchRecord) -> str:
     """MLflow's run of a search, made if it is not there."""
-    with _finding:
+    with _finding[client.tracking_uri]:
         known = _known(client, experiment, search.id)
         if known is not None:
             return known

@@ -19,13 +19,13 @@ HIDE = """hidden => {
 
 
 class Asked:
-    """What the page has asked our routes for, as "runs?limit=50", and the statuses of the answers."""
+    """What the page has asked our routes for, as "runs?limit=50", and the statuses of the answers about runs."""
 
     def __init__(self, page):
         self.page = page
         self.paths, self.answers = [], []
         page.on("request", lambda request: self.paths.extend(_ours(request.url)))
-        page.on("response", lambda response: self.answers.extend(response.status for _ in _ours(response.url)))
+        page.on("response", lambda response: self.answers.extend(_statuses(response)))
 
     def lists(self):
         return [path for path in self.paths if path.startswith("runs?")]
@@ -51,6 +51,10 @@ class Asked:
 def _ours(url):
     _, ours, path = url.partition("/ddl_magics/")
     return [path] if ours else []
+
+
+def _statuses(response):
+    return [response.status for path in _ours(response.url) if path.startswith("runs")]
 
 
 @pytest.fixture

@@ -32,7 +32,7 @@ def with_labelled_windows(
     made = made.withColumn("__labelled", F.lead(F.lit(True), horizon).over(series))
     for index, label in enumerate(labels):
         made = made.withColumn("__label_%d" % index, F.lead(quoted(label), horizon).over(series))
-    made, inputs, added = with_windows(made, name, known, lenient=False)
+    made, inputs, added = with_windows(made, name, known, lenient=False, ahead=horizon)
     made = made.where(F.col("__labelled") & ((F.col("__number") - window["length"]) % stride == 0))
     made = made.drop("__number", "__labelled", *labels)
     for index, label in enumerate(labels):
@@ -56,11 +56,14 @@ def _check(name: str, known: Inputs, frame: DataFrame) -> None:
         raise DataError("it is not known which windows the model takes")
 
 
-def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> tuple[DataFrame, Inputs, list[str]]:
+def with_windows(
+    frame: DataFrame, name: str, known: Inputs, lenient: bool, ahead: int = 0
+) -> tuple[DataFrame, Inputs, list[str]]:
     """(`frame` with windows in new columns, how these become the model's inputs, the names of the new columns).
 
     A row's window ends with the row. Rows that have too few before them are left out. A window with a missing value is
     null. Spark fails at one whose rows have no order; `lenient`, it is null, too. name: of the frame, for messages.
+    ahead: how many rows after a window need an order, too, as one of them has its label.
     known: with a `window`. Raises `DataError`, one line.
     """
     from pyspark.ml.functions import vector_to_array
@@ -71,7 +74,7 @@ def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> t
     _check(name, known, frame)
     assert known["shapes"] is not None
     series = _series(window)
-    rows = series.rowsBetween(1 - length, 0)
+    rows, ordered = series.rowsBetween(1 - length, 0), series.rowsBetween(1 - length, ahead)
     order, keys = F.col(quoted(window["order_by"])), [window["order_by"], *window["group_by"]]
     unordered = (order == F.lag(order).over(series)) | (order == F.lead(order).over(series))
     for key in keys:
@@ -91,7 +94,7 @@ def with_windows(frame: DataFrame, name: str, known: Inputs, lenient: bool) -> t
             value = vector_to_array(values[0]) if columns_of[0]["vector"] else values[0]
         added.append("__window_%d" % index)
         whole = F.when(F.count(value).over(rows) == length, F.collect_list(value).over(rows))
-        made = made.withColumn(added[-1], F.when(F.max("__unordered").over(rows), otherwise).otherwise(whole))
+        made = made.withColumn(added[-1], F.when(F.max("__unordered").over(ordered), otherwise).otherwise(whole))
         code = "S" if dtype.kind == "S" else dtype.str.lstrip("<>|=").replace("b1", "?")
         shown = "+".join(column["name"] for column in columns_of)
         described.append({"name": shown, "dtype": code, "depth": 1 + len(shape), "vector": False})

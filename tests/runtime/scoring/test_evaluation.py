@@ -164,8 +164,10 @@ def test_windows_of_time_series_have_the_labels_of_training(spark_cluster):
     features = {**known, "window": window}
     ours = evaluate(hours, model, features=features, label="load", weight="trust", batch_size=BATCH)
     assert ours.rows == len(x) == 17 + 10 and dict(ours) == pytest.approx(theirs, rel=1e-5)
-    with pytest.raises(CannotScore, match="rows of a series have the same value or none"):
-        evaluate(hours.union(hours.limit(1)), model, features=features, label="load")
+    for hour in (10, 39):  # within a window, and where a label is
+        twice = hours.union(hours.where(f"city = 'a' and hour = {hour}"))
+        with pytest.raises(CannotScore, match="rows of a series have the same value or none"):
+            evaluate(twice, model, features=features, label="load")
     with pytest.raises(CannotScore, match="df has no rows to evaluate the model on"):
         evaluate(hours.where("city = 'c'"), model, features=features, label="load")
 
