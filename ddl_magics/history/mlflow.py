@@ -39,8 +39,8 @@ _STATUS = {ev.FINISHED: "FINISHED", ev.STOPPED: "FINISHED", ev.FAILED: "FAILED",
 #: The tag that finds a run or a search again.
 ID = "ddl_magics.id"
 
-#: Held while a search is looked for or made: its trials begin at the same time. One for each server: one that is away does
-#: not hold up what is written to another.
+#: Held while a search is looked for or made: its trials begin at the same time. By server, as one that is away must not
+#: hold up what is written to another.
 _finding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 

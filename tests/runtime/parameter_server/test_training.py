@@ -34,10 +34,11 @@ DIFFERENT = ("adag-distance", "dynsgd", "eamsgd")
     ],
 )
 def test_every_rule_trains(spark_cluster, digits_reference, rule):
-    one_process = digits_reference(SEEDS[:1], "float32")
-    ended = launch.run_cell(spark_cluster(2), _with_rule(rule, SEEDS[:1], 12), strategy="ps", rule=rule)
+    one_process = digits_reference(SEEDS[:3], "float32")
+    ended = launch.run_cell(spark_cluster(2), _with_rule(rule, SEEDS[:3], 12), strategy="ps", rule=rule)
     assert ended.state == "FINISHED", ended.failure
-    assert ended.result["1"] >= one_process["1"] - 2 * WITHIN
+    ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
+    assert ours >= theirs - 2 * WITHIN, (ended.result, one_process)
     assert not [e for e in ended.of_kind("notice") if "diverge" in e["message"]]
 
 
