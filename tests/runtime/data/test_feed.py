@@ -8,6 +8,7 @@ import errno
 import importlib
 import json
 import os
+import re
 import shutil
 import sys
 import tempfile
@@ -18,6 +19,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support.feeds import LocalSpark, batches, open_rank, prepare, shares, spec
+from support.paths import ROOT
 
 from ddl_magics.runtime import package, scratch
 from ddl_magics.runtime.data import by_value, feed, packing, rank_data, reader, row_order, share_files
@@ -655,6 +657,49 @@ def test_unusable_columns_of_spark(spark, expression, message):
         prepare(spark.sparkContext, frame, spec(), {})
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+#: What columns arrive as, by the documentation's table.
+ARRIVE = ("bool", "int8", "int16", "int32", "int64", "floatx", "string")
+#: A value of each kind of column in the documentation's table, where casting text or a number does not make one.
+VALUES = {
+    "binary": "cast('a' as binary)",
+    "array<double>": "array(1.0D, 2.0D)",
+    "array<array<bigint>>": "array(array(id, id))",
+    "array<string>": "array('a', 'b')",
+    "date": "current_date()",
+    "timestamp": "current_timestamp()",
+    "timestamp_ntz": "cast('2020-01-01' as timestamp_ntz)",
+    "interval day to second": "interval '1 2:03:04' day to second",
+    "interval year to month": "interval '1-2' year to month",
+    "void": "null",
+    "map<string,bigint>": "map('a', id)",
+    "struct<a:bigint>": "named_struct('a', id)",
+    "array<struct<a:bigint>>": "array(named_struct('a', id))",
+}
+
+
+def test_the_table_of_the_documentation_is_true(spark, tmp_path):
+    """Of every kind of column: how it arrives, or that it is refused, in one line with its type and the way out."""
+    table = dict(re.findall(r"^\| `([^`]+)` \| ([^|]+) \|$", (ROOT / "docs" / "data.md").read_text(), re.MULTILINE))
+    table = {kind: says for kind, says in table.items() if says.split(",")[0].split(" ")[0] in (*ARRIVE, "refused")}
+    assert set(VALUES) <= set(table) and len(table) == 24
+    arrive = {kind: says for kind, says in table.items() if not says.startswith("refused")}
+    columns = {kind: VALUES.get(kind, f"cast(id % 2 as {kind})") for kind in table}
+    frame = spark.range(4).selectExpr(*[f"{columns[kind]} as c{i}" for i, kind in enumerate(arrive)], "id y")
+    manifest, folders, _ = shares(spark, frame, tmp_path, features=[f"c{i}" for i in range(len(arrive))])
+    dataset, _ = open_rank(manifest, folders, 0, 4)
+    found = {name: spec.dtype.name for name, spec in dataset.element_spec[0].items()}
+    assert found == {f"c{i}": says.replace("floatx", "float32") for i, says in enumerate(arrive.values())}
+    for kind, says in table.items():
+        if kind in arrive:
+            continue
+        refused = spark.range(4).selectExpr(f"{columns[kind]} as x", "id y")
+        with pytest.raises(
+            DataError, match=r"^column 'x' of df is of type .*: turn it into numbers.*--features$"
+        ) as it:
+            feed.check(refused, spec(features=["x"]), {"df": refused})
+        assert ("cast('double')" in str(it.value)) == says.endswith("with the cast to write")
 
 
 def test_a_frame_that_spark_cannot_compute(spark):
