@@ -3,11 +3,14 @@
 import dataclasses
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 from IPython.core.error import UsageError
+from support import processes
 from support import spark as spark_of_tests
 from support.fake_cluster import FakeCluster, training
 from support.processes import our_processes, prewarmed
@@ -67,8 +70,22 @@ def test_the_users_session_gives_its_executors_back_when_it_is_told_to(spark_clu
     assert run.state == ev.FINISHED, "it has asked for them again"
     executors_verb.release([], session)  # a prewarmed process holds no executor
     until(lambda: not our_processes() and not prewarmed(), 60)
+    until(lambda: session.cluster.status().details["executors"] == 0, 60)
     executors_verb.acquire([], session)
     until(lambda: session.cluster.status().details["executors"] == 2, 60)
+
+    _kill_an_executor(sc.applicationId)
+    executors_verb.release([], session)  # Spark starts one in its place
+    until(lambda: session.cluster.status().details["executors"] == 0, 60)
+    assert executors_verb.acquire([], session) == "asked for 2 executors"
+    until(lambda: session.cluster.status().details["executors"] == 2, 60)
+
+
+def _kill_an_executor(app):
+    """And wait until Spark has started one in its place, which has not registered yet."""
+    executors = [pid for pid, command in processes.session().items() if f"--app-id {app}" in command]
+    os.kill(executors[0], signal.SIGKILL)
+    time.sleep(0.5)
 
 
 OURS = """

@@ -6,6 +6,9 @@ is submitted in between waits, without a word, until executors are there.
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import time
 from typing import Iterable
 
 from . import slots
@@ -15,7 +18,12 @@ from .settings import conf_of
 #: Spark's default of spark.dynamicAllocation.executorIdleTimeout.
 IDLE_TIMEOUT = "60s"
 
+#: For so long executors that register after a release are given back, too: they were being started.
+LATE_SECONDS, LATE_POLL_SECONDS = 120.0, 1.0
+
 _released: dict[str, int] = {}  # id of an application -> the executors that it has given back
+_gone: dict[str, set[str]] = {}  # the same -> the ids of all that it ever gave back
+_changing = threading.Lock()
 
 
 class CannotChange(Exception):
@@ -27,27 +35,51 @@ def released(sc: SparkContext) -> int:
     return _released.get(sc.applicationId, 0)
 
 
-def executors(sc: SparkContext) -> list[str]:
-    """The ids of those that have registered; none where Spark has no executors of their own."""
-    ids = sc._jsc.sc().getExecutorIds()
-    return [str(ids.apply(index)) for index in range(ids.size())]
-
-
 def release(sc: SparkContext) -> int:
     """Give all executors back; returns how many. What they have cached is lost with them.
+
+    One that is being started, for example after the death of another one, is given back when it has registered.
 
     Raises:
         CannotChange: Spark does that by itself, has no executors, or runs a job.
     """
     _check(sc)
-    jobs = list(sc.statusTracker().getActiveJobsIds())
+    jobs = _jobs(sc)
     if jobs:
-        raise CannotChange("Spark runs %d job%s: wait for the end" % (len(jobs), "" if len(jobs) == 1 else "s"))
-    ids = executors(sc)
+        raise CannotChange("Spark runs %d job%s: wait for the end" % (jobs, "" if jobs == 1 else "s"))
+    with _changing:
+        count = _give_back(sc)
+    if count:
+        threading.Thread(target=_give_late_ones_back, args=(sc,), daemon=True).start()
+    return count
+
+
+def _give_back(sc: SparkContext) -> int:
+    """Give those back that have not been; how many. Spark lists an executor until it has ended."""
+    gone = _gone.setdefault(sc.applicationId, set())
+    ids = [each for each in slots.executors(sc) if each not in gone]
     if ids:
         _kill(sc, ids)
-        _released[sc.applicationId] = released(sc) + len(ids)
+        gone.update(ids)
+        count = released(sc) + len(ids)  # with one that died a moment ago, and the one in its place
+        _released[sc.applicationId] = min(count, slots.executors_promised(sc) or count)
     return len(ids)
+
+
+def _give_late_ones_back(sc: SparkContext) -> None:
+    end = time.monotonic() + LATE_SECONDS
+    with contextlib.suppress(Exception):  # the session has ended: Py4J's kinds, which cannot be named without pyspark
+        while time.monotonic() < end:
+            time.sleep(LATE_POLL_SECONDS)
+            with _changing:
+                if not released(sc):
+                    return
+                if not _jobs(sc):
+                    _give_back(sc)
+
+
+def _jobs(sc: SparkContext) -> int:
+    return len(list(sc.statusTracker().getActiveJobsIds()))
 
 
 def replace(sc: SparkContext, executor: str) -> bool:
@@ -59,7 +91,7 @@ def replace(sc: SparkContext, executor: str) -> bool:
         CannotChange: Spark chooses its executors by itself, has none, or gives no other one.
     """
     _check(sc)
-    if executor not in executors(sc):
+    if executor not in slots.executors(sc):
         return False
     wanted = slots.executors_wanted(sc)
     _kill(sc, [executor])
@@ -96,8 +128,9 @@ def acquire(sc: SparkContext) -> int:
     Raises:
         CannotChange: the cluster manager gives none.
     """
-    count = released(sc)
-    if count and not sc._jsc.sc().requestExecutors(count):
-        raise CannotChange("the cluster manager of %s takes no request for executors" % sc.master)
-    _released.pop(sc.applicationId, None)
-    return count
+    with _changing:
+        count = released(sc)
+        if count and not sc._jsc.sc().requestExecutors(count):
+            raise CannotChange("the cluster manager of %s takes no request for executors" % sc.master)
+        _released.pop(sc.applicationId, None)
+        return count

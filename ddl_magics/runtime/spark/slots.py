@@ -33,9 +33,18 @@ def has_executors(sc: SparkContext) -> bool:
     return not (_LOCAL.match(sc.master) or sc.master == "local")
 
 
+def executors(sc: SparkContext) -> list[str]:
+    """The ids of those that have registered; none where Spark has no executors of their own.
+
+    Not those of `getExecutorMemoryStatus`: a block manager may stay there for minutes after its executor has ended.
+    """
+    ids = sc._jsc.sc().getExecutorIds()
+    return [str(ids.apply(index)) for index in range(ids.size())]
+
+
 def registered(sc: SparkContext) -> int:
-    """Executors that have registered; the driver's own block manager is not one."""
-    return max(0, int(sc._jsc.sc().getExecutorMemoryStatus().size()) - 1)
+    """Executors that have registered."""
+    return int(sc._jsc.sc().getExecutorIds().size())
 
 
 def ready(sc: SparkContext, gpus_each: int | None = None) -> int:
@@ -51,8 +60,7 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
     """
     conf = conf_of(sc)
     each = _slots_per_executor(sc, gpus_each)
-    local_cluster = _LOCAL_CLUSTER.match(sc.master)
-    hosts = int(local_cluster.group(1)) if local_cluster else None
+    hosts = _local_cluster_hosts(sc)
     if dynamic_allocation(sc) and has_executors(sc):
         most = max(most_executors(conf), registered(sc))
         return each * (most if hosts is None else min(most, hosts))
@@ -69,6 +77,16 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
 def executors_wanted(sc: SparkContext) -> int:
     """Executors that the application has or, as far as its settings tell, waits for."""
     return max(registered(sc), total(sc) // max(1, _slots_per_executor(sc, None)))
+
+
+def executors_promised(sc: SparkContext) -> int:
+    """Executors that the settings name; 0 where they name none, and the application gets what there is."""
+    return _local_cluster_hosts(sc) or int(conf_of(sc).get("spark.executor.instances", "0"))
+
+
+def _local_cluster_hosts(sc: SparkContext) -> int | None:
+    local_cluster = _LOCAL_CLUSTER.match(sc.master)
+    return int(local_cluster.group(1)) if local_cluster else None
 
 
 def most_executors(conf: SparkConf) -> int:

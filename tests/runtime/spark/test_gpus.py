@@ -47,7 +47,7 @@ def test_executors_with_gpus_that_tasks_must_request(tmp_path):
 def context(master="yarn", executors=2, **conf):
     """A SparkContext as far as its settings go; a stage cannot ask for GPUs of its own."""
     conf = {key.replace("_", "."): value for key, value in conf.items()}
-    status = SimpleNamespace(getExecutorMemoryStatus=lambda: SimpleNamespace(size=lambda: executors + 1))
+    status = SimpleNamespace(getExecutorIds=lambda: SimpleNamespace(size=lambda: executors))
     return SimpleNamespace(
         master=master,
         version="3.3.4",
