@@ -171,8 +171,8 @@ def test_a_jupyter_server_has_our_routes_without_a_further_step(lab):
         request.add_header("Authorization", "token secret")
         until(lambda: _answers(request), 60)
     finally:
-        server.terminate()
-        server.communicate(timeout=30)
+        server.kill()
+        server.communicate()
 
 
 def _answers(request):
