@@ -106,7 +106,7 @@ import dataclasses, json, sys, time
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
-from ddl_magics.runtime.spark.allocation import executors
+from ddl_magics.runtime.spark.slots import executors
 
 if __name__ == "__main__":
     cluster = EmbeddedCluster(dict)
