@@ -3,9 +3,9 @@
     python -m benchmarks.long_run [--quick]
 
 The driver's log, the kernel's follower with a live view, the run's folder and the panel's server are those of the
-product; ranks, network and clock are simulated. Each rank reports its steps and a sample every two minutes (a day) or
-every ten (a month) instead of every second: how much is kept depends on the number of events, and a day has four times
-as many as are kept. An epoch takes ten minutes, or an hour. "Watched" is with a notebook that polls, a live view and a
+product; ranks, network and clock are simulated. Each rank reports its steps and a sample every five minutes (a day) or
+every ten (a month) instead of every second: how much is kept depends on the number of events, and a day has
+almost twice as many as are kept. An epoch takes ten minutes, or an hour. "Watched" is with a notebook that polls, a live view and a
 page of the panel; otherwise the driver is alone. Memory is that of the objects, without the interpreter.
 """
 
@@ -32,7 +32,7 @@ def main(arguments: list[str] | None = None) -> None:
     """The command."""
     quick = command.parser("long_run", __doc__, "a day instead of a month").parse_args(arguments).quick
     before = report.machine()
-    seconds, every, epoch = (DAY, 120, 600) if quick else (30 * DAY, 600, 3600)
+    seconds, every, epoch = (DAY, 300, 600) if quick else (30 * DAY, 600, 3600)
     samples: dict[str, list[float]] = {}
     goals = []
     for watched in (False, True):
