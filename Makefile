@@ -18,7 +18,7 @@ PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 # Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
 PROCESSES ?= 2
 
-.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures clean bench-env evidently-env
+.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures tensorboard-pictures clean bench-env evidently-env
 
 install: env widget panel browser
 
@@ -93,14 +93,18 @@ chaos: env build/spark.jsa
 panel-pictures: install
 	$(PYTHON) scripts/panel_screenshots.py
 
-# What benchmarks compare with and nothing else needs: PyTorch, tf_keras and Hugging Face datasets, some gigabytes; and
-# Petastorm, which wants an old pyarrow.
+# The pictures of TensorBoard in docs/history.md.
+tensorboard-pictures: install
+	$(PYTHON) scripts/tensorboard_pictures.py
+
+# What benchmarks compare with and nothing else needs: PyTorch, tf_keras, Hugging Face datasets and KerasTuner, some
+# gigabytes; and Petastorm, which wants an old pyarrow.
 bench-env: .venv-bench/.ready .venv-petastorm/.ready
 
 .venv-bench/.ready:
 	python3 -m venv .venv-bench
 	.venv-bench/bin/python -m pip install --quiet numpy==2.4.6 torch==2.15.0 tensorflow-cpu==2.21.0 tf_keras==2.21.0 \
-	  datasets==5.2.0
+	  datasets==5.2.0 keras-tuner==1.4.8 scikit-learn==1.9.1 tensorboard==2.21.0
 	@touch $@
 
 .venv-petastorm/.ready:
