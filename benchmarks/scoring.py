@@ -1,6 +1,6 @@
 """What predictions on Spark cost: rows per CPU second of `ddl_magics.predict`, row by row, and in one process.
 
-    python -m benchmarks.scoring [--quick] [--rounds N] [--pause SECONDS]
+    python -m benchmarks.scoring [--quick] [--rounds N] [--pause SECONDS] [--table "31 numbers"]
 
 Two tables: a million rows of 31 numbers with a small dense model, and 100,000 images of 28 x 28 with a small
 convolutional one. "ours" scores the DataFrame on a local-cluster of two executors with a core each, and Spark drops the
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from statistics import median
 from typing import Any
 
@@ -110,7 +110,7 @@ def batch_udf(spark: Any, content: bytes, width: int) -> Any:
     return predict_batch_udf(make, return_type=kind, batch_size=BATCH, input_tensor_shapes=[[width]])
 
 
-def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
+def measure(spark: Any, tables: Sequence[str], share: int, rounds: int, pause: float) -> Samples:
     """{"TABLE, WAY": thousands of rows per CPU second, of each round}."""
     import numpy as np
     from pyspark.sql import functions as F
@@ -118,7 +118,9 @@ def measure(spark: Any, share: int, rounds: int, pause: float) -> Samples:
     from ddl_magics.clusters.scoring import model_content, predict
 
     samples: Samples = {}
-    for table, model in models().items():
+    made = models()
+    for table in tables:
+        model = made[table]
         rows, few = (count // share for count in TABLES[table])
         whole, content = frame(spark, table, rows), model_content(model)
         part = whole.limit(few).repartition(2).cache()
@@ -172,20 +174,22 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command.parser("scoring", __doc__, "few rows, one round")
     command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
+    parser.add_argument("--table", choices=TABLES, help="only this one")
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
     rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
+    tables = [options.table] if options.table else list(TABLES)
     clusters = Clusters()
     try:
-        samples = measure(clusters.get(2), share, rounds, options.pause)
+        samples = measure(clusters.get(2), tables, share, rounds, options.pause)
     finally:
         clusters.stop()
     per_cpu = {name: values for name, values in samples.items() if not name.endswith(", wall")}
     print(report.spread(per_cpu, "k rows/CPU s"), "\n")
     print(report.spread({name: values for name, values in samples.items() if name not in per_cpu}, "k rows/s"), "\n")
     goals = []
-    for table in TABLES:
+    for table in tables:
         others = ((ROW_BY_ROW, GOAL_ROW_BY_ROW), (UDF, GOAL_UDF), (ONE_PROCESS, GOAL_ONE_PROCESS))
         for other, goal in others:
             ratio = median(samples[f"{table}, {OURS}"]) / median(samples[f"{table}, {other}"])
