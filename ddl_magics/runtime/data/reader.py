@@ -9,11 +9,13 @@ than the rows of a small one.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import mmap
 import os
-from typing import TYPE_CHECKING, Any, Callable, List, Sequence, Tuple, Union
+import threading
+from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
@@ -58,12 +60,15 @@ class Share:
         self._shown += [shown for shown in (manifest["label"], manifest.get("weight")) if shown is not None]
         self._targets = {index for shown in self._shown[1:] for index in indices(shown)}
         self.arrays = [_map(path, tensor) for (path, _), tensor in zip(paths, manifest["tensors"])]
+        self._texts: List[Bytes] = [
+            _map_text(path) if is_text(tensor) else b"" for (_, path), tensor in zip(paths, manifest["tensors"])
+        ]
         sequences = manifest.get("sequences")
         self._windows = None if sequences is None else _Windows(tf, starts, sequences)
         self._gathers: List[Gather] = []
-        for array, (_, text), tensor in zip(self.arrays, paths, manifest["tensors"]):
+        for array, text, tensor in zip(self.arrays, self._texts, manifest["tensors"]):
             self._gathers.append(
-                _gather_text(tf, array, _map_text(text), tensor) if is_text(tensor) else _gather(tf, array, tensor)
+                _gather_text(tf, array, text, tensor) if is_text(tensor) else _gather(tf, array, tensor)
             )
         window_rows = 1 if sequences is None else sequences["length"]
         self.element_bytes = window_rows * sum(array.nbytes // max(1, len(array)) for array in self.arrays)
@@ -79,22 +84,29 @@ class Share:
         ]
         return tuple(parts) if len(parts) > 1 else parts[0]
 
+    def read_in_pieces(self) -> None:
+        """From now on, `read_ahead` says what is read. Where a page is missing, the kernel would read its neighbours,
+        too, on some machines megabytes, which the rows of a shuffled window never ask for before they are evicted.
+        """
+        for mapped in [getattr(array, "_mmap", None) for array in self.arrays] + self._texts:
+            if mapped is not None and hasattr(mapped, "madvise"):  # Python 3.8 has it
+                mapped.madvise(mmap.MADV_RANDOM)
+
     def read_ahead(self, pieces: Sequence[Piece], classes: int) -> None:
-        """Have the disk read these elements into the page cache, in the background and in their order.
+        """Have the disk read these elements, in their order, into the page cache. It waits while the disk is busy.
 
         classes: of the rank.
         """
         if self._windows is not None:
             pieces = [rows for piece in pieces for rows in self._windows.spans(piece, classes)]
         for array in self.arrays:
-            row_bytes = array.nbytes // max(1, len(array))
-            mapped = getattr(array, "_mmap", None)
-            if mapped is None or not hasattr(mapped, "madvise"):  # Python 3.8 has it
+            if not isinstance(array, np.memmap) or array.filename is None:
                 continue
-            header = len(mapped) - array.nbytes
-            for first, last in pieces:
-                start = (header + first * row_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
-                mapped.madvise(mmap.MADV_WILLNEED, start, header + last * row_bytes - start)
+            row_bytes = array.nbytes // len(array)
+            with contextlib.suppress(OSError), open(array.filename, "rb") as file:  # a run that ends removes it
+                for first, last in pieces:
+                    start, length = array.offset + first * row_bytes, (last - first) * row_bytes
+                    os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
 
 
 class _Windows:
@@ -281,7 +293,10 @@ def _finish(tf: TensorFlow, groups: _Groups, dataset: Dataset, steps: int) -> Da
 
 
 class _Reader:
-    """Draws the rows of a part of an epoch: of the steps that end in one window, whose first may begin before it."""
+    """Draws the rows of a part of an epoch: of the steps that end in one window, whose first may begin before it.
+
+    The disk reads the next part, also that of the next epoch, while this one is used.
+    """
 
     def __init__(self, share: Share, steps: npt.NDArray[np.int64], order: RowOrder) -> None:
         self._share, self._steps, self._order = share, steps, order
@@ -290,19 +305,38 @@ class _Reader:
         self.step_edges = np.concatenate([[0], step_edges]).astype(np.int64)
         self.step_edges[-1] = len(steps) - 1
         self.parts = order.windows
+        if self.parts > 1:
+            share.read_in_pieces()
         # What was drawn last, for the next part's beginning: (epoch, window), and its rows.
         self._last: Tuple[Tuple[int, int], npt.NDArray[np.int64]] = ((-1, -1), np.zeros(0, np.int64))
+        # Which (epoch, window) the disk reads, and the thread that waits for it.
+        self._ahead: Tuple[Tuple[int, int], Optional[threading.Thread]] = ((-1, -1), None)
 
     def draw(self, epoch: Any, part: Any) -> Tuple[Any, Any]:
         """(rows in their order, position of the first one), int64."""
         epoch, part = int(epoch), int(part)
-        for window in range(part + 1 if part else 0, min(part + 2, self.parts)):
-            self._share.read_ahead(self._order.pieces(epoch, window), self._order.own_classes)
+        self._read(epoch, part)
         first, last = self._steps[self.step_edges[part : part + 2]]
         first_window = min(part, int(np.searchsorted(self._edges, first, side="right")) - 1)
         rows = np.concatenate([self._window(epoch, window) for window in range(first_window, part + 1)])
         before = self._edges[first_window]
         return rows[first - before : last - before], first
+
+    def _read(self, epoch: int, window: int) -> None:
+        """Have the window read, and the next one begun."""
+        key, thread = self._ahead
+        if key != (epoch, window) or thread is None:
+            thread = self._reading(epoch, window)
+        thread.join()
+        if self.parts > 1:
+            following = (epoch, window + 1) if window + 1 < self.parts else (epoch + 1, 0)
+            self._ahead = following, self._reading(*following)
+
+    def _reading(self, epoch: int, window: int) -> threading.Thread:
+        arguments = self._order.pieces(epoch, window), self._order.own_classes
+        thread = threading.Thread(target=self._share.read_ahead, args=arguments, name="ddl-read-ahead", daemon=True)
+        thread.start()
+        return thread
 
     def _window(self, epoch: int, window: int) -> npt.NDArray[np.int64]:
         key, rows = self._last

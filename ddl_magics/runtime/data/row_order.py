@@ -25,7 +25,7 @@ CLASSES = (48, 12)
 #: A class has at least so many rows.
 ROWS_PER_CLASS = 16
 #: Of all ranks together. Both are constants, so that the order does not depend on a machine's memory.
-WINDOW_BYTES = 256 << 20
+WINDOW_BYTES = 128 << 20
 BLOCK_BYTES = 128 << 10
 #: Apart from each other, from the draw for validation and from `packing.mixed`.
 _BLOCK_DRAW, _ROW_DRAW = 2, 3

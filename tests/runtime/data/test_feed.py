@@ -4,9 +4,11 @@ What Spark has a part in runs on a real one, with executors that are processes. 
 packed is the same for pandas and runs here, on a stand-in for the few operations of an RDD.
 """
 
+import ctypes
 import errno
 import importlib
 import json
+import mmap
 import os
 import re
 import shutil
@@ -129,6 +131,34 @@ def test_reading_makes_no_copy_of_the_rows(tmp_path):
     before = anonymous_bytes()
     assert sum(len(batch) for batch in dataset) == rows
     assert anonymous_bytes() - before < size / 2
+
+
+def resident_bytes(path):
+    """How much of a file is in the page cache."""
+    with open(path, "r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
+        flags = (ctypes.c_ubyte * -(-len(mapped) // mmap.PAGESIZE))()
+        first = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+        assert ctypes.CDLL(None).mincore(ctypes.c_void_p(first), ctypes.c_size_t(len(mapped)), flags) == 0
+        return sum(flag & 1 for flag in flags) * mmap.PAGESIZE
+
+
+def test_of_data_in_windows_a_missing_page_is_read_alone(tmp_path, monkeypatch):
+    """As where memory had no room for what was read ahead: the kernel would read a page's neighbours, too."""
+    monkeypatch.setattr(reader.Share, "read_ahead", lambda *_: None)
+    rows, window = 1 << 18, 2 << 20
+    monkeypatch.setattr(row_order, "WINDOW_BYTES", window)
+    manifest = {"data": "df", "size": 1, "rows": rows, "validation_rows": 0, "validation_whole": False}
+    features = {"name": "x", "shape": [32], "dtype": "<f4", "use": "floatx", "text_bytes": 0}
+    manifest |= {"tensors": [features], "features": 0, "label": None, "weight": None}
+    path = share_files.path(str(tmp_path), "train", 0)
+    np.save(path, np.zeros((rows, 32), np.float32))
+    with open(path, "rb") as file:
+        os.fsync(file.fileno())
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+    if resident_bytes(path) > window:
+        pytest.skip("the folder for temporary files is in memory")
+    assert sum(len(batch) for batch in open_rank(manifest, [str(tmp_path)], 0, 256)[0].take(16)) == 16 * 256
+    assert resident_bytes(path) < 2 * window
 
 
 def test_tensors_share_the_memory_of_the_files(tmp_path):
