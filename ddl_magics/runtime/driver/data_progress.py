@@ -51,20 +51,35 @@ def _watch(
         done, tasks = _tasks(own, group, last_stage)
         if tasks > 1 and (done, tasks) != before:
             before = done, tasks
-            report(_message(what, done, tasks, _bytes(own, group), time.monotonic() - began), done, tasks)
+            made = _bytes(own, group), rows_read(own, group, last_stage)
+            report(message(what, done, tasks, *made, time.monotonic() - began), done, tasks)
+
+
+def _stages(sc: SparkContext, group: str, last_stage: bool) -> Iterator[int]:
+    tracker = sc.statusTracker()
+    for job in tracker.getJobIdsForGroup(group):
+        about = tracker.getJobInfo(job)
+        stages = sorted(about.stageIds) if about is not None else []
+        yield from stages if last_stage else stages[:-1]
 
 
 def _tasks(sc: SparkContext, group: str, last_stage: bool) -> tuple[int, int]:
     """(those done, all)"""
     tracker, done, tasks = sc.statusTracker(), 0, 0
-    for job in tracker.getJobIdsForGroup(group):
-        about = tracker.getJobInfo(job)
-        stages = sorted(about.stageIds) if about is not None else []
-        for stage in stages if last_stage else stages[:-1]:
-            info = tracker.getStageInfo(stage)
-            if info is not None:
-                done, tasks = done + info.numCompletedTasks, tasks + info.numTasks
+    for stage in _stages(sc, group, last_stage):
+        info = tracker.getStageInfo(stage)
+        if info is not None:
+            done, tasks = done + info.numCompletedTasks, tasks + info.numTasks
     return done, tasks
+
+
+def rows_read(sc: SparkContext, group: str, last_stage: bool = True) -> int:
+    """The rows that the stages have read so far; 0 where Spark does not count them, as of an RDD."""
+    store, rows = sc._jsc.sc().statusStore(), 0
+    for stage in _stages(sc, group, last_stage):
+        with contextlib.suppress(Exception):  # Py4J's, of a stage that has not begun
+            rows += int(store.lastStageAttempt(stage).inputRecords())
+    return rows
 
 
 def _bytes(sc: SparkContext, name: str) -> int:
@@ -73,8 +88,11 @@ def _bytes(sc: SparkContext, name: str) -> int:
     return sum(int(info.memSize() + info.diskSize()) for info in infos)
 
 
-def _message(what: str, done: int, tasks: int, size: int, seconds: float) -> str:
+def message(what: str, done: int, tasks: int, size: int, rows: int, seconds: float) -> str:
+    """size: bytes made so far; rows: read so far; either 0 where it is not known. seconds: since the beginning."""
     parts = ["%s: %d of %d parts" % (what, done, tasks)]
+    if rows:
+        parts.append("{:,} rows, {:,.0f} rows/s".format(rows, rows / seconds))
     if size:
         parts.append("%.0f MB, %.1f MB/s" % (size / 1e6, size / 1e6 / seconds))
     if 0 < done < tasks:
