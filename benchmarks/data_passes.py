@@ -5,9 +5,10 @@
 A local cluster with 2 executors of one core; its Spark session exists before. 2 workers read one batch. CPU seconds are
 those of the driver, its JVM, the executors and all their processes, from the launch until the run has ended, less those
 of a run without data in the same round; seconds are from the launch to the first batch in the later of the two workers,
-again less those of the run without data. Tables are Parquet files: a million rows of 30 numbers and a label, and 60,000
-of an array of 784 numbers. "files" names them in --data, and ranks read them; the others name a DataFrame of Spark that
-reads them. Each round has every variant once, in an order that changes.
+again less those of the run without data. The tables of data_tables.py are Parquet files. "files" names them in --data,
+and ranks read them; the others name a DataFrame of Spark that reads them. Windows have no "files", as Spark brings
+their rows in order, and neither they nor vectors are packed by Arrow. Each round has every variant once, in an order
+that changes.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from support import launch, spark
 
+from .data_tables import TABLES
 from .harness import command, report
 from .harness.rounds import rotated
 
@@ -31,11 +34,8 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 QUICK_SHARE = 50
 SAMPLE_SECONDS = 0.2
 BY_ROWS, BY_ARROW, AGAIN, FILES, NONE = "by rows", "by Arrow", "from the cache", "files", "no data"
-#: Of a table: rows, and the expressions of its columns.
-TABLES = {
-    "31 columns": (1_000_000, [f"cast(rand({k}) as float) x{k}" for k in range(30)]),
-    "784 pixels": (60_000, ["transform(sequence(1, 784), k -> cast(id % 255 + k as float)) pixels"]),
-}
+#: What a table has not.
+WITHOUT_WAYS = {"784 pixels, vectors": {BY_ARROW}, "windows of 48": {BY_ARROW, FILES}}
 GOAL_CPU, GOAL_SECONDS = 0.5, 1.0
 
 CELL = """
@@ -89,20 +89,24 @@ class CpuClock:
         return sum(self._seconds.values())
 
 
-def measured(clock: CpuClock, session: Any, data: Any, cache: str | None) -> tuple[float, float]:
-    """(CPU seconds, seconds to the first batch) of a run. data: a DataFrame, the URI of files, or None."""
+def measured(
+    clock: CpuClock, session: Any, data: Any, cache: str | None, options: Mapping[str, Any]
+) -> tuple[float, float]:
+    """(CPU seconds, seconds to the first batch) of a run. data: a DataFrame, files, or None; options: of it."""
     cpu, began = clock.read(), time.time()
     if data is None:
         ended = launch.run_cell(session, WITHOUT, seconds=600)
     else:
-        named = {"data": data} if isinstance(data, str) else {"data": "df"}
         names = {} if isinstance(data, str) else {"df": data}
-        ended = launch.run_cell(
-            session, CELL, names, 600, label="y", batch_size=256, cache=cache, strategy="allreduce", **named
-        )
+        spec = {"data": data if isinstance(data, str) else "df", "label": "y", "cache": cache, **options}
+        ended = launch.run_cell(session, CELL, names, 600, batch_size=256, strategy="allreduce", **spec)
     if ended.state != "FINISHED":
         raise SystemExit(f"data_passes: {ended.message}")
     return clock.read() - cpu, ended.result - began
+
+
+def ways_of(table: str) -> list[str]:
+    return [way for way in (BY_ROWS, BY_ARROW, AGAIN, FILES) if way not in WITHOUT_WAYS.get(table, ())]
 
 
 def measure(
@@ -115,20 +119,18 @@ def measure(
     cpu: Samples = {}
     seconds: Samples = {}
     for table in tables:
-        rows, columns = TABLES[table]
         path = f"{folder}/{table.replace(' ', '_')}"
-        session.range(0, rows // share, 1, 4).selectExpr(*columns, "cast(id % 2 as int) y").write.parquet(path)
-        frame = session.read.parquet(path)
-        kept = f"{folder}/cache"
+        frame, kept = TABLES[table].frame(session, path, share), f"{folder}/cache"
+        ways = ways_of(table)
         for number in range(-1, rounds):  # the first round warms up, and fills the cache
             found = {}
-            for way in rotated((NONE, BY_ROWS, BY_ARROW, AGAIN, FILES), number):
+            for way in rotated((NONE, *ways), number):
                 arrow._known[app] = way == BY_ARROW
                 data = {NONE: None, FILES: f"file://{path}"}.get(way, frame)
-                found[way] = measured(clock, session, data, kept if way == AGAIN else None)
+                found[way] = measured(clock, session, data, kept if way == AGAIN else None, TABLES[table].options)
                 time.sleep(pause)
             print(f"{table}: round {number + 1} of {rounds}: {found}", file=sys.stderr)
-            for way in (BY_ROWS, BY_ARROW, AGAIN, FILES) if number >= 0 else ():
+            for way in ways if number >= 0 else ():
                 cpu.setdefault(f"{table}, {way}", []).append(found[way][0] - found[NONE][0])
                 seconds.setdefault(f"{table}, {way}", []).append(found[way][1] - found[NONE][1])
     return cpu, seconds
@@ -139,7 +141,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command.parser("data_passes", __doc__, "few rows, one round")
     command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
-    parser.add_argument("--tables", nargs="+", choices=list(TABLES), default=list(TABLES), help="both by default")
+    command.add_tables(parser, TABLES)
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
@@ -154,9 +156,12 @@ def main(arguments: list[str] | None = None) -> None:
     print(report.spread(seconds, "s"), "\n")
     goals = []
     for table in options.tables:
-        ratio = median(a / b for a, b in zip(cpu[f"{table}, {BY_ARROW}"], cpu[f"{table}, {BY_ROWS}"], strict=True))
-        goals.append(report.at_most(f"{table}: CPU seconds by Arrow over by rows", ratio, GOAL_CPU))
+        if BY_ARROW in ways_of(table):
+            ratio = median(a / b for a, b in zip(cpu[f"{table}, {BY_ARROW}"], cpu[f"{table}, {BY_ROWS}"], strict=True))
+            goals.append(report.at_most(f"{table}: CPU seconds by Arrow over by rows", ratio, GOAL_CPU))
         for way, name in ((AGAIN, "in a later run"), (FILES, "of files")):
+            if way not in ways_of(table):
+                continue
             later = median(seconds[f"{table}, {way}"])
             goals.append(report.at_most(f"{table}: seconds beyond the start {name}", later, GOAL_SECONDS))
     samples = {**{f"{name}, CPU s": each for name, each in cpu.items()}, **seconds}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Collection
 
 
 def parser(name: str, doc: str | None, quick: str) -> argparse.ArgumentParser:
@@ -32,3 +33,9 @@ def rounds(options: argparse.Namespace, usual: int, quick: int) -> int:
     """What --rounds says, or else so many, or so many with --quick."""
     given: int | None = options.rounds
     return given or (quick if options.quick else usual)
+
+
+def add_tables(to: argparse.ArgumentParser, names: Collection[str]) -> None:
+    """Add --tables, by default all of these."""
+    described = f"all by default: {', '.join(map(repr, names))}"
+    to.add_argument("--tables", nargs="+", choices=list(names), default=list(names), metavar="NAME", help=described)
