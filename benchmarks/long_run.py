@@ -4,9 +4,9 @@
 
 The driver's log, the kernel's follower with a live view, the run's folder and the panel's server are those of the
 product; ranks, network and clock are simulated. Each rank reports its steps and a sample every five minutes (a day) or
-every ten (a month) instead of every second: how much is kept depends on the number of events, and a day has
-almost twice as many as are kept. An epoch takes ten minutes, or an hour. "Watched" is with a notebook that polls, a live view and a
-page of the panel; otherwise the driver is alone. Memory is that of the objects, without the interpreter.
+every ten (a month) instead of every second: how much is kept depends on the number of events, and a day has almost
+twice as many as are kept. An epoch takes ten minutes, or an hour. "Watched" is with a notebook that polls, a live view
+and a page of the panel; otherwise the driver is alone. Memory is that of the objects, without the interpreter.
 """
 
 from __future__ import annotations

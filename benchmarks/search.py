@@ -132,10 +132,10 @@ def overhead(session: Session, names: dict[str, Any], trials: int, rounds: int) 
             yield {"kind": kind, "seed": number, **took}
 
 
-def bare(session: Session, names: dict[str, Any], values: list[dict[str, Any]]) -> dict[str, float]:
+def bare(session: Session, names: dict[str, Any], values: list[Mapping[str, Any]]) -> dict[str, float]:
     """What runs with these values take, of which a thread for each slot submits the next when one has ended."""
 
-    def train(given: dict[str, Any]) -> None:
+    def train(given: Mapping[str, Any]) -> None:
         line = " ".join(f"--set {name}={value}" for name, value in given.items())
         spec = parse(f"--strategy single --workers 1 --seed 1 {line}")
         session.submit(dataclasses.replace(spec, cell=CELL), names).wait(600)
