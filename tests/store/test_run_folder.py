@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.stored import claim, create, dead_process
+from support.stored import claim, create, dead_process, stored
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
@@ -31,6 +31,13 @@ def test_a_run_reads_back():
     assert (record.name, record.state, record.failure, record.ended) == ("digits", ev.FAILED, {"rank": 1}, 5.0)
     assert record.spec["cell"] == "x = 1" and record.labels == ("baseline", "good") and record.over
     assert record.title == "the one to beat"
+
+
+def test_a_monitor_is_read_though_it_has_no_workers():
+    folder = stored(strategy="monitor", workers=0, monitor={"log": "file:///log"})
+    assert folder.record().spec["strategy"] == "monitor"
+    assert [record.id for record in store.list_runs()] == [folder.path.name]
+    assert stored(workers=0).record() is None
 
 
 def test_a_run_of_010_reads_under_the_fields_of_today():
