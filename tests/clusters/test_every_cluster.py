@@ -13,6 +13,7 @@ import pytest
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
 from support.cluster_notebooks import KINDS, Notebook
+from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
 from support.until import until
 
@@ -35,6 +36,15 @@ CHECKED_ON_LIVY = [
     r"^Python +3\.\d+\.\S+ on the cluster, 3\.",
     r"^TensorFlow +2\.\S+, Keras ",
 ]
+
+
+#: The training of what is monitored.
+MONITORED = """
+import keras
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+model.compile("adam", "mse", metrics=["mae"])
+model.fit(dataset, validation_data=validation, epochs=1, verbose=0)
+"""
 
 
 def kinds(slow=()):
@@ -221,6 +231,58 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded):
     assert "KeyboardInterrupt: the evaluation has been stopped" in answer.traceback and answer.seconds < 30
     active = "list(spark.sparkContext.statusTracker().getActiveJobsIds())"
     until(lambda: notebook.remote(f"print({active})").text.strip() == "[]", 20)
+
+
+@pytest.mark.parametrize("notebook", kinds(slow=["ipython", "pyspark", "gateway"]), indirect=True)
+def test_requests_are_watched_while_they_come(notebook, tmp_path):
+    """The requests drift, the error rises: the live view, an alert, and the cell that trains again."""
+    assert notebook.first.error == ""  # the embedded Spark starts with the first run
+    if notebook.kind == "embedded":
+        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
+    columns = "'randn(1) as load', 'randn(2) as heat', 'randn(3) as wind'"
+    notebook.remote(f"weather = spark.range(4000).selectExpr({columns}).selectExpr('*', 'load + heat as demand')")
+    how = "--data weather --features load heat wind --label demand --batch-size 200 --validation 0.2"
+    trained = notebook.run(f"%%distributed --name energy {how}{MONITORED}").text
+    assert "FINISHED" in trained, trained
+    log, labels, random = tmp_path / "log", tmp_path / "labels", np.random.default_rng(1)
+    log.mkdir()
+    labels.mkdir()
+    write_whole(log / "a.jsonl", lines(requests(300, random)))
+    watch = f"%ddl monitor energy --log file://{log} --labels file://{labels} --every 1s --name watch"
+    shown = notebook.run(watch, clickable=True)
+    assert shown.displays and "application/vnd.jupyter.widget-view+json" in shown.displays[0], shown.text
+    newest = "next((e for e in reversed(watch.events) if e['kind'] == 'watch'), {'totals': {'requests': 0}})"
+
+    def state():
+        return notebook.value("[(event['kind'], event.get('message')) for event in watch.events]")
+
+    until(lambda: notebook.value(f"({newest})['totals']['requests']") == 300, 100, state)
+    levels = notebook.value(f"{{thing['name']: thing['level'] for thing in ({newest})['things']}}")
+    assert [levels[name] for name in FEATURES] == ["none"] * 3, levels
+
+    records = list(requests(300, random, shift=2.0, first=900))
+    true = [{"id": r["id"], "label": [100.0] * ROWS, "time": r["time"]} for r in records]
+    write_whole(labels / "a.jsonl", lines(true))
+    write_whole(log / "b.jsonl", lines(records))
+    until(lambda: notebook.value(f"(({newest})['error'] or {{}}).get('rows')") == 3000, 100, state)
+    told = "[e['message'] for e in watch.events if e['kind'] == 'notice']"
+    for text in ("heat has moved: PSI ", "the error rose"):
+        until(lambda text=text: any(text in message for message in notebook.value(told)), 30, state)
+    assert notebook.value(f"({newest})['totals']")["requests"] == 600
+    advice = notebook.value(f"({newest})['advice']")
+    assert any("heat has left what it was in training" in text for text in advice["reasons"])
+    assert advice["cell"].startswith("%%distributed --name energy") and "model.fit(dataset" in advice["cell"]
+    assert "watches the log" not in shown.text
+    assert re.search(r"^watch +RUNNING ", notebook.run("%ddl runs").text, re.MULTILINE)
+    assert "watch" in notebook.run("%ddl stop watch").text
+    assert notebook.value("watch.wait(60).state") == "STOPPED"
+    until(lambda: "TRAIN AGAIN" in shown.displays[1]["text/html"], 20, lambda: notebook.run("1") and shown.displays[1])
+    for line, says in [
+        (f"energy --log file://{log} --labels lables", "lables"),
+        ("digits --log /log", "digits has no reference of its data"),
+    ]:
+        answer = notebook.kernel.run(f"%ddl monitor {line}")
+        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
 
 
 @slow_in_ipython

@@ -53,6 +53,13 @@ def lines(records):
     return "".join(json.dumps(record) + "\n" for record in records)
 
 
+def write_whole(path, text):
+    """A file that appears complete."""
+    part = path.with_name(f".{path.name}")
+    part.write_text(text)
+    part.rename(path)
+
+
 def trained(random):
     """The reference of the data that `requests` without a shift have."""
     rows = random.normal(size=(20_000, len(FEATURES)))

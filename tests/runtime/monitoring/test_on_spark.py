@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from kafka import rig
 from support.launch import Running, fetch, load_driver, run_cell
-from support.monitoring_logs import ROWS, expected_counts, lines, requests, trained
+from support.monitoring_logs import ROWS, expected_counts, lines, requests, trained, write_whole
 from support.until import until
 
 from ddl_magics.runtime.events import TERMINAL
@@ -71,18 +71,11 @@ def begin(spark, reference, log, checkpoint, namespace=None, **asked):
     return Monitored(run)
 
 
-def write(folder, name, text):
-    """A file that appears complete."""
-    part = folder / f".{name}"
-    part.write_text(text)
-    part.rename(folder / name)
-
-
 def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, reference, tmp_path):
     spark, random, log = spark_cluster(2), np.random.default_rng(2), tmp_path / "log"
     log.mkdir()
     first = list(requests(700, random))
-    write(log, "a.jsonl", lines(first))
+    write_whole(log / "a.jsonl", lines(first))
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
     assert monitor.state == "FINISHED", monitor.events[-1]
     assert monitor.totals["requests"] == 700
@@ -105,7 +98,7 @@ def test_a_log_is_caught_up_with_and_each_record_counted_once(spark_cluster, ref
     failed = {**shifted[-1], "id": "failed", "inputs": None, "outputs": None, "error": "no such input"}
     late = {**first[0], "id": "late", "time": first[0]["time"] - 7200}
     damage = 'not json\n{"time": 3}\n'
-    write(log, "b.jsonl", lines(first[-100:]) + lines(shifted) + lines([failed, late]) + damage)
+    write_whole(log / "b.jsonl", lines(first[-100:]) + lines(shifted) + lines([failed, late]) + damage)
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", once=True).ended()
     assert monitor.state == "FINISHED", monitor.events[-1]
     totals = monitor.totals
@@ -146,12 +139,12 @@ def test_labels_tell_the_error_and_when_to_train_again(spark_cluster, reference,
     log.mkdir()
     labels.mkdir()
     records = list(requests(300, np.random.default_rng(3), shift=2.0))
-    write(log, "a.jsonl", lines(records))
+    write_whole(log / "a.jsonl", lines(records))
     true = [
         {"id": r["id"], "label": [out + 3.0 for (out,) in r["outputs"]["demand"]], "time": r["time"] + 60}
         for r in records[:200]
     ]
-    write(labels, "a.jsonl", lines(true) + lines(true[:50]))
+    write_whole(labels / "a.jsonl", lines(true) + lines(true[:50]))
     error = {"kind": "absolute", "name": "MAE", "before": 1.0}
     monitor = begin(spark, reference, log, tmp_path / "checkpoint", labels=str(labels), error=error, once=True).ended()
     assert monitor.state == "FINISHED", monitor.events[-1]

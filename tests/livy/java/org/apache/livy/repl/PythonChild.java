@@ -42,7 +42,9 @@ final class PythonChild {
   PythonChild(SparkEntries entries, SparkConf conf) throws IOException {
     InetAddress loopback = InetAddress.getLoopbackAddress();
     gateway = new GatewayServer.GatewayServerBuilder()
-        .entryPoint(entries).authToken(secret).javaAddress(loopback).javaPort(0).build();
+        .entryPoint(entries).authToken(secret).javaAddress(loopback).javaPort(0)
+        .callbackClient(GatewayServer.DEFAULT_PYTHON_PORT, loopback, secret) // as in Livy: foreachBatch calls Python
+        .build();
     gateway.start();
 
     String python = conf.get("spark.pyspark.python", System.getenv().getOrDefault("PYSPARK_PYTHON", "python3"));
