@@ -7,9 +7,8 @@ A local cluster with 2 executors of one core. DataFrames are the tables of data_
 and counted. "by value" is what it was before rows were packed many at once. The others end sooner: Rows that nobody
 uses; rows as lists, and NumPy arrays of 256 of them, as trainers on RDDs made them; mapInArrow to NumPy arrays; Spark
 that writes Parquet; toPandas with Arrow, which has all rows in the driver. CPU seconds are those of this process, of
-Spark and of all that they start. Arrow and NumPy do not take all tables.
-Then ours with 8 partitions, and with many of 100 rows. Each round has every way once,
-in an order that changes; the first one warms up.
+Spark and of all that they start. Arrow and NumPy do not take all tables. Then ours with 8 partitions, and with many of
+100 rows. Each round has every way once, in an order that changes; the first one warms up.
 """
 
 from __future__ import annotations

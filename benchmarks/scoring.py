@@ -1,6 +1,6 @@
 """What predictions on Spark cost: rows per CPU second of `ddl_magics.predict`, row by row, and in one process.
 
-    python -m benchmarks.scoring [--quick] [--rounds N] [--pause SECONDS] [--table "31 numbers"]
+    python -m benchmarks.scoring [--quick] [--rounds N] [--pause SECONDS] [--tables NAME ...]
 
 Two tables: a million rows of 31 numbers with a small dense model, and 100,000 images of 28 x 28 with a small
 convolutional one. "ours" scores the DataFrame on a local-cluster of two executors with a core each, and Spark drops the
@@ -174,22 +174,21 @@ def main(arguments: list[str] | None = None) -> None:
     parser = command.parser("scoring", __doc__, "few rows, one round")
     command.add_rounds(parser, ROUNDS)
     command.add_pause(parser)
-    parser.add_argument("--table", choices=TABLES, help="only this one")
+    command.add_tables(parser, TABLES)
     options = parser.parse_args(arguments)
     before = report.machine()
     share = QUICK_SHARE if options.quick else 1
     rounds = command.rounds(options, ROUNDS, QUICK_ROUNDS)
-    tables = [options.table] if options.table else list(TABLES)
     clusters = Clusters()
     try:
-        samples = measure(clusters.get(2), tables, share, rounds, options.pause)
+        samples = measure(clusters.get(2), options.tables, share, rounds, options.pause)
     finally:
         clusters.stop()
     per_cpu = {name: values for name, values in samples.items() if not name.endswith(", wall")}
     print(report.spread(per_cpu, "k rows/CPU s"), "\n")
     print(report.spread({name: values for name, values in samples.items() if name not in per_cpu}, "k rows/s"), "\n")
     goals = []
-    for table in tables:
+    for table in options.tables:
         others = ((ROW_BY_ROW, GOAL_ROW_BY_ROW), (UDF, GOAL_UDF), (ONE_PROCESS, GOAL_ONE_PROCESS))
         for other, goal in others:
             ratio = median(samples[f"{table}, {OURS}"]) / median(samples[f"{table}, {other}"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Iterator
+from typing import TYPE_CHECKING, Callable, Iterator, Sequence
 
 from ..spark import jvm_gateway
 
@@ -48,35 +48,39 @@ def _watch(
     began, before = time.monotonic(), (0, 0)
     own = jvm_gateway.separate_context(sc)
     while going():
-        done, tasks = _tasks(own, group, last_stage)
+        stages = stages_of(own, group, last_stage)
+        done, tasks = _tasks(own, stages)
         if tasks > 1 and (done, tasks) != before:
             before = done, tasks
-            made = _bytes(own, group), rows_read(own, group, last_stage)
+            made = _bytes(own, group), rows_read(own, stages)
             report(message(what, done, tasks, *made, time.monotonic() - began), done, tasks)
 
 
-def _stages(sc: SparkContext, group: str, last_stage: bool) -> Iterator[int]:
+def stages_of(sc: SparkContext, group: str, last_stage: bool = True) -> list[int]:
+    """The stages of the jobs of a group. last_stage: as of `watch`."""
     tracker = sc.statusTracker()
+    found: list[int] = []
     for job in tracker.getJobIdsForGroup(group):
         about = tracker.getJobInfo(job)
         stages = sorted(about.stageIds) if about is not None else []
-        yield from stages if last_stage else stages[:-1]
+        found += stages if last_stage else stages[:-1]
+    return found
 
 
-def _tasks(sc: SparkContext, group: str, last_stage: bool) -> tuple[int, int]:
+def _tasks(sc: SparkContext, stages: Sequence[int]) -> tuple[int, int]:
     """(those done, all)"""
     tracker, done, tasks = sc.statusTracker(), 0, 0
-    for stage in _stages(sc, group, last_stage):
+    for stage in stages:
         info = tracker.getStageInfo(stage)
         if info is not None:
             done, tasks = done + info.numCompletedTasks, tasks + info.numTasks
     return done, tasks
 
 
-def rows_read(sc: SparkContext, group: str, last_stage: bool = True) -> int:
+def rows_read(sc: SparkContext, stages: Sequence[int]) -> int:
     """The rows that the stages have read so far; 0 where Spark does not count them, as of an RDD."""
     store, rows = sc._jsc.sc().statusStore(), 0
-    for stage in _stages(sc, group, last_stage):
+    for stage in stages:
         with contextlib.suppress(Exception):  # Py4J's, of a stage that has not begun
             rows += int(store.lastStageAttempt(stage).inputRecords())
     return rows

@@ -68,7 +68,7 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
         return hosts * each
     if sc.master.startswith("local"):
         return each
-    promised = int(conf.get("spark.executor.instances", "0")) * each
+    promised = executors_promised(sc) * each
     if not promised and conf.get("spark.cores.max"):
         promised = int(conf.get("spark.cores.max")) // task_cores(conf)
     return max(promised, ready(sc, gpus_each) + released * each)

@@ -26,7 +26,11 @@ def test_the_rows_that_spark_has_read_are_counted(spark_cluster, tmp_path):
     session, group = spark_cluster(2), "progress of a test"
     session.range(0, 20_000, 1, 4).write.parquet(str(tmp_path / "rows"))
     frame = session.read.parquet(str(tmp_path / "rows"))
-    assert data_progress.rows_read(session.sparkContext, group) == 0
+
+    def rows_read():
+        return data_progress.rows_read(session.sparkContext, data_progress.stages_of(session.sparkContext, group))
+
+    assert rows_read() == 0
     counted = jvm_gateway.dataframe_rdd(frame, session.sparkContext, group).map(lambda row: row.id % 7)
     assert len(jvm_gateway.collect(counted, group, "rows")) == 20_000
-    until(lambda: data_progress.rows_read(session.sparkContext, group) == 20_000, 30)
+    until(lambda: rows_read() == 20_000, 30)
