@@ -61,8 +61,8 @@ def _give_back(sc: SparkContext) -> int:
     if ids:
         _kill(sc, ids)
         gone.update(ids)
-        count = released(sc) + len(ids)  # with one that died a moment ago, and the one in its place
-        _released[sc.applicationId] = min(count, slots.executors_promised(sc) or count)
+        # Those of the settings, where they say it: one that has just died, and the one in its place, are the same.
+        _released[sc.applicationId] = slots.executors_promised(sc) or released(sc) + len(ids)
     return len(ids)
 
 
