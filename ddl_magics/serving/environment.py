@@ -6,7 +6,6 @@ MLServer cannot share the notebook's: it needs an older protobuf. `DDL_MAGICS_SE
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import hashlib
 import os
 import re
@@ -16,13 +15,14 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
 
 from ddl_magics.errors import CannotServe
+from ddl_magics.serving import file_lock
 
 #: The environment variable with the path of a Python that has MLServer, TensorFlow and Keras.
 SETTING = "DDL_MAGICS_SERVE_PYTHON"
@@ -53,7 +53,7 @@ def python(keras: str | None, tell: Callable[[str], None]) -> Path:
     found = folder / "bin" / "python"
     if not (folder / ".ready").exists():
         folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with _alone(folder.with_suffix(".lock"), tell):
+        with file_lock.held(folder.with_suffix(".lock"), MAKE_SECONDS, "making MLServer's environment", tell):
             if not (folder / ".ready").exists():
                 _make(folder, wanted, tell)
     return found
@@ -102,25 +102,6 @@ def _checked(found: Path) -> Path:
     except (OSError, subprocess.SubprocessError):
         raise CannotServe(f"{SETTING} is {found}, which is no Python with MLServer and Keras: unset it") from None
     return found
-
-
-@contextlib.contextmanager
-def _alone(path: Path, tell: Callable[[str], None]) -> Iterator[None]:
-    """One process at a time makes an environment."""
-    deadline, told = time.monotonic() + MAKE_SECONDS, False
-    with path.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise CannotServe("another process is making MLServer's environment for too long") from None
-                if not told:
-                    tell("another process is making MLServer's environment: waiting for it")
-                    told = True
-                time.sleep(0.5)
-        yield
 
 
 def _make(folder: Path, wanted: list[str], tell: Callable[[str], None]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import re
@@ -13,13 +12,13 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.errors import CannotServe
-from ddl_magics.serving import environment
+from ddl_magics.serving import environment, file_lock
 from ddl_magics.serving.servers import LOOPBACK, STOP_SECONDS, Served, last_line, servers_folder
 from ddl_magics.store import owner
 from ddl_magics.store.files import write_atomically
@@ -75,7 +74,7 @@ def serve(request: Request, tell: Callable[[str], None]) -> Served:
         raise CannotServe(f"{request.name!r} is no name of a model: use letters, digits, _ and -, at most 64")
     home = servers_folder()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with _alone(home / f".{request.name}.lock"):
+    with file_lock.held(home / f".{request.name}.lock", READY_SECONDS, f"starting a server of {request.name}", tell):
         running = Served.read(home / request.name)
         if running is not None and running.alive:
             return _replace(running, request, tell)
@@ -269,19 +268,3 @@ def _free_port(wanted: int | None) -> int:
 
 def _write(path: Path, value: dict[str, Any]) -> None:
     write_atomically(path, [json.dumps(value, indent=1).encode()], lasting=False)
-
-
-@contextlib.contextmanager
-def _alone(path: Path) -> Iterator[None]:
-    """One process at a time changes what is served under a name."""
-    deadline = time.monotonic() + READY_SECONDS
-    with path.open("w") as lock:
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except OSError:
-                if time.monotonic() > deadline:
-                    raise CannotServe("another process is starting a server of this name for too long") from None
-                time.sleep(0.1)
-        yield
