@@ -16,7 +16,7 @@ $(SERVE)/.ready: $(SERVE_PINS) | $(READY)
 	@$(PYTHON) -m venv --clear $(SERVE)
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))' && pins="-c $(SERVE_PINS)"; \
 	  $(SERVE)/bin/python -m pip install --quiet --disable-pip-version-check $$pins \
-	  $$(grep -E '^(mlserver|keras|tensorflow[-_]cpu)==' $(SERVE_PINS))
+	  $$(grep -E '^(mlserver|keras|tensorflow[-_]cpu|confluent-kafka)==' $(SERVE_PINS))
 	@touch $@
 
 serve-bench-env: $(SERVE_BENCH)/.ready
@@ -29,7 +29,7 @@ $(SERVE_BENCH)/.ready: $(SERVE_PINS) | $(READY)
 	@$(SERVE_BENCH)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps mlserver-mlflow==1.7.1
 	@touch $@
 
-test test-slow: serve-env
+test test-slow notebooks: serve-env
 
 clean: serve-clean
 

@@ -21,6 +21,7 @@ from ddl_magics.models.registry import Registry
 from ddl_magics.options.redaction import as_word
 from ddl_magics.serving import deployment, launch
 from ddl_magics.serving.environment import keras_here
+from ddl_magics.serving.kafka_writer import address
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
 from ddl_magics.wording import nearest
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
     from ddl_magics.runs.run import Run
 
 USAGE = (
-    "%ddl serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER] [--log-inputs no] [--log-sample 0.1], "
+    "%ddl serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER|kafka://HOST:PORT/TOPIC] [--log-inputs no] "
+    "[--log-sample 0.1], "
     "%ddl serve RUN --to kserve|azureml FOLDER, or %ddl serve --stop NAME"
 )
 #: Option -> how many values it takes.
@@ -97,7 +99,7 @@ def parse(arguments: Sequence[str]) -> Request:
         name=given.get("--name", [""])[0],
         port=_port(given.get("--port")),
         detached="--detached" in given,
-        log=given["--log"][0] if "--log" in given else None,
+        log=_log(given.get("--log")),
         log_inputs=_yes(given.get("--log-inputs")),
         log_sample=_share(given.get("--log-sample")),
     )
@@ -109,6 +111,15 @@ def _port(given: Sequence[str] | None) -> int | None:
     if not given[0].isdigit() or not 0 < int(given[0]) < 2**16:
         raise UsageError(f"--port must be a number from 1 to 65535, not {as_word(given[0])}.")
     return int(given[0])
+
+
+def _log(given: Sequence[str] | None) -> str | None:
+    if given is not None and given[0].startswith("kafka:"):
+        try:
+            address(given[0])
+        except ValueError as error:
+            raise UsageError(f"--log: {error}.") from None
+    return None if given is None else given[0]
 
 
 def _yes(given: Sequence[str] | None) -> bool:
@@ -161,7 +172,7 @@ def listed() -> str:
 def served_lines(served: Served) -> str:
     """Where a model is served, until when, and how to call it."""
     end = "until %ddl serve --stop " + served.name if served.settings["detached"] else "until this process ends"
-    log = f"; requests are logged to {served.settings['log']}" if served.settings["log"] else ""
+    log = f"; requests are logged to {_shown(served.settings['log'])}" if served.settings["log"] else ""
     return (
         f"{served.name} version {served.version} is served at {served.url}, gRPC at {served.grpc}, {end}{log}\n"
         + served.how_to_call()
@@ -261,6 +272,12 @@ def _saved_by(file: Path) -> str | None:
             return str(json.loads(archive.read("metadata.json"))["keras_version"])
     except (OSError, KeyError, ValueError, zipfile.BadZipFile):
         return None
+
+
+def _shown(log: str) -> str:
+    """A log's folder as it is seen from the notebook's."""
+    here = Path.cwd()
+    return str(Path(log).relative_to(here)) if "://" not in log and Path(log).is_relative_to(here) else log
 
 
 def _absolute(log: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The environment of MLServer: a Python with MLServer, TensorFlow and Keras, made once in Jupyter's data folder.
+"""The environment of MLServer, made once in Jupyter's data folder: MLServer, TensorFlow, Keras and a client of Kafka.
 
 MLServer cannot share the notebook's: it needs an older protobuf. `DDL_MAGICS_SERVE_PYTHON` names a Python that has one.
 """
@@ -31,7 +31,7 @@ CONSTRAINTS = Path(__file__).parent / "constraints.txt"
 FROZEN_ON = (3, 11)
 #: How long making one may take, and how long another process waits for it.
 MAKE_SECONDS = 1200.0
-_PINNED = re.compile(r"(mlserver|keras|tensorflow-cpu)==(\S+)")
+_PINNED = re.compile(r"^(mlserver|keras|tensorflow-cpu|confluent-kafka)==(\S+)", re.MULTILINE)
 
 
 def python(keras: str | None, tell: Callable[[str], None]) -> Path:
@@ -60,7 +60,7 @@ def python(keras: str | None, tell: Callable[[str], None]) -> Path:
 
 
 def requirements(keras: str | None) -> list[str]:
-    """What is installed: MLServer, TensorFlow, and Keras in the pinned version, or in a newer one that the model needs.
+    """What is installed: the pinned versions, or a newer Keras that the model needs.
 
     Raises:
         CannotServe: the model is one of Keras 2.

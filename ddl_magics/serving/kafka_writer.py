@@ -5,6 +5,7 @@ The server's own environment imports this module: it needs confluent-kafka besid
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,7 +23,9 @@ class KafkaWriter:
         try:
             from confluent_kafka import Producer
         except ImportError:
-            raise ValueError("a log in Kafka needs confluent-kafka: pip install confluent-kafka") from None
+            raise ValueError(
+                f"a log in Kafka needs confluent-kafka: {sys.executable} -m pip install confluent-kafka"
+            ) from None
         self.dropped = 0
         self._producer: Any = Producer(
             {

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 from IPython.core.error import UsageError
+from kafka import rig
 from support import served as asking
 from support.fake_cluster import epoch
 from support.paths import ROOT
@@ -235,6 +236,27 @@ def test_each_request_is_in_the_log_once(served, log):
     assert bad["outputs"] is None and bad["rows"] == 0
 
 
+@pytest.mark.slow
+def test_requests_are_logged_in_a_topic_of_kafka():
+    from confluent_kafka import Consumer
+
+    broker = rig.start()
+    try:
+        uri = f"kafka://{broker.address}/requests"
+        command(f"topical --log {uri}", run_of(small(6), "topical"))
+        (served,) = list_served()
+        sent = {asking.infer(served, ROWS)[1]["id"] for _ in range(5)}
+        command("--stop topical")
+        reader = Consumer({"bootstrap.servers": broker.address, "group.id": "tests", "auto.offset.reset": "earliest"})
+        reader.subscribe(["requests"])
+        found = []
+        until(lambda: (found.append(reader.poll(1.0)) or len([each for each in found if each])) >= 5, 60)
+        reader.close()
+        assert {json.loads(message.value())["id"] for message in found if message} == sent
+    finally:
+        broker.stop()
+
+
 def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version(tmp_path):
     """Text, two inputs and two outputs; started from the command line; then killed."""
     run = run_of(two_ends(), "words")
@@ -345,6 +367,8 @@ def test_a_taken_port_is_told(models):
         ("a --port x", "--port must be a number from 1 to 65535, not x"),
         ("a --port", "--port needs 1 value"),
         ("a --log-inputs maybe", "--log-inputs must be yes or no, not maybe"),
+        ("a --log kafka://host:9092", "--log: write the log's topic as kafka://HOST:PORT/TOPIC, not kafka://host:9092"),
+        ("a --log kafka://u:p@host:9092/t", "--log: leave user and password out of the log's address"),
         ("a --log-sample 0", "--log-sample must be a share above 0, up to 1, not 0"),
         ("a --to kserv x", "--to must be kserve or azureml, not kserv. Did you mean kserve"),
         ("a --to kserve x --port 1", "--to writes files and serves nothing"),
