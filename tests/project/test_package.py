@@ -27,6 +27,7 @@ PERHAPS_THERE = {
     "data/arrow.py": {"pyarrow"},
     "data/parquet.py": {"pyarrow"},
     "data/file_systems.py": {"pyarrow"},
+    "scoring/batches.py": {"pyarrow"},
 }
 
 #: Processes of the runtime that must start fast and stay small: TensorFlow is the ranks' business.

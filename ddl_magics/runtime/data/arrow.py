@@ -13,6 +13,14 @@ if TYPE_CHECKING:
     from .packing import Record
     from .records import Column, DataFrame
 
+#: Of pyspark, which has no types here.
+DataType = Any
+
+#: Spark's setting: rows of a batch.
+BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+#: Names of Spark's types.
+_TRAVELS = {"byte", "short", "integer", "long", "float", "double", "boolean", "string", "date", "decimal"}
+
 #: Spark's: of an application, whether all of its executors had pyarrow.
 _known: dict[str, bool] = {}
 
@@ -20,6 +28,20 @@ _known: dict[str, bool] = {}
 def is_apt(column: Column) -> bool:
     """Whether a column has numbers, or arrays of them, of a type that NumPy and Arrow share."""
     return not column["vector"] and column["dtype"] != "S"
+
+
+def travels(kind: DataType) -> bool:
+    """Whether a column of this type of Spark is the same after its way to Python and back, as Arrow.
+
+    Maps and ML vectors are not, and a timestamp within an array or struct depends on the session's time zone. Binary
+    values, as of files, may be too large for a batch.
+    """
+    name = kind.typeName()
+    if name == "array":
+        return travels(kind.elementType)
+    if name == "struct":
+        return all(travels(field.dataType) for field in kind.fields)
+    return name in _TRAVELS
 
 
 def is_everywhere(sc: SparkContext, group: str) -> bool:

@@ -357,9 +357,13 @@ def pack_batches(
 
 def pack_batch(batch: Any, columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> tuple[PackReport, bytes]:
     """(report, blob) of a pyarrow.RecordBatch. What NumPy cannot take at once is packed as lists of Python."""
-    arrays = [arrow_array(batch.column(index), column) for index, column in enumerate(columns)]
-    values = [batch.column(index).to_pylist() if array is None else array for index, array in enumerate(arrays)]
-    return pack_columns(values, columns, tensors)
+    return pack_columns(batch_values(batch.columns, columns), columns, tensors)
+
+
+def batch_values(arrays: Iterable[Any], columns: Sequence[Column]) -> list[Any]:
+    """Of each column, its pyarrow.Array as a NumPy array, or as a list where NumPy cannot take it at once."""
+    made = [(values, arrow_array(values, column)) for values, column in zip(arrays, columns)]
+    return [values.to_pylist() if array is None else array for values, array in made]
 
 
 def arrow_array(values: Any, column: Column) -> np.ndarray | None:

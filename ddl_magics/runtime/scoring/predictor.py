@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
+from ..data import arrow
 from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
 from ..spark import jvm_gateway, spark_error
@@ -24,6 +26,10 @@ FAIL, NULL = "fail", "null"
 TRIED_ROWS = 1000
 #: Of the rows that a task holds at once. Each is an object of Python before it is in an array: 130 MB.
 MOST_NUMBERS = 4_000_000
+#: Of a batch that Spark hands over as Arrow; rows that are larger come one by one.
+MOST_ARROW_BYTES = 256 << 20
+#: The job group of what is looked up for the user.
+GROUP = "ddl_magics prediction"
 #: What messages call the frame, and what names its columns.
 FRAME, _FEATURES = "df", "features"
 
@@ -76,9 +82,28 @@ class Predictor:
         shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task(scorer.describe, plan=plan))
         fields = self._fields(frame, outputs)
         plan = {**plan, "inputs": {**known, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
-        rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
-        scored = session.createDataFrame(rows, StructType([*frame.schema.fields, *fields]), verifySchema=False)
+        schema = StructType([*frame.schema.fields, *fields])
+        scored = None
+        if not windows and self._takes_arrow(frame, plan):
+            with contextlib.suppress(ImportError):  # pyspark wants a newer pyarrow or pandas
+                scored = frame.mapInArrow(task.of_batches(plan), schema)
+        if scored is None:
+            rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
+            scored = session.createDataFrame(rows, schema, verifySchema=False)
         return _applied(scored, "timestamp_micros", times).drop(*windows)
+
+    def _takes_arrow(self, frame: DataFrame, plan: Plan) -> bool:
+        """Whether Spark hands over columns instead of rows, which takes less time."""
+        inputs, session = plan["inputs"], session_of(frame)
+        row_bytes = sum(8 * int(np.prod(shape)) for shape in inputs["shapes"] or [])
+        rows = int(session.conf.get(arrow.BATCH_ROWS, "10000") or 0)  # 0: the partition's
+        return (
+            not self._lenient
+            and all(map(arrow.is_apt, inputs["columns"]))
+            and all(arrow.travels(field.dataType) for field in frame.schema.fields)
+            and 0 < row_bytes * rows <= MOST_ARROW_BYTES
+            and arrow.is_everywhere(jvm_gateway.separate_context(session.sparkContext), GROUP)
+        )
 
     def _fields(self, frame: DataFrame, outputs: Sequence[tuple[str, str, int]]) -> list[Any]:
         """Spark's fields of the outputs: `prediction`, or `prediction_NAME` of several."""

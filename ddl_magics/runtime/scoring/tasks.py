@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping
 
 from ..data import by_value, packing
 from ..spark.settings import conf_of
+from . import batches as arrow_batches
 from . import scorer
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import SparkContext
+    from .records import Plan
 
 #: What a partition's rows become.
 Task = Callable[[Iterable[Any]], Iterator[Any]]
@@ -32,7 +34,8 @@ class Tasks:
         self._key += uuid.uuid4().hex if custom_objects else ""
         self._threads = int(conf_of(sc).get("spark.task.cpus") or 1)
         self._scorer = by_value.functions_of(scorer)
-        self._make_arrays = by_value.functions_of(packing)["row_arrays"]
+        self._packing = by_value.functions_of(packing)
+        self._make_arrays = self._packing["row_arrays"]
 
     def __call__(self, function: Callable[..., Any], **arguments: Any) -> Task:
         """The task of a function of scorer.py, which gets rows, a function that returns the model, and arguments."""
@@ -40,6 +43,26 @@ class Tasks:
 
         def run(rows: Iterable[Any]) -> Iterator[Any]:
             yield from shipped(rows, get, make_arrays=make_arrays, **arguments)
+
+        return run
+
+    def of_batches(self, plan: Plan) -> Task:
+        """The task that scores pyarrow.RecordBatches, whose columns of the plan hold numbers or arrays of them."""
+        shipped, get = by_value.functions_of(arrow_batches)["score_batches"], self.getter()
+        column_arrays, values, call = (
+            self._packing["column_arrays"],
+            self._packing["batch_values"],
+            self._scorer["call"],
+        )
+        checked = self._scorer["checked"]
+
+        def make_arrays(batch: Any, plan: Plan) -> Any:
+            inputs = plan["inputs"]
+            given = values([batch.column(place) for place in plan["places"]], inputs["columns"])
+            return checked(column_arrays(given, inputs["columns"], inputs["tensors"]), inputs)
+
+        def run(batches: Iterable[Any]) -> Iterator[Any]:
+            yield from shipped(batches, get, plan, make_arrays, call)
 
         return run
 

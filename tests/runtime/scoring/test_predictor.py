@@ -14,7 +14,7 @@ from support.stored import stored
 
 from ddl_magics import CannotScore, Run, predict
 from ddl_magics.runtime import events as ev
-from ddl_magics.runtime.data import packing
+from ddl_magics.runtime.data import arrow, packing
 from ddl_magics.runtime.scoring import scorer
 from ddl_magics.runtime.scoring.predictor import bounded
 from ddl_magics.runtime.scoring.windows import with_windows
@@ -113,6 +113,29 @@ def test_rows_without_a_value_have_no_prediction(frame, line):
     theirs = line.predict(given, verbose=0)[:, 0]
     for i in (1, 8, 10, ROWS - 1):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
+
+
+def test_columns_of_arrow_get_what_rows_get(frame, monkeypatch):
+    """Numbers, arrays and text as outputs; lists and a time beside them."""
+    keras.utils.set_random_seed(5)
+    numbers, image = keras.Input((3,), name="numbers"), keras.Input((4, 2), name="image")
+    merged = keras.layers.Concatenate()([numbers, keras.layers.Flatten()(image)])
+    sure = keras.layers.Dense(3, "softmax")(merged)
+    outputs = {
+        "grid": keras.layers.Reshape((2, 1))(keras.layers.Dense(2)(merged)),
+        "kind": keras.ops.cast(keras.ops.argmax(sure, axis=-1), "uint8"),
+        "one": keras.layers.Dense(1, dtype="float64")(merged),
+    }
+    model = keras.Model({"numbers": numbers, "image": image}, outputs)
+    given = frame.select("id", "a", "b", "c", "pixels", "word", "day")
+    options = {"features": ["numbers=a+b+c", "image=pixels"], "batch_size": 300}
+    by_arrow = predict(given, model, **options)
+    assert "MapInArrow" in by_arrow._jdf.queryExecution().toString()
+    monkeypatch.setattr(arrow, "is_everywhere", lambda sc, group: False)
+    by_rows = predict(given, model, **options)
+    assert "MapInArrow" not in by_rows._jdf.queryExecution().toString()
+    assert by_arrow.schema == by_rows.schema
+    assert named(by_arrow.collect()) == named(by_rows.collect())
 
 
 def test_the_first_row_is_described_and_all_are_read(line):
