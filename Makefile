@@ -18,7 +18,7 @@ PANEL_LINK := .venv/share/jupyter/labextensions/ddl-magics
 # Processes of the tests: each has Spark clusters of its own, and needs a core and 6 GB of memory.
 PROCESSES ?= 2
 
-.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures tensorboard-pictures clean bench-env evidently-env
+.PHONY: install env widget panel browser demo notebooks test test-quick test-slow test-times chaos lab lint panel-pictures tracking-pictures clean bench-env evidently-env
 
 install: env widget panel browser
 
@@ -93,9 +93,9 @@ chaos: env build/spark.jsa
 panel-pictures: install
 	$(PYTHON) scripts/panel_screenshots.py
 
-# The pictures of TensorBoard in docs/history.md.
-tensorboard-pictures: install
-	$(PYTHON) scripts/tensorboard_pictures.py
+# The pictures of TensorBoard and MLflow in docs/history.md.
+tracking-pictures: install mlflow-env
+	$(PYTHON) scripts/tracking_pictures.py
 
 # What benchmarks compare with and nothing else needs: PyTorch, tf_keras, Hugging Face datasets and KerasTuner, some
 # gigabytes; and Petastorm, which wants an old pyarrow.
