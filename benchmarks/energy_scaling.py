@@ -2,10 +2,10 @@
 
     python -m benchmarks.energy_scaling [--quick] [--data FOLDER] [--seeds N]
 
-The notebook's own cells prepare the table of --data (or generate one) and train, on a Spark of this machine. It has four
-executors of 0.4 cores each (this needs root), so that workers do not take CPU time from each other. `%ddl scale` measures
-one and two workers, by all-reduce and with a parameter server. From these, the samples/s of four are predicted, and then
-measured by the same command. --quick has little data.
+The notebook's own cells prepare the table of --data (or generate one) and train, on a Spark of this machine. It has
+four executors of 0.4 cores each (this needs root), so that workers do not take CPU time from each other. `%ddl scale`
+measures one and two workers, by all-reduce and with a parameter server. From these, the samples/s of four are
+predicted, and then measured by the same command. --quick has little data.
 
 The goal is an error of 10 % at most, and that the bounds of 90 % hold what was measured.
 """
@@ -21,7 +21,7 @@ from pathlib import Path
 
 import nbformat
 from IPython.core.interactiveshell import InteractiveShell
-from support import processes, spark
+from support import processes, shells, spark
 from support.paths import ROOT
 
 from ddl_magics.scaling import ScalingReport
@@ -64,7 +64,7 @@ def measure(hours: int, data: str, seeds: int, epochs: int) -> tuple[ScalingRepo
         try:
             return _scaled(shell, seeds)
         finally:
-            shell._ddl_magics[0].session.close()
+            shells.session(shell).close()
             clusters.stop()
 
 

@@ -222,7 +222,8 @@ def _measure_runs(browser: Browser, samples: Samples, quick: bool) -> int:
             lab.start()
             _look(Screen(lab, browser, samples), run, times, 0 if start < starts - 1 else ticks)
     print(f"{RUNS} runs of 10 epochs; one of {STEPS} steps by {WORKERS} workers, {run.bytes / 1e6:.0f} MB of events")
-    return run.bytes
+    size: int = run.bytes
+    return size
 
 
 def _measure_search(browser: Browser, samples: Samples, quick: bool) -> None:
