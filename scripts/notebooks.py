@@ -43,10 +43,10 @@ SMALL: dict[str, dict[str, Any]] = {
         "network": "MobileNet",
         "workers": [1, 2],
         "image": 32,
-        "batch": 8,
+        "batch": 32,
         "warmup": 2,
-        "epochs": 3,
-        "batches": 2,
+        "epochs": 5,
+        "batches": 4,
     },
     "pipeline": {"rows": 3000, "epochs": 3, "trials": 3},
 }
