@@ -98,15 +98,12 @@ def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) ->
     """
     reference, run = _found(request.model, session)
     cluster = session.cluster
-    labels = request.labels
-    if labels is not None and not isinstance(cluster, LivyCluster) and "/" not in labels and labels not in namespace:
-        raise UsageError(f"--labels {labels}: there is no DataFrame of that name, and it is no folder.")
     name = run.name if run is not None else Path(request.model.rstrip("/")).name
     asked = {
         "model": name,
         "reference": reference,
         "log": _whole(request.log),
-        "labels": labels if labels is None or labels in namespace or "/" not in labels else _whole(labels),
+        "labels": None if request.labels is None else _labels(request.labels, cluster, namespace),
         "window": request.window,
         "delay": f"{request.late:g} seconds",
         "label_delay": f"{request.label_delay:g} seconds",
@@ -118,6 +115,17 @@ def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) ->
     }
     spec = RunSpec(name=request.name, cell="", strategy=STRATEGY, workers=0, monitor=asked)
     return session.monitor(spec, namespace)
+
+
+def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
+    """The name of a DataFrame as it is, a folder or topic with its whole address."""
+    if word in namespace:
+        return word
+    if "/" in word or (not isinstance(cluster, LivyCluster) and Path(word).is_dir()):
+        return _whole(word)
+    if not isinstance(cluster, LivyCluster):
+        raise UsageError(f"--labels {word}: there is no DataFrame of that name, and it is no folder.")
+    return word  # a DataFrame of the Livy session, whose names are not known here
 
 
 def _found(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
