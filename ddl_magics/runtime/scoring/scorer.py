@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import logging
 import os
 import sys
 import tempfile
@@ -60,6 +61,8 @@ def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int, 
             tf.config.experimental.set_memory_growth(gpu, True)
     import keras
 
+    # Models come and go in a worker, and batches have several sizes: TensorFlow warns of the traces that this takes.
+    logging.getLogger("tensorflow").addFilter(worth_reading)
     with tempfile.TemporaryDirectory(prefix="ddl-scoring-") as folder:
         path = os.path.join(folder, "model.keras")
         with open(path, "wb") as file:
@@ -69,6 +72,11 @@ def read_model(content: bytes, custom_objects: Mapping[str, Any], threads: int, 
             keras.backend.set_floatx(weights_dtype(model))
             model = keras.models.load_model(path, custom_objects=dict(custom_objects))
         return model
+
+
+def worth_reading(record: logging.LogRecord) -> bool:
+    """Whether a line of TensorFlow's log is not about traced functions."""
+    return "triggered tf.function retracing" not in record.getMessage()
 
 
 def labelled(
