@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import os
 import re
 import sys
 import tempfile
@@ -39,6 +40,7 @@ SMALL: dict[str, dict[str, Any]] = {
     "quickstart": {},
     "mnist": {"images": 3000, "epochs": 2, "ways": "all-reduce,adag"},
     "energy": {"hours": 700, "epochs": 1, "workers": [1, 2], "layers": ["GRU"]},
+    "higgs": {"events": 2500, "epochs": 3, "ways": "ensemble,aeasgd", "trials": 3},
     "resnet50": {
         "network": "MobileNet",
         "workers": [1, 2],
@@ -49,7 +51,11 @@ SMALL: dict[str, dict[str, Any]] = {
         "batches": 4,
     },
     "pipeline": {"rows": 3000, "epochs": 3, "trials": 3},
+    "lifecycle": {"hours": 2400, "epochs": 4},
 }
+
+#: The Python that `make serve-env` builds: without it, a notebook that serves a model makes an environment of its own.
+SERVE_PYTHON = ROOT / ".venv-serve" / "bin" / "python"
 
 #: The tag of papermill's own cell.
 INJECTED = "injected-parameters"
@@ -75,6 +81,8 @@ def execute(name: str, parameters: Mapping[str, Any], data: Path) -> NotebookNod
         PapermillExecutionError: a cell has failed; what was executed so far is in build/notebooks.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
+    if SERVE_PYTHON.exists():
+        os.environ.setdefault("DDL_MAGICS_SERVE_PYTHON", str(SERVE_PYTHON))
     with tempfile.TemporaryDirectory() as folder:
         if data.is_dir():
             (Path(folder) / "data").symlink_to(data.resolve())
