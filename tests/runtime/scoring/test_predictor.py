@@ -138,6 +138,16 @@ def test_columns_of_arrow_get_what_rows_get(frame, monkeypatch):
     assert named(by_arrow.collect()) == named(by_rows.collect())
 
 
+def test_a_column_may_have_any_name(frame, line):
+    """Also one that SQL has to quote, and one beside it that occurs twice."""
+    named_so = frame.select("id", "a", "b", "c", "day", "day").toDF("id", "a.b", "b`", "c d", "day", "day")
+    scored = predict(named_so, line, features=["a.b", "b`", "c d"])
+    assert "MapInArrow" in scored._jdf.queryExecution().toString()
+    assert scored.columns == ["id", "a.b", "b`", "c d", "day", "day", "prediction"]
+    theirs = predict(frame, line, features=["a", "b", "c"]).select("id", "prediction").collect()
+    assert sorted((row[0], row[-1]) for row in scored.collect()) == sorted(map(tuple, theirs))
+
+
 def test_the_first_row_is_described_and_all_are_read(line):
     """Spark ends a Python worker that has left rows; TensorFlow and the model would be loaded again to score them."""
     columns = [{"name": name, "dtype": "f8", "depth": 0, "vector": False} for name in "abc"]
