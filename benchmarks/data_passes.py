@@ -34,8 +34,8 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 QUICK_SHARE = 50
 SAMPLE_SECONDS = 0.2
 BY_ROWS, BY_ARROW, AGAIN, FILES, NONE = "by rows", "by Arrow", "from the cache", "files", "no data"
-#: What a table has not.
-WITHOUT_WAYS = {"784 pixels, vectors": {BY_ARROW}, "windows of 48": {BY_ARROW, FILES}}
+#: Has no reading of files: ranks read files without an order.
+WINDOWS = "windows of 48"
 GOAL_CPU, GOAL_SECONDS = 0.5, 1.0
 
 CELL = """
@@ -106,7 +106,12 @@ def measured(
 
 
 def ways_of(table: str) -> list[str]:
-    return [way for way in (BY_ROWS, BY_ARROW, AGAIN, FILES) if way not in WITHOUT_WAYS.get(table, ())]
+    ways = [BY_ROWS, BY_ARROW, AGAIN, FILES]
+    if not TABLES[table].by_arrow:
+        ways.remove(BY_ARROW)
+    if table == WINDOWS:
+        ways.remove(FILES)
+    return ways
 
 
 def measure(
