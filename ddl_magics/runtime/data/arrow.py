@@ -73,6 +73,15 @@ def _hosts_have_it(sc: SparkContext, group: str) -> bool:
         return False
 
 
+def mapped(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: Any) -> DataFrame:
+    """`frame.mapInArrow`, of columns with any name.
+
+    pyspark looks them up by name, and does not find those with a dot, with a backtick, or that are there twice.
+    """
+    made: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns)))).mapInArrow(function, schema)
+    return made
+
+
 def packed(
     sc: SparkContext,
     group: str,
@@ -95,7 +104,6 @@ def packed(
             blobs = pyarrow.array([blob], pyarrow.binary())
             yield pyarrow.RecordBatch.from_arrays([*numbers, texts, blobs], ["partition", "chunk", "report", "blob"])
 
-    names = ["c%d" % number for number in range(len(columns))]  # a column may be there twice
-    made = frame.toDF(*names).mapInArrow(pack, "partition int, chunk int, report string, blob binary")
+    made = mapped(frame, pack, "partition int, chunk int, report string, blob binary")
     rows = jvm_gateway.dataframe_rdd(made, sc, group)
     return rows.map(lambda row: (row[0], row[1], json.loads(row[2]), bytes(row[3])))

@@ -86,8 +86,7 @@ class Predictor:
         scored = None
         if not windows and self._takes_arrow(frame, plan):
             with contextlib.suppress(ImportError):  # pyspark wants a newer pyarrow or pandas
-                # pyspark looks its columns up by name: those with a dot, a backtick or a double would not be found.
-                scored = frame.toDF(*_places(frame)).mapInArrow(task.of_batches(plan), schema)
+                scored = arrow.mapped(frame, task.of_batches(plan), schema)
         if scored is None:
             rows = frame.rdd.mapPartitions(task(scorer.score, plan=plan, outputs=len(fields)))
             scored = session.createDataFrame(rows, schema, verifySchema=False)
@@ -156,14 +155,9 @@ def _applied(frame: DataFrame, function: str, places: Sequence[int]) -> DataFram
     """
     if not places:
         return frame
-    names = _places(frame)
+    names = ["c%d" % index for index in range(len(frame.columns))]
     values = ["%s(%s) %s" % (function, n, n) if i in places else n for i, n in enumerate(names)]
     return frame.toDF(*names).selectExpr(*values).toDF(*frame.columns)
-
-
-def _places(frame: DataFrame) -> list[str]:
-    """A name for each column that any SQL takes."""
-    return ["c%d" % index for index in range(len(frame.columns))]
 
 
 def session_of(frame: DataFrame) -> SparkSession:
