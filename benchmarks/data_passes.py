@@ -34,8 +34,6 @@ ROUNDS, QUICK_ROUNDS = 5, 1
 QUICK_SHARE = 50
 SAMPLE_SECONDS = 0.2
 BY_ROWS, BY_ARROW, AGAIN, FILES, NONE = "by rows", "by Arrow", "from the cache", "files", "no data"
-#: Has no reading of files: ranks read files without an order.
-WINDOWS = "windows of 48"
 GOAL_CPU, GOAL_SECONDS = 0.5, 1.0
 
 CELL = """
@@ -109,7 +107,7 @@ def ways_of(table: str) -> list[str]:
     ways = [BY_ROWS, BY_ARROW, AGAIN, FILES]
     if not TABLES[table].by_arrow:
         ways.remove(BY_ARROW)
-    if table == WINDOWS:
+    if "order_by" in TABLES[table].options:  # ranks read files without an order
         ways.remove(FILES)
     return ways
 

@@ -126,8 +126,7 @@ class Screen:
         self._act(f"run, {how}", f"bench.run('open-run', {{ run: '{run.name}' }})", "bench.drawn()")
         self._note(f"run, whole, {how}", (self._measure(f"await bench.whole({run.step})") - since) / 1000)
         self._idle()
-        self._note(f"run, fetched, {how}, kB", self._measure(f"bench.bytes({since})") / 1000)
-        self._note(f"run, longest task, {how}", self._measure(f"bench.blocked({since})"))
+        self._note_load(since, "run", f", {how}")
 
     def close_run(self) -> None:
         """Close the current tab."""
@@ -140,8 +139,7 @@ class Screen:
             since = self._measure("performance.now()")
             run.grow(TICK_SECONDS)
             time.sleep(TICK_SECONDS)
-            self._note("tick, fetched, kB", self._measure(f"bench.bytes({since})") / 1000)
-            self._note("tick, longest task", self._measure(f"bench.blocked({since})"))
+            self._note_load(since, "tick")
             if self._measure(f"(document.querySelector('.ddl-run').model.line('metric:loss').x.at(-1) < {STEPS})"):
                 raise RuntimeError("the page does not follow the run")
 
@@ -153,8 +151,7 @@ class Screen:
         opened = f"bench.run('open-search', {{ search: '{search.id}' }})"
         self._act(f"search, opened, {how}", opened, f"bench.trials() && bench.title().includes('{TRIALS} of')")
         self._idle()
-        self._note(f"search, fetched, {how}, kB", self._measure(f"bench.bytes({since})") / 1000)
-        self._note(f"search, longest task, {how}", self._measure(f"bench.blocked({since})"))
+        self._note_load(since, "search", f", {how}")
         for number in (3, 4, 5):
             button = f"[...document.querySelectorAll('.ddl-search .ddl-sort')][{number}]"
             self._act("search, sorted", f"{button}.click()", f"bench.sorted() === {button}.textContent")
@@ -168,8 +165,7 @@ class Screen:
             since = self._measure("performance.now()")
             search.show(ended, training=2)
             time.sleep(TICK_SECONDS)
-            self._note("search, tick, fetched, kB", self._measure(f"bench.bytes({since})") / 1000)
-            self._note("search, tick, longest task", self._measure(f"bench.blocked({since})"))
+            self._note_load(since, "search, tick")
             if f"{ended} of" not in self._measure("bench.title()"):
                 raise RuntimeError("the page does not follow the search")
 
@@ -187,6 +183,11 @@ class Screen:
 
     def _note(self, name: str, value: float) -> None:
         self._samples[name].append(value)
+
+    def _note_load(self, since: float, what: str, how: str = "") -> None:
+        """What was fetched since a moment of the page, and its longest task."""
+        self._note(f"{what}, fetched{how}, kB", self._measure(f"bench.bytes({since})") / 1000)
+        self._note(f"{what}, longest task{how}", self._measure(f"bench.blocked({since})"))
 
     def _idle(self) -> None:
         """Wait until what was begun has ended, so that it is not measured with what follows."""
@@ -222,8 +223,7 @@ def _measure_runs(browser: Browser, samples: Samples, quick: bool) -> int:
             lab.start()
             _look(Screen(lab, browser, samples), run, times, 0 if start < starts - 1 else ticks)
     print(f"{RUNS} runs of 10 epochs; one of {STEPS} steps by {WORKERS} workers, {run.bytes / 1e6:.0f} MB of events")
-    size: int = run.bytes
-    return size
+    return run.bytes
 
 
 def _measure_search(browser: Browser, samples: Samples, quick: bool) -> None:

@@ -28,6 +28,8 @@ import papermill
 from nbformat import NotebookNode
 from papermill.exceptions import PapermillExecutionError
 
+from ddl_magics.serving.environment import SETTING
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build" / "notebooks"
@@ -82,7 +84,7 @@ def execute(name: str, parameters: Mapping[str, Any], data: Path) -> NotebookNod
     """
     BUILD.mkdir(parents=True, exist_ok=True)
     if SERVE_PYTHON.exists():
-        os.environ.setdefault("DDL_MAGICS_SERVE_PYTHON", str(SERVE_PYTHON))
+        os.environ.setdefault(SETTING, str(SERVE_PYTHON))
     with tempfile.TemporaryDirectory() as folder:
         if data.is_dir():
             (Path(folder) / "data").symlink_to(data.resolve())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import stat
 import sys
 import tempfile
 import time
@@ -42,7 +41,7 @@ def limited_python(cores: float) -> Iterator[Path]:
     with tempfile.TemporaryDirectory() as folder:
         script = Path(folder) / "python"
         script.write_text("\n".join(["#!/bin/sh", "set -e", *group, f'exec {sys.executable} "$@"', ""]))
-        script.chmod(script.stat().st_mode | stat.S_IXUSR)
+        script.chmod(0o700)
         try:
             yield script
         finally:

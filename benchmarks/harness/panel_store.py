@@ -50,7 +50,7 @@ class LongRun:
         self._record({**event, "time": begun} for event in start)
         while self.step < STEPS:
             self._record(self._steps(bucket, begun + (self.step + bucket) * STEP_SECONDS))
-        self.bytes = (self.folder.path / "events.jsonl").stat().st_size
+        self.bytes: int = (self.folder.path / "events.jsonl").stat().st_size
 
     def grow(self, seconds: float) -> None:
         """Store what its workers report in so many seconds: steps and a sample of each process, once a second."""
