@@ -120,16 +120,17 @@ class Channel:
             code: the statement.
             until_interrupted: it may take any time, and an interrupt of the kernel ends it.
         """
-        # In a thread, which an interrupt leaves alone: Livy's answer has the number that the statement is cancelled by.
-        with ThreadPoolExecutor(1) as thread:
-            path = thread.submit(self._posted, code)
-            seconds = math.inf if until_interrupted else STATEMENT_SECONDS
-            try:
-                return self._output(self._ended_statement(path.result(), seconds))
-            except KeyboardInterrupt:
-                if until_interrupted:
-                    self._cancel(path.result())
-                raise
+        seconds = math.inf if until_interrupted else STATEMENT_SECONDS
+        posted: list[str] = []
+        try:
+            # In a thread, which an interrupt leaves alone: Livy's answer has the number to cancel the statement by.
+            with ThreadPoolExecutor(1) as thread:
+                thread.submit(lambda: posted.append(self._posted(code))).result()
+            return self._output(self._ended_statement(posted[0], seconds))
+        except KeyboardInterrupt:
+            if until_interrupted and posted:
+                self._cancel(posted[0])
+            raise
 
     def _posted(self, code: str) -> str:
         """The path of a statement that Livy has taken."""

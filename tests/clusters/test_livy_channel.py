@@ -6,6 +6,8 @@ import json
 import os
 import pickle
 import sys
+from concurrent import futures
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pandas as pd
@@ -107,10 +109,14 @@ def test_a_statement_that_has_ended_and_has_no_output_yet_is_looked_at_again(pac
         assert channel.call("busy", "{}") == {"busy": 0}
 
 
-def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package):
-    """The statement interrupts this thread before its number is known."""
+@pytest.mark.parametrize("waits", [False, True])
+def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package, monkeypatch, waits):
+    """The statement interrupts this thread before its number is known: while it waits for the number, or before."""
+    channel, submit = opened(livy, package), ThreadPoolExecutor.submit
+    if not waits:
+        monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda *of: futures.wait([submit(*of)]))
     with pytest.raises(KeyboardInterrupt):
-        opened(livy, package).statement("__import__('_thread').interrupt_main()", until_interrupted=True)
+        channel.statement("__import__('_thread').interrupt_main()", until_interrupted=True)
     method, path, _, _ = livy.seen[-1]
     assert method == "POST" and path == f"/sessions/7/statements/{len(livy.statements) - 1}/cancel"
 
