@@ -48,22 +48,27 @@ class PanelPage:
         if fresh or path or "/lab/" not in self.page.url:
             self.page.goto(f"{self.lab.url}{path or 'lab/workspaces/' + secrets.token_hex(4)}?token={self.lab.token}")
             self.ready()
-            self.command("ddl-magics:show-panel")
-            expect(self.root).to_be_visible()
+            self._show(empty=not path)
         else:
             self._begin_again()
 
     def _begin_again(self) -> None:
         self.page.evaluate(_CLOSE_ALL)
         light(self.page)
-        self.command("ddl-magics:show-panel")
-        expect(self.root).to_be_visible()
+        self._show(empty=True)
         self.root.get_by_role("searchbox").fill("")
         self.root.get_by_label("Running only").uncheck()
         self.button("Refresh").click()
         searches = {record.id for record in store.list_searches()}
         runs = {record.id for record in store.list_runs() if record.spec.get("parent") not in searches}
         self.page.wait_for_function(_LISTED, arg=[f"ddl-row-{each}" for each in searches | runs])
+
+    def _show(self, empty: bool) -> None:
+        """Shows the panel; in an `empty` JupyterLab after its launcher, which takes the focus when it appears."""
+        if empty:
+            expect(self.page.locator(".jp-Launcher")).to_be_visible()
+        self.command("ddl-magics:show-panel")
+        expect(self.root).to_be_visible()
 
     def forget(self) -> None:
         """Has the next test load JupyterLab, as this one leaves dialogs or lost connections behind."""
