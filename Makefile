@@ -54,9 +54,11 @@ demo: env widget
 	$(PYTHON) scripts/demo.py
 
 # The worked examples, with little data: make notebooks [FULL=1] [NAMES="mnist energy"] [DATA=folder]. STORE=1 keeps what
-# they show in notebooks/ and docs/notebooks.md.
-notebooks: env widget
-	$(PYTHON) scripts/notebooks.py $(NAMES) $(if $(FULL),--full) $(if $(STORE),--store) $(if $(DATA),--data $(DATA))
+# they show in notebooks/ and docs/notebooks.md. LIVY=1 runs their twins for sparkmagic's kernel on a Livy of this machine,
+# LIVY=http://HOST:PORT on another one.
+notebooks: env widget $(if $(LIVY),.venv-notebook/.ready) $(if $(filter 1,$(LIVY)),livy)
+	$(PYTHON) scripts/$(if $(LIVY),livy_twin.py --run $(if $(filter-out 1,$(LIVY)),--url $(LIVY)),notebooks.py) $(NAMES) \
+	  $(if $(FULL),--full) $(if $(STORE),--store) $(if $(DATA),--data $(DATA))
 
 lint: env node_modules/.ready
 	npm run lint
@@ -71,7 +73,7 @@ build/spark.jsa: $(READY) tests/support/spark_archive.py
 
 test: install lint build/spark.jsa
 	npm test
-	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope
+	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope --durations=60
 
 # What the tests of the last `pytest` have cost, the longest first.
 test-times:
@@ -133,3 +135,4 @@ include scripts/keras2.mk
 include scripts/serve.mk
 include scripts/docs.mk
 include scripts/mlflow.mk
+include scripts/stores.mk

@@ -112,6 +112,7 @@ def test_a_tab_behind_another_asks_for_nothing(panel, asked):
     asked.until(lambda: asked.views(behind))
 
 
+@pytest.mark.slow
 def test_a_list_that_nobody_sees_or_in_which_nothing_goes_on_is_asked_for_less(panel, asked):
     folder = live("digits")
     panel.open()

@@ -42,6 +42,7 @@ def notices(run):
     return [event["message"] for event in run.events if event["kind"] == "notice"]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_the_users_session_gives_its_executors_back_when_it_is_told_to(spark_cluster):
     spark = spark_cluster(2)

@@ -129,6 +129,7 @@ def test_a_run_that_is_taken_over_goes_on_with_what_was_merged():
     assert sum(json.loads(text).get("count", 0) for text in again if '"kind":"steps"' in text) == 4 * 12_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("calls", "notices"), [(400, []), (3_000, ["warning"])])
 def test_a_history_that_was_thinned_out_says_so(calls, notices):
     logged = [ev.make("values", 0, metrics={"loss": float(n)}, step=None) for n in range(calls)]

@@ -105,6 +105,7 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark
     assert {e["attempt"] for e in ended.of_kind("steps", rank=1)} == {1, 2}
 
 
+@pytest.mark.slow
 def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(spark_cluster):
     spark = spark_cluster(2)
     run = launch.start(spark, cell(), attempts=2)
@@ -124,6 +125,7 @@ def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(s
     assert said == ["fit 1 had ended in the resumed run: its history and weights are taken, and nothing is trained"]
 
 
+@pytest.mark.slow
 def test_stop_between_two_attempts(spark_cluster):
     run = launch.start(spark_cluster(2), cell())
     kill_in_epoch(run, 2, rank=1)

@@ -84,6 +84,7 @@ def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_eac
     assert runs[0].result == runs[1].result == own.result and own.result[0] == [False, "float32", True]
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_cluster
 def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_were_killed_gets_others(prewarmed):
     spark, first = prewarmed
@@ -102,6 +103,7 @@ def test_a_forked_rank_dies_as_any_other(prewarmed):
     assert parents(ended) == waited and not processes.wait_until_gone()
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_cluster
 def test_nothing_is_left_after_the_session(cluster):
     spark = cluster
@@ -221,6 +223,7 @@ def test_one_that_has_died_and_one_for_other_threads_are_replaced(worker):
     assert worker._kept is not second and second.process.returncode == -signal.SIGKILL
 
 
+@pytest.mark.slow
 def test_two_that_wait_for_a_rank_keep_their_time(worker, tmp_path):
     start(worker)
     rank = take(worker, tmp_path)
@@ -272,6 +275,7 @@ def test_a_rank_dies_with_the_process_that_has_forked_it(worker, tmp_path):
     until(lambda: not Path(f"/proc/{rank.process.pid}").exists(), 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("where", ["YARN", "GPU"])
 def test_in_a_container_of_yarn_and_beside_gpus_it_becomes_the_rank(worker, monkeypatch, tmp_path, where):
     if where == "YARN":

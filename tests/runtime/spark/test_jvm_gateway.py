@@ -10,6 +10,7 @@ from support.paths import environment
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
 
+@pytest.mark.slow
 def test_cancelling_a_statement_spares_the_runs_jobs_and_keeps_the_statements_group(tmp_path):
     done = subprocess.run(
         [sys.executable, "-m", "support.unpinned"],

@@ -1,0 +1,31 @@
+# Storage of clusters for the tests: Spark's client of S3 with moto as S3, and HDFS in one process.
+#
+# make stores-env   fetches the jars with Maven (370 MB) and builds .venv-stores, where they are not here yet
+
+STORES := .venv-stores
+
+.PHONY: stores-env stores-clean
+
+stores-env: build/stores/.ready $(STORES)/.ready
+
+# After the Livy, whose set-up brings Maven.
+build/stores/.ready: tests/stores/pom.xml | build/livy/jars/.ready
+	@rm -rf build/stores
+	@for part in s3a hdfs; do \
+	  mvn -B -q -f tests/stores/pom.xml -P $$part dependency:copy-dependencies -DincludeScope=runtime \
+	    -DoutputDirectory=$(CURDIR)/build/stores/$$part || exit 1; \
+	done
+	@touch $@
+
+$(STORES)/.ready: | $(READY)
+	@echo "setup: making $(STORES) (moto)"
+	@$(PYTHON) -m venv --clear $(STORES)
+	@$(STORES)/bin/python -m pip install --quiet --disable-pip-version-check 'moto[server]==5.2.5'
+	@touch $@
+
+test-slow: stores-env
+
+clean: stores-clean
+
+stores-clean:
+	rm -f $(STORES)/.ready
