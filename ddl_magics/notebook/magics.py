@@ -82,7 +82,7 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
           [--window 1m] [--late 10m] [--label-delay 1d] [--every 2s] [--once yes] [--checkpoint URI]
                       compare the logged requests to a run's model, or to an export, with the data that it was trained
                       on, live: drift, rate, latency, errors, and when to train again; %ddl stop ends it
-  scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2]
+  scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--global-batch]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
   serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER] [--log-inputs no] [--log-sample 0.1]

@@ -52,6 +52,8 @@ class RunSpec:
     features: tuple[str, ...] | None = None
     label: str | None = None
     weight: str | None = None
+    transform: str | None = None
+    sparse: tuple[str, ...] | None = None
     batch_size: int | None = None
     validation: float | str | None = None
     sequence_length: int | None = None
@@ -103,7 +105,7 @@ class RunSpec:
     def to_record(self) -> dict[str, Any]:
         record = asdict(self)
         del record["wait"], record["send"], record["dry_run"]
-        for name in ("features", "group_by", "files"):
+        for name in ("features", "group_by", "files", "sparse"):
             record[name] = None if record[name] is None else list(record[name])
         return record
 

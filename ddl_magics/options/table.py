@@ -26,6 +26,7 @@ from ddl_magics.options.values import (
     read_setting,
     read_target,
     read_tracking,
+    read_transform,
     read_uri,
     read_validation,
 )
@@ -175,7 +176,7 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--data",
-        "DataFrame that becomes `dataset` in the cell, or Parquet, ORC or TFRecord files that Spark reads: "
+        "DataFrame that becomes `dataset` in the cell, or Parquet, ORC, CSV or TFRecord files that Spark reads: "
         "hdfs:///sales/*.parquet, abfs://..., s3a://..., file:///.... The rows are divided among the workers; each is "
         "used once per epoch.",
         read_data,
@@ -220,6 +221,27 @@ OPTIONS: tuple[Option, ...] = (
         metavar="COLUMN",
         completes="columns",
         needs="--label",
+        configurable=False,
+    ),
+    Option(
+        "--transform",
+        "Function of the cell or the notebook that makes the model's input of the features of a row, on the workers: "
+        "to decode images, resize or augment them. With :batch it takes the features of a batch at once, which is "
+        "faster. If it has an argument `training`, that is True for the rows of `dataset` alone.",
+        read_transform,
+        metavar="FUNCTION[:batch]",
+        needs="--data",
+        configurable=False,
+    ),
+    Option(
+        "--sparse",
+        "Feature columns of sparse vectors of pyspark.ml that stay sparse: `dataset` has a tf.SparseTensor of each, "
+        "for an Input with sparse=True. Without it, vectors are filled up with zeros.",
+        metavar="COLUMNS",
+        completes="columns",
+        many=True,
+        needs="--data",
+        conflicts={"--sequence-length": "windows are dense; leave --sparse out."},
         configurable=False,
     ),
     Option(
@@ -458,7 +480,10 @@ OPTIONS: tuple[Option, ...] = (
         "which then takes those of its rows: the numbers of one process. Without it, each worker draws numbers of its "
         "own.",
         strategies=("allreduce",),
-        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+        conflicts={
+            "--rule": "with a rule the workers have no global batch; leave one of them out.",
+            "--data": "a worker has only its own rows of a batch then; use arrays of the cell, or leave one out.",
+        },
         sets=("sync_noise", True),
     ),
     Option(
@@ -617,7 +642,8 @@ GROUPS: Mapping[str, tuple[str, ...]] = {
         *("--seed", "--target"),
     ),
     "data": (
-        *("--data", "--where", "--features", "--label", "--weight", "--batch-size", "--validation"),
+        *("--data", "--where", "--features", "--label", "--weight", "--transform", "--sparse"),
+        *("--batch-size", "--validation"),
         *("--sequence-length", "--order-by", "--horizon", "--sequence-stride", "--group-by", "--cache"),
         *("--send", "--files"),
     ),

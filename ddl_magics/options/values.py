@@ -16,6 +16,7 @@ from IPython.core.error import UsageError
 from ddl_magics.options.redaction import has_password, is_secret
 from ddl_magics.runtime import target
 from ddl_magics.runtime.collectives import compression
+from ddl_magics.runtime.data import transform
 from ddl_magics.runtime.data.cache_option import CacheOption
 from ddl_magics.runtime.parameter_server import rule_spec, update_rules
 from ddl_magics.wording import MAX_QUOTED
@@ -107,7 +108,7 @@ def read_validation(text: str) -> float | str:
 def read_data(text: str) -> str:
     if re.match(r"[a-zA-Z][a-zA-Z0-9+.-]*:/", text):
         return _checked_uri(text, "files, such as hdfs:///sales/*.parquet")
-    if "/" in text or re.search(r"\.(parquet|orc)$", text):
+    if "/" in text or re.search(r"\.(parquet|orc|csv|tfrecords?)(\.gz)?$", text):
         raise ValueError(
             "files with the scheme of their storage, such as hdfs:///sales/*.parquet or file:///data/sales"
         )
@@ -172,6 +173,11 @@ def read_objective(text: str) -> str:
 
 def read_target(text: str) -> str:
     target.read(text)
+    return text
+
+
+def read_transform(text: str) -> str:
+    transform.read(text)
     return text
 
 

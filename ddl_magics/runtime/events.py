@@ -146,6 +146,11 @@ SCHEMA: dict[str, EventKind] = {
         {"name": _TEXT, "rows": _COUNT, "validation_rows": _COUNT, "inputs": _INPUTS},
         {"content": dict(_TEXT, description="a hash of the rows, whatever their order")},
     ),
+    "reading": EventKind(
+        "rank 0 has read so many of its rows of the files of --data; the driver makes a state of the run of it",
+        {"rows": _COUNT, "of": _COUNT, "row_bytes": _COUNT, "seconds": _SECONDS},
+        {},
+    ),
     "worker": EventKind(
         "a rank started, or its state changed",
         {"host": _TEXT, "pid": _COUNT, "device": _TEXT, "state": _TEXT},

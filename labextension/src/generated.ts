@@ -128,6 +128,7 @@ export type RunEvent =
   | StateEvent
   | EnvironmentEvent
   | DataEvent
+  | ReadingEvent
   | WorkerEvent
   | FitEvent
   | StepsEvent
@@ -1049,6 +1050,31 @@ export interface DataEvent {
    * a hash of the rows, whatever their order
    */
   content?: string;
+}
+/**
+ * rank 0 has read so many of its rows of the files of --data; the driver makes a state of the run of it
+ */
+export interface ReadingEvent {
+  v: 1;
+  run: string;
+  attempt: number;
+  rank: number;
+  /**
+   * 1, 2, 3, ... within the run; there are gaps where old events of a long run were merged
+   */
+  seq: number;
+  /**
+   * seconds since the epoch, by the clock of the process that made it
+   */
+  time: number;
+  kind: "reading";
+  rows: number;
+  of: number;
+  row_bytes: number;
+  /**
+   * seconds
+   */
+  seconds: number;
 }
 /**
  * a rank started, or its state changed

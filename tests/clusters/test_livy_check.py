@@ -102,7 +102,7 @@ def test_every_line_is_there_and_all_is_well(checked):
             "a run's connections are encrypted, as Spark encrypts (spark.network.crypto.enabled); not with --",
         ),
         ({"pyarrow": "21.0.0"}, "files", "workers read Parquet (pyarrow 21.0.0) and TFRecord themselves where they"),
-        ({"pyarrow": None}, "files", "Parquet goes through Spark: with pip install pyarrow on the executors"),
+        ({"pyarrow": None}, "files", "Parquet, ORC and CSV go through Spark, and TFRecord that is not on local"),
         (
             {"dynamic_allocation": True},
             "allocation",

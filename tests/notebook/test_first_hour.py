@@ -127,8 +127,8 @@ MISTAKES = {
         "--data: x_train is no Spark or pandas DataFrame (its type is list): leave --data out where the cell uses it",
     ),
     "a file of another format": (
-        "%%distributed --data file:///tmp/sales.csv\n1",
-        "--data file:///tmp/sales.csv: read it into a DataFrame first: df = spark.read.csv(",
+        "%%distributed --data file:///tmp/sales.json\n1",
+        "--data file:///tmp/sales.json: read it into a DataFrame first: df = spark.read.json(",
     ),
     "dataset without --data": (
         "%%distributed\nmodel = 1\nfor x in dataset: pass",

@@ -116,6 +116,10 @@ def test_defaults_of_ps_and_of_data():
             "--data sales/a.parquet",
             "--data must be files with the scheme of their storage, such as hdfs:///sales/*.parq",
         ),
+        (
+            "--data table.csv.gz",
+            "--data must be files with the scheme of their storage, such as hdfs:///sales/*.parq",
+        ),
         ("--data a-b", "--data must be a Python name (letters, digits, underscores), such as a_b, not 'a-b'."),
         (
             "--data s3a://me:hidden@bucket/x.parquet",
@@ -200,6 +204,7 @@ def test_gather_takes_three_values_and_is_for_batches_of_all_workers():
 def test_sync_noise_is_for_batches_of_all_workers():
     assert parse("--sync-noise").to_record()["sync_noise"] is True and parse("").sync_noise is None
     assert refusal("--strategy ps --sync-noise").startswith("--sync-noise applies only to --strategy allreduce")
+    assert refusal("--data rows --sync-noise").startswith("--sync-noise cannot be combined with --data")
 
 
 def test_sync_batchnorm_is_for_batches_of_all_workers():

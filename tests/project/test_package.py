@@ -47,6 +47,7 @@ PURE = {
     "collectives.compression",
     "collectives.buckets",
     "data.cache_option",
+    "data.transform",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
 PURE |= {"files.names", "redaction", "provenance.packages", "provenance.values", "provenance.frames"}

@@ -6,19 +6,18 @@ import ast
 import difflib
 import functools
 import json
-import linecache
 import os
 import sys
 import types
-from typing import TYPE_CHECKING, Any, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence, Tuple
 
-from ..data import file_share, rank_data
+from ..data import file_share, rank_data, share_files, transform
 from ..files import names as file_names
 from ..files import written
 from ..keras_types import Dataset, Metric
 from ..monitoring import at_training
 from ..rank.rank import Rank
-from . import names, suggestions
+from . import function_sources, names, suggestions
 from .ending import CELL_FILE, is_stop
 from .pictures import Pictures
 
@@ -28,6 +27,10 @@ if TYPE_CHECKING:
 #: A JSON result up to this size travels inside its event; a larger one would not fit a poll's reply.
 MAX_INLINE_RESULT_BYTES = 16 * 1024
 MAX_REPR_CHARACTERS = 10_000
+#: (a name, what is called with its value).
+OnceDefined = Tuple[str, Callable[[Any], None]]
+#: In the cell's namespace, what a statement that is added to it calls.
+_CALL = "__ddl_transform__"
 
 
 def run(rank: Rank) -> None:
@@ -58,14 +61,16 @@ def _run(rank: Rank) -> None:
     namespace["display"] = pictures.display
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
         namespace.update(names.unpack(file.read()))
-    namespace.update(_data(rank))
+    datasets = _datasets(rank)
+    if rank.config.transform is None:
+        namespace.update(_marked(rank, datasets))
     values = suggestions.Suggestions(rank.config.set or {}, searched=rank.config.trial is not None)
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
         namespace["strategy"] = rank.cluster.strategy
     try:
         with rank.stop.interruptible():
-            value = execute(rank.config.cell, namespace)
+            value = execute(rank.config.cell, namespace, _transform(rank, datasets, namespace))
             for end in rank.at_cell_end:
                 end()
             pictures.show_figures()
@@ -111,13 +116,23 @@ def _hint_alone(rank: Rank) -> None:
         rank.reporter.notice("warning", message % (keras.__version__, config.size))
 
 
-def _data(rank: Rank) -> dict[str, Dataset]:
+def _datasets(rank: Rank) -> dict[str, Dataset]:
     """`dataset` and `validation` of --data."""
     config, cluster = rank.config, rank.cluster
     if not config.manifest:
         return {}
     folder = os.path.join(config.scratch, "data")
-    for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, lambda: rank.stop.asked):
+    shares = [share_files.share_rows(config.manifest, name, config.rank) for name in share_files.SETS]
+    size = rank_data.row_bytes(config.manifest)
+
+    def report(rows: int, seconds: float) -> None:
+        if config.is_chief:
+            rank.reporter.emit("reading", rows=rows, of=sum(shares), row_bytes=size, seconds=seconds)
+
+    def stopped() -> bool:
+        return rank.stop.asked
+
+    for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, stopped, report):
         rank.reporter.notice("info", notice)
     own = config.local_updates or config.in_ensemble or cluster is not None
     strategy, batch = "ps" if own else config.strategy, config.batch_size  # whose batches the worker's own are
@@ -126,19 +141,63 @@ def _data(rank: Rank) -> dict[str, Dataset]:
     dataset, validation = rank_data.datasets(
         folder, config.manifest, config.rank, config.workers, batch, config.seed, strategy
     )
+    return {"dataset": dataset} if validation is None else {"dataset": dataset, "validation": validation}
+
+
+def _marked(rank: Rank, datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
+    """The datasets as the cell has them, which says that they are this rank's share."""
     from ..training.share import mark_local
 
-    mark = mark_local if cluster is None else cluster.distribute
-    given = {"dataset": mark(dataset)}
-    if validation is not None:
-        given["validation"] = mark(validation)
-    return given
+    mark = mark_local if rank.cluster is None else rank.cluster.distribute
+    return {name: mark(dataset) for name, dataset in datasets.items()}
 
 
-def execute(source: str, namespace: dict[str, Any]) -> Any:
-    """Run `source` in `namespace`; the value of its last statement if that is an expression, else None."""
-    linecache.cache[CELL_FILE] = (len(source), None, source.splitlines(True), CELL_FILE)
+def _transform(rank: Rank, datasets: Mapping[str, Dataset], namespace: dict[str, Any]) -> OnceDefined | None:
+    """What gives the cell its datasets with --transform: once the function is there, which the cell may define."""
+    if rank.config.transform is None:
+        return None
+    import tensorflow as tf
+
+    name, by_batch = transform.read(rank.config.transform)
+
+    def give(function: Any) -> None:
+        if not callable(function):
+            raise TypeError("--transform %s: it is no function, but of type %s" % (name, type(function).__name__))
+        try:
+            made = {
+                each: transform.mapped(tf, dataset, transform.for_rows(function, each == "dataset"), by_batch)
+                for each, dataset in datasets.items()
+            }
+        except Exception as error:  # of the function, of many kinds, while TensorFlow makes a graph of it
+            raise TransformError(_of_transform(name, error)) from error
+        namespace.update(_marked(rank, made))
+
+    return name, give
+
+
+class TransformError(Exception):
+    """The function of --transform does not work on what `dataset` has."""
+
+
+def _of_transform(name: str, error: Exception) -> str:
+    lines = str(error).strip().splitlines() or [""]
+    traced = lines[0] == "in user code:"  # by AutoGraph: the error is its last line
+    cause = lines[-1].strip() if traced else "%s: %s" % (type(error).__name__, lines[0].rstrip("."))
+    hint = ""
+    if "symbolic" in str(error).lower():
+        hint = "; TensorFlow makes a graph of the function: call tf and keras.ops in it, or tf.numpy_function"
+    return "--transform %s: %s%s" % (name, cause, hint)
+
+
+def execute(source: str, namespace: dict[str, Any], once_defined: OnceDefined | None = None) -> Any:
+    """Run `source` in `namespace`; the value of its last statement if that is an expression, else None.
+
+    once_defined: (name, what is called with its value), as soon as `namespace` or `source` has defined the name.
+    """
+    function_sources.remember({CELL_FILE: source})
     tree = ast.parse(source, CELL_FILE)
+    if once_defined is not None:
+        _call_once_defined(tree, namespace, *once_defined)
     last = tree.body[-1] if tree.body else None
     if not isinstance(last, ast.Expr):
         exec(compile(tree, CELL_FILE, "exec"), namespace)
@@ -146,6 +205,18 @@ def execute(source: str, namespace: dict[str, Any]) -> Any:
     del tree.body[-1]
     exec(compile(tree, CELL_FILE, "exec"), namespace)
     return eval(compile(ast.Expression(last.value), CELL_FILE, "eval"), namespace)
+
+
+def _call_once_defined(tree: ast.Module, namespace: dict[str, Any], name: str, call: Callable[[Any], None]) -> None:
+    place = names.defining_statement(tree, name)
+    if place is None:
+        call(namespace[name])
+        return
+    namespace[_CALL] = call
+    (added,) = ast.parse("%s(%s)" % (_CALL, name)).body
+    for node in ast.walk(added):
+        ast.copy_location(node, tree.body[place])
+    tree.body.insert(place + 1, added)
 
 
 #: What `Helper` sets for each rank.

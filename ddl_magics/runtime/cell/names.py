@@ -15,7 +15,8 @@ import symtable
 import types
 from typing import Any, Collection, Mapping
 
-from . import notebook_only, read_first
+from ..data.transform import read as read_transform
+from . import function_sources, notebook_only, read_first
 
 #: Names that a rank defines before the cell runs, with what gives them.
 GIVEN = {
@@ -76,6 +77,23 @@ def _binds_unseen_names(source: str) -> bool:
     return False
 
 
+def defining_statement(tree: ast.Module, name: str) -> int | None:
+    """The index of the first statement of a cell after which its global `name` is defined; None without any."""
+    for index, statement in enumerate(tree.body):
+        if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
+            found = statement.name == name
+        else:
+            found = any(
+                (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
+                or (isinstance(node, ast.alias) and (node.asname or node.name) == name)
+                or (isinstance(node, ast.FunctionDef) and node.name == name)
+                for node in ast.walk(statement)
+            )
+        if found:
+            return index
+    return None
+
+
 def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> bytes:
     """Pickle the values of `namespace` that the cell uses. given: those of `GIVEN` that the ranks define.
 
@@ -97,14 +115,18 @@ def pack_captured(source: str, found: Mapping[str, Any]) -> bytes:
             values[name] = _pickle(name, value, cloudpickle)
     for name in USUAL_MODULES.keys() & free_names(source).keys() - values.keys():
         modules.setdefault(name, USUAL_MODULES[name])
-    return pickle.dumps({"values": values, "modules": modules}, protocol=4)
+    sources = function_sources.of(values.values())
+    return pickle.dumps({"values": values, "modules": modules, "sources": sources}, protocol=4)
 
 
-def captured(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> dict[str, Any]:
+def captured(
+    source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",), transform: str | None = None
+) -> dict[str, Any]:
     """The variables of `namespace` that the cell uses, in the order of their first lines; modules are among them.
 
-    given: those of `GIVEN` that the ranks define. Raises NameProblem for a name that is not defined, that only a
-    notebook has, or whose value cannot travel, as far as its type tells.
+    given: those of `GIVEN` that the ranks define. transform: the value of --transform, whose function is used as well.
+    Raises NameProblem for a name that is not defined, that only a notebook has, or whose value cannot travel, as far as
+    its type tells.
     """
     use = notebook_only.find(source)
     if use is not None:
@@ -112,6 +134,8 @@ def captured(source: str, namespace: Mapping[str, Any], given: Collection[str] =
     found: dict[str, Any] = {}
     mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
     mentioned.update(free_names(source))
+    if transform is not None:
+        mentioned.update(_of_transform(read_transform(transform)[0], source, namespace))
     for name in given:
         mentioned.pop(name, None)
     for name, line in sorted(mentioned.items(), key=lambda item: item[1]):
@@ -125,6 +149,27 @@ def captured(source: str, namespace: Mapping[str, Any], given: Collection[str] =
         elif name not in USUAL_MODULES and not _binds_unseen_names(source):
             raise NameProblem(_unknown(name, line, namespace))
     return found
+
+
+def _of_transform(name: str, source: str, namespace: Mapping[str, Any]) -> dict[str, int]:
+    """{name: 0} of the function of --transform, where the session has it and not the cell."""
+    tree = ast.parse(source)
+    place = defining_statement(tree, name)
+    if place is not None:
+        early = read_first.find(ast.Module(tree.body[:place], []))
+        for given in ("dataset", "validation"):
+            if given in early:
+                text = "line %d: %s is used before the function %s of --transform is defined: move the function up"
+                raise NameProblem(text % (early[given], given, name))
+        return {}
+    if name not in namespace:
+        near = difflib.get_close_matches(name, [each for each in namespace if callable(namespace[each])], 1)
+        hint = "did you mean %s?" % near[0] if near else "define it in the cell, or run the cell that does"
+        raise NameProblem("--transform: there is no function %s; %s" % (name, hint))
+    if not callable(namespace[name]):
+        kind = type(namespace[name]).__name__
+        raise NameProblem("--transform: %s is no function (its type is %s): name one" % (name, kind))
+    return {name: 0}
 
 
 def _is_ipythons(value: Any) -> bool:
@@ -174,6 +219,7 @@ def unpack(blob: bytes) -> dict[str, Any]:
     import importlib
 
     packed = pickle.loads(blob)
+    function_sources.remember(packed["sources"])
     namespace: dict[str, Any] = {}
     for name, module in packed["modules"].items():
         try:

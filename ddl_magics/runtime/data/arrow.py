@@ -11,13 +11,15 @@ from ..spark import jvm_gateway, located
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
     from .packing import Record
-    from .records import Column, DataFrame
+    from .records import Column, DataFrame, SeriesColumns
 
 #: Of pyspark, which has no types here.
 DataType = Any
 
 #: Spark's setting: rows of a batch.
 BATCH_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
+#: Names of Spark's types whose values JSON has.
+_OF_JSON = {"byte", "short", "integer", "long", "float", "double", "boolean", "string"}
 #: Names of Spark's types.
 _TRAVELS = {"byte", "short", "integer", "long", "float", "double", "boolean", "string", "date", "decimal"}
 
@@ -28,6 +30,26 @@ _known: dict[str, bool] = {}
 def is_apt(column: Column) -> bool:
     """Whether a column has numbers, or arrays of them, of a type that NumPy and Arrow share."""
     return not column["vector"] and column["dtype"] != "S"
+
+
+def _with_arrays(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
+    """`frame`, whose first columns are these, with arrays for vectors of Spark ML: Arrow does not take vectors."""
+    if not any(column["vector"] for column in columns):
+        return frame
+    from pyspark.ml.functions import vector_to_array
+    from pyspark.sql.functions import col, when
+
+    numbered = _numbered(frame)
+    for name, column in zip(numbered.columns, columns):
+        if column["vector"]:
+            numbered = numbered.withColumn(name, when(col(name).isNotNull(), vector_to_array(name)))
+    return numbered
+
+
+def _numbered(frame: DataFrame) -> DataFrame:
+    """`frame` with other names of columns: Spark does not find one with a dot or a backtick, or that is there twice."""
+    made: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns))))
+    return made
 
 
 def travels(kind: DataType) -> bool:
@@ -42,6 +64,13 @@ def travels(kind: DataType) -> bool:
     if name == "struct":
         return all(travels(field.dataType) for field in kind.fields)
     return name in _TRAVELS
+
+
+def takes(frame: DataFrame, columns: Sequence[Column]) -> bool:
+    """Whether `packed` takes `frame`, whose first columns are these; others are keys of time series, for a report."""
+    keys = frame.schema.fields[len(columns) :]
+    apt = (is_apt(column) or (column["vector"] and not column.get("sparse")) for column in columns)
+    return all(apt) and all(key.dataType.typeName() in _OF_JSON for key in keys)
 
 
 def is_everywhere(sc: SparkContext, group: str) -> bool:
@@ -74,23 +103,21 @@ def _hosts_have_it(sc: SparkContext, group: str) -> bool:
 
 
 def mapped(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: Any) -> DataFrame:
-    """`frame.mapInArrow`, of columns with any name.
-
-    pyspark looks them up by name, and does not find those with a dot, with a backtick, or that are there twice.
-    """
-    made: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns)))).mapInArrow(function, schema)
+    """`frame.mapInArrow`, of columns with any name: pyspark looks them up by name."""
+    made: DataFrame = _numbered(frame).mapInArrow(function, schema)
     return made
 
 
 def packed(
     sc: SparkContext,
     group: str,
-    pack_batches: Callable[[int, Iterable[Any], Sequence[Column], Sequence[Sequence[int]]], Iterator[Record]],
+    pack_batches: Callable[..., Iterator[Record]],
     frame: DataFrame,
     columns: Sequence[Column],
     tensors: Sequence[Sequence[int]],
+    series: SeriesColumns | None,
 ) -> Rdd:
-    """The records of a Spark DataFrame, as `packing.pack` makes them."""
+    """The records of a Spark DataFrame, as `packing.pack` makes them. pack_batches: `packing.pack_batches`, shipped."""
 
     def pack(batches: Iterable[Any]) -> Iterator[Any]:
         import pyarrow
@@ -98,12 +125,12 @@ def packed(
 
         task = TaskContext.get()
         assert task is not None
-        for partition, chunk, report, blob in pack_batches(task.partitionId(), batches, columns, tensors):
+        for partition, chunk, report, blob in pack_batches(task.partitionId(), batches, columns, tensors, series):
             texts = pyarrow.array([json.dumps(report)], pyarrow.string())
             numbers = (pyarrow.array([number], pyarrow.int32()) for number in (partition, chunk))
             blobs = pyarrow.array([blob], pyarrow.binary())
             yield pyarrow.RecordBatch.from_arrays([*numbers, texts, blobs], ["partition", "chunk", "report", "blob"])
 
-    made = mapped(frame, pack, "partition int, chunk int, report string, blob binary")
+    made = mapped(_with_arrays(frame, columns), pack, "partition int, chunk int, report string, blob binary")
     rows = jvm_gateway.dataframe_rdd(made, sc, group)
     return rows.map(lambda row: (row[0], row[1], json.loads(row[2]), bytes(row[3])))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 import numpy as np
 
 from ..spark import jvm_gateway, located, slots, spark_error
+from ..wording import in_bytes
 from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
 from .columns import DataError, is_pandas, is_spark, pandas_values
 from .plan import Plan
@@ -39,6 +40,8 @@ __all__ = ["DataError", "Feed", "check", "prepare"]
 
 #: More partitions of a Spark DataFrame are joined: each costs two Python tasks, of 0.1 s of CPU time without any row.
 PARTITIONS_PER_SLOT = 4
+#: Numbers of a vector from which on its zeros are worth a line.
+LONG_VECTOR = 1000
 #: Partitions for the blobs of a pandas DataFrame, per worker.
 PANDAS_SLICES_PER_WORKER = 4
 
@@ -203,21 +206,22 @@ def _pack_spark(
     frame: DataFrame,
     plan: Plan,
 ) -> _Packed:
-    columns, tensors, pack = plan.columns, plan.arrangement["tensors"], shipped["pack"]
-    most = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc))
-    if plan.sequences is None and all(map(arrow.is_apt, columns)) and arrow.is_everywhere(sc, group):
-        try:
-            batches = frame.coalesce(most)
-            return _kept(kind, name, arrow.packed(sc, group, shipped["pack_batches"], batches, columns, tensors), group)
-        except Exception as error:
-            if "arrow" not in str(error).lower():  # rows work for types that Arrow does not take
-                raise
-    rows = jvm_gateway.dataframe_rdd(frame, sc, group)
-    if plan.sequences is None and rows.getNumPartitions() > most:  # it may join partitions that are not neighbours
-        rows = rows.coalesce(most)
+    columns, tensors = plan.columns, plan.arrangement["tensors"]
     series: SeriesColumns | None = None
     if plan.sequences is not None:
         series = {"groups": len(plan.sequences.group_by), "order_by": plan.sequences.order_by}
+    # Partitions are joined where they need no order: those that are joined may be no neighbours.
+    most = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc)) if series is None else None
+    if arrow.takes(frame, columns) and arrow.is_everywhere(sc, group):
+        batches, pack_batches = frame if most is None else frame.coalesce(most), shipped["pack_batches"]
+        try:
+            return _kept(kind, name, arrow.packed(sc, group, pack_batches, batches, columns, tensors, series), group)
+        except Exception as error:
+            if "arrow" not in str(error).lower():  # rows work for types that Arrow does not take
+                raise
+    pack, rows = shipped["pack"], jvm_gateway.dataframe_rdd(frame, sc, group)
+    if most is not None and rows.getNumPartitions() > most:
+        rows = rows.coalesce(most)
     rdd = rows.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors, series))
     return _kept(kind, name, rdd, group)
 
@@ -291,6 +295,7 @@ def _deal(
     found = [("NaN", packed.nan) for packed in sets] + [("infinite values", packed.inf) for packed in sets]
     holding = sorted({(name, what) for what, names in found for name in names})
     notices = plan.notices + [packing.holding(plan.name, name, what) for name, what in holding]
+    notices += _about_vectors(plan, tensors)
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
     record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": notices}
@@ -314,6 +319,18 @@ def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan:
         "sequences": sequences.described(plan.sequences, made) if plan.sequences is not None else None,
         "files": None,
     }
+
+
+def _about_vectors(plan: Plan, tensors: Sequence[Tensor]) -> Iterator[str]:
+    """What the zeros of long vectors cost, a line for each column."""
+    for own, tensor in zip(plan.arrangement["tensors"], tensors):
+        column = plan.columns[own[0]]
+        words = plan.name, column["name"], in_bytes(4 * int(np.prod(tensor["shape"])))
+        if column.get("sparse"):
+            yield "--data %s: column %r stays sparse; where the model needs it dense, a row takes %s" % words
+        elif column["vector"] and tensor["shape"][0] >= LONG_VECTOR:
+            hint = "if most of it is zero, --sparse %s stores and sends the rest alone" % column["name"]
+            yield "--data %s: a vector of column %r takes %s; %s" % (*words, hint)
 
 
 def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
@@ -403,6 +420,8 @@ def _tensor(index: int, sets: Sequence[Rows], plan: Plan) -> Tensor:
     dtypes = [np.dtype(dtype) for packed in sets for dtype in packed.dtypes[index]]
     dtype = np.result_type(*dtypes).newbyteorder("=")
     use = roles.used_as(dtype, matrix or index == plan.arrangement["weight"])
+    if plan.columns[columns[0]].get("sparse"):
+        use = "sparse"
     if use == dtype.name and index in roles.indices(plan.arrangement["label"]):
         use = "int64"
     text_bytes = -(-sum(packed.text_bytes[index] for packed in sets) // sum(packed.rows for packed in sets))

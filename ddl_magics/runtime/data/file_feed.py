@@ -81,6 +81,8 @@ def _problem(plan: Plan, files: Files) -> str | None:
     """Why the rows go through Spark, as far as that needs no look at a file."""
     if plan.sequences is not None:
         return "--sequence-length needs them in order"
+    if any(column.get("sparse") for column in plan.columns):
+        return "--sparse needs vectors of Spark"
     if plan.validation_rows is not None:
         return "--validation names a DataFrame"
     if files.conditions is None:

@@ -33,11 +33,15 @@ if TYPE_CHECKING:
 #: A process that has read nothing for so long is given up.
 SILENT_SECONDS = 600.0
 TICK_SECONDS = 0.1
+#: Between two reports of how far the reading is.
+REPORT_SECONDS = 1.0
 
 #: Of TensorFlow, which has no types.
 TensorFlow = Any
 #: (set, which of some rows a rank has, their places in its share)
 Own = Tuple["SetName", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
+#: Called with the rows of its share that a rank has read, and the seconds that this took.
+Report = Callable[[int, float], None]
 
 
 def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Own]:
@@ -54,7 +58,7 @@ def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Ow
 
 
 class Share:
-    """Makes the blobs of a rank's share. notices: about the rows, once they are made, a line each."""
+    """Makes the blobs of a rank's share. rows: made so far. notices: about the rows, once all are made, a line each."""
 
     def __init__(self, manifest: Manifest, rank: int) -> None:
         self._manifest, self._rank = manifest, rank
@@ -67,6 +71,7 @@ class Share:
             for column in index["columns"]
         ]
         self._holding: Set[Tuple[str, str]] = set()
+        self.rows = 0
 
     @property
     def notices(self) -> list[str]:
@@ -149,6 +154,7 @@ class Share:
                 one, other = ("x".join(map(str, each)) for each in sorted([shape, tensor["shape"]]))
                 words = self._manifest["data"], tensor["name"], one, other
                 raise DataError("%s, column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
+        self.rows += len(places)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
         return packing.encode({"set": name}, [places, *dealt])
 
@@ -184,6 +190,7 @@ class Reading:
         with open(path, "w") as file:
             json.dump(manifest, file)
         command = [sys.executable, "-m", package.NAME + ".data.file_share"]
+        self._began = time.monotonic()
         self._process = subprocess.Popen(
             [*command, path, os.path.join(scratch, "data"), str(rank)],
             stdin=subprocess.DEVNULL,
@@ -192,10 +199,11 @@ class Reading:
             env=dict(os.environ, OMP_NUM_THREADS=str(max(1, cores)), CUDA_VISIBLE_DEVICES=""),
         )
 
-    def wait(self, stopped: Callable[[], bool]) -> list[str]:
+    def wait(self, stopped: Callable[[], bool], report: Report) -> list[str]:
         """Until the share is made: the notices about it. `DataError`, one line, where it cannot be made; StopRun once
         `stopped()`.
         """
+        reports = _Reports(report, self._began)
         pipe = self._process.stdout
         assert pipe is not None
         text, last_seen = b"", time.monotonic()
@@ -213,15 +221,36 @@ class Reading:
             if not block:
                 break
             text = (text + block)[-65536:]
+            complete = text.split(b"\n")[:-1]
+            if complete and complete[-1].isdigit():
+                reports.add(int(complete[-1]))
         status = self._process.wait()
         try:
-            report: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
-        except (IndexError, ValueError):
-            report = {"error": "the process that read the files ended with exit status %s" % status}
-        if "error" in report:
-            raise DataError(report["error"])
-        notices: list[str] = report["notices"]
+            end: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
+            reports.end(end.get("rows", 0))
+        except (IndexError, ValueError, AttributeError):
+            end = {"error": "the process that read the files ended with exit status %s" % status}
+        if "error" in end:
+            raise DataError(end["error"])
+        notices: list[str] = end["notices"]
         return notices
+
+
+class _Reports:
+    """Reports now and then; where it has, also the end. began: when the reading did, by the monotonic clock."""
+
+    def __init__(self, report: Report, began: float) -> None:
+        self._report, self._began = report, began
+        self._last, self._reported = time.monotonic(), False
+
+    def add(self, rows: int) -> None:
+        if time.monotonic() - self._last >= REPORT_SECONDS:
+            self._last, self._reported = time.monotonic(), True
+            self._report(rows, self._last - self._began)
+
+    def end(self, rows: int) -> None:
+        if self._reported:
+            self._report(rows, time.monotonic() - self._began)
 
 
 def begin(manifest: Manifest | None, scratch: str, rank: int, cores: int) -> Reading | None:
@@ -233,17 +262,26 @@ def begin(manifest: Manifest | None, scratch: str, rank: int, cores: int) -> Rea
 
 
 def finish(
-    reading: Reading | None, manifest: Manifest, folder: str, rank: int, stopped: Callable[[], bool]
+    reading: Reading | None, manifest: Manifest, folder: str, rank: int, stopped: Callable[[], bool], report: Report
 ) -> list[str]:
-    """Have the rank's share of the files in `folder`, where there are files: notices about it."""
+    """Have the rank's share of the files in `folder`, where there are files: notices about it. What takes longer than a
+    second is reported each second, and at its end.
+    """
     if not manifest.get("files"):
         return []
     if reading is not None:
-        return reading.wait(stopped)
+        return reading.wait(stopped, report)
     import tensorflow as tf
 
-    share = Share(manifest, rank)
-    _store(share.tfrecord(tf), folder, manifest, rank)
+    share, reports = Share(manifest, rank), _Reports(report, time.monotonic())
+
+    def reported() -> Iterator[bytes]:
+        for blob in share.tfrecord(tf):
+            reports.add(share.rows)
+            yield blob
+
+    _store(reported(), folder, manifest, rank)
+    reports.end(share.rows)
     return share.notices
 
 
@@ -263,15 +301,15 @@ def main() -> None:
 
     def blobs_with_progress() -> Iterator[bytes]:
         for blob in share.parquet():
-            print(flush=True)  # a sign of life
+            print(share.rows, flush=True)
             yield blob
 
     try:
         _store(blobs_with_progress(), folder, manifest, rank)
-        report: dict[str, Any] = {"notices": share.notices}
+        end: dict[str, Any] = {"notices": share.notices, "rows": share.rows}
     except DataError as error:
-        report = {"error": str(error)}
-    print(json.dumps(report), flush=True)
+        end = {"error": str(error)}
+    print(json.dumps(end), flush=True)
     os._exit(0)  # no thread of a file system keeps this process
 
 

@@ -107,9 +107,13 @@ def as_array(values: Any, column: Column) -> np.ndarray:
     dtype = column["dtype"]
     if isinstance(values, np.ndarray) and values.dtype != object and dtype != "S":  # of pandas or Arrow
         return values.astype(dtype, copy=False)
+    if column.get("sparse"):
+        check_present(values)
+        one_length(values)
+        return text_array([sparse_bytes(value) for value in values], [len(values)])
     if column["vector"]:
         check_present(values)
-        values = [value.toArray() for value in values]
+        values = [np.array(value) if isinstance(value, list) else value.toArray() for value in values]  # Arrow's lists
         one_length(values)
         return np.stack(values).astype(dtype, copy=False)
     array = at_once(values, dtype, column["depth"] + 1)
@@ -125,6 +129,35 @@ def as_array(values: Any, column: Column) -> np.ndarray:
         values = [value.encode("utf-8") if isinstance(value, str) else bytes(value) for value in values]
         return text_array(values, shape)
     return np.array(values, dtype).reshape(shape)
+
+
+def sparse_bytes(vector: Any) -> bytes:
+    """A vector of Spark ML as bytes: its size, then the indices of its values, int64, and these, float64."""
+    if hasattr(vector, "indices"):
+        indices, values = np.asarray(vector.indices, np.int64), np.asarray(vector.values, np.float64)
+    else:
+        values = np.asarray(vector.toArray(), np.float64)
+        indices = np.flatnonzero(values)
+        values = values[indices]
+    head = np.array([len(vector), *indices], np.int64)
+    return bytes(head.tobytes() + values.tobytes())
+
+
+def sparse_size(value: bytes) -> int:
+    """The size of the vector that `sparse_bytes` has made bytes of."""
+    return int(np.frombuffer(value, np.int64, 1)[0])
+
+
+def sparse_arrays(vectors: Sequence[bytes], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
+    """(row and column of each value, int64 of shape (values, 2); the values) of what `sparse_bytes` has made."""
+    numbers = [np.frombuffer(vector, np.int64, offset=8) for vector in vectors]
+    counts = np.array([len(each) // 2 for each in numbers], np.int64)
+    columns = [each[: len(each) // 2] for each in numbers]
+    values = [each[len(each) // 2 :].view(np.float64) for each in numbers]
+    rows = np.repeat(np.arange(len(vectors)), counts)
+    if not len(rows):
+        return np.zeros((0, 2), np.int64), np.zeros(0, dtype)
+    return np.stack([rows, np.concatenate(columns)], axis=1), np.concatenate(values).astype(dtype)
 
 
 def check_present(values: Iterable[Any]) -> None:
@@ -238,7 +271,10 @@ def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequenc
         "error": None,
         "rows": len(made[0]),
         "checksum": checksum,
-        "shapes": [list(array.shape[1:]) for array in made],
+        "shapes": [
+            [sparse_size(array[0])] if columns[own[0]].get("sparse") else list(array.shape[1:])
+            for array, own in zip(made, tensors)
+        ],
         "dtypes": [array.dtype.str for array in made],
         "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in made],
         "nan": nan,
@@ -340,7 +376,11 @@ def pack(
 
 
 def pack_batches(
-    partition: int, batches: Iterable[Any], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
+    partition: int,
+    batches: Iterable[Any],
+    columns: Sequence[Column],
+    tensors: Sequence[Sequence[int]],
+    series: SeriesColumns | None = None,
 ) -> Iterator[Record]:
     """As `pack`, for the pyarrow.RecordBatches of a partition, whose columns hold numbers or arrays of them."""
     chunk, block_rows = 0, 0
@@ -348,7 +388,11 @@ def pack_batches(
         if batch.num_rows and not block_rows:
             block_rows = rows_per_blob(pack_batch(batch.slice(0, 1), columns, tensors)[1])
         for first in range(0, batch.num_rows, block_rows or 1):
-            report, blob = pack_batch(batch.slice(first, block_rows), columns, tensors)
+            block = batch.slice(first, block_rows)
+            report, blob = pack_batch(block, columns, tensors)
+            if series is not None and not report["error"]:
+                keys = zip(*(values.to_pylist() for values in block.columns[len(columns) :]))
+                add_series(report, list(keys), series["order_by"])
             yield partition, chunk, report, blob
             if report["error"]:
                 return

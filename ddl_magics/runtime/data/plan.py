@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping
 
-from . import sorting, sources
+from . import roles, sorting, sources
 from .cache_option import CacheOption
 from .columns import DataError, check_frame, describe, frame_named, is_spark, quoted
 from .roles import Roles, choose
@@ -35,6 +35,7 @@ class Plan:
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
         self.columns = [describe(self.name, value, name) for name in self._names]
+        roles.mark_sparse(self.columns, spec.get("sparse") or ())
         self.arrangement = choice.arrange(self.columns)
         self.size: int = 1 if spec.get("strategy") == "single" else spec["workers"]
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
@@ -45,6 +46,10 @@ class Plan:
         if self.sequences is not None and sorting.is_text(value, self.sequences.order_by):
             order = "the rows are in the order of its characters, where '10' is before '9'"
             self.notices.append("--order-by %s is text: %s" % (self.sequences.order_by, order))
+        texts = choice.texts_among_numbers(self.columns)
+        if texts and sources.is_files(self.name):  # of a DataFrame, the notebook knows the types before
+            words = self.name, "%s is" % texts[0] if len(texts) == 1 else "%s are" % ", ".join(texts)
+            self.notices.append("--data %s: %s text, so that the features are a dict of columns and no matrix" % words)
         self.rows = self._selected(self.name, value)
         #: Of the rows' places and of the split. Not the run's: its next run is to find the same shares in the cache.
         self.seed = DEAL_SEED

@@ -22,7 +22,7 @@ import numpy as np
 from . import packing
 from .roles import indices
 from .row_order import Piece, RowOrder
-from .share_files import is_text
+from .share_files import is_text, stored_shape
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -49,7 +49,7 @@ class Share:
     """A rank's rows of one set in .npy files, one a tensor, and how they become a dataset's elements.
 
     element_bytes: at most so many of a row, or window, of an element, without the bytes of text. has_values: whether
-    every tensor has a value in each row; arrays may be empty.
+    every tensor has a value in each row; arrays may be empty, and sparse vectors zero.
     """
 
     def __init__(self, tf: TensorFlow, paths: Sequence[Tuple[str, str]], manifest: Manifest, starts: str) -> None:
@@ -67,12 +67,11 @@ class Share:
         self._windows = None if sequences is None else _Windows(tf, starts, sequences)
         self._gathers: List[Gather] = []
         for array, text, tensor in zip(self.arrays, self._texts, manifest["tensors"]):
-            self._gathers.append(
-                _gather_text(tf, array, text, tensor) if is_text(tensor) else _gather(tf, array, tensor)
-            )
+            of_bytes = {"string": _gather_text, "sparse": _gather_sparse}.get(tensor["use"])
+            self._gathers.append(_gather(tf, array, tensor) if of_bytes is None else of_bytes(tf, array, text, tensor))
         window_rows = 1 if sequences is None else sequences["length"]
         self.element_bytes = window_rows * sum(array.nbytes // max(1, len(array)) for array in self.arrays)
-        self.has_values = all(0 not in tensor["shape"] for tensor in manifest["tensors"])
+        self.has_values = all(0 not in t["shape"] and t["use"] != "sparse" for t in manifest["tensors"])
 
     def element(self, rows: Element) -> Element:
         """The element with the rows, or windows, of these indices, an integer tensor of any number of axes."""
@@ -142,7 +141,7 @@ def _map(path: str, tensor: Tensor) -> np.ndarray:
         mapped: np.ndarray = np.load(path, mmap_mode="r+")
         return mapped
     if is_text(tensor):
-        return np.empty([0] + tensor["shape"] + [2], np.int64)
+        return np.empty([0] + stored_shape(tensor) + [2], np.int64)
     return np.empty([0] + tensor["shape"], tensor["dtype"])
 
 
@@ -168,6 +167,30 @@ def _take_text(places: np.ndarray, content: Bytes, rows: npt.NDArray[np.int64]) 
     chosen = places[rows]
     values = [content[start : start + length] for start, length in chosen.reshape(-1, 2).tolist()]
     return packing.text_array(values, chosen.shape[:-1])
+
+
+def _gather_sparse(tf: TensorFlow, places: np.ndarray, content: Bytes, tensor: Tensor) -> Gather:
+    """A tf.SparseTensor of shape (rows, size of the vectors)."""
+    floatx = tf.keras.backend.floatx()
+    size = tensor["shape"][0]
+
+    def gather(rows: Element) -> Element:
+        take = functools.partial(_take_sparse, places, content, np.dtype(floatx))
+        indices, values = tf.numpy_function(take, [rows], (tf.int64, floatx), stateful=False)
+        shape = tf.stack([tf.size(rows, tf.int64), tf.constant(size, tf.int64)])
+        found = tf.SparseTensor(tf.ensure_shape(indices, [None, 2]), tf.ensure_shape(values, [None]), shape)
+        found.set_shape(rows.shape + [size])
+        return found
+
+    return gather
+
+
+def _take_sparse(
+    places: np.ndarray, content: Bytes, dtype: np.dtype[Any], rows: npt.NDArray[np.int64]
+) -> Tuple[np.ndarray, np.ndarray]:
+    """(indices (values, 2), values) of the vectors of these rows."""
+    vectors = [content[start : start + length] for start, length in places[rows].tolist()]
+    return packing.sparse_arrays(vectors, dtype)
 
 
 def _gather(tf: TensorFlow, array: np.ndarray, tensor: Tensor) -> Gather:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Dict, Literal, TypedDict, Union
+from typing import TYPE_CHECKING, Any, Callable, Dict, Literal, TypedDict, Union
 
 if TYPE_CHECKING:
     import numpy as np
@@ -18,11 +18,15 @@ SetName = Literal["train", "validation"]
 Features = Union[int, Dict[str, int]]
 
 
-class Column(TypedDict):
+class _Sparse(TypedDict, total=False):
+    sparse: bool
+
+
+class Column(_Sparse):
     """How a column is read.
 
     dtype: numpy's code of the values, "S" for text or binary of any length. depth: levels of lists around them.
-    vector: whether the values are vectors of Spark ML.
+    vector: whether the values are vectors of Spark ML. sparse: whether these stay sparse (--sparse).
     """
 
     name: str
@@ -62,10 +66,12 @@ class Windows(_LabelledWindows):
 
 class _Windowed(TypedDict, total=False):
     window: Windows
+    transform: Callable[[Any], Any]
 
 
 class Inputs(_Windowed):
-    """How columns become a model's inputs. window: where these are windows of rows, for `scoring`.
+    """How columns become a model's inputs. window: where these are windows of rows, for `scoring`. transform: what is
+    called with the features of a batch there, for --transform.
 
     tensors: of each, the indices of its columns. uses: of each, a dtype, "string", or "floatx" for Keras'. shapes: of
     each, that of one row; None where it is not known yet.
@@ -148,9 +154,10 @@ class BlobHeader(_BlobHeader, total=False):
 
 
 class Tensor(TypedDict):
-    """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", or "floatx" for Keras'.
+    """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", "floatx" for Keras', or
+    "sparse" for a sparse tensor of that.
 
-    text_bytes: of a row's texts, on average.
+    text_bytes: of a row's texts, or of what is stored of its sparse values, on average.
     """
 
     name: str

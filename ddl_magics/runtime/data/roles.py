@@ -97,8 +97,7 @@ class Choice:
             check_weight(columns[-1])
         tensors: list[list[int]] = []
         shown, first = _arrange("--features", self.features, columns, 0, tensors)
-        plain = len(self.features) > 1 and all(part.name is None for part in self.features)
-        if plain and all(map(_is_number, columns[:first])):
+        if self._is_unnamed() and all(map(_is_number, columns[:first])):
             tensors[:], shown = [list(range(first))], 0
         label: Features | None = None
         if self.labels:
@@ -107,6 +106,26 @@ class Choice:
         if weight is not None:
             tensors.append([first])
         return {"tensors": tensors, "features": shown, "label": label, "weight": weight}
+
+    def texts_among_numbers(self, columns: Sequence[Column]) -> list[str]:
+        """The columns of text that keep features without names, numbers else, from being one matrix."""
+        own = columns[: sum(len(part.columns) for part in self.features)]
+        texts = [column["name"] for column in own if column["dtype"] == "S" and column["depth"] == 0]
+        return texts if self._is_unnamed() and any(map(_is_number, own)) else []
+
+    def _is_unnamed(self) -> bool:
+        return len(self.features) > 1 and all(part.name is None for part in self.features)
+
+
+def mark_sparse(columns: Sequence[Column], names: Sequence[str]) -> None:
+    """Note that the columns of --sparse stay sparse. `DataError` for one that is used in another way."""
+    found = {column["name"]: column for column in columns}
+    for name in names:
+        if name not in found:
+            raise DataError("--sparse %s: it is not among the features: %s" % (name, ", ".join(found)))
+        if not found[name]["vector"]:
+            raise DataError("--sparse %s: its values are no vectors of pyspark.ml" % name)
+        found[name]["sparse"] = True
 
 
 def indices(shown: Features | None) -> list[int]:
@@ -127,21 +146,26 @@ def used_as(dtype: np.dtype, in_matrix: bool) -> str:
 def inputs(columns: Sequence[Column], arrangement: Arrangement, tensors: Sequence[Tensor] | None = None) -> Inputs:
     """The part of the arrangement that are features; their columns and tensors come first.
 
-    tensors: as dealt. Without them, the dtypes are those that the columns are described with.
+    tensors: as dealt. Without them, the dtypes are those that the columns are described with. Sparse vectors become
+    dense where rows are scored.
     """
     shown = arrangement["tensors"][: len(indices(arrangement["features"]))]
     if tensors is None:
         dtypes = [np.result_type(*(np.dtype(columns[index]["dtype"]) for index in own)) for own in shown]
         uses = [used_as(dtype, len(own) > 1) for dtype, own in zip(dtypes, shown)]
     else:
-        uses = [tensor["use"] for tensor in tensors[: len(shown)]]
+        uses = [tensor["use"].replace("sparse", "floatx") for tensor in tensors[: len(shown)]]
     return {
-        "columns": list(columns[: 1 + max(index for own in shown for index in own)]),
+        "columns": [_dense(each) for each in columns[: 1 + max(index for own in shown for index in own)]],
         "tensors": shown,
         "uses": uses,
         "shapes": None if tensors is None else [tensor["shape"] for tensor in tensors[: len(shown)]],
         "features": arrangement["features"],
     }
+
+
+def _dense(column: Column) -> Column:
+    return {**column, "sparse": False} if column.get("sparse") else column
 
 
 def _arrange(

@@ -64,12 +64,18 @@ def stored_rows(manifest: Manifest, name: SetName, rank: int) -> int:
 
 
 def is_text(tensor: Tensor) -> bool:
-    return tensor["use"] == "string"
+    """Whether a row has bytes of any length, as text and sparse vectors have."""
+    return tensor["use"] in ("string", "sparse")
+
+
+def stored_shape(tensor: Tensor) -> List[int]:
+    """Of a row on disk, where a sparse vector is one value."""
+    return [] if tensor["use"] == "sparse" else tensor["shape"]
 
 
 def row_bytes(tensor: Tensor, dtype: np.dtype[Any]) -> int:
     """Of a row on disk, with numbers of this dtype; of text, on average."""
-    values = int(np.prod(tensor["shape"]))
+    values = int(np.prod(stored_shape(tensor)))
     return 2 * 8 * values + tensor["text_bytes"] if is_text(tensor) else dtype.itemsize * values
 
 
@@ -153,13 +159,16 @@ class _Files:
         self._name, rows = name, stored_rows(manifest, name, rank)
         self._stored = np.zeros(rows, np.bool_)
         self._files: List[Any] = []  # numpy.memmap
+        self._unreserved: List[Any] = []  # those of them whose writing may still fail
         self._texts: Dict[int, BinaryIO] = {}
         for index, tensor in enumerate(manifest["tensors"] if rows else []):
-            dtype, shape = stored_dtype(tensor, floatx), [rows] + tensor["shape"]
+            dtype, shape = stored_dtype(tensor, floatx), [rows] + stored_shape(tensor)
             if is_text(tensor):
                 dtype, shape = np.dtype(np.int64), shape + [2]
                 self._texts[index] = open(text_path(folder, name, index), "wb")  # noqa: SIM115 - `close` closes it
-            self._files.append(_create(path(folder, name, index), dtype, shape))
+            file, reserved = _create(path(folder, name, index), dtype, shape)
+            self._files.append(file)
+            self._unreserved += [] if reserved else [file]
 
     def write(self, rows: npt.NDArray[Any], arrays: packing.Arrays) -> None:
         """OSError where there is no room for text."""
@@ -182,7 +191,7 @@ class _Files:
         missing = len(self._stored) - int(self._stored.sum())
         if missing:
             raise RuntimeError("--data: %s of the %s data did not come" % (counted(missing, "row"), self._name))
-        for file in self._files:
+        for file in self._unreserved:
             file.flush()
 
 
@@ -191,13 +200,13 @@ def _write_starts(name: str, runs: npt.NDArray[np.int64], classes: int, manifest
     assert sequences is not None
     starts = first_rows(runs, classes, sequences["stride"])
     if len(starts):
-        file = _create(name, starts.dtype, [len(starts)])
+        file, _ = _create(name, starts.dtype, [len(starts)])
         file[:] = starts
         file.flush()
 
 
-def _create(name: str, dtype: np.dtype[Any], shape: List[int]) -> Any:
-    """A memory-mapped file with room on the disk. OSError where there is none."""
+def _create(name: str, dtype: np.dtype[Any], shape: List[int]) -> Tuple[Any, bool]:
+    """(a memory-mapped file, whether its room on the disk is reserved). OSError where there is none."""
     file: np.ndarray = np.lib.format.open_memmap(name, "w+", dtype, tuple(shape))
     with open(name, "r+b") as opened:
         try:
@@ -205,7 +214,8 @@ def _create(name: str, dtype: np.dtype[Any], shape: List[int]) -> Any:
         except OSError as error:
             if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL):  # by file systems that cannot reserve room
                 raise
-    return file
+            return file, False
+    return file, True
 
 
 def store(

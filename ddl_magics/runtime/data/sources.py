@@ -1,14 +1,14 @@
 """--data as files: Spark makes a DataFrame of them, wherever it can reach them.
 
-Of Parquet and ORC it reads only the columns and parts of files that are needed; of TFRecord all, a file at a time. It
-reads no rows where the ranks do so themselves (file_feed.py).
+Of Parquet and ORC it reads only the columns and parts of files that are needed; of TFRecord all, a file at a time; of
+CSV all, twice, as the values tell the types. It reads no rows where the ranks do so themselves (file_feed.py).
 """
 
 from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Mapping
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from ..spark import spark_error
 from . import by_value, tfrecord
@@ -17,15 +17,16 @@ from .columns import DataError, is_spark
 if TYPE_CHECKING:
     from .records import DataFrame
 
-#: Spark's formats that have names and types of their columns, by the end of a file's name.
-_FORMATS = {".parquet": "parquet", ".orc": "orc"}
+#: Spark's formats, by the end of a file's name.
+_FORMATS = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".csv.gz": "csv", ".csv*": "csv"}
+#: The options of Spark's reader. Of CSV, quotes in values are doubled, as RFC 4180 has it and pandas writes them. First
+#: lines that differ, and rows with more or fewer values than columns, are errors: Spark would take columns by position,
+#: and leave values out.
+_OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforceSchema": False, "mode": "FAILFAST"}}
 #: What to do with files of others.
-_OTHERS = {
-    ".csv": "spark.read.csv(%r, header=True, inferSchema=True)",
-    ".csv.gz": "spark.read.csv(%r, header=True, inferSchema=True)",
-    ".json": "spark.read.json(%r)",
-    ".jsonl": "spark.read.json(%r)",
-}
+_OTHERS = {".json": "spark.read.json(%r)", ".jsonl": "spark.read.json(%r)"}
+#: What Spark calls a column of CSV whose first line has no name for it.
+_NO_NAME = re.compile(r"_c\d+$")
 #: In the last part of a path, which may be a pattern.
 _TFRECORD = re.compile(r"\.tfrecords?(?![a-z])[^/]*$")
 #: The columns of TFRecord files are those of so many Examples of the first file.
@@ -45,7 +46,7 @@ def paths(data: str) -> list[str]:
 
 
 def format_of(data: str) -> str:
-    """The format of files by their names: "parquet", "orc" or "tfrecord". `DataError` where they have several."""
+    """The format of files by their names: parquet, orc, csv or tfrecord. `DataError` where they have several."""
     found = {path: _format(path.rstrip("/").lower()) for path in paths(data)}
     first, *others = found
     other = next((path for path in others if found[path] != found[first]), None)
@@ -62,7 +63,7 @@ def _format(path: str) -> str:
 
 
 def other_format(uri: str) -> str | None:
-    """What to do with files that are neither Parquet, ORC nor TFRecord by their name, in one line, or None."""
+    """What to do with files of a format that --data does not read, by their name, in one line, or None."""
     for path in paths(uri):
         reader = next((reader for end, reader in _OTHERS.items() if path.rstrip("/").lower().endswith(end)), None)
         if reader is not None:
@@ -84,21 +85,23 @@ class Source:
 
 
 def source(session: Any, uri: str) -> Source:
-    """The files, folders or patterns of files with these names: Parquet, or by the name ORC or TFRecord.
+    """The files, folders or patterns of files with these names: Parquet, or by the name ORC, CSV or TFRecord.
 
-    session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file. Raises
-    `DataError`, one line.
+    session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file, and of CSV all.
+    Raises `DataError`, one line.
     """
     advice = other_format(uri)
     if advice:
         raise DataError(advice)
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
-    reader = session.read.format("binaryFile" if kind == "tfrecord" else kind)
+    reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**_OPTIONS.get(kind, {}))
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
     if len(paths(uri)) > 1:
         _check_once(uri, listing)
     if kind == "tfrecord":
         return Source(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
+    if kind == "csv":
+        _check_names(uri, listing.columns)
     return Source(kind, listing, listing)
 
 
@@ -111,6 +114,31 @@ def _check_once(uri: str, listing: DataFrame) -> None:
     twice = next((one for one, other in zip(found, found[1:]) if one == other), None)
     if twice is not None:
         raise DataError("--data %s names the file %s twice: name it once" % (uri, twice))
+
+
+def _check_names(uri: str, names: Sequence[str]) -> None:
+    """`DataError` where the first line of CSV files has no names of columns, or other separators than commas."""
+    if not names:
+        raise DataError("--data %s cannot be read: there is no file with columns" % uri)
+    own = [name for name in names if not _NO_NAME.match(name)]
+    separator = next((each for each in ";\t|" if each in names[0]), None)
+    if all(map(_is_number, own)):
+        problem = "the first line has numbers, and no names of columns"
+        how = "schema=%r" % "a double, b double, ..."
+    elif len(names) == 1 and separator is not None:
+        problem, how = "its columns are not separated by commas", "sep=%r, header=True, inferSchema=True" % separator
+    else:
+        return
+    reader = "spark.read.csv(%r, %s)" % (paths(uri)[0], how)
+    raise DataError("--data %s: %s: read it into a DataFrame: df = %s, and --data df" % (uri, problem, reader))
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _of_tfrecord(session: Any, listing: DataFrame) -> DataFrame:
@@ -166,7 +194,7 @@ def _no_parquet(error: Exception) -> str:
     text = str(error)
     other = re.search(r"(\S+) is not a Parquet file", text)
     if other:
-        words = "name TFRecord files with their ending, as in FOLDER/*.tfrecord; read others into a DataFrame first"
+        words = "name files of other formats with their ending, as in FOLDER/*.csv, or read them into a DataFrame first"
         return "%s is not a Parquet file: %s" % (other[1], words)
     if "infer schema" in text:
         return "there is no file with columns"

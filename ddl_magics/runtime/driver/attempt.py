@@ -254,6 +254,8 @@ class Attempt:
             return
         if event["kind"] == "reference":
             return self._run.sketches.add(rank, event)
+        if event["kind"] == "reading":
+            return self._run.note_reading(event)
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
         if event["kind"] == "environment":

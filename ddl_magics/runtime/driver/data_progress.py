@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Sequence
 from ..spark import jvm_gateway
 
 if TYPE_CHECKING:
+    from ..events import Event
     from ..spark.pyspark_types import SparkContext
 
 LOOK_SECONDS = 1.0
@@ -92,6 +93,21 @@ def _bytes(sc: SparkContext, name: str) -> int:
     return sum(int(info.memSize() + info.diskSize()) for info in infos)
 
 
+def of_reading(what: str, event: Event, workers: int) -> str:
+    """What all workers together have read of files. event: a "reading" of one of them."""
+    rows, of, seconds = event["rows"], event["of"], event["seconds"] or 1.0
+    rate, size = rows * workers / seconds, event["row_bytes"]
+    parts = ["%s: %s of %s rows" % (what, *("{:,}".format(each * workers) for each in (rows, of)))]
+    parts.append("{:,.0f} rows/s, {:.1f} MB/s".format(rate, rate * size / 1e6))
+    if rows:
+        parts.append(_left(seconds * (of - rows) / rows))
+    return ", ".join(parts)
+
+
+def _left(seconds: float) -> str:
+    return "about %d:%02d left" % divmod(round(seconds), 60)
+
+
 def message(what: str, done: int, tasks: int, size: int, rows: int, seconds: float) -> str:
     """size: bytes made so far; rows: read so far; either 0 where it is not known. seconds: since the beginning."""
     parts = ["%s: %d of %d parts" % (what, done, tasks)]
@@ -100,6 +116,5 @@ def message(what: str, done: int, tasks: int, size: int, rows: int, seconds: flo
     if size:
         parts.append("%.0f MB, %.1f MB/s" % (size / 1e6, size / 1e6 / seconds))
     if 0 < done < tasks:
-        left = seconds * (tasks - done) / done
-        parts.append("about %d:%02d left" % divmod(round(left), 60))
+        parts.append(_left(seconds * (tasks - done) / done))
     return ", ".join(parts)

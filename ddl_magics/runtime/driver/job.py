@@ -280,6 +280,17 @@ class Job:
             if warning is not None:
                 self._notice("warning", warning)
 
+    def note_reading(self, event: events.Event) -> None:
+        """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
+        with self._entering:
+            if self._stop_reason is not None or self.state not in (events.RUNNING, events.WAITING):
+                return
+            if event["rows"] >= event["of"]:
+                self.enter(events.RUNNING, "training on %s" % counted(self.workers, "worker"))
+                return
+            message = data_progress.of_reading("reading %s" % self.spec["data"], event, self.workers)
+            self.enter(events.WAITING, message, ready=event["rows"], needed=event["of"])
+
     def note_start(self) -> None:
         """Training begins. The time of --timeout runs from the first call on."""
         timeout = self.spec.get("timeout")

@@ -39,6 +39,8 @@ class RunSpec(_Required, total=False):
     features: list[str] | None
     label: str | None
     weight: str | None
+    transform: str | None
+    sparse: list[str] | None
     validation: float | str | None
     sequence_length: int | None
     order_by: str | None

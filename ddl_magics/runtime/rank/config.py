@@ -32,7 +32,7 @@ class JobConfig:
     credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version.
     workers: the number of ranks. executor_cores: of each executor. manifest: of the rows that --data gave each rank,
     as `feed.Feed` has it, or None; cache: where they may be, and are to be kept. batch_size: as --batch-size says, or
-    None without --data.
+    None without --data. transform: as --transform says, or None.
     prewarm: keep a process with TensorFlow imported for the next run. attempt: from 1; of a rank that is started again
     alone, its own. resume: the checkpoints that the attempt continues from. resumes_run: they are another run's.
     stall: seconds without a step that count as the death of a rank, or None. stall_notice: seconds after which they are
@@ -57,6 +57,7 @@ class JobConfig:
     parameter_servers: int = 1
     batch_size: int | None = None
     manifest: Manifest | None = None
+    transform: str | None = None
     cache: CacheUse | None = None
     compression: Compression | None = None
     sync_batchnorm: bool = False
@@ -89,6 +90,7 @@ class JobConfig:
             window=spec["window"],
             parameter_servers=spec.get("ps") or 1,
             batch_size=spec["batch_size"],
+            transform=spec.get("transform"),
             compression=compression.read(spec["compression"]) if spec.get("compression") else None,
             sync_batchnorm=bool(spec.get("sync_batchnorm")),
             sync_noise=bool(spec.get("sync_noise")),

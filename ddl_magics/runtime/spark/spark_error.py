@@ -7,7 +7,11 @@ import re
 MAX_CHARACTERS = 500
 
 _PYTHON_ERROR = re.compile(r"([A-Za-z_]\w*\.)*[A-Z]\w*(:|$)")
+#: What TensorFlow puts around its messages.
+_TENSORFLOW = re.compile(r"\{\{function_node .*?\}\}\s*|\s*\[Op:\w+\].*$")
 _JAVA_CLASS = re.compile(r"^:?\s*([a-z]\w*\.)+[A-Z]\w*:\s*")
+#: What Spark puts before the error of a task.
+_OF_TASK = re.compile(r"^Job aborted due to stage failure: .*most recent failure: Lost task \S+ in stage \S+ [^:]*: ")
 
 
 #: Where nothing answers Py4J any more.
@@ -26,8 +30,12 @@ def is_of_dead_jvm(error: BaseException) -> bool:
 def cause(error: BaseException | str) -> str:
     """The line of `error` that says why: the Python exception's where its text has a Python traceback, else the first.
 
-    At most `MAX_CHARACTERS` long, and without the name of a Java class.
+    At most `MAX_CHARACTERS` long, and without the name of a Java class or of a function of TensorFlow's graph.
     """
+    return _TENSORFLOW.sub("", _cause(error))[:MAX_CHARACTERS]
+
+
+def _cause(error: BaseException | str) -> str:
     if isinstance(error, ConnectionError) or type(error).__name__ == "Py4JNetworkError":
         return DRIVER_DIED
     lines = [line.strip() for line in str(getattr(error, "java_exception", error)).strip().splitlines()]
@@ -35,6 +43,6 @@ def cause(error: BaseException | str) -> str:
     if traceback is not None:
         for line in lines[traceback + 1 :]:
             if _PYTHON_ERROR.match(line):
-                return line[:MAX_CHARACTERS]
+                return line
     first = lines[0] if lines else type(error).__name__
-    return _JAVA_CLASS.sub("", first)[:MAX_CHARACTERS]
+    return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", first)))

@@ -87,13 +87,14 @@ export function rowLabel(row: Listed, search: SearchRow | null, trans: Translati
   const parts = [title(row), row.state.toLowerCase(), progress(row, trans)];
   parts.push(score(row, search, trans));
   if (search) return [...parts, parameters(row), ...row.labels].filter(Boolean).join(", ");
-  if (row.workers !== null) parts.push(workers(row.workers, trans));
+  parts.push(size(row, trans));
   return [...parts, location(row), ...row.labels].filter(Boolean).join(", ");
 }
 
-/** "1 worker", "4 workers". */
-export function workers(count: number, trans: Translation): string {
-  return trans._n("%1 worker", "%1 workers", count);
+/** "1 worker", "4 workers"; a monitor has none. */
+export function size(run: Pick<RunRow, "workers" | "strategy">, trans: Translation): string {
+  if (run.strategy === "monitor") return trans.__("monitor");
+  return run.workers === null ? "" : trans._n("%1 worker", "%1 workers", run.workers);
 }
 
 function epochsDone(run: RunRow, trans: Translation): string {

@@ -5,7 +5,7 @@ import type { RunRow, SearchRow, UnreadableRun } from "../generated";
 import type { Translation } from "../translation";
 import { h, setAttribute, setText, setVisible } from "../view/dom";
 import { duration } from "../view/format";
-import { bestOf, dateOrTime, elapsed, location, parameters, progress, rowLabel, score, searchProgress, title, workers } from "./format"; // biome-ignore format: texts
+import { bestOf, dateOrTime, elapsed, location, parameters, progress, rowLabel, score, searchProgress, size, title } from "./format"; // biome-ignore format: texts
 import { isReadable, isSearch } from "./runlist";
 import { Sparkline } from "./sparkline";
 
@@ -89,7 +89,7 @@ export class RowView {
     this.drawProgress(progress(run, trans));
     setText(this.loss, score(run, search, trans));
     this.sparkline.draw(run.sparkline);
-    setText(this.size, run.workers === null ? "" : workers(run.workers, trans));
+    setText(this.size, size(run, trans));
     // A trial has the cluster and the notebook of its search.
     if (search) this.drawLocation(parameters(run), [parameters(run)]);
     else this.drawLocation(location(run), [run.cluster, run.notebook]);

@@ -1,5 +1,5 @@
 import { expect, test } from "vitest";
-import { dateOrTime, location, progress, rowLabel, title } from "../../src/panel/format";
+import { dateOrTime, location, progress, rowLabel, size, title } from "../../src/panel/format";
 import { points } from "../../src/panel/sparkline";
 import { english } from "../../src/translation";
 import { finished, run, unreadable } from "./rows";
@@ -24,6 +24,13 @@ test("the label of a row has everything", () => {
     "digits, running, 42 % · 2:13 left, loss 0.130, 4 workers, this machine · a.ipynb, best",
   );
   expect(rowLabel(unreadable("r1"), null, english)).toBe("r1, cannot be read: run.json is damaged");
+});
+
+test("a monitor has no workers", () => {
+  expect([run("r1"), run("r1", { workers: 0, strategy: "monitor" })].map((row) => size(row, english))).toEqual([
+    "4 workers",
+    "monitor",
+  ]);
 });
 
 test("the location has the file name of the notebook", () => {

@@ -1,5 +1,7 @@
 """Which names travel with a cell, and what is said of those that cannot."""
 
+import inspect
+import linecache
 import threading
 
 import numpy as np
@@ -74,6 +76,35 @@ def test_names_of_the_notebook_that_a_cell_defines_or_asks_for():
 @pytest.mark.parametrize(
     ("source", "sent"),
     [
+        ("1", {"decode"}),
+        ("x = decode", {"decode"}),
+        ("def decode(row):\n    return row", set()),
+        ("from images import read as decode", set()),
+        ("if True:\n    decode = len", set()),
+        ("def other():\n    def inner():\n        pass", {"decode"}),
+    ],
+)
+def test_the_function_of_transform_is_the_notebooks_where_the_cell_defines_none(source, sent):
+    assert set(names.captured(source, {"decode": len, "x": 1}, transform="decode:batch")) == sent
+
+
+@pytest.mark.parametrize(
+    ("session", "message"),
+    [
+        ({"decoded": len}, "there is no function decode; did you mean decoded?"),
+        ({}, "there is no function decode; define it in the cell, or run the cell that does"),
+        ({"decode": [1]}, "decode is no function (its type is list): name one"),
+    ],
+)
+def test_what_is_no_function_of_transform(session, message):
+    with pytest.raises(names.NameProblem) as caught:
+        names.captured("1", session, transform="decode")
+    assert str(caught.value) == f"--transform: {message}"
+
+
+@pytest.mark.parametrize(
+    ("source", "sent"),
+    [
         ("x = x / 255\ny = 1\ny", {"x"}),
         ("x += 1", {"x"}),
         ("x: int = x", {"x"}),
@@ -92,3 +123,27 @@ def test_names_of_the_notebook_that_a_cell_defines_or_asks_for():
 )
 def test_what_a_cell_reads_before_it_assigns_it_is_the_notebooks(source, sent):
     assert set(names.unpack(names.pack(source, {"x": 1, "y": 2}))) == sent
+
+
+def test_the_lines_of_functions_travel_and_no_others():
+    """AutoGraph reads them; the rest of their cell may hold a password."""
+    file = "/tmp/ipykernel_1/2.py"
+    cell = "password = 'pa55'\n\ndef twice(x):\n    return helper(x)\n\nhelper = lambda x: 2 * x\n"
+    notebook = {}
+    linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
+    exec(compile(cell, file, "exec"), notebook)
+    blob = names.pack("twice(1)", notebook)
+    del linecache.cache[file]
+    twice = names.unpack(blob)["twice"]
+    assert inspect.getsource(twice) == "def twice(x):\n    return helper(x)\n"
+    assert twice(2) == 4 and inspect.getsource(twice.__globals__["helper"]) == "helper = lambda x: 2 * x\n"
+    assert b"pa55" not in blob and "pa55" not in "".join(linecache.getlines(file))
+    del linecache.cache[file]
+
+
+def test_a_function_of_transform_that_comes_too_late():
+    late = "def train():\n    model.fit(dataset)\nfor x in dataset:\n    pass\ndef decode(x):\n    return x"
+    with pytest.raises(names.NameProblem) as caught:
+        names.captured(late, {}, given=("dataset",), transform="decode")
+    message = "line 3: dataset is used before the function decode of --transform is defined: move the function up"
+    assert str(caught.value) == message

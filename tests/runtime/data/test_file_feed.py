@@ -76,7 +76,8 @@ def fed(spark, options):
 def stored(spark, folder, options):
     """The shares that ranks read themselves, and those that Spark deals: (manifest, their folders by rank) of each."""
     own, dealt = fed(spark, options)
-    assert own.manifest["files"] and not own.notices
+    hint = f"--data {options['data']}: s is text, so that the features are a dict of columns and no matrix"
+    assert own.manifest["files"] and own.notices == [hint] * ("s" in (options["features"] or ()))
     if own.manifest["files"]["format"] == "tfrecord":
         for tensor in [*own.manifest["tensors"], *dealt.manifest["tensors"]]:
             tensor["text_bytes"] = 0  # the index has an upper bound of it
@@ -100,7 +101,7 @@ def stored(spark, folder, options):
 def read_own(place, manifest, rank):
     """In this process, where a run has another one for Parquet. Returns the notices."""
     if manifest["files"]["format"] == "tfrecord":
-        return file_share.finish(None, manifest, place, rank, lambda: False)
+        return file_share.finish(None, manifest, place, rank, lambda: False, lambda rows, seconds: None)
     share = file_share.Share(manifest, rank)
     share_files.store(share.parquet(), place, manifest, rank)
     return share.notices
@@ -284,6 +285,17 @@ def test_a_file_that_changes_meanwhile_is_named(described, tmp_path, monkeypatch
     pq.write_table(table(1, 501), path)
     with pytest.raises(DataError, match=CHANGED):
         read_own(str(tmp_path / "1"), manifest, 0)
+
+
+def test_what_has_been_read_is_reported(described, tmp_path, monkeypatch):
+    """Each second; here at once. The process that reads a share says its rows."""
+    monkeypatch.setattr(file_share, "REPORT_SECONDS", 0.0)
+    manifest, _ = described(table(0, 500))
+    reported = []
+    reading = file_share.Reading(manifest, str(tmp_path), 0, 1)
+    assert reading.wait(lambda: False, lambda rows, seconds: reported.append((rows, seconds))) == []
+    rows, seconds = zip(*reported, strict=True)
+    assert list(rows) == sorted(rows) and rows[-1] == 500 and list(seconds) == sorted(seconds) and seconds[0] > 0
 
 
 def test_nan_has_a_notice(described, tmp_path):

@@ -64,7 +64,7 @@ def test_many_partitions_are_joined_and_no_row_is_lost(spark):
     ("changes", "message"),
     [
         ({"data": "file:///nowhere/at_all.parquet"}, "--data file:///nowhere/at_all.parquet cannot be read: "),
-        ({"data": "{files}/../text"}, "t.txt is not a Parquet file: name TFRecord files with their ending, as in FOLD"),
+        ({"data": "{files}/../text"}, "t.txt is not a Parquet file: name files of other formats with their ending, as"),
         ({"data": "{files}/../empty"}, "/empty cannot be read: there is no file with columns"),
         ({"where": "a >"}, "--where a >: "),
         ({"where": "b > 1"}, "--where b > 1: "),
@@ -81,23 +81,75 @@ def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
     assert "\n" not in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("uri", "message"),
-    [
-        (
-            "file:///a/b.csv",
-            "read it into a DataFrame first: df = spark.read.csv('file:///a/b.csv', header=True, infer",
-        ),
-        (
-            "hdfs:///a/b.jsonl",
-            "read it into a DataFrame first: df = spark.read.json('hdfs:///a/b.jsonl'), and --data df",
-        ),
-    ],
-)
-def test_other_files_are_refused_with_what_to_do(uri, message):
+def test_json_is_refused_with_what_to_do():
     with pytest.raises(DataError) as caught:
-        sources.opened(None, {"data": uri})
-    assert str(caught.value).startswith(f"--data {uri}: {message}")
+        sources.opened(None, {"data": "hdfs:///a/b.jsonl"})
+    assert str(caught.value) == (
+        "--data hdfs:///a/b.jsonl: read it into a DataFrame first: df = spark.read.json('hdfs:///a/b.jsonl'), "
+        "and --data df"
+    )
+
+
+CSV = 'a,b c,text,y\n1,0.5,"x, ""y""",0\n2,1e3,,1\n3,-2,z,0\n'
+
+
+def test_csv_files_are_rows_of_the_types_that_all_values_have(spark, tmp_path):
+    (tmp_path / "1.csv").write_text(CSV)
+    (tmp_path / "2.csv.gz").write_bytes(gzip.compress(b"a,b c,text,y\n4.5,1,w,1\n"))
+    options = spec(data=f"file://{tmp_path}/*.csv*", where="y = 0 or a > 4", features=["a", "b c", "text"])
+    source = sources.opened(spark, options)
+    assert source.frame.schema.simpleString() == "struct<a:double,b c:double,text:string,y:int>"
+    made = prepare(spark.sparkContext, options["data"], options, sources.with_frame({}, options, source))
+    assert f"--data {options['data']}: text is text, so that the features are a dict of columns and no matrix" in (
+        made.notices
+    )
+    rows = [packing.decode(blob)[1][1:] for blob in made.rdd.collect()]
+    found = sorted(zip(*(np.concatenate(columns).tolist() for columns in zip(*rows, strict=True)), strict=True))
+    assert found == [(1.0, 0.5, b'x, "y"', 0), (3.0, -2.0, b"z", 0), (4.5, 1.0, b"w", 1)]
+    made.close()
+    again = {**options, "where": None}
+    with pytest.raises(DataError, match="column 'text': it has empty values"):
+        prepare(spark.sparkContext, again["data"], again, sources.with_frame({}, again, source))
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        (["1.0,2,\n2.0,3,1\n"], "{uri}: the first line has numbers, and no names of columns: read it into a DataFrame: "
+         "df = spark.read.csv('{uri}', schema='a double, b double, ...'), and --data df"),
+        (["a;b\n1;2\n"], "{uri}: its columns are not separated by commas: read it into a DataFrame: "
+         "df = spark.read.csv('{uri}', sep=';', header=True, inferSchema=True), and --data df"),
+        ([""], "{uri} cannot be read: there is no file with columns"),
+        ([], "{uri} cannot be read: "),
+    ],
+)  # fmt: skip
+def test_csv_without_names_of_columns_is_one_line(spark, tmp_path, texts, message):
+    for number, text in enumerate(texts):
+        (tmp_path / f"{number}.csv").write_text(text)
+    uri = f"file://{tmp_path}/*.csv"
+    with pytest.raises(DataError) as caught:
+        sources.source(spark, uri)
+    assert str(caught.value).startswith("--data " + message.format(uri=uri)) and "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("row", ["7,8", "7,8,1,9"])
+def test_a_row_of_csv_with_another_number_of_values_is_one_line(spark, tmp_path, row):
+    (tmp_path / "1.csv").write_text(f"a,b,y\n1,2,0\n{row}\n")
+    options = spec(data=f"file://{tmp_path}/1.csv", features=["a", "b"])
+    frames = sources.with_frame({}, options, sources.opened(spark, options))
+    with pytest.raises(DataError, match=r"1\.csv cannot be computed: .*[Mm]alformed"):
+        prepare(spark.sparkContext, options["data"], options, frames)
+
+
+def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
+    """Spark would take them by their position."""
+    for number, text in enumerate(["a,y\n1,0\n", "y,a\n0,1\n"]):
+        (tmp_path / f"{number}.csv").write_text(text)
+    options = spec(data=f"file://{tmp_path}/*.csv", features=["a"])
+    with pytest.raises(DataError) as caught:
+        frames = sources.with_frame({}, options, sources.opened(spark, options))
+        prepare(spark.sparkContext, options["data"], options, frames)
+    assert "CSV header" in str(caught.value) and "\n" not in str(caught.value), caught.value
 
 
 def test_pandas_filters_itself():

@@ -1,9 +1,14 @@
 """How far Spark is with the rows of --data: what the view, the terminal and the panel say meanwhile."""
 
+import threading
+from types import SimpleNamespace
+
 import pytest
 from support.until import until
 
+from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import data_progress
+from ddl_magics.runtime.driver.job import Job
 from ddl_magics.runtime.spark import jvm_gateway
 
 
@@ -22,6 +27,14 @@ def test_the_message_says_what_is_known(numbers, expected):
     assert data_progress.message("preparing df", *numbers) == expected
 
 
+def test_the_message_of_ranks_that_read_files():
+    event = {"rows": 250_000, "of": 1_000_000, "row_bytes": 128, "seconds": 10.0}
+    expected = "reading t.parquet: 500,000 of 2,000,000 rows, 50,000 rows/s, 6.4 MB/s, about 0:30 left"
+    assert data_progress.of_reading("reading t.parquet", event, 2) == expected
+    first = dict(event, rows=0, seconds=0.0)
+    assert data_progress.of_reading("reading t", first, 1) == "reading t: 0 of 1,000,000 rows, 0 rows/s, 0.0 MB/s"
+
+
 def test_the_rows_that_spark_has_read_are_counted(spark_cluster, tmp_path):
     session, group = spark_cluster(2), "progress of a test"
     session.range(0, 20_000, 1, 4).write.parquet(str(tmp_path / "rows"))
@@ -34,3 +47,23 @@ def test_the_rows_that_spark_has_read_are_counted(spark_cluster, tmp_path):
     counted = jvm_gateway.dataframe_rdd(frame, session.sparkContext, group).map(lambda row: row.id % 7)
     assert len(jvm_gateway.collect(counted, group, "rows")) == 20_000
     until(lambda: rows_read() == 20_000, 30)
+
+
+def test_reading_is_a_state_of_the_run_until_all_is_read():
+    run = SimpleNamespace(_entering=threading.RLock(), _stop_reason=None, state=events.RUNNING, workers=2, told=[])
+    run.spec = {"data": "t.parquet"}
+
+    def enter(state, message, **fields):
+        run.state = state
+        run.told.append((state, message.partition(":")[0], fields))
+
+    run.enter = enter
+    event = {"of": 1000, "row_bytes": 8, "seconds": 2.0}
+    for rows in (400, 1000):
+        Job.note_reading(run, {**event, "rows": rows})
+    run.state = events.STOPPING
+    Job.note_reading(run, {**event, "rows": 600})
+    assert run.told == [
+        (events.WAITING, "reading t.parquet", {"ready": 400, "needed": 1000}),
+        (events.RUNNING, "training on 2 workers", {}),
+    ]

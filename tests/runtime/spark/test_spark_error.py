@@ -17,6 +17,11 @@ def test_the_line_that_says_why():
     assert cause(PYTHON) == "ValueError: column 'a': it has empty values"
     assert cause(ValueError("Job aborted\n\tat java")) == "Job aborted"
     assert cause(": org.apache.spark.SparkException: no room") == "no room"
+    aborted = "Job aborted due to stage failure: Task 1 in stage 2.0 failed 1 times, most recent failure: Lost task 1.0"
+    of_task = f"{aborted} in stage 2.0 (TID 3) (wn1 executor 1): java.lang.IllegalArgumentException: no header"
+    assert cause(f"org.apache.spark.SparkException: {of_task}") == "no header"
+    of_tensorflow = "{{function_node __wrapped__Cast_device_/job:localhost/task:0}} Cast of text [Op:Cast] name: "
+    assert cause(of_tensorflow) == "Cast of text"
 
 
 @pytest.mark.parametrize(
