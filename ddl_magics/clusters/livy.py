@@ -178,7 +178,8 @@ class LivyCluster(DriverCluster):
         Args:
             run: the id of the run.
             file: its model's file on this machine, which is sent where the driver has forgotten the run.
-            request: "data", "name", "features", "output", "batch_rows" and "on_error" as `driver.api.predict` has them.
+            request: "data", "name", "features", "output", "batch_rows", "on_error" and "transform" as
+                `driver.api.predict` has them.
 
         Raises:
             CannotScore: a ValueError of one line; the session refuses it, or does not answer.
@@ -192,7 +193,8 @@ class LivyCluster(DriverCluster):
 
         Args:
             run, file: as for `predict`.
-            request: "data", "features", "label", "weight" and "batch_rows" as `driver.api.evaluate` has them.
+            request: "data", "features", "label", "weight", "batch_rows" and "transform" as `driver.api.evaluate` has
+                them.
 
         Raises:
             CannotScore: a ValueError of one line; the session refuses it, or does not answer.

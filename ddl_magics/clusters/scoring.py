@@ -14,6 +14,7 @@ from ddl_magics.options import RunSpec
 if TYPE_CHECKING:
     from ddl_magics.dashboard.evaluation import Evaluation
     from ddl_magics.runtime.data.records import Inputs
+    from ddl_magics.runtime.data.transform import Transform
 
 #: What describes the model in the folder of an export.
 DESCRIPTION = "ddl_magics.json"
@@ -30,6 +31,8 @@ def predict(
     batch_size: int = 1024,
     on_error: str = "fail",
     custom_objects: Mapping[str, Any] | None = None,
+    transform: Transform | None = None,
+    transform_batches: bool = False,
 ) -> DataFrame:
     """A Spark DataFrame with a model's predictions beside its columns.
 
@@ -47,6 +50,8 @@ def predict(
         on_error: "fail" where a row has no value in a feature, or one of another shape; "null" for rows without a
             prediction instead.
         custom_objects: classes and functions that the model uses, by name.
+        transform: makes the model's input of the features of a row, as the function of `--transform`.
+        transform_batches: whether it takes the features of a batch instead.
 
     Raises:
         CannotScore: a ValueError of one line; a column is missing, or the first row cannot be scored.
@@ -55,8 +60,10 @@ def predict(
     from ddl_magics.runtime.scoring.predictor import Predictor
 
     model, features = _opened(model, features)
+    function = _prepared(transform, transform_batches)
     try:
-        return Predictor(model_content(model), features, output, batch_size, on_error, custom_objects).predict(df)
+        predictor = Predictor(model_content(model), features, output, batch_size, on_error, custom_objects, function)
+        return predictor.predict(df)
     except DataError as error:
         raise CannotScore(str(error)) from None
 
@@ -70,6 +77,8 @@ def evaluate(
     weight: str | None = None,
     batch_size: int = 1024,
     custom_objects: Mapping[str, Any] | None = None,
+    transform: Transform | None = None,
+    transform_batches: bool = False,
 ) -> Evaluation:
     """A model's metrics over all rows of a Spark DataFrame: what Keras' `evaluate` says of them in one process.
 
@@ -85,6 +94,7 @@ def evaluate(
         weight: the column of the rows' weights.
         batch_size: rows that the model is called with at once, or fewer where they are large.
         custom_objects: classes and functions that the model, its loss and its metrics use, by name.
+        transform, transform_batches: as for `predict`.
 
     Raises:
         CannotScore: a ValueError of one line; a column is missing, or a row cannot be evaluated.
@@ -96,11 +106,18 @@ def evaluate(
     model, features = _opened(model, features)
     if label is None:
         raise CannotScore("name the column of the labels: label='y'")
+    content, function = model_content(model), _prepared(transform, transform_batches)
     try:
-        found = evaluation.evaluate(df, model_content(model), features, label, weight, batch_size, custom_objects)
+        found = evaluation.evaluate(df, content, features, label, weight, batch_size, custom_objects, function)
     except DataError as error:
         raise CannotScore(str(error)) from None
     return Evaluation(found)
+
+
+def _prepared(function: Transform | None, by_batch: bool) -> Transform | None:
+    from ddl_magics.runtime.scoring.predictor import prepared
+
+    return None if function is None else prepared(function, by_batch)
 
 
 def _opened(model: Any, features: Sequence[str] | Inputs | None) -> tuple[Any, Sequence[str] | Inputs]:

@@ -46,7 +46,8 @@ class Evaluation(Mapping[str, Any]):
 
     def __repr__(self) -> str:
         shown = [f"{name} {number(value)}" for name, value in self.items() if isinstance(value, int | float)]
-        return f"<Evaluation of {counted(self.rows, 'row')}: {', '.join(shown) or 'no metrics'}>"
+        metrics = ", ".join(shown) or "no metrics: the model was not compiled"
+        return f"<Evaluation of {counted(self.rows, 'row')}: {metrics}>"
 
     def errors(self, output: str = "") -> dict[str, float]:
         """`mae`, `rmse` and, of the values whose label is not 0, `mape` in percent.

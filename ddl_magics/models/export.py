@@ -26,6 +26,7 @@ from ddl_magics._version import __version__
 from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DESCRIPTION
 from ddl_magics.errors import CannotExport
+from ddl_magics.models import conversion
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
 from ddl_magics.wording import nearest
 
@@ -105,7 +106,8 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
             if format == "mlflow":
                 _write_mlflow(model, folder, signature, example, description)
             else:
-                _write_by_keras(model, folder, format, example)
+                path = folder if format == "saved_model" else folder / FILES[format]
+                conversion.write(model, path, format, input_specs(model, example))
     if trained.reference is not None:
         shutil.copyfile(trained.reference, folder / REFERENCE_FILE)
     (folder / DESCRIPTION).write_text(json.dumps(_as_json(description), indent=1) + "\n", encoding="utf-8")
@@ -188,15 +190,6 @@ def _write_mlflow(
 
 def _mlflow_shape(tensor: Tensor) -> tuple[int, ...]:
     return (-1, *(-1 if size is None else size for size in tensor.shape))
-
-
-def _write_by_keras(model: Any, folder: Path, format: str, example: Example) -> None:
-    if format == "onnx":
-        import onnx  # noqa: F401 - Keras' own message for a missing one is a page
-        import tf2onnx  # noqa: F401
-    path = folder if format == "saved_model" else folder / FILES[format]
-    name = "tf_saved_model" if format == "saved_model" else format
-    model.export(str(path), format=name, verbose=False, input_signature=input_specs(model, example))
 
 
 @contextlib.contextmanager

@@ -77,12 +77,14 @@ def _found(request: Request, run: Run, cluster: Cluster, namespace: MutableMappi
     if not isinstance(cluster, LivyCluster):
         features, rows = list(request.features) or None, request.batch_rows
         frame = frame_here(request.data, namespace)
-        return run.evaluate(frame, label, features=features, weight=weight, batch_size=rows)
+        function = scoring_words.transform(run, namespace)
+        return run.evaluate(frame, label, features=features, transform=function, weight=weight, batch_size=rows)
     asked = {
         "data": request.data,
         "features": list(request.features) or training_inputs(run.name, run.spec, run.events),
         "label": label,
         "weight": weight,
         "batch_rows": request.batch_rows,
+        "transform": run.spec.transform,
     }
     return Evaluation(cluster.evaluate(run.id, run.trained().file, asked)["found"])

@@ -74,6 +74,7 @@ def predict(request: Request, run: Run, cluster: Cluster, namespace: MutableMapp
                 "output": request.output,
                 "batch_rows": request.batch_rows,
                 "on_error": request.on_error,
+                "transform": run.spec.transform,
             }
             columns = cluster.predict(run.id, run.trained().file, asked)["columns"]
             where = f" on {cluster.name}"
@@ -102,6 +103,7 @@ def _predict_here(request: Request, run: Run, namespace: MutableMapping[str, Any
         output=request.output,
         batch_size=request.batch_rows,
         on_error=request.on_error,
+        transform=scoring_words.transform(run, namespace),
     )
     namespace[request.name] = scored
     return [(each.name, each.dataType.simpleString()) for each in scored.schema.fields[len(frame.columns) :]]

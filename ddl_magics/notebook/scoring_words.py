@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.errors import CannotScore
 from ddl_magics.options.redaction import as_word
+from ddl_magics.runs import Run
+from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.wording import nearest
 
 #: What may have several values: `--features a b`.
@@ -53,3 +57,20 @@ def batch_rows(word: str) -> int:
     if not word.isdigit():
         raise UsageError(f"--batch-size must be a number of rows, not {as_word(word)}")
     return int(word)
+
+
+def transform(run: Run, namespace: Mapping[str, Any]) -> Any:
+    """The notebook's function that the run's --transform names, or None without that option.
+
+    Raises:
+        CannotScore: there is none.
+    """
+    if run.spec.transform is None:
+        return None
+    name = read_transform(run.spec.transform)[0]
+    if not callable(namespace.get(name)):
+        raise CannotScore(
+            f"{run.name} was trained with --transform {name}, and the notebook has no such function: run the cell that "
+            "defines it"
+        )
+    return namespace[name]

@@ -12,7 +12,15 @@ from urllib.parse import urlsplit
 from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
-from ddl_magics.errors import DistributedCellError, NoAttribute, NoFolder, NotAKerasFile, NotInRun, RunInterrupted
+from ddl_magics.errors import (
+    CannotScore,
+    DistributedCellError,
+    NoAttribute,
+    NoFolder,
+    NotAKerasFile,
+    NotInRun,
+    RunInterrupted,
+)
 from ddl_magics.history import provenance
 from ddl_magics.history.provenance import Provenance
 from ddl_magics.options import RunSpec
@@ -21,6 +29,7 @@ from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Event, Timeline
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.store import RunFolder, RunRecord, labels
 from ddl_magics.store.labels import Labels
@@ -36,6 +45,7 @@ if TYPE_CHECKING:
     from ddl_magics.models.signature import Example
     from ddl_magics.models.transformer import KerasTransformer
     from ddl_magics.runs.follower import Follower
+    from ddl_magics.runtime.data.transform import Transform
     from ddl_magics.serving.servers import Served
 
 #: What completion offers of a run.
@@ -351,13 +361,14 @@ class Run:
 
         Raises:
             DistributedCellError: the run failed or was lost.
-            LookupError: it was trained without --data, or with --no-reference.
+            LookupError: it was trained without --data, or with --transform or --no-reference.
         """
         self.wait()
         path = self._folder.file(REFERENCE_FILE)
         if not path.is_file():
             raise NotInRun(
-                f"{self.name} has no reference of its data: it needs --data, and no --no-reference; run its cell again"
+                f"{self.name} has no reference of its data: it needs --data, without --transform and --no-reference; "
+                "run its cell again"
             )
         return path
 
@@ -366,6 +377,7 @@ class Run:
         df: DataFrame,
         features: Sequence[str] | None = None,
         *,
+        transform: Transform | None = None,
         index: int = -1,
         rank: int = 0,
         **options: Any,
@@ -378,6 +390,7 @@ class Run:
             df: a DataFrame of this kernel's Spark session.
             features: as for `ddl_magics.predict`; if left out, the columns of --data, which become the same tensors as
                 in training.
+            transform: the function of --transform, where the run had one.
             index: as for `model`.
             rank: as for `model`.
             options: `output`, `batch_size`, `on_error` and `custom_objects`, as for `ddl_magics.predict`.
@@ -387,7 +400,7 @@ class Run:
             DistributedCellError, LookupError: as `model`.
         """
         known = training_inputs(self.name, self.spec, self.events) if features is None else features
-        return predict(df, self._model_file(index, rank), features=known, **options)
+        return predict(df, self._model_file(index, rank), features=known, **self._transform(transform), **options)
 
     def evaluate(
         self,
@@ -395,6 +408,7 @@ class Run:
         label: str | None = None,
         *,
         features: Sequence[str] | None = None,
+        transform: Transform | None = None,
         index: int = -1,
         rank: int = 0,
         **options: Any,
@@ -408,6 +422,7 @@ class Run:
             df: a DataFrame of this kernel's Spark session.
             label: the column of the labels; if left out, that of --label.
             features: as for `predict`.
+            transform: as for `predict`.
             index: as for `model`.
             rank: as for `model`.
             options: `weight` (that of --weight if left out), `batch_size` and `custom_objects`, as for
@@ -419,7 +434,17 @@ class Run:
         """
         known = training_inputs(self.name, self.spec, self.events) if features is None else features
         given = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
+        given.update(self._transform(transform))
         return evaluate(df, self._model_file(index, rank), features=known, **given)
+
+    def _transform(self, function: Transform | None) -> dict[str, Any]:
+        """The arguments of `ddl_magics.predict` for the function of --transform, which a run does not keep."""
+        if self.spec.transform is None:
+            return {"transform": function}
+        name, by_batch = read_transform(self.spec.transform)
+        if function is None:
+            raise CannotScore(f"{self.name} was trained with --transform {name}: give the function, transform={name}")
+        return {"transform": function, "transform_batches": by_batch}
 
     def transformer(
         self,
@@ -442,6 +467,11 @@ class Run:
         """
         from ddl_magics.models.transformer import KerasTransformer
 
+        if self.spec.transform is not None:
+            raise CannotScore(
+                f"{self.name} was trained with --transform {self.spec.transform}, a function that a pipeline cannot "
+                "save: use run.predict, or make the function a layer of the model"
+            )
         known = training_inputs(self.name, self.spec, self.events) if features is None else features
         return KerasTransformer(self._model_file(index, rank).read_bytes(), known, **options)
 
@@ -555,7 +585,7 @@ class Run:
         metrics = {name: values[-1] for name, values in self.history.items() if values}
         about = {"run": self.id, "name": self.name, "metrics": metrics}
         dealt = any(event.get("kind") == "data" for event in self.events)
-        inputs = training_inputs(self.name, self.spec, self.events) if dealt else None
+        inputs = training_inputs(self.name, self.spec, self.events) if dealt and not self.spec.transform else None
         reference = self._folder.file(REFERENCE_FILE)
         kept = reference if reference.is_file() else None
         return Trained(file, lambda: load_model(file, custom_objects), about, inputs, kept)

@@ -141,6 +141,31 @@ def test_a_model_of_one_tensor_and_an_example_of_the_users(tmp_path):
         run_of(line).export(tmp_path / "unknown", "saved_model")
 
 
+def test_layers_that_converters_do_not_know_by_themselves(tmp_path):
+    """Tensors that are no weights, for ONNX; a recurrent layer, for LiteRT; and what they cannot have, in one line."""
+    series = np.random.default_rng(3).normal(size=(5, 8, 2)).astype("float32")
+    scaled = keras.layers.Normalization(mean=[1.0, 2.0], variance=[3.0, 4.0])
+    recurrent = keras.Sequential([keras.Input((8, 2)), scaled, keras.layers.Bidirectional(keras.layers.LSTM(3))])
+    run, theirs = run_of(recurrent), recurrent.predict(series, verbose=0)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(run.export(tmp_path / "onnx", "onnx") / "model.onnx")
+    (name,) = (one.name for one in session.get_inputs())
+    np.testing.assert_allclose(session.run(None, {name: series})[0], theirs, rtol=1e-4, atol=1e-5)
+    interpreter = tf.lite.Interpreter(str(run.export(tmp_path / "litert", "litert") / "model.tflite"))
+    (found,) = interpreter.get_signature_runner()(**{name: series}).values()
+    np.testing.assert_allclose(found, theirs, rtol=1e-4, atol=1e-5)
+
+    doubles = keras.Sequential([keras.Input((3,), dtype="float64"), keras.layers.Dense(1, dtype="float64")])
+    with pytest.raises(CannotExport, match=r"LiteRT does not have .* \(MatMul of TensorFlow\): choose onnx"):
+        run_of(doubles).export(tmp_path / "doubles", "litert")
+    words = keras.layers.StringLookup(vocabulary=["a"])
+    texts = keras.Sequential([keras.Input((1,), dtype="string"), words])
+    with pytest.raises(CannotExport, match=r"ONNX does .* \(LookupTableFindV2 of TensorFlow\): choose saved_model"):
+        run_of(texts).export(tmp_path / "texts", "onnx")
+    assert sorted(os.listdir(tmp_path)) == ["litert", "onnx"]
+
+
 def test_what_the_model_takes_stays_as_it_is(tmp_path):
     """Ids that are no float32 and text, of a subclass; a length that is open; a metric that is no number."""
 

@@ -71,7 +71,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         return _error("slots", problem)
     try:
         sent = uploads.take(run) if spec.get("files") else b""
-        captured = names.captured(spec["cell"], namespace, _given(spec))
+        captured = names.captured(spec["cell"], namespace, _given(spec), spec.get("transform"))
         packed = names.pack_captured(spec["cell"], captured)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
@@ -277,9 +277,9 @@ def _pyarrow() -> str | None:
 def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
     """Define a DataFrame of the session with predictions beside its columns.
 
-    {"run", "artifact", "sent", "data", "name", "features", "output", "batch_rows", "on_error"} -> {"ok": true,
-    "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent
-    by `upload` first. features: as `Predictor` takes them.
+    {"run", "artifact", "sent", "data", "name", "features", "output", "batch_rows", "on_error", "transform"} -> {"ok":
+    true, "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be
+    sent by `upload` first. features: as `Predictor` takes them. transform: of the run, or None.
     """
     return prediction.predict(request, namespace, registry.get)
 
@@ -287,9 +287,9 @@ def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
 def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
     """Evaluate a model on a DataFrame of the session; returns when that has ended.
 
-    {"run", "artifact", "sent", "data", "features", "label", "weight", "batch_rows"} -> {"ok": true, "found": as
-    `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent by `upload`
-    first. features, label, weight: as `scoring.evaluation` has them.
+    {"run", "artifact", "sent", "data", "features", "label", "weight", "batch_rows", "transform"} -> {"ok": true,
+    "found": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent by
+    `upload` first. features, label, weight: as `scoring.evaluation` has them. transform: as for `predict`.
     """
     return prediction.evaluate(request, namespace, registry.get)
 

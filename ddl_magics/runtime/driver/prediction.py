@@ -6,11 +6,13 @@ import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
 from ..data.columns import DataError, frame_named, is_spark
+from ..data.transform import read as read_transform
 from ..scoring import evaluation
-from ..scoring.predictor import Predictor
+from ..scoring.predictor import Predictor, prepared
 from . import uploads
 
 if TYPE_CHECKING:
+    from ..data.transform import Transform
     from .job import Job
     from .monitor_job import MonitorJob
 
@@ -45,7 +47,15 @@ def _predict(
     frame, name = frame_named("--data", asked["data"], namespace), asked["name"]
     if not is_spark(namespace.get(name, frame)):
         raise DataError("--name %s: the session has another variable of that name; choose another" % name)
-    predictor = Predictor(model, asked["features"], asked["output"], asked["batch_rows"], asked["on_error"], None)
+    predictor = Predictor(
+        model,
+        asked["features"],
+        asked["output"],
+        asked["batch_rows"],
+        asked["on_error"],
+        None,
+        _transform(asked, namespace),
+    )
     scored = predictor.predict(frame)
     namespace[name] = scored
     return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
@@ -56,7 +66,22 @@ def _evaluate(
 ) -> dict[str, Any]:
     model, frame = _model(asked, find), frame_named("--data", asked["data"], namespace)
     label, weight, rows = asked["label"], asked["weight"], asked["batch_rows"]
-    return {"found": evaluation.evaluate(frame, model, asked["features"], label, weight, rows, None)}
+    transform = _transform(asked, namespace)
+    return {"found": evaluation.evaluate(frame, model, asked["features"], label, weight, rows, None, transform)}
+
+
+def _transform(asked: Any, namespace: Mapping[str, Any]) -> Transform | None:
+    """The function of the run's --transform, which the session must have."""
+    option = asked.get("transform")
+    if option is None:
+        return None
+    name, by_batch = read_transform(option)
+    if not callable(namespace.get(name)):
+        raise DataError(
+            "the model was trained with --transform %s, and the session has no such function: run the cell that "
+            "defines it" % name
+        )
+    return prepared(namespace[name], by_batch)
 
 
 def _plain(value: Any) -> Any:

@@ -17,6 +17,7 @@ from .windows import with_labelled_windows
 
 if TYPE_CHECKING:
     from ..data.records import DataFrame, Features, Inputs
+    from ..data.transform import Transform
     from .records import Evaluated, Labels, OutputCounts, Partial, Plan
 
 _LABEL, _WEIGHT = "label", "weight"
@@ -30,6 +31,7 @@ def evaluate(
     weight: str | None,
     batch_rows: int,
     custom_objects: Mapping[str, Any] | None,
+    transform: Transform | None = None,
 ) -> Evaluated:
     """The model's metrics over all rows of a DataFrame, which stay with the executors.
 
@@ -41,13 +43,14 @@ def evaluate(
         weight: a column, as --weight takes it.
         batch_rows: rows that the model is called with at once.
         custom_objects: as Keras' `load_model` takes them.
+        transform: of `predictor.prepared`.
 
     Raises `DataError`, one line.
     """
     check_frame(frame)
     if batch_rows < 1:
         raise DataError("batch_size must be 1 or more, not %d" % batch_rows)
-    inputs = inputs_of(frame, features)
+    inputs = inputs_of(frame, features, transform)
     if "window" in inputs:
         names = _choice(frame, label, weight).names()
         frame, inputs, read = with_labelled_windows(frame, FRAME, inputs, names)
@@ -64,8 +67,10 @@ def evaluate(
     partial, or_problem, outputs_of = shipped["partial"], shipped["or_problem"], shipped["outputs_of"]
     result, gathered_result = shipped["result"], shipped["gathered_result"]
 
+    texts = [column["name"] for column in known["columns"][len(inputs["columns"]) :] if column["dtype"] == "S"]
+    hint = "; the label %s is text: index it, as with StringIndexer of pyspark.ml" % texts[0] if texts else ""
     found: list[Partial] = _collect(
-        rows.mapPartitions(lambda part: or_problem(partial(part, get, batches, batch_rows)))
+        rows.mapPartitions(lambda part: or_problem(partial(part, get, batches, batch_rows))), hint
     )
     some = [part for part in found if part["rows"]]
     if not some:
@@ -117,14 +122,14 @@ def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None
     }
 
 
-def _collect(rdd: Any) -> list[Any]:
+def _collect(rdd: Any, hint: str = "") -> list[Any]:
     try:
         found: list[Any] = jvm_gateway.collect_until_interrupted(rdd, "evaluation of a model")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
     problem = next((each for each in found if isinstance(each, str)), None)
     if problem is not None:
-        raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(problem)))
+        raise DataError("%s cannot be evaluated: %s%s" % (FRAME, spark_error.cause(problem), hint))
     return found
 
 

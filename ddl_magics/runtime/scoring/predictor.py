@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 import numpy as np
 
-from ..data import arrow
+from ..data import arrow, by_value
+from ..data import transform as transforms
 from ..data.columns import SQL_TYPES, DataError, check_column, describe, is_spark
 from ..data.roles import Roles, choose, inputs
 from ..spark import jvm_gateway, spark_error
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from ..data.records import Column, DataFrame, Inputs
+    from ..data.transform import Transform
     from .records import Plan
 
 FAIL, NULL = "fail", "null"
@@ -40,7 +42,8 @@ class Predictor:
     model: the bytes of a `.keras` file. features: names of columns as --features takes them, or how the run that
     trained it has made its inputs. output: the name of the column of predictions. batch_rows: rows that the model is
     called with at once, or fewer where they are large. on_error: "fail", or "null" for no prediction of a row that
-    cannot be read. custom_objects: as Keras' `load_model` takes them. Raises `DataError`, one line.
+    cannot be read. custom_objects: as Keras' `load_model` takes them. transform: of `prepared`. Raises `DataError`, one
+    line.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class Predictor:
         batch_rows: int,
         on_error: str,
         custom_objects: Mapping[str, Any] | None,
+        transform: Transform | None = None,
     ) -> None:
         if batch_rows < 1:
             raise DataError("batch_size must be 1 or more, not %d" % batch_rows)
@@ -58,7 +62,7 @@ class Predictor:
             raise DataError('on_error must be "fail" or "null", not %r' % on_error)
         self._model, self._features, self._output = model, features, output
         self._batch_rows, self._lenient = batch_rows, on_error == NULL
-        self._custom_objects = dict(custom_objects or {})
+        self._custom_objects, self._transform = dict(custom_objects or {}), transform
 
     def predict(self, frame: DataFrame) -> DataFrame:
         """`frame` with the predictions in further columns. Only the first row is scored at once, for their types.
@@ -68,7 +72,7 @@ class Predictor:
         from pyspark.sql.types import StructType, TimestampType
 
         check_frame(frame)
-        known = inputs_of(frame, self._features)
+        known = inputs_of(frame, self._features, self._transform)
         windows: list[str] = []
         if "window" in known:
             frame, known, windows = with_windows(frame, FRAME, known, self._lenient)
@@ -129,13 +133,27 @@ def bounded(batch_rows: int, shapes: Sequence[Sequence[int]]) -> int:
     return max(1, min(batch_rows, MOST_NUMBERS // max(1, numbers)))
 
 
-def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs) -> Inputs:
-    """How the columns of `frame` become a model's inputs. Raises `DataError`, one line."""
-    if not isinstance(features, dict):
+def prepared(function: Transform, by_batch: bool) -> Transform:
+    """What the executors call with the features of a batch, for a function as --transform names it."""
+    applied, bound = by_value.functions_of(transforms)["applied"], transforms.for_rows(function, training=False)
+
+    def transform(features: Any) -> Any:
+        import tensorflow as tf
+
+        return applied(tf, bound, by_batch, features)
+
+    return transform
+
+
+def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs, transform: Transform | None = None) -> Inputs:
+    """How the columns of `frame` become a model's inputs. transform: of `prepared`. Raises `DataError`, one line."""
+    if isinstance(features, dict):
+        known: Inputs = {**features, "columns": [_found(column, frame) for column in features["columns"]]}
+    else:
         choice = choose(FRAME, frame, Roles(features=list(features)))
         columns = [describe(FRAME, frame, name) for name in choice.names()]
-        return inputs(columns, choice.arrange(columns))
-    return {**features, "columns": [_found(column, frame) for column in features["columns"]]}
+        known = inputs(columns, choice.arrange(columns))
+    return known if transform is None else {**known, "transform": transform}
 
 
 def _found(column: Column, frame: DataFrame) -> Column:

@@ -94,7 +94,7 @@ def labelled(
         given = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
         weight = labels["weight"]
         yield (
-            picked(given, inputs["features"]),
+            transformed(given, inputs),
             picked(given, labels["label"]),
             None if weight is None else given[weight],
         )
@@ -177,7 +177,7 @@ def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
 def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.ndarray]]:
     """[(name, array of shape (rows, ...))] of the model's outputs; the name of a single one is ""."""
     given = as_inputs(arrays, inputs, weights_dtype(model))
-    outputs = model.predict_on_batch(picked(given, inputs["features"]))
+    outputs = model.predict_on_batch(transformed(given, inputs))
     if isinstance(outputs, dict):
         named = list(outputs.items())
     elif isinstance(outputs, (list, tuple)):
@@ -197,6 +197,12 @@ def weights_dtype(model: Model) -> str:
 def as_inputs(arrays: Arrays, inputs: Inputs, floatx: str) -> List[Any]:
     """The arrays as --data gives them to the model."""
     return [as_input(array, use, floatx) for array, use in zip(arrays, inputs["uses"])]
+
+
+def transformed(given: Sequence[Any], inputs: Inputs) -> Any:
+    """What the model is called with: the features, or what --transform makes of them."""
+    features = picked(given, inputs["features"])
+    return inputs["transform"](features) if "transform" in inputs else features
 
 
 def picked(given: Sequence[Any], features: Features) -> Any:

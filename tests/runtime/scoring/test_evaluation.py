@@ -211,5 +211,7 @@ def test_a_run_knows_its_label_and_its_features(spark_cluster, frame):
         with pytest.raises(CannotScore, match=says) as caught:
             run.evaluate(frame, **options)
         assert "\n" not in str(caught.value)
+    with pytest.raises(CannotScore, match="; the label word is text: index it, as with StringIndexer"):
+        run.evaluate(frame.selectExpr("*", "string(size) word"), "word")
     with pytest.raises(CannotScore, match="df has no rows to evaluate the model on"):
         run.evaluate(frame.where("a > 100"))

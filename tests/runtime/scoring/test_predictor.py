@@ -221,6 +221,42 @@ def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster
             run.predict(frame.withColumn(name, frame[other]))
 
 
+TRANSFORMED = """
+import keras
+def weighted(row):
+    return row["numbers"] * row["factor"]
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(2, "tanh"), keras.layers.Dense(1)])
+model.compile("sgd", "mse", metrics=["mae"])
+model.fit(dataset, epochs=1, verbose=0)
+"""
+
+
+def test_a_run_with_transform_has_its_function_applied_again(spark_cluster, frame):
+    spark = spark_cluster(2)
+    trained = frame.selectExpr("a", "b", "c", "cast(id % 3 as float) factor", "a + b y")
+    data = {"data": "frame", "features": ["numbers=a+b+c", "factor"], "label": "y", "transform": "weighted"}
+    ended = launch.run_cell(spark, TRANSFORMED, {"frame": trained}, **data)
+    assert ended.state == "FINISHED", ended.failure
+    folder = stored(ev.FINISHED, ended.events, data="frame", transform="weighted", label="y")
+    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
+    run = Run.stored(folder.record())
+
+    def weighted(row):
+        return row["numbers"] * row["factor"]
+
+    model = run.model()
+    given = NUMBERS * (np.arange(ROWS) % 3).astype("float32")[:, None]
+    scored = frame.selectExpr("id", "a", "b", "c", "cast(id % 3 as float) factor", "a + b y")
+    found = named(run.predict(scored, transform=weighted).collect())
+    np.testing.assert_allclose([found[i]["prediction"] for i in range(ROWS)], model.predict(given)[:, 0], atol=1e-6)
+    expected = model.evaluate(given, NUMBERS[:, 0] + NUMBERS[:, 1], verbose=0, return_dict=True)
+    np.testing.assert_allclose(run.evaluate(scored, transform=weighted)["mae"], expected["mae"], rtol=1e-5)
+    with pytest.raises(CannotScore, match="was trained with --transform weighted: give the function"):
+        run.predict(scored)
+    with pytest.raises(CannotScore, match="a function that a pipeline cannot save"):
+        run.transformer()
+
+
 WINDOWS = """
 import keras
 keras.config.set_floatx("float64")
