@@ -1,10 +1,11 @@
-"""Makes the screenshots of docs/panel.md: `make panel-pictures`, or `python scripts/panel_screenshots.py FOLDER`.
+"""Makes the screenshots of the docs of panel, serving and monitoring: `make panel-pictures`, or this with a FOLDER.
 
 A real JupyterLab shows its panel with synthetic runs from a temporary store.
 """
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -23,6 +24,8 @@ from browser.lab import Lab, chromium  # noqa: E402 - the path to it is set abov
 from browser.panel_page import PanelPage  # noqa: E402
 from browser.screenshots import reduce  # noqa: E402
 from support.invented_search import StoredSearch  # noqa: E402
+from support.invented_server import InventedServer  # noqa: E402
+from support.monitored import events as events_of_a_monitor  # noqa: E402
 from support.stored import stored  # noqa: E402
 from support.synthetic import Synthetic  # noqa: E402
 
@@ -122,6 +125,27 @@ def show_search(page: Page, panel: PanelPage) -> None:
     page.locator(".ddl-search tbody tr").first.wait_for()
 
 
+def show_monitor(page: Page, panel: PanelPage) -> None:
+    """Two served models, and the monitor of one of them."""
+    begun = time.time() - HOUR
+    events = [{**event, "time": begun} for event in events_of_a_monitor()]
+    stored(ev.RUNNING, events, name="watch", created=begun, strategy="monitor", workers=0, monitor={})
+    for name, version, rate, errors, latencies in (
+        ("energy", "3", 48.2, 3, (0.0061, 0.0098, 0.014)),
+        ("digits", "1", 3.0, 0, (0.0012, 0.0034, 0.0081)),
+    ):
+        served = InventedServer(name, version, http_port=18080 + len(SERVED))
+        rates = [rate * (1 + math.sin(k / 3) / 9) for k in range(30)]
+        served.count(rate, int(1000 * rate), errors, version, latencies, rates)
+        SERVED.append(served)
+    panel.root.locator(".ddl-server-name").nth(1).wait_for()
+    panel.row("watch").dblclick()
+    page.locator(".ddl-monitor tbody tr").first.wait_for()
+
+
+#: Ended when the screenshots are made.
+SERVED: list[Any] = []
+
 #: Name of the file -> (opens what it shows, width, height, dark theme).
 SCREENSHOTS: dict[str, tuple[Callable[[Page, PanelPage], None], int, int, bool]] = {
     "panel-light": (show_running, 1280, 800, False),
@@ -129,6 +153,8 @@ SCREENSHOTS: dict[str, tuple[Callable[[Page, PanelPage], None], int, int, bool]]
     "panel-compare": (show_comparison, 1280, 1100, False),
     "panel-search": (show_search, 1280, 900, False),
     "panel-narrow": (show_running, 640, 800, False),
+    "panel-monitor-light": (show_monitor, 1280, 1000, False),
+    "panel-monitor-dark": (show_monitor, 1280, 1000, True),
 }
 
 
@@ -156,6 +182,8 @@ def main(folder: Path) -> None:
                 reduce(folder / f"{target}.png")
                 print(folder / f"{target}.png", *panel.errors)
                 page.context.close()
+                while SERVED:
+                    SERVED.pop().end()
         finally:
             lab.stop()
 

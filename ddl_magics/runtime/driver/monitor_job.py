@@ -37,6 +37,8 @@ EVENT_SECONDS, EVENTS_PER_AGE = 2.0, 500
 AGAIN_SECONDS, MOST_AGAIN_SECONDS = 1.0, 60.0
 #: A monitor fails after so many such starts without a batch between them, which takes hours.
 MOST_FAILURES = 200
+#: For the batch that a stream is in when it is stopped. What it would have counted is counted after a restart.
+STOP_SECONDS = 10.0
 #: Between two joins of a DataFrame of labels with the log.
 LABELS_SECONDS = 60.0
 #: The state of the counts is in files of this name; the newest two are kept.
@@ -86,7 +88,7 @@ class MonitorJob:
         if self.state in events.TERMINAL or self._stopping.is_set():
             return
         self._reason = reason
-        self._enter(events.STOPPING, "the stream ends after its batch")
+        self._enter(events.STOPPING, "the stream ends after its batch, or in %g s" % STOP_SECONDS)
         self._stopping.set()
 
     def forget(self) -> None:
@@ -130,8 +132,9 @@ class MonitorJob:
                 self._labels.join_if_due()
                 self._tell_if_due()
         finally:
+            until = time.monotonic() + STOP_SECONDS
             for stream in streams:
-                stream.query.stop()
+                stream.end(until)
 
     def _look_at(self, stream: _Stream) -> None:
         """Note how far a stream is; one that has ended by itself is started again, after a pause."""
@@ -344,6 +347,12 @@ class _Stream:
     def start(self) -> None:
         self.query, self.again = self._start(), None
 
+    def end(self, until: float) -> None:
+        """Stop it after the batch that it is in, and at `until` of the monotonic clock at the latest."""
+        while self.query.isActive and self.query.status["isTriggerActive"] and time.monotonic() < until:
+            time.sleep(0.1)
+        self.query.stop()
+
     def pause(self) -> float:
         """It has ended: returns after how many seconds it is started again."""
         pause = min(MOST_AGAIN_SECONDS, AGAIN_SECONDS * 2.0 ** min(self.failures, 10))
@@ -450,7 +459,8 @@ class _Folder:
 
 
 def _of(thing: Mapping[str, Any]) -> str:
-    return "the output %s" % thing["name"] if thing["output"] else str(thing["name"])
+    name = str(thing["name"])
+    return "the output %s" % name if thing["output"] and name != "output" else name
 
 
 def _explained(version: str, message: str) -> str:

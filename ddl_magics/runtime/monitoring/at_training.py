@@ -24,8 +24,8 @@ OUTPUT_ROWS, BATCH_ROWS, OUTPUT_BYTES, OUTPUT_SECONDS = 2_000, 256, 32 << 20, 2.
 def report(rank: Rank) -> None:
     """Send the sketches of this rank's rows of --data, if it has any. A notice where they cannot be made."""
     config = rank.config
-    if not config.manifest or config.reference is False:
-        return
+    if not config.manifest or config.reference is False or config.transform is not None:
+        return  # with --transform, the rows are not what the model takes
     try:
         rank.reporter.emit("reference", **_sketches(rank, config.manifest))
     except Exception as error:  # of the user's model, of any kind: the training has ended well
@@ -76,6 +76,8 @@ def _inputs(manifest: Any) -> List[Tensor]:
     found = []
     for name, index in named.items():
         tensor = manifest["tensors"][index]
+        if tensor["use"] == "sparse":
+            continue
         text = share_files.is_text(tensor)
         found.append(watched.of_input(name, tensor["name"], tensor["shape"], text, windowed))
     known = [tensor for tensor in found if tensor is not None]
