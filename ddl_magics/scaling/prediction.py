@@ -92,7 +92,7 @@ class WhatIf:
 
     def __init__(self, runs: Sequence[Measured], batch: int | None, gbit: float | None, on_a_host: int | None) -> None:
         self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
-        self._global = runs[0].strategy == "allreduce"
+        self._global = runs[0].strategy == "allreduce" or _share_a_batch(runs)
         self._batch = batch
         apart = gbit is not None or all(per_host([run]) == 1 for run in runs)
         self._per_host = on_a_host or (1 if apart else None)
@@ -167,6 +167,15 @@ class WhatIf:
             return None
         finally:
             self._batch = began
+
+
+def _share_a_batch(runs: Sequence[Measured]) -> bool:
+    """Whether the rows of all workers in a step are about the same in all runs, and not those of each worker."""
+
+    def spread(rows: Sequence[float]) -> float:
+        return max(rows) / min(rows)
+
+    return spread([run.step.rows * run.workers for run in runs]) < spread([run.step.rows for run in runs])
 
 
 def _halves(most: int) -> list[int]:

@@ -150,7 +150,7 @@ class ScalingReport:
 
         Args:
             workers: one number or several.
-            batch: rows in a step: of all workers with all-reduce, of each with other strategies. None: as measured.
+            batch: rows in a step: of all workers with all-reduce and --global-batch, else of each. None: as measured.
             gbit: rate of each host's link in Gbit/s. None: the network that was measured.
             per_host: workers that share a host. None: one if `gbit` is given or each had its own host, and otherwise
                 all of them, as measured.

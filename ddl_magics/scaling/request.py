@@ -13,14 +13,18 @@ from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import MASK, as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
-from ddl_magics.wording import nearest
+from ddl_magics.wording import counted, nearest
 
-USAGE = "%ddl scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--again]"
+USAGE = (
+    "%ddl scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--global-batch] "
+    "[--again]"
+)
 
 #: Strategies that can be compared: all workers train one model, and the cell is the same for any number of them.
 STRATEGIES = ("allreduce", "ps", "average")
 
 AGAIN = "--again"
+GLOBAL_BATCH = "--global-batch"
 
 
 @dataclass(frozen=True)
@@ -33,6 +37,7 @@ class Request:
         strategies: those to measure; empty for the run's own.
         seeds: how many runs there are of each combination, each with another seed.
         epochs: at which each `fit` ends; None for the cell's own number.
+        global_batch: --batch-size of the run is the batch of all workers together, with each strategy.
         again: measure also what was measured before.
     """
 
@@ -41,6 +46,7 @@ class Request:
     strategies: tuple[str, ...] = ()
     seeds: int = 1
     epochs: int | None = None
+    global_batch: bool = False
     again: bool = False
 
 
@@ -65,7 +71,9 @@ _OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
     "--seeds": ("seeds", read_count),
     "--epochs": ("epochs", read_count),
 }
-FLAGS = (*_OPTIONS, AGAIN)
+#: Option without a value -> field of `Request`.
+_SWITCHES: Mapping[str, str] = {GLOBAL_BATCH: "global_batch", AGAIN: "again"}
+FLAGS = (*_OPTIONS, *_SWITCHES)
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -75,8 +83,8 @@ def parse(arguments: Sequence[str]) -> Request:
     runs: list[str] = []
     while words:
         word = words.pop(0)
-        if word == AGAIN:
-            values["again"] = True
+        if word in _SWITCHES:
+            values[_SWITCHES[word]] = True
         elif not word.startswith("--"):
             runs.append(word)
         elif word not in _OPTIONS:
@@ -102,7 +110,8 @@ def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
     The largest number comes first, so that a Spark that is started for it has room for all.
 
     Raises:
-        UsageError: the run's strategy cannot be compared, or a secret of it was not stored.
+        UsageError: the run's strategy cannot be compared, a secret of it was not stored, or the workers cannot share
+            the global batch.
     """
     hidden = next((key for key, value in spec.conf.items() if value == MASK), None)
     if hidden is not None:
@@ -116,7 +125,23 @@ def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
         seed = ((spec.seed or 0) + number) % SEED_LIMIT
         for strategy in request.strategies or (own,):
             for workers in sorted(request.workers, reverse=True):
-                yield _variant(spec, strategy, workers, seed, number, request.epochs)
+                variant = _variant(spec, strategy, workers, seed, number, request.epochs)
+                yield _with_share_of_batch(variant) if request.global_batch else variant
+
+
+def _with_share_of_batch(spec: RunSpec) -> RunSpec:
+    """The run with its batch divided among the workers, where `--batch-size` is that of each worker."""
+    if spec.batch_size is None:
+        raise UsageError(f"{GLOBAL_BATCH} needs a run with --data: without it, the cell itself decides on its batches.")
+    if spec.strategy == "allreduce" and spec.rule is None:  # divides it by itself
+        return spec
+    share, rest = divmod(spec.batch_size, spec.workers)
+    if rest:
+        raise UsageError(
+            f"{counted(spec.workers, 'worker')} cannot share a batch of {spec.batch_size} rows equally: run the cell "
+            f"with --batch-size {spec.workers * (share + 1)}, or name other --workers."
+        )
+    return dataclasses.replace(spec, batch_size=share)
 
 
 def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int, epochs: int | None) -> RunSpec:

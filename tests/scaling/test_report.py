@@ -163,8 +163,10 @@ def test_workers_of_one_host_share_its_cores():
 
 
 def test_other_strategies_and_too_little_to_predict():
-    made = report(1, 2, strategy="ps")
-    assert made.predict(4, batch=64).rows[0].batch == 256, "each worker has its own"
+    made = report(1, 2, strategy="ps", steps=8 * (Step(BATCH, 0.06, 0.001, 0.0, 0.0),))
+    assert made.predict(4).rows[0].batch == 4 * BATCH and made.predict(4, batch=64).rows[0].batch == 256, (
+        "each worker has its own"
+    )
     with pytest.raises(NoPrediction, match="two numbers of workers"):
         report(2).predict(4)
     for asked in ({"workers": 0}, {"workers": []}, {"workers": 8, "batch": 7}, {"workers": 2, "batch": 10**6}):
@@ -190,6 +192,30 @@ def test_the_runs_of_a_line():
     assert (made[0].compression, made[0].rule) == ("bf16", None)
     assert (made[2].compression, made[2].rule, made[2].window, made[2].ps) == (None, "adag", 4, 1)
     assert request.parse(["d", "--workers", "2", "--again"]).again
+
+
+def test_a_global_batch_is_divided_where_each_worker_has_its_own():
+    spec = dataclasses.replace(parse("--workers 2 --name digits --data rows --batch-size 32"), run="r1")
+    asked = request.parse(["digits", "--workers=1,4", "--strategy=allreduce,ps,average", "--global-batch"])
+    batches = {(made.strategy, made.workers): made.batch_size for made in request.variants(spec, asked)}
+    assert batches["allreduce", 4] == 32, "divided by the run itself"
+    assert {batches["ps", 1], batches["average", 1]} == {32} and {batches["ps", 4], batches["average", 4]} == {8}
+    elastic = dataclasses.replace(spec, rule="easgd", window=2)
+    (made,) = request.variants(elastic, request.parse(["digits", "--workers=4", "--global-batch"]))
+    assert (made.rule, made.batch_size) == ("easgd", 8)
+
+    three = request.parse(["digits", "--workers=3", "--strategy=ps", "--global-batch"])
+    with pytest.raises(UsageError, match=r"3 workers cannot share a batch of 32 rows equally: .* --batch-size 33, or"):
+        list(request.variants(spec, three))
+    with pytest.raises(UsageError, match="--global-batch needs a run with --data"):
+        list(request.variants(dataclasses.replace(spec, data=None, batch_size=None), three))
+
+
+def test_runs_that_share_a_batch_are_predicted_with_it():
+    shared = [run(n, strategy="ps", steps=8 * (Step(BATCH / n, 0.06 / n, 0.001, 0.0, 0.0),)) for n in (1, 2)]
+    made = ScalingReport("digits")
+    made.runs += shared
+    assert made.predict(4).rows[0].batch == BATCH and made.predict(4, batch=64).rows[0].batch == 64
 
 
 @pytest.mark.parametrize(
