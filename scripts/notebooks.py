@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import itertools
 import os
 import re
 import sys
@@ -40,7 +41,7 @@ CELL_TIMEOUT_SECONDS = 3600
 #: Notebook -> its parameters for a run of a minute. The defaults in the notebook are those of a full run.
 SMALL: dict[str, dict[str, Any]] = {
     "quickstart": {},
-    "mnist": {"images": 3000, "epochs": 2, "ways": "all-reduce,adag"},
+    "mnist": {"workers": [2], "images": 3000, "epochs": 2, "ways": "all-reduce,adag"},
     "energy": {"hours": 700, "epochs": 1, "workers": [1, 2], "layers": ["GRU"]},
     "higgs": {"events": 2500, "epochs": 3, "ways": "ensemble,aeasgd", "trials": 3},
     "resnet50": {
@@ -106,17 +107,31 @@ def execute(name: str, parameters: Mapping[str, Any], data: Path) -> NotebookNod
 def clean(notebook: NotebookNode) -> NotebookNode:
     """The executed notebook as it is stored: without papermill's records, live views and TensorFlow's notes.
 
-    The cell with the parameters that papermill has set stays: what is shown was computed with them.
+    The cell with the parameters that papermill has set becomes a note, because who runs the notebook wants its own.
     """
     notebook.metadata.pop("papermill", None)
+    notebook.cells = [_note(cell) if INJECTED in cell.metadata.get("tags", ()) else cell for cell in notebook.cells]
+    executed = itertools.count(1)
     for number, cell in enumerate(notebook.cells):
         tags = cell.metadata.get("tags", [])
         kept = {"tags": tags, "livy": cell.metadata.get("livy")}
         cell.metadata = NotebookNode({name: value for name, value in kept.items() if value})
         cell.id = f"cell-{number:02}"
         if cell.cell_type == "code":
+            cell.execution_count = next(executed) if cell.execution_count else None
             cell.outputs = list(_stored(cell.outputs))
+            for output in cell.outputs:
+                if output.output_type == "execute_result":
+                    output.execution_count = cell.execution_count
     return notebook
+
+
+def _note(injected: NotebookNode) -> NotebookNode:
+    """What the stored outputs were computed with, to be read and not to be run."""
+    lines = [line for line in injected.source.splitlines() if not line.startswith("#")]
+    said = f"The stored outputs are those of a run with `{'; '.join(lines)}`."
+    note: NotebookNode = nbformat.v4.new_markdown_cell(said, metadata={"tags": [INJECTED]})
+    return note
 
 
 def _stored(outputs: list[NotebookNode]) -> Iterator[NotebookNode]:
@@ -145,7 +160,8 @@ def page() -> tuple[str, dict[str, bytes]]:
         "# Worked examples",
         "<!-- Made by `python scripts/notebooks.py --store` from notebooks/: change them there. -->",
         "Each is a notebook that runs from top to bottom on your machine. Its first cell has parameters, which\n"
-        "papermill can set. The tables and pictures are those of the stored notebooks.",
+        "papermill can set. The tables and pictures are those of the stored notebooks. Where parameters are named, a\n"
+        "notebook was stored with these instead of its own: little data shows how it works, and not how well.",
     ]
     for name in SMALL:
         cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
@@ -153,7 +169,7 @@ def page() -> tuple[str, dict[str, bytes]]:
         table, picture = _tagged(cells, "table", "text/html"), _tagged(cells, "picture", "image/png")
         if table is None and picture is None:
             continue
-        parts += [f"#{title}", about, f"[The notebook](../notebooks/{name}.ipynb){_little(cells)}"]
+        parts += [f"#{title}", about, f"[The notebook](../notebooks/{name}.ipynb){_stored_with(cells)}"]
         if table is not None:
             parts.append(plain_table(table))
         if picture is not None:
@@ -163,13 +179,10 @@ def page() -> tuple[str, dict[str, bytes]]:
     return "\n\n".join(parts) + "\n", pictures
 
 
-def _little(cells: list[NotebookNode]) -> str:
-    """What is to be said of figures that come from a run with other parameters than the notebook's own."""
-    injected = next((cell for cell in cells if INJECTED in cell.metadata.get("tags", ())), None)
-    if injected is None:
-        return ""
-    lines = [line for line in injected.source.splitlines() if not line.startswith("#")]
-    return f", stored with little data, so that it shows how it works and not how well: `{'; '.join(lines)}`"
+def _stored_with(cells: list[NotebookNode]) -> str:
+    """The parameters that the stored outputs were computed with, where they are not the notebook's own."""
+    note = next((cell for cell in cells if INJECTED in cell.metadata.get("tags", ())), None)
+    return "" if note is None else f", stored with `{note.source.split('`')[1]}`"
 
 
 def _tagged(cells: list[NotebookNode], tag: str, kind: str) -> str | None:
@@ -193,7 +206,7 @@ def plain_table(html: str) -> str:
     return re.sub(r" >", ">", html.strip())
 
 
-def _value(text: str) -> Any:
+def value_of(text: str) -> Any:
     """A parameter of the command line: a Python literal, or text."""
     try:
         return ast.literal_eval(text)
@@ -220,7 +233,7 @@ def main(arguments: list[str] | None = None) -> int:
     unknown = sorted(set(options.names) - set(SMALL))
     if unknown:
         parser.error(f"there is no notebook {unknown[0]}: choose of {', '.join(SMALL)}")
-    given = {name: _value(text) for name, text in options.parameter}
+    given = {name: value_of(text) for name, text in options.parameter}
     for name in options.names or SMALL:
         begun = time.monotonic()
         try:

@@ -1,4 +1,4 @@
-"""The steps of notebooks/pipeline.ipynb as an Airflow DAG: three tasks, each a notebook that papermill runs.
+"""notebooks/pipeline.ipynb up to the registry as an Airflow DAG: three tasks, each a notebook that papermill runs.
 
 A task's notebook has the cells of pipeline.ipynb that have its tag, and those without one: the parameters, and the
 start of Spark. The tasks pass each other files in the folder.
@@ -24,7 +24,7 @@ PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "folder": str(FOLDER)}
 def part(step):
     """The path of the notebook of a task, which is written anew."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
-    others = {*STEPS, "table", "picture"} - {step}
+    others = {*STEPS, "use", "table", "picture"} - {step}
     notebook.cells = [
         cell
         for cell in notebook.cells

@@ -36,7 +36,7 @@ def ran():
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(300)
+@pytest.mark.timeout(900)
 def test_the_blocks_run_in_a_notebook(ran):
     for block, answer in ran:
         assert not answer.error, f"{block.page}:{block.line}: {answer.error}: {answer.message}\n{answer.traceback}"
