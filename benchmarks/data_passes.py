@@ -7,8 +7,8 @@ those of the driver, its JVM, the executors and all their processes, from the la
 of a run without data in the same round; seconds are from the launch to the first batch in the later of the two workers,
 again less those of the run without data. The tables of data_tables.py are Parquet files. "files" names them in --data,
 and ranks read them; the others name a DataFrame of Spark that reads them. Windows have no "files", as Spark brings
-their rows in order, and neither they nor vectors are packed by Arrow. Each round has every variant once, in an order
-that changes.
+their rows in order, and images in PNG are not packed by Arrow. Each round has every variant once, in an order that
+changes.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ IMAGE = "transform(sequence(1, 784), k -> cast((id * k) % 256 as float)) pixels"
 class Table:
     """columns: SQL over `id`, besides the label. form: what else is done to the DataFrame. options: of --data.
 
-    by_arrow: Spark gives its rows to --data as Arrow, which it does not with vectors and windows.
+    by_arrow: Spark gives its rows to --data as Arrow, which it does not with text and binary values.
     """
 
     rows: int
@@ -65,12 +65,11 @@ def _pictures(frame: DataFrame) -> DataFrame:
 TABLES = {
     "31 columns": Table(1_000_000, tuple(f"cast(rand({k}) as float) x{k}" for k in range(30))),
     "784 pixels": Table(60_000, (IMAGE,)),
-    "784 pixels, vectors": Table(60_000, (IMAGE,), _vectors, by_arrow=False),
-    "784 pixels, PNG": Table(60_000, (IMAGE,), _pictures),
+    "784 pixels, vectors": Table(60_000, (IMAGE,), _vectors),
+    "784 pixels, PNG": Table(60_000, (IMAGE,), _pictures, by_arrow=False),
     "windows of 48": Table(
         1_000_000,
         ("id time", *(f"cast(rand({k}) as float) x{k}" for k in range(8))),
         options={"features": [f"x{k}" for k in range(8)], "sequence_length": 48, "order_by": "time"},
-        by_arrow=False,
     ),
 }

@@ -61,7 +61,9 @@ def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
         (scratch / "data").mkdir(parents=True)
         readings.append(file_share.begin(made.manifest, str(scratch), rank, 1))
     for rank, reading in enumerate(readings):
-        file_share.finish(reading, made.manifest, str(folder / str(rank) / "data"), rank, lambda: False)
+        file_share.finish(
+            reading, made.manifest, str(folder / str(rank) / "data"), rank, lambda: False, lambda rows, seconds: None
+        )
 
 
 def store_of_spark(session: Any, options: dict[str, Any], folder: Path) -> None:
