@@ -110,7 +110,7 @@ def clean(notebook: NotebookNode) -> NotebookNode:
     The cell with the parameters that papermill has set becomes a note, because who runs the notebook wants its own.
     """
     notebook.metadata.pop("papermill", None)
-    notebook.cells = [_note(cell) if INJECTED in cell.metadata.get("tags", ()) else cell for cell in notebook.cells]
+    notebook.cells = [_note(cell) if _is_injected(cell) else cell for cell in notebook.cells]
     executed = itertools.count(1)
     for number, cell in enumerate(notebook.cells):
         tags = cell.metadata.get("tags", [])
@@ -124,6 +124,11 @@ def clean(notebook: NotebookNode) -> NotebookNode:
                 if output.output_type == "execute_result":
                     output.execution_count = cell.execution_count
     return notebook
+
+
+def _is_injected(cell: NotebookNode) -> bool:
+    """Whether it is papermill's cell, and no note yet."""
+    return cell.cell_type == "code" and INJECTED in cell.metadata.get("tags", ())
 
 
 def _note(injected: NotebookNode) -> NotebookNode:

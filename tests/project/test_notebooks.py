@@ -103,7 +103,7 @@ def test_what_is_stored_has_the_parameters_and_nothing_of_live_views():
     notebook = notebooks.clean(nbformat.v4.new_notebook(cells=[injected, ran], metadata={"papermill": {}}))
     assert notebook.metadata == {} and [cell.id for cell in notebook.cells] == ["cell-00", "cell-01"]
     assert [cell.metadata for cell in notebook.cells] == [{"tags": ["injected-parameters"]}, {}]
-    note, stored = notebook.cells
+    note, stored = notebooks.clean(notebook).cells
     assert note.cell_type == "markdown" and note.source.endswith("a run with `workers = 1; epochs = 2`.")
     assert [output.get("text") for output in stored.outputs] == ["epoch 1/1\n"]
 
