@@ -184,12 +184,16 @@ def _halves(most: int) -> list[int]:
 
 
 def why(step: Step) -> str:
-    shares = {name: getattr(step, name) for name in STEP_PARTS if name != "compute"}
-    largest = max(shares, key=lambda name: shares[name])
+    largest = most_beside_compute(step)
     return (
-        f"In a step a worker computes {_milliseconds(step.compute)} on {number(step.rows)} rows, and spends "
-        f"{_milliseconds(shares[largest])} on {largest}"
+        f"In a step a worker computes {_milliseconds(step.compute)} on {shown(round(step.rows))} rows, and spends "
+        f"{_milliseconds(getattr(step, largest))} on {largest}"
     )
+
+
+def most_beside_compute(step: Step) -> str:
+    """The part of `STEP_PARTS` that takes the most time of a step, but for computing."""
+    return max((name for name in STEP_PARTS if name != "compute"), key=lambda name: getattr(step, name))
 
 
 def table_of(records: list[dict[str, Any]]) -> Any:

@@ -14,7 +14,7 @@ from ddl_magics.errors import NoPrediction
 from ddl_magics.runs import Run
 from ddl_magics.scaling.measurement import STEP_PARTS, Measured, mean_step
 from ddl_magics.scaling.model import by_strategy
-from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, shown, table_of, why
+from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, most_beside_compute, shown, table_of, why
 from ddl_magics.wording import aligned, counted
 
 if TYPE_CHECKING:
@@ -206,6 +206,14 @@ class ScalingReport:
         return f"<scaling of {self.name}: {done}>"
 
 
+#: What helps where a part of a step takes too long.
+_REMEDIES = {
+    "exchange": "a larger batch has more to compute between two exchanges",
+    "waiting": "the workers are not equally fast, as where they share cores",
+    "feeding": "batches come late, as where the data is slow to read or the workers share cores",
+}
+
+
 def _losses(runs: Sequence[Measured]) -> list[str]:
     """The warning of a strategy in which the most workers were slower than fewer."""
     rows = _rows(runs)
@@ -217,7 +225,7 @@ def _losses(runs: Sequence[Measured]) -> list[str]:
         f"warning: {most.strategy} with {counted(most.workers, 'worker')} is slower than with {fastest.workers}. "
         f"{why(step)}"
     )
-    return [f"{line}: a larger batch has more to compute between two exchanges"]
+    return [f"{line}: {_REMEDIES[most_beside_compute(step)]}"]
 
 
 def _rows(runs: Sequence[Measured]) -> list[Row]:

@@ -13,6 +13,7 @@ from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import MASK, as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
+from ddl_magics.runtime.parameter_server.rule_spec import RATE
 from ddl_magics.wording import counted, nearest
 
 USAGE = (
@@ -130,7 +131,11 @@ def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
 
 
 def _with_share_of_batch(spec: RunSpec) -> RunSpec:
-    """The run with its batch divided among the workers, where `--batch-size` is that of each worker."""
+    """The run with its batch divided among the workers, where `--batch-size` is that of each worker.
+
+    A rule keeps the learning rate then, unless it has a factor of its own: it multiplies the rate by default, because
+    each of n workers makes an n-th of the batches, and here each makes all of them.
+    """
     if spec.batch_size is None:
         raise UsageError(f"{GLOBAL_BATCH} needs a run with --data: without it, the cell itself decides on its batches.")
     if spec.strategy == "allreduce" and spec.rule is None:  # divides it by itself
@@ -141,7 +146,15 @@ def _with_share_of_batch(spec: RunSpec) -> RunSpec:
             f"{counted(spec.workers, 'worker')} cannot share a batch of {spec.batch_size} rows equally: run the cell "
             f"with --batch-size {spec.workers * (share + 1)}, or name other --workers."
         )
-    return dataclasses.replace(spec, batch_size=share)
+    return dataclasses.replace(spec, batch_size=share, rule=None if spec.rule is None else _at_own_rate(spec.rule))
+
+
+def _at_own_rate(rule: str) -> str:
+    name, _, settings = rule.partition(":")
+    given = [setting for setting in settings.split(",") if setting]
+    if not any(setting.startswith(f"{RATE.name}=") for setting in given):
+        given.append(f"{RATE.name}=1")
+    return f"{name}:{','.join(given)}"
 
 
 def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int, epochs: int | None) -> RunSpec:

@@ -116,8 +116,11 @@ def test_a_batch_that_is_too_small_is_said():
     enough = int(line.split("batch of about ")[1].split()[0])
     assert made.predict(16, batch=enough).warnings == () and made.predict(16, batch=enough // 2).warnings
     slow = report(1, 2)
-    slow.runs[1] = dataclasses.replace(slow.runs[1], steps=(Step(128, 0.05, 0.3, 0.0, 0.0),))
+    slow.runs[1] = dataclasses.replace(slow.runs[1], steps=(Step(127.9, 0.05, 0.3, 0.0, 0.0),))
     assert "allreduce with 2 workers is slower than with 1" in str(slow)
+    assert "50 ms on 128 rows, and spends 300 ms on exchange: a larger batch" in str(slow)
+    slow.runs[1] = dataclasses.replace(slow.runs[1], steps=(Step(128, 0.05, 0.0, 0.0, 0.3),))
+    assert "300 ms on feeding: batches come late" in str(slow)
 
 
 def test_what_the_bounds_do_not_tell_is_said():
@@ -197,12 +200,18 @@ def test_the_runs_of_a_line():
 def test_a_global_batch_is_divided_where_each_worker_has_its_own():
     spec = dataclasses.replace(parse("--workers 2 --name digits --data rows --batch-size 32"), run="r1")
     asked = request.parse(["digits", "--workers=1,4", "--strategy=allreduce,ps,average", "--global-batch"])
+    rules = {made.strategy: made.rule for made in request.variants(spec, asked)}
+    assert rules == {"allreduce": None, "ps": "adag:rate=1", "average": None}
     batches = {(made.strategy, made.workers): made.batch_size for made in request.variants(spec, asked)}
     assert batches["allreduce", 4] == 32, "divided by the run itself"
     assert {batches["ps", 1], batches["average", 1]} == {32} and {batches["ps", 4], batches["average", 4]} == {8}
     elastic = dataclasses.replace(spec, rule="easgd", window=2)
     (made,) = request.variants(elastic, request.parse(["digits", "--workers=4", "--global-batch"]))
-    assert (made.rule, made.batch_size) == ("easgd", 8)
+    assert (made.rule, made.batch_size) == ("easgd:rate=1", 8)
+    own = dataclasses.replace(spec, strategy="ps", rule="adag:rate=1.5", ps=1)
+    assert [made.rule for made in request.variants(own, request.parse(["d", "--workers=4", "--global-batch"]))] == [
+        "adag:rate=1.5"
+    ]
 
     three = request.parse(["digits", "--workers=3", "--strategy=ps", "--global-batch"])
     with pytest.raises(UsageError, match=r"3 workers cannot share a batch of 32 rows equally: .* --batch-size 33, or"):
