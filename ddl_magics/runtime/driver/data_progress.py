@@ -53,7 +53,8 @@ def _watch(
         done, tasks = _tasks(own, stages)
         if tasks > 1 and (done, tasks) != before:
             before = done, tasks
-            made = _bytes(own, group), rows_read(own, stages)
+            # Ranks read the packed blocks, of which Spark does not know how many rows they have.
+            made = _bytes(own, group), rows_read(own, stages, group) if last_stage else 0
             report(message(what, done, tasks, *made, time.monotonic() - began), done, tasks)
 
 
@@ -78,12 +79,19 @@ def _tasks(sc: SparkContext, stages: Sequence[int]) -> tuple[int, int]:
     return done, tasks
 
 
-def rows_read(sc: SparkContext, stages: Sequence[int]) -> int:
-    """The rows that the stages have read so far; 0 where Spark does not count them, as of an RDD."""
+def rows_read(sc: SparkContext, stages: Sequence[int], name: str) -> int:
+    """The rows that the stages have read so far; 0 where Spark does not count them.
+
+    It counts blocks where rows are read of what is persisted, such as a cached DataFrame. name: of the RDD that the
+    stages persist themselves.
+    """
     store, rows = sc._jsc.sc().statusStore(), 0
+    others = {int(info.id()) for info in sc._jsc.sc().getRDDStorageInfo() if info.name() != name}
     for stage in stages:
         with contextlib.suppress(Exception):  # Py4J's, of a stage that has not begun
-            rows += int(store.lastStageAttempt(stage).inputRecords())
+            found = store.lastStageAttempt(stage)
+            if others.isdisjoint(int(found.rddIds().apply(each)) for each in range(found.rddIds().size())):
+                rows += int(found.inputRecords())
     return rows
 
 

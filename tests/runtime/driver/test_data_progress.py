@@ -35,18 +35,29 @@ def test_the_message_of_ranks_that_read_files():
     assert data_progress.of_reading("reading t", first, 1) == "reading t: 0 of 1,000,000 rows, 0 rows/s, 0.0 MB/s"
 
 
-def test_the_rows_that_spark_has_read_are_counted(spark_cluster, tmp_path):
-    session, group = spark_cluster(2), "progress of a test"
+def test_the_rows_that_spark_has_read_are_counted_but_for_those_of_a_cached_frame(spark_cluster, tmp_path):
+    session = spark_cluster(2)
     session.range(0, 20_000, 1, 4).write.parquet(str(tmp_path / "rows"))
     frame = session.read.parquet(str(tmp_path / "rows"))
 
-    def rows_read():
-        return data_progress.rows_read(session.sparkContext, data_progress.stages_of(session.sparkContext, group))
+    def look(frame, group):
+        counted = jvm_gateway.dataframe_rdd(frame, session.sparkContext, group).map(lambda row: row.id % 7)
+        assert len(jvm_gateway.collect(counted, group, "rows")) == 20_000
 
-    assert rows_read() == 0
-    counted = jvm_gateway.dataframe_rdd(frame, session.sparkContext, group).map(lambda row: row.id % 7)
-    assert len(jvm_gateway.collect(counted, group, "rows")) == 20_000
-    until(lambda: rows_read() == 20_000, 30)
+    def stages(group):
+        return data_progress.stages_of(session.sparkContext, group)
+
+    def rows_read(group):
+        return data_progress.rows_read(session.sparkContext, stages(group), group)
+
+    assert rows_read("of files") == 0
+    look(frame, "of files")
+    until(lambda: rows_read("of files") == 20_000, 30)
+    cached = frame.filter("id >= 0").cache()
+    assert cached.count() == 20_000
+    look(cached, "of blocks")
+    assert stages("of blocks") and rows_read("of blocks") == 0
+    cached.unpersist()
 
 
 def test_reading_is_a_state_of_the_run_until_all_is_read():
