@@ -166,8 +166,8 @@ def page() -> tuple[str, dict[str, bytes]]:
         "<!-- Made by `python scripts/notebooks.py --store` from notebooks/: change them there. -->",
         "Each is a notebook that runs from top to bottom on your machine. Its first cell has parameters, which\n"
         "papermill can set. The tables and pictures are those of the stored notebooks. They come from one machine\n"
-        "with two cores, so more than two workers cannot be faster. Where a section names parameters, the notebook was\n"
-        "run with these instead of its own, to keep the run short.",
+        "with two cores, so more than two workers cannot be faster. Where a section names parameters, its notebook\n"
+        "ran with these instead of its own, to keep the run short.",
     ]
     for name in SMALL:
         cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
