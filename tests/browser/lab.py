@@ -45,6 +45,14 @@ def light(page: Page) -> None:
         page.wait_for_function("document.body.dataset.jpThemeLight === 'true'")
 
 
+def lent(page: Page) -> bool:
+    """Whether a page shows JupyterLab, so that a test may begin with closing what it has open.
+
+    A page that was reloaded does not count: what it restores late would come in front.
+    """
+    return "/lab/" in page.url and page.evaluate("performance.getEntriesByType('navigation')[0].type") != "reload"
+
+
 class Lab:
     """JupyterLab that serves `folder`; its kernels can import ddl_magics and the helpers of the tests."""
 
@@ -157,7 +165,7 @@ class NotebookPage:
         `fresh` it is loaded in any case, into a workspace of its own: a reload would bring back what was open before.
         """
         self.frames.sizes.clear()
-        if fresh or "/lab/" not in self.page.url:
+        if fresh or not lent(self.page):
             self.page.goto(f"{self.lab.url}lab/workspaces/{secrets.token_hex(4)}/tree/{name}?token={self.lab.token}")
         else:
             self.page.evaluate(_OPEN_ALONE, name)

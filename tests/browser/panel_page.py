@@ -10,7 +10,7 @@ from support.paths import ROOT
 
 from ddl_magics import store
 
-from .lab import PAGE_MS, Lab, light
+from .lab import PAGE_MS, Lab, lent, light
 
 AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 
@@ -45,7 +45,7 @@ class PanelPage:
         A page that shows JupyterLab already closes what it has open, as loading it takes ten times as long. With
         `fresh` it is loaded in any case, into a workspace of its own.
         """
-        if fresh or path or "/lab/" not in self.page.url:
+        if fresh or path or not lent(self.page):
             self.page.goto(f"{self.lab.url}{path or 'lab/workspaces/' + secrets.token_hex(4)}?token={self.lab.token}")
             self.ready()
             self._show(empty=not path)

@@ -245,7 +245,6 @@ def test_the_saved_block_steps_back_behind_the_view_and_stays_without_a_kernel(l
     expect(notebook.output(0).nth(2)).to_be_visible()
     expect(notebook.output(0).nth(2)).to_contain_text("QUEUED")
     expect(notebook.view).to_have_count(0)
-    notebook.forget()  # what a reloaded page restores may come in front of the next test's notebook
 
 
 def test_a_monitor_shows_what_has_moved_and_offers_the_cell(lab, notebook):

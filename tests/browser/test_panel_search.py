@@ -124,4 +124,3 @@ def test_a_thousand_trials_stay_fluent_a_reload_restores_them_and_axe_finds_noth
     panel.ready()
     search.show(1001, 2)
     expect(tab(panel).locator(".ddl-title")).to_contain_text("1001 of 1003 trials")
-    panel.forget()
