@@ -142,6 +142,18 @@ def test_energy_reads_nyisos_loads_and_a_table_of_temperatures(tmp_path, capsys)
     assert "2 hours from 01 February 2016" in capsys.readouterr().out
 
 
+def test_energy_averages_a_repeated_hour_and_leaves_out_hours_without_weather(tmp_path):
+    """One zone has no value at 1:00: the hour is between its neighbours, and no sum of the other zones."""
+    loads = ["Time Stamp,Time Zone,Name,PTID,Integrated Load"]
+    of_hours = {0: (100, 200), 1: (100, ""), 2: (300, 400), 3: (100, 200), 4: (100, 200)}
+    loads += [f"11/06/2016 0{hour}:00:00,EDT,{n},{n},{of[n]}" for hour, of in of_hours.items() for n in (0, 1)]
+    loads += [f"11/06/2016 02:00:00,EST,{n},{n},{of}" for n, of in ((0, 500), (1, 600))]
+    (tmp_path / "loads.csv").write_text("\n".join(loads))
+    (tmp_path / "weather.csv").write_text("date,temp\n" + "".join(f"2016-11-06 0{n}:00,{n}\n" for n in range(4)))
+    table = energy(tmp_path)["table"]
+    assert table["load"].tolist() == [300, 600, 900, 300] and table["temperature"].tolist() == [0, 1, 2, 3]
+
+
 def test_energy_says_which_table_is_missing(tmp_path):
     (tmp_path / "loads.csv").write_text("time,demand_mwh\n2016-02-01 00:00,3\n")
     with pytest.raises(
