@@ -133,9 +133,13 @@ def _opened(model: Any, features: Sequence[str] | Inputs | None) -> tuple[Any, S
 
 
 def model_content(model: Any) -> bytes:
-    """The bytes of a `.keras` file."""
+    """The bytes of a `.keras` file. Raises `CannotScore`."""
     if isinstance(model, str | Path):
-        return Path(model).read_bytes()
+        try:
+            return Path(model).read_bytes()
+        except OSError as error:
+            wanted = "give the path of a .keras file, or the folder of an export"
+            raise CannotScore(f"{model} cannot be read ({error.strerror}): {wanted}") from None
     if not callable(getattr(model, "save", None)):
         kind = type(model).__qualname__
         raise CannotScore(f"a {kind} cannot score rows: give a Keras model, or the path of a .keras file")

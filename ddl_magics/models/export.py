@@ -11,7 +11,7 @@ import json
 import os
 import platform
 import shutil
-import tempfile
+import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -77,7 +77,8 @@ def export(trained: Trained, path: str | Path, format: str = "mlflow", example: 
     Raises:
         CannotExport: one line; a library is missing, the folder is there, or the model does not fit into the format.
     """
-    with new_folder(local_path(path)) as (part, target):
+    target = local_path(path)
+    with new_folder(target) as part:
         write(trained, part, format, example)
     return target
 
@@ -117,12 +118,14 @@ def description_of(folder: Path) -> dict[str, Any]:
     """The description of an export.
 
     Raises:
-        CannotExport: the folder is no export.
+        CannotExport: the folder is no export, or its description is damaged.
     """
     try:
         found: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+    except OSError:
         raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
+    except ValueError:
+        raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again") from None
     return found
 
 
@@ -135,18 +138,17 @@ def local_path(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
-    """(an empty folder, `target`), of which the first becomes the second where the block ends well."""
+def new_folder(target: Path) -> Iterator[Path]:
+    """An empty folder, which becomes `target` where the block ends well."""
     if target.exists():
         raise CannotExport(f"{target} is there already: name another folder, or remove it")
+    part = target.parent / f".{target.name}.{uuid.uuid4().hex}.part"
     try:
-        target.parent.mkdir(parents=True, exist_ok=True)
-        part = Path(tempfile.mkdtemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent))
+        part.mkdir(parents=True)
     except OSError as error:
         raise CannotExport(f"{target.parent} cannot be written to: {error.strerror}") from None
     try:
-        yield part, target
-        part.chmod(0o777 & ~_umask())
+        yield part
         os.rename(part, target)
     except OSError as error:
         if target.exists():
@@ -154,13 +156,6 @@ def new_folder(target: Path) -> Iterator[tuple[Path, Path]]:
         raise CannotExport(f"{target} cannot be written: {error.strerror or error}") from None
     finally:
         shutil.rmtree(part, ignore_errors=True)
-
-
-def _umask() -> int:
-    """The process' own, which can only be read by setting it."""
-    mask = os.umask(0o022)
-    os.umask(mask)
-    return mask
 
 
 def _write_mlflow(

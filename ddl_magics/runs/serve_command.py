@@ -259,7 +259,8 @@ def _deploy(request: Request, source: Source) -> str:
     target, folder = request.to
     name = request.name or source.name
     keras = source.keras or keras_here() or "3"
-    with new_folder(Path(folder).expanduser()) as (part, whole):
+    whole = Path(folder).expanduser()
+    with new_folder(whole) as part:
         written = deployment.write(target, part, name, source.run, keras, lambda path: source.write("mlflow", path))
     files = ", ".join(path.name for path in written)
     return f"{whole} has the model and {files}; the comments in {written[0].name} say what to do, and what was checked"

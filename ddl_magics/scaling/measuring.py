@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -22,7 +21,7 @@ from ddl_magics.wording import counted
 POLL_SECONDS = 0.2
 
 #: Fields in which two runs may differ that measure the same.
-_ANY = dict.fromkeys(("run", "name", "folder", "wait", "send", "dry_run"))
+_ANY = dict.fromkeys(("run", "name", "folder"))
 
 
 def earlier(parent: str, cluster: str) -> list[Run]:
@@ -122,7 +121,7 @@ class Measuring:
             return False
         found = measured(run.spec, run.events) if run.state == ev.FINISHED else None
         if found is None:
-            self._note(spec, f"{run.name} is {run.state}, and has measured nothing")
+            self._note(spec, f"{run.name} is {run.state}, and has measured nothing: train for more steps")
             return run.state == ev.STOPPED
         self._report.runs.append(found)
         self._write_line(f"{head}: {shown(found.seconds)} s, {shown(found.rate)} samples/s")
@@ -135,4 +134,5 @@ class Measuring:
 
 
 def _comparable(spec: RunSpec) -> dict[str, Any]:
-    return {**dataclasses.replace(spec, wait=None, send=None, dry_run=None).to_record(), **_ANY}
+    """What is the same in two runs that measure the same."""
+    return {**spec.to_record(), **_ANY}

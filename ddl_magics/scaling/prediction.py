@@ -104,24 +104,30 @@ class WhatIf:
         each = [run.step.rows for run in self._runs]
         return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(each) * workers
 
-    def _setting(self, workers: int) -> Setting:
+    def _setting(self, workers: int, batch: float | None = None) -> Setting:
+        """batch: rows of all workers in a step; None for those that were asked for."""
         on_a_host = min(workers, self._per_host or workers)
-        return Setting(workers, self._batch_of(workers) / workers, on_a_host, self._gbit)
+        rows = self._batch_of(workers) if batch is None else batch
+        return Setting(workers, rows / workers, on_a_host, self._gbit)
 
     def prediction(self, workers: int) -> Prediction:
         """Raises NoPrediction for a batch that cannot be."""
         setting = self._setting(workers)
         if not 1 <= setting.rows <= self._fitted.rows / workers:
-            shared = f"a batch of {self._batch_of(workers):,.0f} rows in epochs of {self._fitted.rows:,.0f}"
-            raise NoPrediction(f"{counted(workers, 'worker')} cannot share {shared}: name another one, batch=.")
+            rows = self._fitted.rows
+            shared = f"a batch of {self._batch_of(workers):,.0f} rows in epochs of {rows:,.0f}"
+            least, most = (workers, rows) if self._global else (1, rows // workers)
+            wanted = f"give batch= from {least} to {most:.0f}" if least <= most else "there are too few rows"
+            raise NoPrediction(f"{counted(workers, 'worker')} cannot share {shared}: {wanted}.")
         rate, rows = self._fitted.rate(setting), self._fitted.rows
         seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
         one = self._fitted.rate(self._setting(1)).value
         step, batch = self._fitted.model.step(setting), round(self._batch_of(workers))
         return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / one, step)
 
-    def _rate(self, workers: int) -> float:
-        return self._fitted.rows / self._fitted.model.epoch_seconds(self._setting(workers), self._fitted.rows)
+    def _rate(self, workers: int, batch: float | None = None) -> float:
+        setting = self._setting(workers, batch)
+        return self._fitted.rows / self._fitted.model.epoch_seconds(setting, self._fitted.rows)
 
     def notes(self, numbers: Iterable[int]) -> list[str]:
         """What makes the predictions less sure than their bounds."""
@@ -155,18 +161,14 @@ class WhatIf:
 
     def _enough(self, most: int) -> int | None:
         """The smallest doubled batch with which so many workers are the fastest."""
-        began, batch = self._batch, self._batch_of(most)
-        try:
-            for _ in range(DOUBLINGS):
-                batch *= 2
-                self._batch = round(batch)
-                if batch > self._fitted.rows:
-                    return None
-                if all(self._rate(most) > self._rate(n) for n in _halves(most)):
-                    return self._batch
-            return None
-        finally:
-            self._batch = began
+        batch = self._batch_of(most)
+        for _ in range(DOUBLINGS):
+            batch = round(2 * batch)
+            if batch > self._fitted.rows:
+                return None
+            if all(self._rate(most, batch) > self._rate(n, batch) for n in _halves(most)):
+                return batch
+        return None
 
 
 def _share_a_batch(runs: Sequence[Measured]) -> bool:
@@ -184,6 +186,7 @@ def _halves(most: int) -> list[int]:
 
 
 def why(step: Step) -> str:
+    """A sentence: what a worker computes in a step, and what it spends most time on besides."""
     largest = most_beside_compute(step)
     return (
         f"In a step a worker computes {_milliseconds(step.compute)} on {shown(round(step.rows))} rows, and spends "

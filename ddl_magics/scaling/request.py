@@ -10,7 +10,8 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.options import RunSpec
-from ddl_magics.options.redaction import MASK, as_word, shown
+from ddl_magics.options.line import masked_settings
+from ddl_magics.options.redaction import as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
 from ddl_magics.runtime.parameter_server.rule_spec import RATE
@@ -114,9 +115,12 @@ def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
         UsageError: the run's strategy cannot be compared, a secret of it was not stored, or the workers cannot share
             the global batch.
     """
-    hidden = next((key for key, value in spec.conf.items() if value == MASK), None)
-    if hidden is not None:
-        raise UsageError(f"{spec.name} cannot be run again: --conf {hidden} is a secret, and was not stored.")
+    hidden = masked_settings(spec)
+    if hidden:
+        raise UsageError(
+            f"{spec.name} cannot be run again: --conf {hidden[0]} is a secret, and was not stored: run the cell again, "
+            "and scale that run."
+        )
     own = "allreduce" if spec.strategy == "single" else spec.strategy
     if not request.strategies and own not in STRATEGIES:
         raise UsageError(

@@ -213,5 +213,7 @@ def test_what_cannot_be_exported_is_one_line(pictures, tmp_path, monkeypatch):
         pictures.export(tmp_path / "b", "mlflow")
     assert os.listdir(tmp_path) == ["a"], "nothing half written is left"
     (tmp_path / "a" / DESCRIPTION).write_text(json.dumps({})[:1])
-    with pytest.raises(CannotExport, match=r"a is no exported model: it has no ddl_magics\.json"):
+    with pytest.raises(CannotExport, match=r"ddl_magics\.json is damaged: export the model again"):
         description_of(tmp_path / "a")
+    with pytest.raises(CannotExport, match=r"b is no exported model: it has no ddl_magics\.json"):
+        description_of(tmp_path / "b")

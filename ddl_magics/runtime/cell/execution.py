@@ -423,18 +423,21 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> None:
         np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
         rank.reporter.send_artifact(whose + "weights-%d.npz" % index, weights)
         path = os.path.join(config.scratch, "captured-%d.keras" % index)
-        try:
-            type(model).save(model, path)
-        except Exception as error:  # a model that Keras cannot save still has its weights
-            message = "%smodel %d (%s) cannot be saved as a .keras file (%s); its weights are kept" % (
-                whose,
-                index,
-                model.name,
-                error,
-            )
-            rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
-        else:
+        problem = _save(model, path)
+        if problem is None:
             rank.reporter.send_artifact(whose + "model-%d.keras" % index, path)
+        else:
+            message = "%smodel %d (%s) %s; its weights are kept" % (whose, index, model.name, problem)
+            rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
+
+
+def _save(model: Any, path: str) -> str | None:
+    """Write a model as a .keras file; why it cannot be, or None. Its training has ended well in either case."""
+    try:
+        type(model).save(model, path)  # not the cell's own attribute `save`
+    except Exception as error:  # of the cell's own layers, of many kinds
+        return "cannot be saved as a .keras file (%s)" % error
+    return None
 
 
 def report_result(value: Any, rank: Rank) -> None:
@@ -466,9 +469,12 @@ def report_result(value: Any, rank: Rank) -> None:
         return reporter.emit("result", encoding="json", artifact="result.json")
     if _is_model(value):
         path = os.path.join(scratch, "result.keras")
-        value.save(path)
-        reporter.send_artifact("result.keras", path)
-        return reporter.emit("result", encoding="keras", artifact="result.keras")
+        problem = _save(value, path)
+        if problem is None:
+            reporter.send_artifact("result.keras", path)
+            return reporter.emit("result", encoding="keras", artifact="result.keras")
+        message = "the value of the cell %s, so that run.result is its text" % problem
+        reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
     return reporter.emit("result", encoding="repr", value=repr(value)[:MAX_REPR_CHARACTERS])
 
 

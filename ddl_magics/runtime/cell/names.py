@@ -225,12 +225,12 @@ def unpack(blob: bytes) -> dict[str, Any]:
         try:
             namespace[name] = importlib.import_module(module)
         except ImportError as error:
-            raise NameProblem(
-                "the module %r, used as %r, is missing on the worker: %s" % (module, name, error)
-            ) from None
-    for name, blob in packed["values"].items():
+            text = "the module %r, used as %r, is missing on the worker (%s): install it on the executors"
+            raise NameProblem(text % (module, name, error)) from None
+    for name, pickled in packed["values"].items():
         try:
-            namespace[name] = pickle.loads(blob)
+            namespace[name] = pickle.loads(pickled)
         except Exception as error:
-            raise NameProblem("%r cannot be restored on the worker: %s" % (name, error)) from None
+            text = "%r cannot be restored on the worker (%s): make it in the cell, or install the same packages there"
+            raise NameProblem(text % (name, error)) from None
     return namespace

@@ -204,27 +204,13 @@ class Reading:
         `stopped()`.
         """
         reports = _Reports(report, self._began)
-        pipe = self._process.stdout
-        assert pipe is not None
-        text, last_seen = b"", time.monotonic()
-        while True:
-            if stopped():
+        with self._process:
+            try:
+                text = self._output(stopped, reports)
+            except BaseException:
                 self._process.kill()
-                self._process.wait()
-                raise StopRun
-            if not select.select([pipe], [], [], TICK_SECONDS)[0]:
-                if time.monotonic() - last_seen > SILENT_SECONDS:
-                    self._process.kill()
-                    raise DataError("--data: nothing could be read of the files for %g s" % SILENT_SECONDS)
-                continue
-            block, last_seen = os.read(pipe.fileno(), 65536), time.monotonic()
-            if not block:
-                break
-            text = (text + block)[-65536:]
-            complete = text.split(b"\n")[:-1]
-            if complete and complete[-1].isdigit():
-                reports.add(int(complete[-1]))
-        status = self._process.wait()
+                raise
+        status = self._process.returncode
         try:
             end: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
             reports.end(end.get("rows", 0))
@@ -234,6 +220,29 @@ class Reading:
             raise DataError(end["error"])
         notices: list[str] = end["notices"]
         return notices
+
+    def _output(self, stopped: Callable[[], bool], reports: _Reports) -> bytes:
+        """The last 64 kB that the process has written, once it has closed its output. It writes how many rows it has
+        read, now and then, and at the end a JSON object.
+        """
+        pipe = self._process.stdout
+        assert pipe is not None
+        text, last_seen = b"", time.monotonic()
+        while True:
+            if stopped():
+                raise StopRun
+            if not select.select([pipe], [], [], TICK_SECONDS)[0]:
+                if time.monotonic() - last_seen > SILENT_SECONDS:
+                    silence = "no row of the files could be read for %g s" % SILENT_SECONDS
+                    raise DataError("--data: %s: check that the workers reach their storage" % silence)
+                continue
+            block, last_seen = os.read(pipe.fileno(), 65536), time.monotonic()
+            if not block:
+                return text
+            text = (text + block)[-65536:]
+            complete = text.split(b"\n")[:-1]
+            if complete and complete[-1].isdigit():
+                reports.add(int(complete[-1]))
 
 
 class _Reports:

@@ -76,7 +76,9 @@ class MonitorJob:
         self._levels: dict[str, str] = {}
         self._advised = ""
         self._at_start: dict[str, int] = {}
-        self._late_of: dict[tuple[str, int], tuple[int, int]] = {}
+        #: (records, late ones) of the batches that Spark still knows; and the sums of those before.
+        self._recent: dict[tuple[str, int], tuple[int, int]] = {}
+        self._came = self._late = 0
 
     # -- what the API calls
 
@@ -121,9 +123,11 @@ class MonitorJob:
     def _follow(self) -> None:
         """Keep the streams running until a stop, or with --once until all is counted."""
         starts: list[Callable[[], Any]] = [self._start_counting, *self._labels.starts()]
-        streams = [_Stream(start) for start in starts]
-        self._enter(events.RUNNING, "watching %s" % self._source.uri)
+        streams: list[_Stream] = []
         try:
+            for start in starts:
+                streams.append(_Stream(start))
+            self._enter(events.RUNNING, "watching %s" % self._source.uri)
             while not self._stopping.wait(LOOK_SECONDS):
                 for stream in streams:
                     self._look_at(stream)
@@ -133,8 +137,9 @@ class MonitorJob:
                 self._tell_if_due()
         finally:
             until = time.monotonic() + STOP_SECONDS
-            for stream in streams:
-                stream.end(until)
+            with contextlib.ExitStack() as ending:  # all are ended, also where one raises
+                for stream in streams:
+                    ending.callback(stream.end, until)
 
     def _look_at(self, stream: _Stream) -> None:
         """Note how far a stream is; one that has ended by itself is started again, after a pause."""
@@ -220,10 +225,15 @@ class MonitorJob:
         """Note how many records have come, and how many of them were late."""
         if not str(query.name).endswith("requests"):
             return
+        recent: dict[tuple[str, int], tuple[int, int]] = {}
         for progress in query.recentProgress:
             progress = progress if isinstance(progress, Mapping) else json.loads(progress.json)
             late = sum(int(one.get("numRowsDroppedByWatermark") or 0) for one in progress["stateOperators"])
-            self._late_of[str(progress["runId"]), int(progress["batchId"])] = int(progress["numInputRows"]), late
+            recent[str(progress["runId"]), int(progress["batchId"])] = int(progress["numInputRows"]), late
+        for batch in self._recent.keys() - recent.keys():
+            came, late = self._recent[batch]
+            self._came, self._late = self._came + came, self._late + late
+        self._recent = recent
 
     # -- events
 
@@ -270,8 +280,8 @@ class MonitorJob:
     def _count_left_out(self) -> None:
         """How many records were late or doubles since the start: what went in, less what was counted."""
         totals, before = self._watch.totals, self._at_start
-        came = sum(count for count, _ in self._late_of.values())
-        late = sum(late for _, late in self._late_of.values())
+        came = self._came + sum(count for count, _ in self._recent.values())
+        late = self._late + sum(late for _, late in self._recent.values())
         counted_ = sum(totals[name] - before.get(name, 0) for name in ("requests", "unreadable"))
         totals["late"] = before.get("late", 0) + late
         totals["double"] = before.get("double", 0) + max(0, came - late - counted_)
@@ -450,8 +460,10 @@ class _Folder:
         number = numbers[-1] + 1 if numbers else 0
         part = self._at(".counts-%d.%d.part" % (number, os.getpid()))
         stream = self._fs.create(part, True)
-        stream.write(bytearray(json.dumps(state).encode("utf-8")))
-        stream.close()
+        try:
+            stream.write(bytearray(json.dumps(state).encode("utf-8")))
+        finally:
+            stream.close()
         if not self._fs.rename(part, self._at(STATE % number)):
             raise OSError("%s cannot be written" % self.inside(STATE % number))
         for old in numbers[:-1]:

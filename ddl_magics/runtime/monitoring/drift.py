@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import math
+import statistics
 from typing import Literal, NamedTuple, Sequence
 
 Level = Literal["none", "drift", "severe"]
@@ -17,6 +18,10 @@ DRIFT, SEVERE = 0.1, 0.25
 #: How seldom chance alone may pass for a drift, of one distribution in one window: with 35 of them and 100 windows, an
 #: alarm without a drift comes in one of 300 such times.
 FALSE_ALARM = 1e-6
+#: A mean error has risen where it is so many times that of training,
+ERROR_RISE = 1.1
+#: and so many standard errors above it, which chance exceeds with `FALSE_ALARM`.
+ERROR_DEVIATIONS = statistics.NormalDist().inv_cdf(1 - FALSE_ALARM)
 #: With fewer rows nothing is said.
 MIN_ROWS = 200
 #: Added to each bin, so that an empty one has a logarithm (Krichevsky and Trofimov, 1981).
@@ -129,4 +134,4 @@ def error_rose(before: float, now: float, spread: float, rows: int) -> bool:
     """
     if rows < MIN_ROWS:
         return False
-    return now > 1.1 * before and now - before > 4.8 * spread / math.sqrt(rows)
+    return now > ERROR_RISE * before and now - before > ERROR_DEVIATIONS * spread / math.sqrt(rows)

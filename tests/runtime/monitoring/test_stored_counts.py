@@ -2,6 +2,7 @@
 
 import json
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -72,3 +73,36 @@ def test_labels_that_come_again_after_a_failure_are_counted_once(job, fails):
         job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
     job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
     assert (job._watch.error()["rows"], job._watch.error()["mean"]) == (10, 2.0)
+
+
+def test_late_records_are_summed_beyond_the_batches_that_spark_still_knows(job):
+    job._recent, job._came, job._late, job._at_start = {}, 0, 0, {}
+    job._watch.totals["requests"] = 400
+
+    def progress(batch):
+        return {
+            "runId": "r",
+            "batchId": batch,
+            "numInputRows": 10,
+            "stateOperators": [{"numRowsDroppedByWatermark": 1}],
+        }
+
+    for newest in range(50):
+        recent = [progress(batch) for batch in range(max(0, newest - 3), newest + 1)]
+        job._note_progress(SimpleNamespace(name="m requests", recentProgress=recent))
+    job._count_left_out()
+    assert len(job._recent) == 4 and (job._watch.totals["late"], job._watch.totals["double"]) == (50, 50)
+
+
+def test_a_stream_is_ended_where_the_next_one_cannot_begin(job):
+    ended = []
+    query = SimpleNamespace(isActive=False, stop=lambda: ended.append("requests"))
+
+    def no_labels():
+        raise OSError("no folder")
+
+    job._start_counting = lambda: query
+    job._labels = SimpleNamespace(starts=lambda: [no_labels])
+    with pytest.raises(OSError, match="no folder"):
+        job._follow()
+    assert ended == ["requests"]

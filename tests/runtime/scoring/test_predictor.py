@@ -183,6 +183,8 @@ def test_what_cannot_be_scored_is_one_line(frame, line):
         predict([1], line, features=["a"])
     with pytest.raises(CannotScore, match="a int cannot score rows: give a Keras model"):
         predict(frame, 3, features=["a"])
+    with pytest.raises(CannotScore, match=r"lines\.keras cannot be read \(No such file or directory\): give the path"):
+        predict(frame, "lines.keras", features=["a"])
 
 
 SEEN = """

@@ -405,3 +405,27 @@ def test_the_last_expression_is_the_result(tmp_path, source, told):
     execution.report_result(execution.execute("import numpy as np\n" + source, {}), rank)
     assert said.pop() == ("result", told)
     assert said == ([("result.npy", np.eye(3).tolist())] if told["encoding"] == "npy" else [])
+
+
+def test_a_model_that_keras_cannot_save_is_no_failure_of_the_cell(tmp_path):
+    source = """
+import keras
+
+
+class Odd(keras.layers.Layer):
+    def get_config(self):
+        raise NotImplementedError("no config")
+
+
+keras.Sequential([keras.Input((1,)), Odd()])
+"""
+    said = []
+    reporter = SimpleNamespace(
+        emit=lambda kind, **fields: said.append(fields["encoding"]), notice=lambda level, text: said.append(text)
+    )
+    rank = SimpleNamespace(config=SimpleNamespace(scratch=str(tmp_path)), reporter=reporter)
+    execution.report_result(execution.execute(source, {}), rank)
+    assert said == [
+        "the value of the cell cannot be saved as a .keras file (no config), so that run.result is its text",
+        "repr",
+    ]
