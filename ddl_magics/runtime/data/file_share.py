@@ -49,12 +49,10 @@ def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Ow
     for name, (rows,), start, total, whole in packing.split([np.arange(count)], first, order):
         if not len(rows):
             continue
-        places = np.arange(start, start + len(rows))
-        if name == "train":
-            places = packing.mixed(start, start + len(rows), total, order["seed"])
-        own = slice(None) if whole else np.flatnonzero(places % order["size"] == rank)
-        if len(places[own]):
-            yield name, rows[own], places[own] // (1 if whole else order["size"])
+        places = packing.places_in_set(name, start, start + len(rows), total, order["seed"])
+        own, places = packing.rows_of_rank(places, rank, order["size"], whole)
+        if len(own):
+            yield name, rows[own], places
 
 
 class Share:

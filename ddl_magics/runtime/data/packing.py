@@ -30,8 +30,8 @@ BLOB_BYTES = 8 << 20
 BLOCK_ROWS = 1000
 #: Rows for training are mixed within blocks of so many consecutive rows, before they are dealt round robin: a period in
 #: the data, such as the hours of a day, must not decide which rank has a row, or which rows share a batch.
-MIX_ROWS = 960
-_MIX_DRAW = 1
+SHUFFLE_ROWS = 960
+_SHUFFLE_DRAW = 1
 
 #: (partition, chunk number, report, blob)
 Record = Tuple[int, int, "PackReport", bytes]
@@ -456,12 +456,27 @@ def held_out_mask(first: int, last: int, order: DealOrder) -> tuple[npt.NDArray[
     return mask[first - start : last - start], before
 
 
-def mixed(first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """The places of the rows first..last-1 in a set of `rows` rows that is mixed within blocks of `MIX_ROWS`."""
+def places_in_set(name: SetName, first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """The places of the rows first..last-1 in their set of `rows` rows: shuffled for training, else their order."""
+    return shuffled(first, last, rows, seed) if name == "train" else np.arange(first, last)
+
+
+def rows_of_rank(
+    places: npt.NDArray[np.int64], rank: int, size: int, whole: bool
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """(which of the rows at `places` a rank has, their places in its share). whole: it has all of them."""
+    if whole:
+        return np.arange(len(places)), places
+    own = np.flatnonzero(places % size == rank)
+    return own, places[own] // size
+
+
+def shuffled(first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """The places of the rows first..last-1 in a set of `rows` rows that is shuffled within blocks of `SHUFFLE_ROWS`."""
     places = []
-    for block in range(first // MIX_ROWS, -(-last // MIX_ROWS)):
-        start = block * MIX_ROWS
-        draw = np.random.default_rng([seed, _MIX_DRAW, block]).permutation(min(MIX_ROWS, rows - start))
+    for block in range(first // SHUFFLE_ROWS, -(-last // SHUFFLE_ROWS)):
+        start = block * SHUFFLE_ROWS
+        draw = np.random.default_rng([seed, _SHUFFLE_DRAW, block]).permutation(min(SHUFFLE_ROWS, rows - start))
         places.append(start + draw[max(first - start, 0) : last - start])
     return np.concatenate(places)
 
@@ -469,7 +484,7 @@ def mixed(first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
 def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, bytes]]:
     """(rank, blob) for packed `records`: the row at place p of a set goes to rank p % size, as row p // size there.
 
-    A row for training is at its `mixed` place, one for validation at that of its order. The header of a blob is a
+    The places are those of `places_in_set`. The header of a blob is a
     `records.BlobHeader`; its first array has the index of each row in the rank's share, and those of the tensors
     follow. RuntimeError where the rows are not those that were packed first.
     """
@@ -488,7 +503,7 @@ def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, byt
             last = start + len(own[0])
             if start == last:
                 continue
-            places = mixed(start, last, total, order["seed"]) if name == "train" else np.arange(start, last)
+            places = places_in_set(name, start, last, total, order["seed"])
             for rank in order["ranks"]:
                 yield from cut(name, own, places, rank, order["size"], whole)
 
@@ -515,8 +530,7 @@ def cut(
 
     arrays: rows at these places of the set. whole: all of them are the rank's.
     """
-    own = slice(None) if whole else np.flatnonzero(places % size == rank)
-    rows = places[own] // (1 if whole else size)
+    own, rows = rows_of_rank(places, rank, size, whole)
     if len(rows):
         index = rows.astype(np.uint32 if rows.max() < 1 << 32 else np.int64)
         yield rank, encode({"set": name}, [index] + [array[own] for array in arrays])

@@ -27,7 +27,7 @@ ROWS_PER_CLASS = 16
 #: Of all ranks together. Both are constants, so that the order does not depend on a machine's memory.
 WINDOW_BYTES = 128 << 20
 BLOCK_BYTES = 128 << 10
-#: Apart from each other, from the draw for validation and from `packing.mixed`.
+#: Apart from each other, from the draw for validation and from `packing.shuffled`.
 _BLOCK_DRAW, _ROW_DRAW = 2, 3
 
 #: Consecutive rows of a rank's share: (first, behind the last).

@@ -67,7 +67,7 @@ class Counter:
         has_inputs = " AND ".join("%s IS NOT NULL" % name for name in names if name[0] == "i") or "false"
         has_outputs = " AND ".join("%s IS NOT NULL" % name for name in names if name[0] == "o") or "false"
         lists = ["coalesce(%s, array()) AS %s" % (name, name) for name in names]
-        start = "CAST(floor(CAST(time AS DOUBLE) / %r) * %r AS DOUBLE) AS window" % (self._seconds, self._seconds)
+        start = "%s AS window" % window_start(self._seconds)
         about = "unreadable", "failed", "latency"
         first = requests.selectExpr(
             start, *about, "(%s) AS has_inputs" % has_inputs, "(%s) AS has_outputs" % has_outputs, *lists
@@ -148,19 +148,33 @@ def _type(tensor: Tensor) -> str:
     return leaf
 
 
+def window_start(seconds: float) -> str:
+    """SQL: when the window of a row's `time` begins, in seconds since the epoch."""
+    return "CAST(floor(CAST(time AS DOUBLE) / %r) * %r AS DOUBLE)" % (seconds, seconds)
+
+
+def scalar(value: str) -> str:
+    """SQL: the number of a text, which may be a list of one."""
+    return "CAST(trim(BOTH '[] ' FROM %s) AS DOUBLE)" % value
+
+
+def flattened(value: str, depth: int) -> str:
+    """SQL: arrays nested so deep as one array."""
+    return "flatten(%s)" % flattened(value, depth - 1) if depth > 1 else value
+
+
 def _expression(tensor: Tensor, value: str, feature: Feature) -> str:
     """An array of what is watched of a row's `value`, in SQL."""
     depth = tensor["depth"] - int(tensor["windowed"])
     base = "element_at(%s, -1)" % value if tensor["windowed"] else value
     view = tensor["view"]
     if view == "scalar":
-        return "array(CAST(trim(BOTH '[] ' FROM %s) AS DOUBLE))" % base
+        return "array(%s)" % scalar(base)
     if view == "text":
         text = "IF(%s LIKE '[%%', get_json_object(%s, '$[0]'), %s)" % (base, base, base)
         known = ", ".join(_text(label) for label in (feature["labels"] or [""])[1:])
         return "array(CAST(array_position(array(%s), %s) AS DOUBLE))" % (known or "''", text)
-    for _ in range(depth - 1):
-        base = "flatten(%s)" % base
+    base = flattened(base, depth)
     if view == "vector":
         return base
     mean = "aggregate(%s, 0D, (a, b) -> a + b) / size(%s)" % (base, base)

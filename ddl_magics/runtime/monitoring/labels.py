@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from .counting import flattened, scalar, window_start
 from .watched import Tensor
 
 #: Of pyspark, which has no types here.
@@ -41,21 +42,20 @@ def joined(requests: DataFrame, labels: DataFrame, delay: str) -> DataFrame:
 
 def errors(pairs: DataFrame, output: Tensor, kind: str, window_seconds: float) -> DataFrame:
     """Rows (window, rows, sum, squares) of requests with a column `label`: a number, or one for each of their rows."""
-    many = "from_json(label, 'array<double>')"
-    start = "CAST(floor(CAST(time AS DOUBLE) / %r) * %r AS DOUBLE) AS window" % (window_seconds, window_seconds)
-    wanted = "IF(trim(label) LIKE '[%%', %s, array(CAST(label AS DOUBLE))) AS y" % many
-    rows = pairs.where("o0 IS NOT NULL AND NOT failed").selectExpr(start, "o0", wanted)
-    each = rows.selectExpr("window", "explode(arrays_zip(o0, y)) AS e")
-    if output["view"] == "scalar":
-        taken = "CAST(trim(BOTH '[] ' FROM e.o0) AS DOUBLE) AS o", "CAST(NULL AS ARRAY<DOUBLE>) AS p"
-    else:
-        flat = "e.o0"
-        for _ in range(output["depth"] - 1):
-            flat = "flatten(%s)" % flat
-        taken = "element_at(%s, 1) AS o" % flat, "%s AS p" % flat
-    found = each.selectExpr("window", "e.y AS y", *taken).where("y IS NOT NULL")
     from pyspark.sql import functions as F
 
+    many = "from_json(label, 'array<double>')"
+    wanted = "IF(trim(label) LIKE '[%%', %s, array(CAST(label AS DOUBLE))) AS y" % many
+    rows = pairs.where("o0 IS NOT NULL AND NOT failed").selectExpr(
+        "%s AS window" % window_start(window_seconds), "o0", wanted
+    )
+    each = rows.selectExpr("window", "explode(arrays_zip(o0, y)) AS e")
+    if output["view"] == "scalar":
+        taken = "%s AS o" % scalar("e.o0"), "CAST(NULL AS ARRAY<DOUBLE>) AS p"
+    else:
+        flat = flattened("e.o0", output["depth"])
+        taken = "element_at(%s, 1) AS o" % flat, "%s AS p" % flat
+    found = each.selectExpr("window", "e.y AS y", *taken).where("y IS NOT NULL")
     error = found.selectExpr("window", "%s AS error" % ERRORS[kind]).where("error IS NOT NULL")
     sums = F.count(F.lit(1)).alias("rows"), F.sum("error").alias("sum"), F.expr("sum(error * error)").alias("squares")
     return error.groupBy("window").agg(*sums)

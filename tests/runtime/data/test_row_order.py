@@ -69,19 +69,19 @@ def test_the_shuffle_is_as_good_as_a_permutation(monkeypatch, windows):
         assert abs(equal / expected - 1) < 0.01
 
 
-def test_rows_are_mixed_before_they_are_dealt():
+def test_rows_are_shuffled_before_they_are_dealt():
     """A period in the data, as of the hours of a day, is not one of the ranks or of the classes."""
     rows = 24_123
-    places = packing.mixed(0, rows, rows, 7)
+    places = packing.shuffled(0, rows, rows, 7)
     assert sorted(places) == list(range(rows))
-    pieces = [packing.mixed(first, min(first + 700, rows), rows, 7) for first in range(0, rows, 700)]
+    pieces = [packing.shuffled(first, min(first + 700, rows), rows, 7) for first in range(0, rows, 700)]
     np.testing.assert_array_equal(places, np.concatenate(pieces))
     hours = np.empty(rows, int)
     hours[places] = np.arange(rows) % 24
     of_rank = hours[::24]
     counts = np.bincount(of_rank, minlength=24)
     assert counts.max() < 80  # of 1006 rows; all of them, were the rows dealt as they come
-    assert np.abs(places - np.arange(rows)).max() < packing.MIX_ROWS
+    assert np.abs(places - np.arange(rows)).max() < packing.SHUFFLE_ROWS
 
 
 @pytest.mark.parametrize(
