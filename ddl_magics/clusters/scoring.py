@@ -62,7 +62,15 @@ def predict(
     model, features = _opened(model, features)
     function = _prepared(transform, transform_batches)
     try:
-        predictor = Predictor(model_content(model), features, output, batch_size, on_error, custom_objects, function)
+        predictor = Predictor(
+            model_content(model),
+            features,
+            output=output,
+            batch_rows=batch_size,
+            on_error=on_error,
+            custom_objects=custom_objects,
+            transform=function,
+        )
         return predictor.predict(df)
     except DataError as error:
         raise CannotScore(str(error)) from None
@@ -108,7 +116,16 @@ def evaluate(
         raise CannotScore("name the column of the labels: label='y'")
     content, function = model_content(model), _prepared(transform, transform_batches)
     try:
-        found = evaluation.evaluate(df, content, features, label, weight, batch_size, custom_objects, function)
+        found = evaluation.evaluate(
+            df,
+            content,
+            features,
+            label=label,
+            weight=weight,
+            batch_rows=batch_size,
+            custom_objects=custom_objects,
+            transform=function,
+        )
     except DataError as error:
         raise CannotScore(str(error)) from None
     return Evaluation(found)

@@ -50,11 +50,10 @@ def _predict(
     predictor = Predictor(
         model,
         asked["features"],
-        asked["output"],
-        asked["batch_rows"],
-        asked["on_error"],
-        None,
-        _transform(asked, namespace),
+        output=asked["output"],
+        batch_rows=asked["batch_rows"],
+        on_error=asked["on_error"],
+        transform=_transform(asked, namespace),
     )
     scored = predictor.predict(frame)
     namespace[name] = scored
@@ -65,9 +64,16 @@ def _evaluate(
     asked: Any, namespace: Mapping[str, Any], find: Callable[[str], Job | MonitorJob | None]
 ) -> dict[str, Any]:
     model, frame = _model(asked, find), frame_named("--data", asked["data"], namespace)
-    label, weight, rows = asked["label"], asked["weight"], asked["batch_rows"]
-    transform = _transform(asked, namespace)
-    return {"found": evaluation.evaluate(frame, model, asked["features"], label, weight, rows, None, transform)}
+    found = evaluation.evaluate(
+        frame,
+        model,
+        asked["features"],
+        label=asked["label"],
+        weight=asked["weight"],
+        batch_rows=asked["batch_rows"],
+        transform=_transform(asked, namespace),
+    )
+    return {"found": found}
 
 
 def _transform(asked: Any, namespace: Mapping[str, Any]) -> Transform | None:

@@ -27,10 +27,11 @@ def evaluate(
     frame: DataFrame,
     model: bytes,
     features: Sequence[str] | Inputs,
+    *,
     label: str,
     weight: str | None,
     batch_rows: int,
-    custom_objects: Mapping[str, Any] | None,
+    custom_objects: Mapping[str, Any] | None = None,
     transform: Transform | None = None,
 ) -> Evaluated:
     """The model's metrics over all rows of a DataFrame, which stay with the executors.

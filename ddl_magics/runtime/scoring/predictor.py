@@ -50,10 +50,11 @@ class Predictor:
         self,
         model: bytes,
         features: Sequence[str] | Inputs,
+        *,
         output: str,
         batch_rows: int,
         on_error: str,
-        custom_objects: Mapping[str, Any] | None,
+        custom_objects: Mapping[str, Any] | None = None,
         transform: Transform | None = None,
     ) -> None:
         if batch_rows < 1:
