@@ -182,6 +182,8 @@ def figure(study: optuna.Study, plot: str, metrics: Sequence[str]) -> go.Figure:
 
     if plot == "front":
         return optuna.visualization.plot_pareto_front(study, target_names=list(metrics))
+    if plot == "importances" and len(metrics) == 1:
+        study = _with_pruned(study)
     draw = getattr(optuna.visualization, PLOTS[plot])
     if len(metrics) == 1 or plot in _OF_ALL:
         return draw(study)
@@ -189,6 +191,26 @@ def figure(study: optuna.Study, plot: str, metrics: Sequence[str]) -> go.Figure:
     sign = -1 if plot == "importances" and study.directions[0].name == "MAXIMIZE" else 1
     with _quiet():  # it warns of just that
         return draw(study, target=lambda trial: sign * trial.values[0], target_name=metrics[0])
+
+
+def _with_pruned(study: optuna.Study) -> optuna.Study:
+    """The study, or if trials were pruned one of the first value that each trial has reported.
+
+    Optuna's importances are those of the trials that were not pruned, of which a search with ASHA has few.
+    """
+    import optuna
+
+    trials = study.get_trials(deepcopy=False)
+    if not any(trial.state == optuna.trial.TrialState.PRUNED for trial in trials):
+        return study
+    with _quiet():
+        early = optuna.create_study(direction=study.direction)
+    for trial in trials:
+        reported = [value for _, value in sorted(trial.intermediate_values.items()) if math.isfinite(value)]
+        if reported:
+            ranges = trial.distributions
+            early.add_trial(optuna.trial.create_trial(params=trial.params, distributions=ranges, value=reported[0]))
+    return early
 
 
 def texts(values: Mapping[str, Any]) -> dict[str, str]:

@@ -7,6 +7,8 @@ import re
 import threading
 import time
 
+import numpy as np
+import optuna
 import pytest
 from IPython.core.error import UsageError
 from support.fake_cluster import epoch, state
@@ -663,6 +665,26 @@ def test_figures(begin):
         assert search.figure(plot).data, plot
     with pytest.raises(ValueError, match=r"there is no plot 'import'; there are history.*Did you mean importances\?"):
         search.figure("import")
+
+
+def test_importances_of_pruned_trials_are_those_of_their_first_value():
+    study = optuna.create_study(direction="maximize")
+    ranges = {name: optuna.distributions.FloatDistribution(0, 1) for name in ("rate", "idle")}
+    random = np.random.default_rng(0)
+    for number in range(30):
+        values = dict(zip(ranges, random.random(2), strict=True))
+        first = float("nan") if number == 5 else values["rate"]
+        trial = optuna.trial.create_trial(
+            state=optuna.trial.TrialState.PRUNED if number else optuna.trial.TrialState.COMPLETE,
+            value=0.5 if number else 0.9,
+            params=values,
+            distributions=ranges,
+            intermediate_values={1: first} if number else {1: first, 9: 0.9},
+        )
+        study.add_trial(trial)
+    (bars,) = studies.figure(study, "importances", ["score"]).data
+    shares = dict(zip(bars.y, bars.x, strict=True))
+    assert shares["rate"] > 0.9 > 0.1 > shares["idle"]
 
 
 def test_one_trial_is_stopped_and_the_search_continues(begin):
