@@ -14,6 +14,7 @@ from ddl_magics.options.line import masked_settings
 from ddl_magics.options.redaction import as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
+from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.parameter_server.rule_spec import RATE
 from ddl_magics.wording import counted, nearest
 
@@ -154,11 +155,8 @@ def _with_share_of_batch(spec: RunSpec) -> RunSpec:
 
 
 def _at_own_rate(rule: str) -> str:
-    name, _, settings = rule.partition(":")
-    given = [setting for setting in settings.split(",") if setting]
-    if not any(setting.startswith(f"{RATE.name}=") for setting in given):
-        given.append(f"{RATE.name}=1")
-    return f"{name}:{','.join(given)}"
+    asked = update_rules.parse(rule)
+    return asked._replace(settings={RATE.name: 1.0, **asked.settings}).text
 
 
 def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int, epochs: int | None) -> RunSpec:
