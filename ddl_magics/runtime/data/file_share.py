@@ -51,7 +51,7 @@ def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Ow
             continue
         places = packing.places_in_set(name, start, start + len(rows), total, order["seed"])
         own, places = packing.rows_of_rank(places, rank, order["size"], whole)
-        if len(own):
+        if len(places):
             yield name, rows[own], places
 
 
