@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ddl_magics.errors import CannotScore
+from ddl_magics.errors import CannotExport, CannotScore
 from ddl_magics.options import RunSpec
 
 if TYPE_CHECKING:
@@ -96,7 +95,7 @@ def evaluate(
 
     Args:
         df: a DataFrame of a Spark session in this process.
-        model: a Keras model, or the path of a `.keras` file. Its metrics are those that it was compiled with.
+        model: as for `predict`. Its metrics are those that it was compiled with.
         features: as for `predict`.
         label: the column of the labels, as `--label` takes it; `"y1=a,y2=b"` for several outputs.
         weight: the column of the rows' weights.
@@ -140,13 +139,28 @@ def _prepared(function: Transform | None, by_batch: bool) -> Transform | None:
 def _opened(model: Any, features: Sequence[str] | Inputs | None) -> tuple[Any, Sequence[str] | Inputs]:
     """(the model, or the path of its file; its features), of the folder of an export as well."""
     if isinstance(model, str | Path) and (Path(model) / DESCRIPTION).is_file():
-        about = json.loads((Path(model) / DESCRIPTION).read_text(encoding="utf-8"))
-        if not about["model"].endswith(".keras"):
-            raise CannotScore(f"{model} has the format {about['format']}: give an export in the format keras or mlflow")
-        model, features = Path(model) / about["model"], features or about["inputs"]
+        model, known = exported(Path(model))
+        features = features or known
     if features is None:
         raise CannotScore("name the columns of the model's input: features=['a', 'b']")
     return model, features
+
+
+def exported(folder: Path) -> tuple[Path, Inputs | None]:
+    """(the file of the Keras model, the columns of its input if they are known) of the folder of an export.
+
+    Raises:
+        CannotScore: it is no export, or has a format that Spark does not score with.
+    """
+    from ddl_magics.models.export import description_of
+
+    try:
+        about = description_of(folder)
+    except CannotExport as error:
+        raise CannotScore(str(error)) from None
+    if not about["model"].endswith(".keras"):
+        raise CannotScore(f"{folder} has the format {about['format']}: give an export in the format keras or mlflow")
+    return folder / about["model"], about["inputs"]
 
 
 def model_content(model: Any) -> bytes:

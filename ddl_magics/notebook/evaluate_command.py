@@ -1,4 +1,4 @@
-"""`%ddl evaluate`: the metrics of a run's model over a DataFrame, which is in the notebook or in the Livy session."""
+"""`%ddl evaluate`: the metrics of a model over a DataFrame, which is in the notebook or in the Livy session."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters import scoring
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy import LivyCluster
-from ddl_magics.clusters.scoring import training_inputs
 from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import CannotScore, RunInterrupted
-from ddl_magics.notebook import scoring_words
+from ddl_magics.notebook import scored_model, scoring_words
 from ddl_magics.notebook.predict_command import frame_here
-from ddl_magics.runs import Run
+from ddl_magics.notebook.scored_model import ScoredModel
+from ddl_magics.notebook.session import Session
 
-USAGE = "%ddl evaluate RUN --data DATAFRAME [--label y] [--weight w] [--features a b] [--batch-size N] [--name NEW]"
+USAGE = (
+    "%ddl evaluate RUN|PATH --data DATAFRAME [--label y] [--weight w] [--features a b] [--batch-size N] [--name NEW]"
+)
 OPTIONS = ("--data", "--label", "--weight", "--features", "--batch-size", "--name")
 
 
@@ -25,7 +28,7 @@ OPTIONS = ("--data", "--label", "--weight", "--features", "--batch-size", "--nam
 class Request:
     """What to evaluate the model on, and the variable that the result becomes."""
 
-    run: str
+    model: str
     data: str
     name: str
     label: str | None = None
@@ -36,11 +39,11 @@ class Request:
 
 def parse(arguments: Sequence[str]) -> Request:
     """UsageError, one line, where the words are no request."""
-    run, given = scoring_words.read("evaluate", OPTIONS, USAGE, arguments)
+    model, given = scoring_words.read("evaluate", OPTIONS, USAGE, arguments)
     if "--data" not in given:
         raise UsageError(f"--data is missing. Write: {USAGE}")
     return Request(
-        run,
+        model,
         given["--data"][0],
         scoring_words.variable(given["--name"][0]) if "--name" in given else "",
         given.get("--label", [None])[0],
@@ -50,18 +53,19 @@ def parse(arguments: Sequence[str]) -> Request:
     )
 
 
-def evaluate(request: Request, run: Run, cluster: Cluster, namespace: MutableMapping[str, Any]) -> str:
-    """Define the variable, RUN_evaluation if it has no name; returns a line with the metrics.
+def evaluate(request: Request, session: Session, namespace: MutableMapping[str, Any]) -> str:
+    """Define the variable, RUN_evaluation or evaluation if it has no name; returns a line with the metrics.
 
     Raises:
-        UsageError: there is no such DataFrame, the model cannot be evaluated on it, or the variable is another thing's.
+        UsageError: there is no such model or DataFrame, they do not fit, or the variable is another thing's.
         RunInterrupted: the kernel was interrupted, which stops the evaluation.
     """
-    name = request.name or f"{run.name}_evaluation"
-    if not isinstance(namespace.get(name, None), Evaluation | None):
-        raise UsageError(f"your variable {name} would be replaced: choose another with --name")
     try:
-        found = _found(request, run, cluster, namespace)
+        model = scored_model.find(request.model, session)
+        name = request.name or (f"{model.run.name}_evaluation" if model.run else "evaluation")
+        if not isinstance(namespace.get(name, None), Evaluation | None):
+            raise UsageError(f"your variable {name} would be replaced: choose another with --name")
+        found = _found(request, model, session.cluster, namespace)
     except (CannotScore, LookupError) as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
@@ -70,21 +74,13 @@ def evaluate(request: Request, run: Run, cluster: Cluster, namespace: MutableMap
     return f"{name}: {found!r}"
 
 
-def _found(request: Request, run: Run, cluster: Cluster, namespace: MutableMapping[str, Any]) -> Evaluation:
-    label, weight = request.label or run.spec.label, request.weight or run.spec.weight
+def _found(request: Request, model: ScoredModel, cluster: Cluster, namespace: MutableMapping[str, Any]) -> Evaluation:
+    label, weight = request.label or model.label, request.weight or model.weight
     if label is None:
         raise CannotScore(f"name the column of the labels: --label y. Write: {USAGE}")
-    if not isinstance(cluster, LivyCluster):
-        features, rows = list(request.features) or None, request.batch_rows
-        frame = frame_here(request.data, namespace)
-        function = scoring_words.transform(run, namespace)
-        return run.evaluate(frame, label, features=features, transform=function, weight=weight, batch_size=rows)
-    asked = {
-        "data": request.data,
-        "features": list(request.features) or training_inputs(run.name, run.spec, run.events),
-        "label": label,
-        "weight": weight,
-        "batch_rows": request.batch_rows,
-        "transform": run.spec.transform,
-    }
-    return Evaluation(cluster.evaluate(run.id, run.trained().file, asked)["found"])
+    asked: dict[str, Any] = {"features": model.features(request.features), "label": label, "weight": weight}
+    if isinstance(cluster, LivyCluster):
+        asked |= {"data": request.data, "batch_rows": request.batch_rows, "transform": model.transform}
+        return Evaluation(cluster.evaluate(model.key, model.file, asked)["found"])
+    frame, function = frame_here(request.data, namespace), model.transform_here(namespace)
+    return scoring.evaluate(frame, model.file, **asked, batch_size=request.batch_rows, **function)

@@ -71,11 +71,13 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
   stop RUN            end a run after its current step; history and model are kept
   attach RUN          follow a run again whose kernel is gone, if its Livy session lives;
                       continue a search whose kernel is gone, or which failed
-  predict RUN --data DATAFRAME --name NEW [--features F] [--output NAME] [--on-error fail|null] [--batch-size N]
-                      define NEW, a Spark DataFrame with the predictions of the run's model beside the columns of
-                      DATAFRAME, where that is: in this notebook or in the Livy session
-  evaluate RUN --data DATAFRAME [--label y] [--weight w] [--features F] [--batch-size N] [--name NEW]
-                      define NEW, or RUN_evaluation: the metrics of the run's model over all rows of DATAFRAME
+  predict RUN|PATH --data DATAFRAME --name NEW [--features F] [--output NAME] [--on-error fail|null]
+          [--batch-size N]
+                      define NEW, a Spark DataFrame with the predictions of the model beside the columns of DATAFRAME,
+                      where that is: in this notebook or in the Livy session. PATH is the folder of an export, or a
+                      .keras file
+  evaluate RUN|PATH --data DATAFRAME [--label y] [--weight w] [--features F] [--batch-size N] [--name NEW]
+                      define NEW, or RUN_evaluation: the metrics of the model over all rows of DATAFRAME
   tfrecord DATAFRAME URI [--compression gzip]
                       write DATAFRAME, of this notebook or the Livy session, as TFRecord files into the new folder URI
   monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW]
@@ -332,14 +334,10 @@ class DistributedMagics(Magics):
         print(cache_command.report(self.session.cluster, configured(self.defaults).get("cache"), bool(arguments)))
 
     def _predict(self, arguments: list[str]) -> None:
-        request = predict_command.parse(arguments)
-        run = self.session.find(request.run)
-        print(predict_command.predict(request, run, self.session.cluster, self.shell.user_ns))
+        print(predict_command.predict(predict_command.parse(arguments), self.session, self.shell.user_ns))
 
     def _evaluate(self, arguments: list[str]) -> None:
-        request = evaluate_command.parse(arguments)
-        run = self.session.find(request.run)
-        print(evaluate_command.evaluate(request, run, self.session.cluster, self.shell.user_ns))
+        print(evaluate_command.evaluate(evaluate_command.parse(arguments), self.session, self.shell.user_ns))
 
     def _serve(self, arguments: list[str]) -> None:
         def tell(line: str) -> None:

@@ -11,16 +11,18 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.base import Cluster
+from ddl_magics.clusters import scoring
 from ddl_magics.clusters.data_names import frames, is_frame
 from ddl_magics.clusters.livy import LivyCluster
-from ddl_magics.clusters.scoring import training_inputs
 from ddl_magics.errors import CannotScore
-from ddl_magics.notebook import scoring_words
-from ddl_magics.runs import Run
+from ddl_magics.notebook import scored_model, scoring_words
+from ddl_magics.notebook.scored_model import ScoredModel
+from ddl_magics.notebook.session import Session
 from ddl_magics.wording import nearest
 
-USAGE = "%ddl predict RUN --data DATAFRAME --name NEW [--features a b] [--output prediction] [--on-error fail|null]"
+USAGE = (
+    "%ddl predict RUN|PATH --data DATAFRAME --name NEW [--features a b] [--output prediction] [--on-error fail|null]"
+)
 OPTIONS = ("--data", "--name", "--features", "--output", "--on-error", "--batch-size")
 
 
@@ -28,7 +30,7 @@ OPTIONS = ("--data", "--name", "--features", "--output", "--on-error", "--batch-
 class Request:
     """What to score, and what the new DataFrame is called."""
 
-    run: str
+    model: str
     data: str
     name: str
     features: tuple[str, ...] = ()
@@ -39,7 +41,7 @@ class Request:
 
 def parse(arguments: Sequence[str]) -> Request:
     """UsageError, one line, where the words are no request."""
-    run, given = scoring_words.read("predict", OPTIONS, USAGE, arguments)
+    model, given = scoring_words.read("predict", OPTIONS, USAGE, arguments)
     missing = next((option for option in ("--data", "--name") if option not in given), None)
     if missing:
         raise UsageError(f"{missing} is missing. Write: {USAGE}")
@@ -48,7 +50,7 @@ def parse(arguments: Sequence[str]) -> Request:
         return given.get(option, [default])[0]
 
     return Request(
-        run,
+        model,
         one("--data"),
         scoring_words.variable(one("--name")),
         tuple(scoring_words.columns(given.get("--features", ()))),
@@ -58,28 +60,29 @@ def parse(arguments: Sequence[str]) -> Request:
     )
 
 
-def predict(request: Request, run: Run, cluster: Cluster, namespace: MutableMapping[str, Any]) -> str:
+def predict(request: Request, session: Session, namespace: MutableMapping[str, Any]) -> str:
     """Define the new DataFrame; returns a line that says its new columns.
 
     Raises:
-        UsageError: there is no such DataFrame, or it cannot be scored.
+        UsageError: there is no such model or DataFrame, or it cannot be scored.
     """
+    cluster = session.cluster
     try:
+        model = scored_model.find(request.model, session)
         if isinstance(cluster, LivyCluster):
-            known = list(request.features) or training_inputs(run.name, run.spec, run.events)
             asked = {
                 "data": request.data,
                 "name": request.name,
-                "features": known,
+                "features": model.features(request.features),
                 "output": request.output,
                 "batch_rows": request.batch_rows,
                 "on_error": request.on_error,
-                "transform": run.spec.transform,
+                "transform": model.transform,
             }
-            columns = cluster.predict(run.id, run.trained().file, asked)["columns"]
+            columns = cluster.predict(model.key, model.file, asked)["columns"]
             where = f" on {cluster.name}"
         else:
-            columns, where = _predict_here(request, run, namespace), ""
+            columns, where = _predict_here(request, model, namespace), ""
     except (CannotScore, LookupError) as error:
         raise UsageError(str(error)) from None
     listed = ", ".join(f"{name} ({kind})" for name, kind in columns)
@@ -93,17 +96,18 @@ def frame_here(name: str, namespace: Mapping[str, Any]) -> Any:
     return namespace[name]
 
 
-def _predict_here(request: Request, run: Run, namespace: MutableMapping[str, Any]) -> list[tuple[str, str]]:
+def _predict_here(request: Request, model: ScoredModel, namespace: MutableMapping[str, Any]) -> list[tuple[str, str]]:
     frame = frame_here(request.data, namespace)
     if not is_frame(namespace.get(request.name, frame)):
         raise CannotScore(f"--name {request.name}: there is another variable of that name; choose another")
-    scored = run.predict(
+    scored = scoring.predict(
         frame,
-        request.features or None,
+        model.file,
+        features=model.features(request.features),
         output=request.output,
         batch_size=request.batch_rows,
         on_error=request.on_error,
-        transform=scoring_words.transform(run, namespace),
+        **model.transform_here(namespace),
     )
     namespace[request.name] = scored
     return [(each.name, each.dataType.simpleString()) for each in scored.schema.fields[len(frame.columns) :]]

@@ -1,16 +1,12 @@
-"""The words of `%ddl predict` and `%ddl evaluate`: a run, and options with values."""
+"""The words of `%ddl predict`, `evaluate` and `monitor`: a model, and options with values."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from IPython.core.error import UsageError
 
-from ddl_magics.errors import CannotScore
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs import Run
-from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.wording import nearest
 
 #: What may have several values: `--features a b`.
@@ -18,15 +14,15 @@ _SEVERAL = "--features"
 
 
 def read(verb: str, options: Sequence[str], usage: str, arguments: Sequence[str]) -> tuple[str, dict[str, list[str]]]:
-    """(the run, {option: its values}) of what stands after the verb.
+    """(the model, {option: its values}) of what stands after the verb.
 
     Raises:
-        UsageError: one line; there is no run, no such option, or no value.
+        UsageError: one line; there is no model, no such option, or no value.
     """
     words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
     if not words or words[0].startswith("--"):
         raise UsageError(f"write: {usage}")
-    run, words = words[0], words[1:]
+    model, words = words[0], words[1:]
     given: dict[str, list[str]] = {}
     while words:
         option = words.pop(0)
@@ -37,7 +33,7 @@ def read(verb: str, options: Sequence[str], usage: str, arguments: Sequence[str]
             values.append(words.pop(0))
         if not values:
             raise UsageError(f"{option} needs a value. Write: {usage}")
-    return run, given
+    return model, given
 
 
 def columns(values: Sequence[str]) -> list[str]:
@@ -57,20 +53,3 @@ def batch_rows(word: str) -> int:
     if not word.isdigit():
         raise UsageError(f"--batch-size must be a number of rows, not {as_word(word)}")
     return int(word)
-
-
-def transform(run: Run, namespace: Mapping[str, Any]) -> Any:
-    """The notebook's function that the run's --transform names, or None without that option.
-
-    Raises:
-        CannotScore: there is none.
-    """
-    if run.spec.transform is None:
-        return None
-    name = read_transform(run.spec.transform)[0]
-    if not callable(namespace.get(name)):
-        raise CannotScore(
-            f"{run.name} was trained with --transform {name}, and the notebook has no such function: run the cell that "
-            "defines it"
-        )
-    return namespace[name]

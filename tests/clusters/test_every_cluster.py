@@ -151,20 +151,21 @@ def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(note
 
 
 @slow_behind_a_gateway
-def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded):
-    """Of a run that the session has trained, and of another kernel's, whose model is sent."""
+def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):
+    """Of a run that the session has trained, of another kernel's and of a file: the model of these two is sent."""
     if notebook.kind == "embedded":
         notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     columns = "'id', 'id * 0.5 as a', 'id * id * 0.1 as b', '1.0 as c', '0.0 as d'"
     notebook.remote(f"rows = spark.range(3).selectExpr({columns})")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [0.5, 0.1, 1, 0], [1, 0.4, 1, 0]]) @ kernel + bias
-    for run in ("digits", embedded.run_id):
-        text = notebook.run(f"%ddl predict {run} --data rows --name scored --features a b c d --output p").text
+    file = notebook.value(f"str(digits.save_model({str(tmp_path / 'model.keras')!r}))")
+    for model in ("digits", embedded.run_id, file):
+        text = notebook.run(f"%ddl predict {model} --data rows --name scored --features a b c d --output p").text
         assert re.search(r"^scored .*is rows with p \(float\); its rows are scored when", text), text
         shown = notebook.remote("print([row['p'] for row in scored.orderBy('id').collect()])").text
         found = [float(number) for number in re.findall(r"-?[0-9]+\.[0-9e-]+", shown)]
-        if run == "digits":
+        if model != embedded.run_id:
             np.testing.assert_allclose(found, theirs[:, 0], rtol=1e-4, atol=1e-6)
         assert len(found) == 3
     for line, says in [
@@ -203,16 +204,17 @@ def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
 
 
 @slow_behind_a_gateway
-def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded):
+def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_path):
     if notebook.kind == "embedded":
         notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     notebook.remote("known = spark.range(3).selectExpr('id as a', 'id * 0.5 as b', '1.0 as c', '0.0 as d', 'id as y')")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [1, 0.5, 1, 0], [2, 1, 1, 0]]) @ kernel + bias
-    for run in ("digits", embedded.run_id):
-        line = f"%ddl evaluate {run} --data known --label y --features a b c d --name found"
+    folder = notebook.value(f"str(digits.export({str(tmp_path / 'model')!r}, 'keras'))")
+    for model in ("digits", embedded.run_id, folder):
+        line = f"%ddl evaluate {model} --data known --label y --features a b c d --name found"
         assert re.search(r"^found: <Evaluation of 3 rows: .*loss [0-9.]+", notebook.run(line).text)
-        if run == "digits":
+        if model != embedded.run_id:
             error = np.abs(theirs[:, 0] - [0, 1, 2]).mean()
             np.testing.assert_allclose(notebook.value("found.errors()['mae']"), error, rtol=1e-5)
     for line, says in [

@@ -1,0 +1,103 @@
+"""The model that `%ddl predict` and `%ddl evaluate` score with: that of a run, of an export, or a `.keras` file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters.scoring import exported, training_inputs
+from ddl_magics.errors import CannotScore
+from ddl_magics.notebook.session import Session
+from ddl_magics.runs import Run
+from ddl_magics.runtime.data.transform import read as read_transform
+
+if TYPE_CHECKING:
+    from ddl_magics.runtime.data.records import Inputs
+
+
+@dataclass(frozen=True)
+class ScoredModel:
+    """A model on this machine.
+
+    Attributes:
+        key: names the model in a Livy session: the id of its run, or the hash of its file.
+        file: of Keras, `.keras`.
+        run: that has trained it; None for a path.
+        inputs: the columns that an export knows.
+    """
+
+    key: str
+    file: Path
+    run: Run | None = None
+    inputs: Inputs | None = None
+
+    @property
+    def label(self) -> str | None:
+        return self.run.spec.label if self.run else None
+
+    @property
+    def weight(self) -> str | None:
+        return self.run.spec.weight if self.run else None
+
+    @property
+    def transform(self) -> str | None:
+        return self.run.spec.transform if self.run else None
+
+    def features(self, given: Sequence[str]) -> Sequence[str] | Inputs:
+        """The columns of the model's input: those of --features, else those that are known. Raises `CannotScore`."""
+        if given:
+            return list(given)
+        if self.run is not None:
+            return training_inputs(self.run.name, self.run.spec, self.run.events)
+        if self.inputs is None:
+            raise CannotScore(f"{self.file} does not know the columns of its input: name them, --features a b")
+        return self.inputs
+
+    def transform_here(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
+        """The arguments of `ddl_magics.predict` for the notebook's function that --transform names.
+
+        Raises:
+            CannotScore: the notebook has none.
+        """
+        if self.run is None or self.transform is None:
+            return {}
+        name, by_batch = read_transform(self.transform)
+        if not callable(namespace.get(name)):
+            raise CannotScore(
+                f"{self.run.name} was trained with --transform {name}, and the notebook has no such function: run the "
+                "cell that defines it"
+            )
+        return {"transform": namespace[name], "transform_batches": by_batch}
+
+
+def find(word: str, session: Session) -> ScoredModel:
+    """The model of the run with this name or id, whose end is waited for; else that of a path.
+
+    Args:
+        word: a run, the folder of an export, or a `.keras` file. Of a run and a path with one name, it is the run.
+
+    Raises:
+        UsageError: there is none.
+        CannotScore: Spark cannot score with what the path has.
+        DistributedCellError, LookupError: as `Run.model`.
+    """
+    path = Path(word).expanduser()
+    if "/" not in word:
+        try:
+            run = session.find(word)
+        except UsageError:
+            if not path.exists():
+                raise
+        else:
+            return ScoredModel(run.id, run.trained().file, run)
+    file, inputs = (path, None) if path.suffix == ".keras" else exported(path)
+    try:
+        key = hashlib.sha256(file.read_bytes()).hexdigest()
+    except OSError as error:
+        raise CannotScore(f"{file} cannot be read: {error.strerror}") from None
+    return ScoredModel(key, file, inputs=inputs)
