@@ -102,7 +102,7 @@ def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) ->
     asked = {
         "model": name,
         "reference": reference,
-        "log": _whole(request.log),
+        "log": _address(request.log, cluster),
         "labels": None if request.labels is None else _labels(request.labels, cluster, namespace),
         "window": request.window,
         "delay": f"{request.late:g} seconds",
@@ -122,7 +122,7 @@ def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
     if word in namespace:
         return word
     if "/" in word or (not isinstance(cluster, LivyCluster) and Path(word).is_dir()):
-        return _whole(word)
+        return _address(word, cluster)
     if not isinstance(cluster, LivyCluster):
         raise UsageError(f"--labels {word}: there is no DataFrame of that name, and it is no folder.")
     return word  # a DataFrame of the Livy session, whose names are not known here
@@ -152,16 +152,16 @@ def _read(path: Path) -> Mapping[str, Any]:
     return reference
 
 
-def _whole(uri: str) -> str:
-    """A path as one that does not depend on the working folder."""
-    if source("", uri).topic or ":" in uri.partition("/")[0]:
-        return uri
-    return str(Path(uri).expanduser().absolute())
+def _address(word: str, cluster: Cluster) -> str:
+    """A folder of this machine with its whole path. On a cluster, a path is what Spark makes of it there."""
+    if isinstance(cluster, LivyCluster) or source("", word).topic or ":" in word.partition("/")[0]:
+        return word
+    return str(Path(word).expanduser().absolute())
 
 
 def _checkpoint(request: Request, reference: Mapping[str, Any], cluster: Cluster) -> str:
     """Of the same model and log, always the same: a monitor that is started again continues."""
-    key = json.dumps([reference["run"], _whole(request.log), request.labels, request.window])
+    key = json.dumps([reference["run"], _address(request.log, cluster), request.labels, request.window])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     if isinstance(cluster, LivyCluster):
         return f".ddl_magics/monitors/{name}"

@@ -1,9 +1,12 @@
 """What the words of `%ddl monitor` mean, without a stream."""
 
+from unittest.mock import Mock
+
 import pytest
 from IPython.core.error import UsageError
 from support.fake_cluster import FakeCluster
 
+from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.notebook import monitor_command
 
 
@@ -19,3 +22,16 @@ def test_labels_are_a_dataframe_or_a_folder_also_by_its_bare_name(tmp_path, monk
     assert found("other/labels") == str(tmp_path / "other" / "labels")
     with pytest.raises(UsageError, match="--labels lables: there is no DataFrame of that name, and it is no folder"):
         found("lables")
+
+
+def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    livy = Mock(LivyCluster)
+    for word, here in [
+        ("requests/1", str(tmp_path / "requests" / "1")),
+        ("/srv/requests", "/srv/requests"),
+        ("abfss://logs@account/requests", "abfss://logs@account/requests"),
+        ("kafka://broker:9092/requests", "kafka://broker:9092/requests"),
+    ]:
+        assert monitor_command._address(word, FakeCluster()) == here
+        assert monitor_command._address(word, livy) == word
