@@ -84,8 +84,7 @@ def execute(name: str, parameters: Mapping[str, Any], data: Path) -> NotebookNod
         PapermillExecutionError: a cell has failed; what was executed so far is in build/notebooks.
     """
     BUILD.mkdir(parents=True, exist_ok=True)
-    if SERVE_PYTHON.exists():
-        os.environ.setdefault(SETTING, str(SERVE_PYTHON))
+    use_serve_python()
     with tempfile.TemporaryDirectory() as folder:
         if data.is_dir():
             (Path(folder) / "data").symlink_to(data.resolve())
@@ -102,6 +101,12 @@ def execute(name: str, parameters: Mapping[str, Any], data: Path) -> NotebookNod
             execution_timeout=CELL_TIMEOUT_SECONDS,
         )
     return executed
+
+
+def use_serve_python() -> None:
+    """Let the kernels serve models with SERVE_PYTHON, if it is there."""
+    if SERVE_PYTHON.exists():
+        os.environ.setdefault(SETTING, str(SERVE_PYTHON))
 
 
 def clean(notebook: NotebookNode) -> NotebookNode:

@@ -18,7 +18,7 @@ FOLDER = Path(os.environ.get("PIPELINE_FOLDER", "pipeline")).resolve()
 #: The kernel that has Spark and ddl_magics.
 KERNEL = os.environ.get("PIPELINE_KERNEL", "python3")
 STEPS = ("prepare", "search", "train")
-PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "folder": str(FOLDER)}
+PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "tables": str(FOLDER / "tables"), "folder": str(FOLDER)}
 
 
 def part(step):
