@@ -39,7 +39,7 @@ from typing import Any
 from ddl_magics.errors import NoPrediction
 from ddl_magics.options import RunSpec
 from ddl_magics.scaling import ScalingReport
-from ddl_magics.scaling.measurement import measured
+from ddl_magics.scaling.measurement import measured_run
 
 from .child_processes.image_network import CLASSES, NETWORKS, Training
 from .harness import command, report
@@ -193,7 +193,7 @@ def what_if(heard: Mapping[int, Events], batch: int) -> str:
     for workers, events in sorted(heard.items()):
         flat = [{"rank": rank, **event} for rank, found in events.items() for event in found]
         spec = RunSpec(cell="", strategy="allreduce", workers=workers, seed=workers)
-        found = measured(spec, flat)
+        found = measured_run(spec, flat)
         if found is not None:  # an epoch needs a batch for all workers: it gets a thousand times as many images
             made.runs.append(replace(found, rows=1000 * found.rows))
     rows = []

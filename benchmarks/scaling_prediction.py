@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 
 from ddl_magics.scaling import ScalingReport
-from ddl_magics.scaling.measurement import Measured, Step
+from ddl_magics.scaling.measurement import MeasuredRun, Step
 from ddl_magics.scaling.prediction import Prediction
 
 from .harness import command, report
@@ -81,7 +81,7 @@ def predictions(samples: Samples, megabytes: float) -> tuple[Prediction, ...]:
         steps = tuple(samples[hosts, megabytes])
         parameters = gradient_bytes(megabytes) // 4
         made.runs.append(
-            Measured("", "allreduce", hosts, 0, 0.0, BATCH, 0.0, steps, parameters=parameters, hosts=hosts)
+            MeasuredRun("", "allreduce", hosts, 0, 0.0, BATCH, 0.0, steps, parameters=parameters, hosts=hosts)
         )
     return made.predict(PREDICTED).rows
 

@@ -11,7 +11,7 @@ from ddl_magics.notebook.session import Session
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.scaling import ScalingReport
-from ddl_magics.scaling.measuring import Measuring, earlier
+from ddl_magics.scaling.measuring import ScalingRuns, earlier
 from ddl_magics.scaling.request import parse, variants
 
 
@@ -43,7 +43,7 @@ def scale(arguments: Sequence[str], session: Session, namespace: MutableMapping[
         raise UsageError(f"your variable {variable} would be replaced by the report: rename it.")
     namespace[variable] = report
     try:
-        Measuring(report, check, submit, known).run(specs)
+        ScalingRuns(report, check, submit, known).run(specs)
     finally:
         if report.runs:
             print(report)

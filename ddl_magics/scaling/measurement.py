@@ -46,8 +46,8 @@ class Step:
 
 
 @dataclass(frozen=True)
-class Measured:
-    """A run of a scaling report.
+class MeasuredRun:
+    """What a run of `%ddl scale` has measured.
 
     Attributes:
         run: its id.
@@ -101,7 +101,7 @@ def mean_step(steps: Sequence[Step]) -> Step:
     return Step(*(fmean(getattr(step, name) for step in steps) for name in Step.__dataclass_fields__))
 
 
-def measured(spec: RunSpec, events: Iterable[Event]) -> Measured | None:
+def measured_run(spec: RunSpec, events: Iterable[Event]) -> MeasuredRun | None:
     """What a finished run has measured; None where it has no steps."""
     events = list(events)
     buckets = _buckets(events)
@@ -115,7 +115,7 @@ def measured(spec: RunSpec, events: Iterable[Event]) -> Measured | None:
     for event in (event for bucket in buckets.values() for event in bucket):
         in_epoch[event["fit"], event["epoch"]] += event["rows"]
     counted = [rows for epoch, rows in in_epoch.items() if epoch in epochs] or [sum(in_epoch.values())]
-    return Measured(
+    return MeasuredRun(
         run=spec.run,
         strategy=spec.strategy,
         workers=spec.workers,

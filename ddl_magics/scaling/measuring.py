@@ -12,7 +12,7 @@ from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
-from ddl_magics.scaling.measurement import Measured, measured
+from ddl_magics.scaling.measurement import MeasuredRun, measured_run
 from ddl_magics.scaling.prediction import shown
 from ddl_magics.scaling.report import ScalingReport
 from ddl_magics.wording import counted
@@ -31,8 +31,8 @@ def earlier(parent: str, cluster: str) -> list[Run]:
     return [Run.stored(record) for record in mine]
 
 
-class Measuring:
-    """Fills a report.
+class ScalingRuns:
+    """The runs of `%ddl scale`, which fill its report.
 
     Args:
         report: what is measured is added to it at once.
@@ -91,11 +91,11 @@ class Measuring:
             raise UsageError(str(next(iter(problems.values()))))
         return accepted
 
-    def _earlier(self, spec: RunSpec) -> Measured | None:
+    def _earlier(self, spec: RunSpec) -> MeasuredRun | None:
         wanted = _comparable(spec)
         for run in self._known:
             if _comparable(run.spec) == wanted:
-                found = measured(run.spec, run.events)
+                found = measured_run(run.spec, run.events)
                 if found is not None:
                     return found
         return None
@@ -119,7 +119,7 @@ class Measuring:
         except DistributedCellError as error:
             self._note(spec, f"{run.name} failed: {error.message.splitlines()[0]}")
             return False
-        found = measured(run.spec, run.events) if run.state == ev.FINISHED else None
+        found = measured_run(run.spec, run.events) if run.state == ev.FINISHED else None
         if found is None:
             self._note(spec, f"{run.name} is {run.state}, and has measured nothing: train for more steps")
             return run.state == ev.STOPPED

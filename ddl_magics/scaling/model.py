@@ -30,7 +30,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddl_magics.runtime.collectives import buckets
-from ddl_magics.scaling.measurement import Measured, Step, mean_step
+from ddl_magics.scaling.measurement import MeasuredRun, Step, mean_step
 
 Array = npt.NDArray[np.float64]
 _T = TypeVar("_T")
@@ -247,7 +247,7 @@ class Fitted:
         runs: of one strategy, with at least two numbers of workers.
     """
 
-    def __init__(self, runs: Sequence[Measured]) -> None:
+    def __init__(self, runs: Sequence[MeasuredRun]) -> None:
         self._by_workers = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
         fewest, random = next(iter(self._by_workers.values())), np.random.default_rng(0)
         size = FLOAT_BYTES * max(run.parameters for run in runs)
@@ -273,7 +273,7 @@ class Fitted:
         """What the chosen runs, and the chosen parts of each, have measured."""
         found = []
         for n, runs in self._by_workers.items():
-            chosen: list[Measured] = choose(runs)
+            chosen: list[MeasuredRun] = choose(runs)
             step = mean_step([step for run in chosen for step in choose(run.steps)])
             found.append(Observation(n, per_host(runs), step, float(np.mean([run.rest for run in chosen]))))
         return found
@@ -297,11 +297,11 @@ class Fitted:
         )
 
 
-def per_host(runs: Sequence[Measured]) -> int:
+def per_host(runs: Sequence[MeasuredRun]) -> int:
     """The workers that share a host."""
     return max(-(-run.workers // run.hosts) for run in runs)
 
 
-def by_strategy(runs: Sequence[Measured]) -> Mapping[str, list[Measured]]:
+def by_strategy(runs: Sequence[MeasuredRun]) -> Mapping[str, list[MeasuredRun]]:
     """Strategy -> its runs, in the order in which they were measured."""
     return {name: [run for run in runs if run.strategy == name] for name in dict.fromkeys(run.strategy for run in runs)}

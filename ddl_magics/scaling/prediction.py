@@ -10,7 +10,7 @@ from typing import Any
 
 from ddl_magics.dashboard.text import number
 from ddl_magics.errors import NoPrediction
-from ddl_magics.scaling.measurement import STEP_PARTS, Measured, Step
+from ddl_magics.scaling.measurement import STEP_PARTS, MeasuredRun, Step
 from ddl_magics.scaling.model import Estimate, Fitted, Setting, per_host
 from ddl_magics.wording import aligned, counted
 
@@ -90,7 +90,9 @@ class Predictions:
 class WhatIf:
     """The predictions of one strategy's model in one setting; the arguments are those of `ScalingReport.predict`."""
 
-    def __init__(self, runs: Sequence[Measured], batch: int | None, gbit: float | None, on_a_host: int | None) -> None:
+    def __init__(
+        self, runs: Sequence[MeasuredRun], batch: int | None, gbit: float | None, on_a_host: int | None
+    ) -> None:
         self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
         self._global = runs[0].strategy == "allreduce" or _share_a_batch(runs)
         self._batch = batch
@@ -171,7 +173,7 @@ class WhatIf:
         return None
 
 
-def _share_a_batch(runs: Sequence[Measured]) -> bool:
+def _share_a_batch(runs: Sequence[MeasuredRun]) -> bool:
     """Whether the rows of all workers in a step are about the same in all runs, and not those of each worker."""
 
     def spread(rows: Sequence[float]) -> float:

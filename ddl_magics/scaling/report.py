@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ddl_magics import store
 from ddl_magics.errors import NoPrediction
 from ddl_magics.runs import Run
-from ddl_magics.scaling.measurement import STEP_PARTS, Measured, mean_step
+from ddl_magics.scaling.measurement import STEP_PARTS, MeasuredRun, mean_step
 from ddl_magics.scaling.model import by_strategy
 from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, most_beside_compute, shown, table_of, why
 from ddl_magics.wording import aligned, counted
@@ -78,7 +78,7 @@ class ScalingReport:
 
     def __init__(self, name: str, planned: int = 0) -> None:
         self.name, self.planned = name, planned
-        self.runs: list[Measured] = []
+        self.runs: list[MeasuredRun] = []
         self.notes: list[str] = []
 
     @property
@@ -214,7 +214,7 @@ _REMEDIES = {
 }
 
 
-def _losses(runs: Sequence[Measured]) -> list[str]:
+def _losses(runs: Sequence[MeasuredRun]) -> list[str]:
     """The warning of a strategy in which the most workers were slower than fewer."""
     rows = _rows(runs)
     fastest, most = max(rows, key=lambda row: row.rate), max(rows, key=lambda row: row.workers)
@@ -228,7 +228,7 @@ def _losses(runs: Sequence[Measured]) -> list[str]:
     return [f"{line}: {_REMEDIES[most_beside_compute(step)]}"]
 
 
-def _rows(runs: Sequence[Measured]) -> list[Row]:
+def _rows(runs: Sequence[MeasuredRun]) -> list[Row]:
     """The rows of one strategy, by number of workers."""
     found = []
     grouped = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
@@ -255,7 +255,7 @@ def _rows(runs: Sequence[Measured]) -> list[Row]:
     return found
 
 
-def _shares(runs: Sequence[Measured]) -> dict[str, float]:
+def _shares(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     shares = dict.fromkeys(PARTS, 0.0)
     for run in runs:
         for name in STEP_PARTS:
@@ -264,7 +264,7 @@ def _shares(runs: Sequence[Measured]) -> dict[str, float]:
     return shares
 
 
-def _metrics(runs: Sequence[Measured]) -> dict[str, tuple[float, float]]:
+def _metrics(runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float]]:
     names = dict.fromkeys(name for run in runs for name in run.metrics)
     values = {name: [run.metrics[name] for run in runs if name in run.metrics] for name in names}
     return {name: (fmean(found), _deviation(found)) for name, found in values.items()}

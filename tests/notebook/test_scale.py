@@ -49,7 +49,7 @@ def test_a_run_is_measured_with_several_numbers_of_workers(measured, capsys):
 
 
 def test_an_interrupt_keeps_what_has_been_measured(measured, monkeypatch, capsys):
-    class Interrupted(measuring.Measuring):
+    class Interrupted(measuring.ScalingRuns):
         def _measure(self, spec, position):
             if spec.workers == 1:
                 settled = type(session(measured).newest).settled
@@ -61,7 +61,7 @@ def test_an_interrupt_keeps_what_has_been_measured(measured, monkeypatch, capsys
                 monkeypatch.setattr(type(session(measured).newest), "settled", interrupt)
             return super()._measure(spec, position)
 
-    monkeypatch.setattr("ddl_magics.notebook.scale_verb.Measuring", Interrupted)
+    monkeypatch.setattr("ddl_magics.notebook.scale_verb.ScalingRuns", Interrupted)
     with pytest.raises(RunInterrupted, match=r"digits_allreduce_1 stops; 1 of 2 runs measured. The same line again"):
         measured.run_line_magic("ddl", "scale digits --workers 1,2")
     assert [row.workers for row in measured.user_ns["digits_scaling"].rows] == [2]

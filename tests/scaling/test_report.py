@@ -11,7 +11,7 @@ from ddl_magics.errors import NoPrediction
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.scaling import ScalingReport, model, request
-from ddl_magics.scaling.measurement import Measured, Step, measured
+from ddl_magics.scaling.measurement import MeasuredRun, Step, measured_run
 
 BATCH, ROWS, PARAMETERS = 512, 51_200, 2_500_000
 FIXED, BY_ROW, LATENCY, BYTE = 0.004, 2e-4, 1e-4, 2e-9
@@ -37,7 +37,7 @@ def run(workers, seed=0, noise=0.01, strategy="allreduce", **changes):
 
     values = {"parameters": PARAMETERS, "hosts": workers, "metrics": {"loss": 0.5 + seed / 10}, **changes}
     steps = values.pop("steps", None) or tuple(noisy() for _ in range(8))
-    return Measured(f"{workers}-{seed}", strategy, workers, seed, 12.0, ROWS, 0.05, steps, **values)
+    return MeasuredRun(f"{workers}-{seed}", strategy, workers, seed, 12.0, ROWS, 0.05, steps, **values)
 
 
 def report(*numbers, seeds=1, **changes):
@@ -66,15 +66,15 @@ def test_what_a_run_has_measured():
         {**ev.make("epoch", 0, fit=0, epoch=1, metrics={"loss": 1.0, "bad": None}, seconds=1.5), "time": 111.5},
         {**ev.make("fit_end", 0, fit=0, stopped=False), "time": 112.0},
     ]
-    found = measured(parse("--workers 2 --seed 7"), events)
+    found = measured_run(parse("--workers 2 --seed 7"), events)
     spent = dataclasses.astuple(found.step)
     assert spent == pytest.approx((32, 0.06, 0.015, 0.015, 0.01, 0.04)), "of the second epoch"
     assert (found.rows, found.rest, found.seconds) == (640, pytest.approx(0.5), 12.0)
     assert (found.parameters, found.hosts, found.cores, found.busy) == (1000, 1, 4, 1.5)
     assert found.rate == pytest.approx(640 / 1.5) and dict(found.metrics) == {"loss": 1.0}
     only = [event for event in events if event.get("epoch", 0) == 0]
-    assert measured(parse("--workers 2"), only).step.compute == pytest.approx(0.86), "all that there is"
-    assert measured(parse(""), []) is None
+    assert measured_run(parse("--workers 2"), only).step.compute == pytest.approx(0.86), "all that there is"
+    assert measured_run(parse(""), []) is None
 
 
 def test_the_table_of_a_paper():
