@@ -28,7 +28,7 @@ def make_model(width: int) -> Any:
 
 def of_share(folder: Path, batch: int) -> Callable[[], int]:
     manifest = json.loads((folder / "manifest.json").read_text())
-    dataset = rank_data.datasets(str(folder), manifest, 0, 1, batch, 7, "single")[0]
+    dataset = rank_data.datasets(str(folder), manifest, 0, 1, batch, 7, global_batch=False)[0]
     model = make_model(manifest["tensors"][0]["shape"][0])
 
     def epoch() -> int:

@@ -36,7 +36,7 @@ class Reading(TypedDict):
 def make_dataset(way: str, folder: Path, batch: int) -> Dataset:
     manifest = json.loads((folder / "manifest.json").read_text())
     if way == "ours":
-        return rank_data.datasets(str(folder), manifest, 0, 1, batch, 7, "single")[0]
+        return rank_data.datasets(str(folder), manifest, 0, 1, batch, 7, global_batch=False)[0]
     x, y = (np.load(folder / f"train-{index}.npy", mmap_mode="r") for index in range(2))
     if way == "slices":
         slices = tf.data.Dataset.from_tensor_slices((np.asarray(x), np.asarray(y)))

@@ -79,7 +79,7 @@ def shares(spark, frame, folder, namespace=None, **changes):
 
 
 def open_rank(manifest, folders, rank, batch_size, strategy="allreduce", seed=7):
-    return rank_data.datasets(folders[rank], manifest, rank, len(folders), batch_size, seed, strategy)
+    return rank_data.datasets(folders[rank], manifest, rank, len(folders), batch_size, seed, strategy == "allreduce")
 
 
 def batches(dataset):

@@ -134,12 +134,11 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
 
     for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, stopped, report):
         rank.reporter.notice("info", notice)
-    own = config.local_updates or config.in_ensemble or cluster is not None
-    strategy, batch = "ps" if own else config.strategy, config.batch_size  # whose batches the worker's own are
+    batch = config.batch_size
     if cluster is not None and batch:  # the global one, which its strategy would not cut
         batch = max(1, batch // config.workers)
     dataset, validation = rank_data.datasets(
-        folder, config.manifest, config.rank, config.workers, batch, config.seed, strategy
+        folder, config.manifest, config.rank, config.workers, batch, config.seed, config.reduces_gradients
     )
     return {"dataset": dataset} if validation is None else {"dataset": dataset, "validation": validation}
 

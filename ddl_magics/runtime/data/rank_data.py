@@ -22,23 +22,23 @@ TensorFlow = Any
 Dataset = Any
 
 
-def batch_rows(given: int | None, size: int, strategy: str) -> int:
-    """The batch size in rows: `given`, or `BATCH_ROWS_PER_WORKER` a worker. "allreduce" counts the global batch."""
-    return given or BATCH_ROWS_PER_WORKER * (size if strategy == "allreduce" else 1)
+def batch_rows(given: int | None, size: int, global_batch: bool) -> int:
+    """Rows of the global batch, or of a worker's own: `given`, or `BATCH_ROWS_PER_WORKER` a worker."""
+    return given or BATCH_ROWS_PER_WORKER * (size if global_batch else 1)
 
 
-def edges(rows: int, rank: int, size: int, batch: int, strategy: str) -> npt.NDArray[np.int64]:
+def edges(rows: int, rank: int, size: int, batch: int, global_batch: bool) -> npt.NDArray[np.int64]:
     """Where a rank's batches begin and end in its share: step s has the local rows edges[s] to edges[s + 1] - 1.
 
-    rows: of all `size` ranks together; row i is local row i // size of rank i % size. batch: rows of the global batch
-    for "allreduce", else of the worker's. Returns int64 of shape (steps + 1,), ascending from 0 to the rank's rows.
+    rows: of all `size` ranks together; row i is local row i // size of rank i % size. batch: rows of the global batch,
+    or of the worker's own. Returns int64 of shape (steps + 1,), ascending from 0 to the rank's rows.
 
-    "allreduce": rows 0 to rows - 1 of an epoch are cut into global batches, so that all ranks make the same steps; a
-    rank's part of a batch may be empty, at the end or where the global batch is smaller than `size`. Others: all ranks
-    make the same number of steps, and none is empty; only with batches of one row may some make a step less.
+    Global batches cut rows 0 to rows - 1 of an epoch, so that all ranks make the same steps; a rank's part of a batch
+    may be empty, at the end or where the global batch is smaller than `size`. With batches of their own, all ranks make
+    the same number of steps, and none is empty; only with batches of one row may some make a step less.
     """
     share = (rows - rank + size - 1) // size
-    if strategy == "allreduce":
+    if global_batch:
         steps = -(-rows // batch)
         ends = np.minimum(np.arange(steps + 1, dtype=np.int64) * batch, rows)
         return -(-(ends - rank) // size)
@@ -63,12 +63,12 @@ def element_bytes(manifest: Manifest) -> int:
 
 
 def datasets(
-    folder: str, manifest: Manifest, rank: int, size: int, batch_size: int | None, seed: int, strategy: str
+    folder: str, manifest: Manifest, rank: int, size: int, batch_size: int | None, seed: int, global_batch: bool
 ) -> tuple[Dataset, Dataset | None]:
     """(dataset, validation or None): tf.data of batches (features, label), (features, label, weight), or features.
 
     folder: as `share_files.store` wrote it. manifest: `feed.Feed.manifest`. batch_size: in rows, of the global batch
-    for "allreduce", else of the worker's; None for the default. ValueError where the data was dealt to another `size`.
+    or of the worker's own; None for the default. ValueError where the data was dealt to another `size`.
 
     A tensor has the shape (rows of the batch, *its shape in the manifest), static but for the rows. Features of windows
     have the shape (windows of the batch, length, *that), and label and weight are those of the label's row. Floats and
@@ -82,9 +82,9 @@ def datasets(
         raise ValueError("the data was dealt to %d ranks, not to %d" % (manifest["size"], size))
     import tensorflow as tf
 
-    batch = batch_rows(batch_size, size, strategy)
+    batch = batch_rows(batch_size, size, global_batch)
     seed = int(seed) % (1 << 64)
-    steps = edges(manifest["rows"], rank, size, batch, strategy)
+    steps = edges(manifest["rows"], rank, size, batch, global_batch)
     train_share = share(tf, folder, "train", manifest)
     train = reader.shuffled(
         tf, train_share, steps, RowOrder(manifest["rows"], rank, size, element_bytes(manifest), seed)
@@ -93,7 +93,7 @@ def datasets(
         return train, None
     if manifest["validation_whole"]:
         rank, size = 0, 1
-    steps = edges(manifest["validation_rows"], rank, size, batch, strategy)
+    steps = edges(manifest["validation_rows"], rank, size, batch, global_batch)
     return train, reader.in_order(tf, share(tf, folder, "validation", manifest), steps)
 
 

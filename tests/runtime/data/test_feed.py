@@ -178,7 +178,7 @@ def test_tensors_share_the_memory_of_the_files(tmp_path):
 @pytest.mark.parametrize("batch", [1, 2, 5, 64])
 def test_the_ranks_batches_make_up_the_global_batches(rows, size, batch):
     """Position p of an epoch is row p // size of rank p % size: the batches of all ranks make up the global ones."""
-    all_edges = [rank_data.edges(rows, rank, size, batch, "allreduce") for rank in range(size)]
+    all_edges = [rank_data.edges(rows, rank, size, batch, global_batch=True) for rank in range(size)]
     assert {len(edges) - 1 for edges in all_edges} == {-(-rows // batch)}
     for step in range(-(-rows // batch)):
         positions = [
@@ -191,7 +191,7 @@ def test_the_ranks_batches_make_up_the_global_batches(rows, size, batch):
 def test_workers_of_a_parameter_server_make_equal_steps_over_their_shares(rows, size, batch):
     steps = set()
     for rank in range(size):
-        edges = rank_data.edges(rows, rank, size, batch, "ps").tolist()
+        edges = rank_data.edges(rows, rank, size, batch, global_batch=False).tolist()
         lengths = np.diff(edges)
         assert edges[0] == 0
         assert edges[-1] == len(range(rank, rows, size))
@@ -202,15 +202,15 @@ def test_workers_of_a_parameter_server_make_equal_steps_over_their_shares(rows, 
 
 
 def test_batches_of_one_row_are_never_empty_for_a_parameter_server():
-    assert [rank_data.edges(5, rank, 2, 1, "ps").tolist() for rank in range(2)] == [[0, 1, 2, 3], [0, 1, 2]]
+    edges = [rank_data.edges(5, rank, 2, 1, global_batch=False).tolist() for rank in range(2)]
+    assert edges == [[0, 1, 2, 3], [0, 1, 2]]
 
 
 @pytest.mark.parametrize(
-    ("given", "strategy", "expected"),
-    [(None, "allreduce", 128), (None, "ps", 32), (None, "single", 32), (10, "ps", 10)],
+    ("given", "global_batch", "expected"), [(None, True, 128), (None, False, 32), (10, True, 10), (10, False, 10)]
 )
-def test_the_default_batch(given, strategy, expected):
-    assert rank_data.batch_rows(given, 4, strategy) == expected
+def test_the_default_batch(given, global_batch, expected):
+    assert rank_data.batch_rows(given, 4, global_batch) == expected
 
 
 def test_a_rank_may_have_an_empty_batch(local, tmp_path):
@@ -374,7 +374,7 @@ def test_keras_learns_from_it(tmp_path):
     manifest = {"size": 1, "rows": 80, "validation_rows": 20, "validation_whole": True, "features": 0, "label": 1}
     manifest["tensors"] = [tensor, dict(tensor, shape=[])]
     share_files.store((blob for _, blob in packing.deal(records, order)), str(tmp_path), manifest, 0)
-    dataset, validation = rank_data.datasets(str(tmp_path), manifest, 0, 1, 16, 0, "single")
+    dataset, validation = rank_data.datasets(str(tmp_path), manifest, 0, 1, 16, 0, global_batch=False)
     model = tf.keras.Sequential([tf.keras.layers.Dense(1)])
     model.compile(tf.keras.optimizers.SGD(0.1), "mse")
     history = model.fit(dataset, validation_data=validation, epochs=8, verbose=0, shuffle=False).history

@@ -89,7 +89,7 @@ def test_rows_are_shuffled_before_they_are_dealt():
 )
 def test_batches_are_gathered_in_groups_of_equal_size(rows, size, batch):
     for rank in range(size):
-        steps = rank_data.edges(rows, rank, size, batch, "allreduce")
+        steps = rank_data.edges(rows, rank, size, batch, global_batch=True)
         parts = np.array([0, len(steps) // 3, len(steps) // 3, len(steps) - 1])
         edges = reader.group_edges(steps, parts, 5)
         assert (edges[0], edges[-1]) == (0, len(steps) - 1)
