@@ -106,7 +106,7 @@ def _idle_timeout(known: Mapping[str, Any]) -> str:
     else:
         ends = "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report"
     age = f"; it ends {whole} after its start, also during a run: create a new one for a longer run" if whole else ""
-    return f"{ends}; a run keeps the session alive{age}"
+    return f"{ends}; a run that a notebook follows keeps it alive{age}"
 
 
 def _spark(details: Mapping[str, Any]) -> str:

@@ -57,8 +57,8 @@ def lifetime(session: LivySession) -> str:
     if session.detached:
         word = session.name or str(session.number)
         return (
-            f"Session {word} outlives this kernel. It ends after Livy's session timeout (1 h by default) without a "
-            f"run, or when it is deleted. To use it elsewhere: %ddl use livy {session.http.url} --session {word}"
+            f"Session {word} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
+            f"default) in which no notebook follows a run of it. To use it elsewhere: %ddl use livy {session.http.url} --session {word}"
         )
     return "The session and its runs end with this kernel; --detached makes one that outlives the kernel."
 

@@ -477,6 +477,6 @@ def _of(thing: Mapping[str, Any]) -> str:
 
 def _explained(version: str, message: str) -> str:
     if "Failed to find data source: kafka" in message or "DATA_SOURCE_NOT_FOUND" in message:
-        package = sources.PACKAGE % version
+        package = sources.kafka_package(version)
         return "this session has no Kafka source: start it with spark.jars.packages=%s" % package
     return message

@@ -10,8 +10,6 @@ KAFKA = "kafka"
 REFERENCE_FILE = "reference.json"
 #: Of a batch, so that a long log is caught up with in steps.
 FILES_PER_BATCH, RECORDS_PER_BATCH = 256, 500_000
-#: Spark's package of its Kafka source; `%s` is Spark's version.
-PACKAGE = "org.apache.spark:spark-sql-kafka-0-10_2.12:%s"
 
 
 class BadSource(ValueError):
@@ -37,6 +35,11 @@ def read(option: str, text: str) -> Source:
     if "@" in parts.netloc:
         raise BadSource("%s: leave user and password out of the address, which is stored with the monitor" % option)
     return Source(text, topic, parts.netloc)
+
+
+def kafka_package(version: str) -> str:
+    """Spark's package of its Kafka source, for this version of Spark; Spark 4 is built for another Scala."""
+    return "org.apache.spark:spark-sql-kafka-0-10_%s:%s" % ("2.12" if version.startswith("3.") else "2.13", version)
 
 
 def stream(session: Any, source: Source) -> Any:
