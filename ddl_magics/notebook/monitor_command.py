@@ -16,13 +16,14 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
-from ddl_magics.clusters.scoring import DESCRIPTION
-from ddl_magics.errors import DistributedCellError
+from ddl_magics.errors import CannotExport, DistributedCellError
+from ddl_magics.models.export import description_of
 from ddl_magics.notebook import scoring_words
 from ddl_magics.notebook.session import Session
 from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of
 from ddl_magics.runs import Run
+from ddl_magics.runs.run_or_path import run_or_path
 
 USAGE = (
     "%ddl monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW] "
@@ -130,21 +131,22 @@ def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
 
 def _found(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
     """The reference of a run or of an export, and the run if it is known here."""
-    folder = Path(word).expanduser()
-    if (folder / REFERENCE_FILE).is_file():
-        about = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        record = store.find_run(str(about.get("run", "")))
-        return _read(folder / REFERENCE_FILE), None if record is None else Run.stored(record)
-    if folder.is_dir():
-        raise UsageError(f"{word} has no {REFERENCE_FILE}: export it again from a run with --data, or name the run.")
-    run = session.find(word)
+    found = run_or_path(word, session.find)
+    if isinstance(found, Path):
+        try:
+            record = store.find_run(str(description_of(found).get("run", "")))
+        except CannotExport as error:
+            raise UsageError(f"{word} cannot be monitored: {error}") from None
+        if not (found / REFERENCE_FILE).is_file():
+            raise UsageError(f"{word} has no {REFERENCE_FILE}: export it again from a run with --data.")
+        return _read(found / REFERENCE_FILE), None if record is None else Run.stored(record)
     try:
-        path = run.reference_file()
+        path = found.reference_file()
     except DistributedCellError as error:
         raise UsageError(f"{word} cannot be monitored: {error}") from None
     except LookupError as error:
         raise UsageError(str(error)) from None
-    return _read(path), run
+    return _read(path), found
 
 
 def _read(path: Path) -> Mapping[str, Any]:

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from IPython.core.error import UsageError
-
 from ddl_magics.clusters.scoring import exported, training_inputs
 from ddl_magics.errors import CannotScore
 from ddl_magics.notebook.session import Session
 from ddl_magics.runs import Run
+from ddl_magics.runs.run_or_path import run_or_path
 from ddl_magics.runtime.data.transform import read as read_transform
 
 if TYPE_CHECKING:
@@ -79,23 +78,17 @@ def find(word: str, session: Session) -> ScoredModel:
     """The model of the run with this name or id, whose end is waited for; else that of a path.
 
     Args:
-        word: a run, the folder of an export, or a `.keras` file. Of a run and a path with one name, it is the run.
+        word: a run, the folder of an export, or a `.keras` file.
 
     Raises:
         UsageError: there is none.
         CannotScore: Spark cannot score with what the path has.
         DistributedCellError, LookupError: as `Run.model`.
     """
-    path = Path(word).expanduser()
-    if "/" not in word:
-        try:
-            run = session.find(word)
-        except UsageError:
-            if not path.exists():
-                raise
-        else:
-            return ScoredModel(run.id, run.trained().file, run)
-    file, inputs = (path, None) if path.suffix == ".keras" else exported(path)
+    found = run_or_path(word, session.find)
+    if not isinstance(found, Path):
+        return ScoredModel(found.id, found.trained().file, found)
+    file, inputs = (found, None) if found.suffix == ".keras" else exported(found)
     try:
         key = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:

@@ -50,6 +50,6 @@ def variable(word: str) -> str:
 
 def batch_rows(word: str) -> int:
     """The value of --batch-size."""
-    if not word.isdigit():
+    if not word.isdecimal() or not int(word):
         raise UsageError(f"--batch-size must be a number of rows, not {as_word(word)}")
     return int(word)

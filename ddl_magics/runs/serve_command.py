@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.scoring import DESCRIPTION
-from ddl_magics.errors import CannotExport, CannotServe
+from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
 from ddl_magics.models.export import Trained, description_of, new_folder, write
 from ddl_magics.models.registry import Registry
 from ddl_magics.options.redaction import as_word
+from ddl_magics.runs.run_or_path import run_or_path
 from ddl_magics.serving import deployment, launch
 from ddl_magics.serving.environment import keras_here
 from ddl_magics.serving.kafka_writer import address
@@ -108,7 +108,7 @@ def parse(arguments: Sequence[str]) -> Request:
 def _port(given: Sequence[str] | None) -> int | None:
     if given is None:
         return None
-    if not given[0].isdigit() or not 0 < int(given[0]) < 2**16:
+    if not given[0].isdecimal() or not 0 < int(given[0]) < 2**16:
         raise UsageError(f"--port must be a number from 1 to 65535, not {as_word(given[0])}.")
     return int(given[0])
 
@@ -161,6 +161,8 @@ def run(request: Request, find: Callable[[str], Run], tell: Callable[[str], None
             return served_lines(serve(source, request, tell))
     except (CannotExport, CannotServe, LookupError) as error:
         raise UsageError(str(error)) from None
+    except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
+        raise UsageError(f"{as_word(request.model)} cannot be served: {error}") from None
 
 
 def listed() -> str:
@@ -233,10 +235,9 @@ def _source(model: str, find: Callable[[str], Run], scratch: Path) -> Source:
         registry = Registry(uri or ".")
         folder = registry.fetch(name, which or None, scratch)
         return _of_export(name, folder, registry.version(name, which or None))
-    if (Path(model).expanduser() / DESCRIPTION).is_file():
-        folder = Path(model).expanduser()
-        return _of_export(str(description_of(folder).get("name") or folder.resolve().name), folder, None)
-    found = find(model)
+    found = run_or_path(model, find)
+    if isinstance(found, Path):
+        return _of_export(str(description_of(found).get("name") or found.resolve().name), found, None)
     return of_trained(found.name, found.id, found.trained())
 
 

@@ -15,7 +15,7 @@ WAITING_KIB = 128 * 1024
 
 
 class KafkaWriter:
-    """Writes to one topic. `dropped`: messages that could not be written. One thread calls it."""
+    """Writes to one topic. `dropped`: messages that could not be written. One thread calls its methods."""
 
     def __init__(self, uri: str) -> None:
         """uri: kafka://HOST:PORT/TOPIC. ValueError, one line, for another, or without confluent-kafka."""
@@ -59,8 +59,8 @@ def address(uri: str) -> tuple[str, str]:
     """(brokers, topic) of kafka://HOST:PORT/TOPIC. ValueError, one line, for another."""
     parts = urlsplit(uri)
     topic = parts.path.strip("/")
+    if "@" in uri:
+        raise ValueError("leave user and password out of the log's address, which is stored and shown")
     if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic:
         raise ValueError(f"write the log's topic as kafka://HOST:PORT/TOPIC, not {uri}")
-    if "@" in parts.netloc:
-        raise ValueError("leave user and password out of the log's address, which is stored and shown")
     return parts.netloc, topic

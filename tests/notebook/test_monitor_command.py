@@ -35,3 +35,13 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
     ]:
         assert monitor_command._address(word, FakeCluster()) == here
         assert monitor_command._address(word, livy) == word
+
+
+@pytest.mark.parametrize(
+    "address", ["kafka://me:secret@host:9092/a/b", "kafka:me:secret@host", "kafka://me:secret@h/t"]
+)
+def test_a_password_in_an_address_is_refused_and_not_shown(address):
+    for line in (f"energy --log {address}", f"energy --log /log --labels {address}"):
+        with pytest.raises(UsageError, match="leave user and password out of the address") as caught:
+            monitor_command.parse(line.split())
+        assert "secret" not in str(caught.value)

@@ -369,6 +369,8 @@ def test_a_taken_port_is_told(models):
         ("a --log-inputs maybe", "--log-inputs must be yes or no, not maybe"),
         ("a --log kafka://host:9092", "--log: write the log's topic as kafka://HOST:PORT/TOPIC, not kafka://host:9092"),
         ("a --log kafka://u:p@host:9092/t", "--log: leave user and password out of the log's address"),
+        ("a --log kafka://u:p@host:9092/t/u", "--log: leave user and password out of the log's address"),
+        ("a --log kafka:u:p@host", "--log: leave user and password out of the log's address"),
         ("a --log-sample 0", "--log-sample must be a share above 0, up to 1, not 0"),
         ("a --to kserv x", "--to must be kserve or azureml, not kserv. Did you mean kserve"),
         ("a --to kserve x --port 1", "--to writes files and serves nothing"),

@@ -30,10 +30,10 @@ def read(option: str, text: str) -> Source:
     if parts.scheme != KAFKA:
         return Source(text)
     topic = parts.path.strip("/")
+    if "@" in text:
+        raise BadSource("%s: leave user and password out of the address, which is stored with the monitor" % option)
     if not parts.netloc or not topic or "/" in topic:
         raise BadSource("%s %s: write kafka://HOST:PORT/TOPIC" % (option, text))
-    if "@" in parts.netloc:
-        raise BadSource("%s: leave user and password out of the address, which is stored with the monitor" % option)
     return Source(text, topic, parts.netloc)
 
 
