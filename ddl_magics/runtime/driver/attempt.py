@@ -93,9 +93,10 @@ class Attempt:
                 self._run.enter(events.SUBMITTED, self._message)
         self._submit()
 
-    def _expect(self, workers: int) -> None:
-        """So many workers are being started."""
-        seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
+    def _expect(self, workers: int, seconds: float | None = None) -> None:
+        """So many workers are being started, within `seconds` or the usual time."""
+        if seconds is None:
+            seconds = RANKS_WITH_DATA_SECONDS if self._config.manifest else RANKS_SECONDS
         message = "%s did not report within %g s; see the executors' logs"
         self._record.start_message = message % (counted(workers, "worker"), seconds)
         self._record.start_deadline = time.monotonic() + seconds
@@ -125,7 +126,7 @@ class Attempt:
         with self._changed:
             now = time.monotonic()
             self._record.stop_asked_at, self._record.stop_reason = now, reason
-            started = len(self._ready) == self._run.workers
+            started = bool(self._started)
             self._record.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
             message = "finishing the step" if started else "stopping before the workers started"
             self._run.enter(events.STOPPING, message)
@@ -178,7 +179,7 @@ class Attempt:
             channel = self._channels.pop(rank, None)
             if channel is not None:
                 channel.close(0)
-            self._expect(1)
+            self._expect(1, RANKS_WITH_DATA_SECONDS)  # its task may have to wait for a slot while the others train
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
             self._run.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._run.attempts))
             self._submit(rank)

@@ -114,12 +114,12 @@ class Job:
         with self._changed:
             if self._stop_reason is not None or self.state in events.TERMINAL:
                 return
-            self._stop_reason = reason
-            if self._attempt is None:
+            self._stop_reason, attempt = reason, self._attempt
+            if attempt is None:
                 self.enter(events.STOPPING, "stopping before the workers started")
-            else:
-                self._attempt.stop(reason)
             self._changed.notify_all()
+        if attempt is not None:  # without the lock: a rank's event holds that of the attempt, and may stop the job
+            attempt.stop(reason)
 
     def forget(self) -> None:
         """Delete the run's files."""

@@ -150,7 +150,10 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
 
 def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult | None:
     if len(record.ends) == record.workers or record.spark_ended_at is not None:
-        return RunResult(STOPPED, "stopped%s; the model and its history are kept" % record.stop_reason)
+        kept = (
+            "its worker 0, which had the model, is lost" if 0 in record.lost else "the model and its history are kept"
+        )
+        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, kept))
     if now <= record.stop_deadline:
         return None
     grace = record.stop_deadline - asked_at

@@ -14,6 +14,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 from typing import TYPE_CHECKING, Any, Mapping
 
 from .. import events, strategies
@@ -156,6 +157,10 @@ class _Worker:
                     if self._rank is not None:
                         self._rank.stop.ask()
         except (wire.ConnectionLost, wire.ProtocolError, OSError):
+            os._exit(1)
+        except Exception:  # a checkpoint that arrived damaged: a rank that does not listen would wait for ever
+            traceback.print_exc()
+            sys.stderr.flush()
             os._exit(1)
 
     def _incoming(self, header: Mapping[str, Any]) -> IncomingFile:

@@ -307,3 +307,14 @@ def test_a_report_with_values_of_other_types_is_left_out_and_said_once(start):
     ranks.attempt.on_event(0, events.make("of a later version", 0))
     assert [event["kind"] for event in log] == ["notice"]
     assert log[0]["message"].startswith("a report (epoch) is left out")
+
+
+def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(start):
+    ranks = start()
+    ranks.connect(0), ranks.connect(1)
+    for rank in (0, 1):
+        ranks.attempt.on_ready(rank, None)
+    ranks.die(1)
+    ranks.attempt.stop("")
+    assert ranks.run.states[-1] == (events.STOPPING, "finishing the step")
+    assert ranks.attempt._record.stop_deadline > ranks.attempt._record.stop_asked_at

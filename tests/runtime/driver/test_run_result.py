@@ -121,3 +121,10 @@ def test_a_model_that_is_not_on_the_drivers_disk_is_no_success(stopped):
     record.file_lost, record.stop_asked_at = "No space left on device", 0.5 if stopped else None
     result = judge(record, 2)
     assert (result.state, result.message, result.death) == ("FAILED", "No space left on device", None)
+
+
+def test_a_stop_does_not_promise_a_model_that_is_lost():
+    record = received(r1=(end("stopped", rank=1), 1))
+    record.stop_asked_at, record.stop_deadline, record.spark_ended_at = 0, 20, 2
+    record.lost[0] = "h0"
+    assert judge(record, 3).message == "stopped; its worker 0, which had the model, is lost"
