@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 #: "nonfinite": a vector holds NaN or infinity. "lost": a rank that others need is gone. "usage": a mistake of the rank.
 RefusalKind = Literal["nonfinite", "lost", "usage"]
 
+#: Ends of epochs that are kept, for a rank whose connection broke before it had the answer.
+ENDS_KEPT = 2
+
 
 class Refusal(Exception):
     """A request that the server does not carry out: the rank at fault, and one line that says why."""
@@ -144,6 +147,7 @@ class Fit:
                 return None
             for older in self._ended.values():
                 older.centre = None
+            self._ended.pop(epoch - ENDS_KEPT, None)
             arrivals = [arrived[rank] for rank in sorted(arrived)]
             self._ended[epoch] = EpochEnd(arrivals, self.centre, self.version)
             self.epoch = max(self.epoch, epoch + 1)

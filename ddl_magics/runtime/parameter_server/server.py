@@ -177,6 +177,9 @@ class Server:
 
         def begun() -> Fit | None:
             if number not in self._fits:
+                if self._fits and number < max(self._fits):
+                    message = "rank %d begins fit %d, and others are in fit %d: every rank must train equally often"
+                    raise Refusal("usage", rank, message % (rank, number + 1, max(self._fits) + 1))
                 self._need_chief("the weights of fit %d" % number)
             return self._fits.get(number)
 

@@ -5,7 +5,8 @@ number of workers, tau the window in batches, g the gradient. A worker trains a 
 sqrt(n) times its learning rate (`rule_spec.RATE`), commits a delta, and trains on.
 
 Rules work element by element on vectors: 1-D arrays of all trainable weights, of one size and one dtype (float16,
-float32 or float64) that no rule changes. Settings such as alpha have no unit.
+float32 or float64). A rule may write over the delta that it merges, and over no other vector. Settings such as alpha
+have no unit.
 
 To add a rule, write its function under `_register`: options, help, documentation, server and workers read `RULES`.
 """

@@ -560,3 +560,10 @@ def test_adag_converges_with_four_asynchronous_workers(start, pool):
         assert len(stale) == epochs * 4  # 16 batches: three windows of 5, and one of 1 that is flushed
         np.testing.assert_allclose(centre, truth, atol=0.02)
     assert max(max(stale) for _, stale in results) > 0
+
+
+def test_a_rank_that_is_behind_by_a_fit_is_told_and_does_not_wait(start):
+    server = start(2)
+    server.client(0).begin(1, np.zeros(2), np.float64, 2)
+    with pytest.raises(Refused, match="rank 1 begins fit 1, and others are in fit 2: every rank must train equally"):
+        server.client(1).begin(0, None, np.float64, 2)
