@@ -155,15 +155,21 @@ class MonitorJob:
         if problem is None and self._asked.get("once"):
             stream.done = True
         elif stream.again is not None:
-            stream.start()
+            try:
+                stream.start()
+            except Exception as error:  # of Spark, of several kinds: the storage of the log may still be away
+                self._pause(stream, spark_error.cause(error))
         else:
-            text = "it was stopped" if problem is None else spark_error.cause(problem)
-            pause = stream.pause()
-            if stream.failures > MOST_FAILURES:
-                raise RuntimeError(text)
-            if stream.failures in (1, 10, 100):
-                message = "the stream was interrupted: %s; it is started again in %g s, and counts nothing twice"
-                self._notice("warning", message % (text, pause))
+            self._pause(stream, "it was stopped" if problem is None else spark_error.cause(problem))
+
+    def _pause(self, stream: _Stream, problem: str) -> None:
+        """Have a stream started again later. RuntimeError after too many failures."""
+        pause = stream.pause()
+        if stream.failures > MOST_FAILURES:
+            raise RuntimeError(problem)
+        if stream.failures in (1, 10, 100):
+            message = "the stream was interrupted: %s; it is started again in %g s, and counts nothing twice"
+            self._notice("warning", message % (problem, pause))
 
     def _start_counting(self) -> Any:
         stream = sources.stream(self._session, self._source)
@@ -264,7 +270,7 @@ class MonitorJob:
                 rows=rows,
                 wanted=ROWS,
                 totals=dict(watch.totals),
-                lines=watch.lines(self._seconds),
+                lines=watch.lines(self._seconds, time.time()),
                 things=things[:SHOWN],
                 hidden=max(0, len(things) - SHOWN),
                 bounds={"drift": drift.DRIFT, "severe": drift.SEVERE},

@@ -159,15 +159,18 @@ class Watch:
             "since": self.since.get(name),
         }
 
-    def lines(self, seconds: float) -> Dict[str, List[Any]]:
-        """Of the newest windows: when they begin, requests/s, errors, and the latency in seconds."""
+    def lines(self, seconds: float, now: float) -> Dict[str, List[Any]]:
+        """Of the newest windows: when they begin, requests/s, errors, and the latency in seconds.
+
+        seconds: of a window. now: since the epoch, before which the newest window may not be over.
+        """
         starts = sorted(self._windows)[-POINTS:]
         found: Dict[str, List[Any]] = {name: [] for name in ("time", "rate", "errors", "p50", "p95", "p99")}
         for start in starts:
             latencies = self._windows[start].get(str(self._counter.latency), {})
             requests = sum(sums[0] for sums in latencies.values())
             found["time"].append(start)
-            found["rate"].append(_short(requests / seconds))
+            found["rate"].append(_short(requests / min(seconds, max(now - start, 1.0))))
             failed = self._windows[start].get(str(self._counter.error), {})
             found["errors"].append(int(sum(sums[1] for sums in failed.values())))
             for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
@@ -195,10 +198,10 @@ class Watch:
 
 def percentile(latencies: Mapping[str, List[float]], share: float) -> float | None:
     """Of a histogram of `counting`'s bins, in seconds; None of none."""
-    total = sum(sums[0] for sums in latencies.values())
-    before = 0.0
-    for bin in sorted(int(bin) for bin in latencies if int(bin) != counting.NULL):
-        before += latencies[str(bin)][0]
+    known = {int(bin): sums[0] for bin, sums in latencies.items() if int(bin) != counting.NULL}
+    total, before = sum(known.values()), 0.0
+    for bin in sorted(known):
+        before += known[bin]
         if before >= share * total:
             return counting.latency_of(bin)
     return None

@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 from support.monitoring_logs import trained
 
+from ddl_magics.runtime.driver import monitor_job
 from ddl_magics.runtime.driver.monitor_job import MonitorJob
+from ddl_magics.runtime.monitoring import counting, windows
 from ddl_magics.runtime.monitoring.counting import Counter
 from ddl_magics.runtime.monitoring.windows import Watch
 
@@ -106,3 +108,34 @@ def test_a_stream_is_ended_where_the_next_one_cannot_begin(job):
     with pytest.raises(OSError, match="no folder"):
         job._follow()
     assert ended == ["requests"]
+
+
+def test_a_stream_that_cannot_begin_again_is_tried_later(job, monkeypatch):
+    """Where the storage of the log is away, the start itself fails."""
+    away, said = [True, True, False], []
+
+    def start():
+        if away.pop(0):
+            raise OSError("the storage is away")
+        return SimpleNamespace(isActive=True, lastProgress=None, recentProgress=[], exception=lambda: None)
+
+    monkeypatch.setattr(monitor_job, "AGAIN_SECONDS", 0.0)
+    job._asked, job._notice, job._note_progress = {}, lambda level, text: said.append(text), lambda query: None
+    stream = monitor_job._Stream(lambda: SimpleNamespace(isActive=False, exception=lambda: OSError("away")))
+    stream._start = start
+    for _ in range(4):
+        job._look_at(stream)
+    assert stream.query.isActive and stream.failures == 3
+    assert [text.split(";")[0] for text in said] == ["the stream was interrupted: away"]
+
+
+def test_the_rate_of_a_window_that_is_not_over_is_that_of_its_time():
+    watch = Watch(REFERENCE, COUNTER)
+    watch.add(0, [(600.0, COUNTER.latency, 12, 30, 0.1, 0.0), (660.0, COUNTER.latency, 12, 6, 0.1, 0.0)])
+    assert watch.lines(60.0, 672.0)["rate"] == [0.5, 0.5]
+    assert watch.lines(60.0, 9999.0)["rate"] == [0.5, 0.1]
+
+
+def test_latencies_are_those_of_the_requests_that_have_one():
+    known = {"12": [60, 0.0, 0.0], str(counting.NULL): [40, 0.0, 0.0]}
+    assert windows.percentile(known, 0.99) == windows.percentile({"12": [60, 0.0, 0.0]}, 0.99) is not None
