@@ -151,7 +151,7 @@ def _describe_pandas(frame_name: str, frame: DataFrame, name: str) -> Column:
 
 
 def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
-    """By the first value of a column of Python objects."""
+    """By the first value of a column of Python objects; if it has whole numbers, by all values."""
     present = series.dropna()
     if not len(present):
         raise DataError("column %r of %s has no values at all: fill or drop it" % (name, frame_name))
@@ -163,9 +163,19 @@ def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
             raise DataError("column %r of %s holds empty arrays" % (name, frame_name))
         value, depth = value[0], depth + 1
     dtype = np.asarray(value).dtype
+    if dtype.kind in "iub":
+        dtype = _common_dtype(present)
     if dtype.kind not in "iufbUS":
         raise _unsupported(frame_name, name, type(value).__name__)
     return {"name": name, "dtype": "S" if dtype.kind in "US" else dtype.str, "depth": depth, "vector": False}
+
+
+def _common_dtype(values: Any) -> np.dtype:
+    """Which holds all values, numbers or nested lists of them: 1 and 2.5 are floats."""
+    try:
+        return np.result_type(*{np.asarray(value).dtype for value in values})
+    except (TypeError, ValueError):  # lists of several lengths, for example, which are refused when they are packed
+        return np.asarray(values.iloc[0]).dtype
 
 
 def pandas_column(frame: DataFrame, name: str) -> Any:

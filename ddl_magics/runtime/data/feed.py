@@ -1,8 +1,8 @@
 """--data on the driver: a DataFrame becomes each rank's share of its rows, with every row in exactly one share.
 
-Spark's executors pack the rows into numpy blobs, one action counts them, and they are dealt round robin: row i goes to
-rank i % n, so that shares differ by at most one row and the number of steps is known before the first one. Neither
-pyarrow nor pandas is needed. share_files.py and rank_data.py are the ranks' side.
+Spark's executors pack the rows into numpy blobs, one action counts them, and they are dealt round robin: the row at
+place i of the mixed order goes to rank i % n, so that shares differ by at most one row and the number of steps is known
+before the first one. Neither pyarrow nor pandas is needed. share_files.py and rank_data.py are the ranks' side.
 """
 
 from __future__ import annotations

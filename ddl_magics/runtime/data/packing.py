@@ -126,9 +126,16 @@ def as_array(values: Any, column: Column) -> np.ndarray:
         values = list(itertools.chain.from_iterable(values))
     check_present(values)
     if dtype == "S":
-        values = [value.encode("utf-8") if isinstance(value, str) else bytes(value) for value in values]
-        return text_array(values, shape)
+        return text_array([_as_bytes(value) for value in values], shape)
     return np.array(values, dtype).reshape(shape)
+
+
+def _as_bytes(value: Any) -> bytes:
+    if isinstance(value, str):
+        return value.encode("utf-8")
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    raise ValueError("it has text, and %r, which is a %s: make all values text" % (value, type(value).__name__))
 
 
 def sparse_bytes(vector: Any) -> bytes:

@@ -39,7 +39,7 @@ class Plan:
         self.arrangement = choice.arrange(self.columns)
         self.size: int = 1 if spec.get("strategy") == "single" else spec["workers"]
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
-        self.whole = spec.get("strategy") != "allreduce"
+        self.whole = spec.get("strategy") not in ("allreduce", "average")
         self.sequences = SequencePlan.from_spec(spec)
         #: Hints for the user, a line each.
         self.notices: list[str] = []

@@ -3,9 +3,10 @@
 from decimal import Decimal
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from ddl_magics.runtime.data import packing
+from ddl_magics.runtime.data import columns, packing
 
 LARGE = 2**53 + 1
 
@@ -124,3 +125,26 @@ def test_batches_of_arrow_are_packed_as_rows():
         by_arrow, by_rows = both_ways([missing], [[0]])
         assert by_arrow == by_rows
     assert by_rows[0][2]["error"].endswith("its arrays are empty: drop these rows, or leave it out of --features")
+
+
+@pytest.mark.parametrize(
+    ("values", "dtype"),
+    [
+        ([1, 2.5], "<f8"),
+        ([[0, 0.25], [1, 0.75]], "<f8"),
+        ([[0, 1], [1.5, 2]], "<f8"),
+        ([True, 2], "<i8"),
+        ([1, 2**40], "<i8"),
+    ],
+)
+def test_a_column_of_objects_has_the_type_of_all_its_values(values, dtype):
+    frame = pd.DataFrame({"v": pd.Series(values, dtype=object)})
+    known = columns.describe("df", frame, "v")
+    assert known["dtype"] == dtype
+    np.testing.assert_array_equal(packing.as_array(list(frame["v"]), known), np.array(values, dtype))
+
+
+def test_a_number_among_texts_is_refused_by_its_value():
+    known = columns.describe("df", pd.DataFrame({"zip": ["94105-1", 94105]}), "zip")
+    with pytest.raises(ValueError, match="it has text, and 94105, which is a int: make all values text"):
+        packing.as_array(["94105-1", 94105], known)
