@@ -210,11 +210,16 @@ def to_gather(model: Model) -> List[str]:
 
 
 def adds_up(metric: Metric) -> bool:
-    """Whether it is a metric of Keras, of a function of Keras if it averages one: as whole_metrics.py has it."""
-    function = getattr(metric, "_fn", None)
+    """Whether it is a metric of Keras, of a function of Keras if it averages one, and not along the rows.
+
+    As whole_metrics.py has it, which an executor does not have.
+    """
+    function, axis = getattr(metric, "_fn", None), getattr(metric, "_fn_kwargs", {}).get("axis")
     parts = [type(metric)] if function is None else [type(metric), function]
     plain = function is None or isinstance(function, types.FunctionType)
-    return plain and all(str(part.__module__).partition(".")[0] == "keras" for part in parts)
+    axes = axis if isinstance(axis, (list, tuple)) else [axis]
+    along_rows = any(isinstance(one, int) and (one == 0 or one < -1) for one in axes)
+    return plain and not along_rows and all(str(part.__module__).partition(".")[0] == "keras" for part in parts)
 
 
 def variables(model: Model) -> List[Any]:

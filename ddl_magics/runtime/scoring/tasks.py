@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 #: What a partition's rows become.
 Task = Callable[[Iterable[Any]], Iterator[Any]]
 
+#: (id of the Spark application, hash of the model) -> its broadcast. Spark keeps a file of each on the driver's disk
+#: until the application ends, for a DataFrame that may be scored later.
+_broadcasts: dict[tuple[str, str], Any] = {}
+
 
 class Tasks:
     """A function (a function of a self-contained module, its arguments) -> task.
@@ -29,8 +33,11 @@ class Tasks:
     def __init__(
         self, sc: SparkContext, model: bytes, custom_objects: Mapping[str, Any], compiled: bool = False
     ) -> None:
-        self._model, self._custom_objects, self._compiled = sc.broadcast(model), dict(custom_objects), compiled
-        self._key = hashlib.sha256(model).hexdigest() + ("compiled" if compiled else "")
+        digest = hashlib.sha256(model).hexdigest()
+        if (sc.applicationId, digest) not in _broadcasts:
+            _broadcasts[sc.applicationId, digest] = sc.broadcast(model)
+        self._model, self._custom_objects = _broadcasts[sc.applicationId, digest], dict(custom_objects)
+        self._compiled, self._key = compiled, digest + ("compiled" if compiled else "")
         self._key += uuid.uuid4().hex if custom_objects else ""
         self._threads = int(conf_of(sc).get("spark.task.cpus") or 1)
         self._scorer = by_value.functions_of(scorer)

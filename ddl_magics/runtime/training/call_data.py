@@ -35,7 +35,7 @@ class CallData:
         if call is None or not isinstance(dataset, tf.data.Dataset):
             return dataset, False
         local = share.is_local(dataset)
-        if call.kind == "evaluate" and local and config.reduces_gradients:
+        if call.kind == "evaluate" and local and config.size > 1 and self._rank.peers.ring is not None:
             call.shared = True
         if call.kind == "predict" or (call.kind == "evaluate" and not call.shared):
             return dataset, False

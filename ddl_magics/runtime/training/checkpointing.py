@@ -21,11 +21,13 @@ from ..checkpoints import checkpoint
 from ..checkpoints.checkpoint import Position
 from ..collectives import announcement
 from ..gradients import reduce
+from ..gradients.metric_sums import MetricSums
 from ..keras_types import Model, Variable
 from ..rank.config import RankConfig
 from ..rank.rank import Rank
 from ..rank.reporter import Reporter
 from ..transport import wire
+from . import optimizers
 from .keras_access import KerasAccess
 from .monitor import plain
 from .training_state import Arrays, CallbackStates, of_model, put_in_model
@@ -40,15 +42,15 @@ MAX_BYTES = 2 << 30
 FOLDER = "checkpoints"
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
-#: "history", "callbacks", "model" (its name).
+#: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
 About = Mapping[str, Any]
 
 
 class Checkpoints:
     """Those of one rank."""
 
-    def __init__(self, rank: Rank, access: KerasAccess) -> None:
-        self._rank, self._config, self._access = rank, rank.config, access
+    def __init__(self, rank: Rank, access: KerasAccess, metric_sums: MetricSums) -> None:
+        self._rank, self._config, self._access, self._metric_sums = rank, rank.config, access, metric_sums
         self._sender = _Sender(self._config, rank.reporter)
         self._positions = {position.fit: position for position in self._config.resume}
 
@@ -68,7 +70,8 @@ class Checkpoints:
         rejoins = self._config.reported is not None
         if rejoins and not about.get("complete"):
             about = self._as_reported(about, first)
-        fit = FitCheckpoints(self._rank, self._access, self._sender, CallbackStates(users), about, arrays, first)
+        states = CallbackStates(users)
+        fit = FitCheckpoints(self._rank, self._access, self._sender, self._metric_sums, states, about, arrays, first)
         if about:
             arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else about["epoch"]
         return fit
@@ -106,6 +109,7 @@ class FitCheckpoints:
         rank: Rank,
         access: KerasAccess,
         sender: _Sender,
+        metric_sums: MetricSums,
         callbacks: CallbackStates,
         about: About,
         arrays: Arrays,
@@ -113,11 +117,12 @@ class FitCheckpoints:
     ) -> None:
         """about, arrays: what it continues from, or nothing; first_epoch: the one that the user wants."""
         self._rank, self._config, self._access, self._sender = rank, rank.config, access, sender
-        self._callbacks, self._about, self._arrays = callbacks, about, arrays
+        self._metric_sums, self._callbacks, self._about, self._arrays = metric_sums, callbacks, about, arrays
         self._first_epoch = first_epoch
         self._rejoins = rank.config.reported is not None  # the others of a parameter-server run are somewhere in it
         self._history = {name: list(values) for name, values in about.get("history", {}).items()}
         self._steps = about.get("steps")  # of an epoch, once one is over
+        self._first_rate: float | None = None
         self._due_at = time.monotonic()
         self.before = _Before(self)
         self.after = _After(self, self._checked_every())
@@ -162,16 +167,28 @@ class FitCheckpoints:
 
     def restore(self, model: Model) -> None:
         """Before the first epoch: the state that this attempt continues from."""
+        self._first_rate = optimizers.fixed_rate(model.optimizer)
         if not self._about:
             return
         self._access.build_all(model)
         if self._arrays:
             whose = "the checkpoint of fit %d (%s)" % (self._rank.progress.fit + 1, self._about["model"])
             put_in_model(model, self._access, self._arrays, whose)
+            self._restore_rate(model)
         self._callbacks.put(self._about["callbacks"], self._arrays)
         if not self.skipped and not self._rejoins:
             epochs = self._about["epoch"] - self._first_epoch
             self._access.fast_forward(max(0, epochs), self._about["steps"], self._about["step"])
+
+    def _restore_rate(self, model: Model) -> None:
+        """The rate as it was, which callbacks may have changed; but the cell's, if that is another one than before."""
+        given, (first, last) = self._first_rate, self._about.get("rates") or (None, None)
+        if given is None or first is None or last is None:
+            return
+        optimizers.inner(model.optimizer).learning_rate = last if given == first else given
+        if given != first and self._config.is_chief:
+            message = "it continues at the cell's learning rate, %.6g: the resumed run had begun with %.6g"
+            self._rank.reporter.notice("info", message % (given, first))
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
@@ -194,7 +211,11 @@ class FitCheckpoints:
     def end_step(self, model: Model, epoch: int, step: int) -> None:
         """After step number `step`, from 1, of an epoch, where --checkpoint-every wants one. All ranks call it."""
         peers = self._rank.peers
-        states = [np.array(variable, np.float64) for variable in _metric_states(model)]
+        others = set() if self._config.is_chief else self._metric_sums.variables_of_whole()  # the chief's are enough
+        states = [
+            np.zeros(variable.shape) if id(variable) in others else np.array(variable, np.float64)
+            for variable in _metric_states(model)
+        ]
         averaged = self._access.statistics(model)
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size
@@ -228,8 +249,14 @@ class FitCheckpoints:
         began = time.monotonic()
         callbacks, of_callbacks = self._callbacks.take()
         arrays = {**of_model(model, self._access), **of_callbacks, **metrics}
+        rates = self._first_rate, optimizers.fixed_rate(model.optimizer)
         about = dict(
-            position._asdict(), steps=self._steps, history=self._history, callbacks=callbacks, model=model.name
+            position._asdict(),
+            steps=self._steps,
+            history=self._history,
+            callbacks=callbacks,
+            model=model.name,
+            rates=rates,
         )
         self._sender.send(position, about, arrays)
         now = time.monotonic()

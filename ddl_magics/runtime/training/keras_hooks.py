@@ -22,6 +22,7 @@ import tensorflow as tf
 from ..collectives import announcement
 from ..gradients import masked_loss, overlap, reduce
 from ..gradients.batch_loss import BatchLoss
+from ..gradients.exchange import GradientExchange
 from ..gradients.gathering import all_gather
 from ..gradients.metric_sums import MetricSums
 from ..gradients.sync_batchnorm import SyncBatchNorm
@@ -104,10 +105,11 @@ class KerasHooks(KerasAccess):
         self._generators = KeptGenerators()
         rank.training = self
         rank.at_cell_end.append(self.loop.end)
-        self._checkpoints = Checkpoints(rank, self)
         self.metric_sums = MetricSums(rank.peers)
+        self._checkpoints = Checkpoints(rank, self, self.metric_sums)
         self.whole_metrics = WholeMetrics(self.traced, self.within, rank.reporter, self.metric_sums, rank.config.gather)
         self.applying = False  # gradients of the job, in the outermost optimizer
+        self._eager_exchanges: dict[Any, GradientExchange] = {}
         self.deferred_updates: list[DeferredUpdate] | None = None  # while a step is traced for XLA
         self.weighing = StepWeighing(self.traced, self.within, rank.reporter)
         self.trial = StepTrial(self.traced, self.weighing, keras.layers.Layer)
@@ -441,7 +443,7 @@ class KerasHooks(KerasAccess):
         self.applying = True
         try:
             checks_finite = self.calls.fit is None or self.calls.fit.checks_finite
-            exchange = overlap.exchange(self.rank, checks_finite and not scaled)
+            exchange = self._exchange(gradients, checks_finite and not scaled)
             share = self.traced.share
             if self.calls.current is not None:
                 gradients = self.weighing.weighed(gradients)
@@ -451,6 +453,16 @@ class KerasHooks(KerasAccess):
                 return apply(exchange(gradients, share))
         finally:
             self.applying = False
+
+    def _exchange(self, gradients: Sequence[Gradient], check_finite: bool) -> GradientExchange:
+        """What sums the gradients. An eager step gets that of the step before, with what compression has left over."""
+        if self.config.compression is None or not tf.executing_eagerly():  # what is traced is kept by its graph
+            return overlap.exchange(self.rank, check_finite)
+        shapes = tuple(None if one is None else (tuple(one.shape), one.dtype) for one in gradients)
+        key = check_finite, shapes
+        if key not in self._eager_exchanges:
+            self._eager_exchanges[key] = overlap.exchange(self.rank, check_finite)
+        return self._eager_exchanges[key]
 
     def hook_own_optimizers(self, bases: Sequence[type], **hooks: Callable[..., Any]) -> None:
         """Have methods that a cell's optimizer overrides called like Keras' own: with the gradients of the job.

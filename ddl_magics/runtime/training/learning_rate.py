@@ -20,12 +20,12 @@ _hooked: list[bool] = []
 def follow(rank: Rank, rule: Rule, optimizer: Optimizer) -> None:
     """Have `optimizer` train at the rate that `rule` wants of each worker, and say so once a run."""
     scale(optimizer, rule.rate)
-    if rank.config.is_chief and rule.rate != 1 and rank.progress.fit == 0:
+    if rank.config.is_chief and rule.rate != 1:
         message = (
             "each worker trains with %.3g times the learning rate of its optimizer, as the mean of %d workers is less "
             "noisy than one; use --rule %s:rate=1 if you already tuned the learning rate for several workers"
         )
-        rank.reporter.notice("info", message % (rule.rate, rank.config.size, rule.name))
+        rank.reporter.notice_once("info", message % (rule.rate, rank.config.size, rule.name))
 
 
 def scale(optimizer: Optimizer, factor: float) -> None:

@@ -26,6 +26,13 @@ def learning_rate(optimizer: Optimizer) -> float | None:
         return None
 
 
+def fixed_rate(optimizer: Optimizer) -> float | None:
+    """The rate as a number that can be set; None for a schedule."""
+    rate = getattr(inner(optimizer), "_learning_rate", None)
+    schedule = callable(rate) and not hasattr(rate, "numpy")
+    return None if schedule else learning_rate(optimizer)
+
+
 def momentum(optimizer: Optimizer) -> float:
     """The momentum of SGD; 0 for optimizers that have none."""
     value = getattr(inner(optimizer), "momentum", 0.0)
@@ -38,11 +45,12 @@ def momentum(optimizer: Optimizer) -> float:
 def require_look_ahead(optimizer: Optimizer, rule: str) -> None:
     """ValueError unless the optimizer is an SGD with Nesterov momentum."""
     sgd = inner(optimizer)
-    if type(sgd).__name__ == "SGD" and getattr(sgd, "nesterov", False) and momentum(sgd) > 0:
+    legacy = ".legacy." in type(sgd).__module__  # whose velocities are not in `momentums`
+    if type(sgd).__name__ == "SGD" and not legacy and getattr(sgd, "nesterov", False) and momentum(sgd) > 0:
         return
     raise ValueError(
         "--rule %s is made for keras.optimizers.SGD with momentum and nesterov=True, and this model has %s; change the "
-        "optimizer, or use --rule aeasgd" % (rule, type(sgd).__name__)
+        "optimizer, or use --rule aeasgd" % (rule, "a legacy one" if legacy else type(sgd).__name__)
     )
 
 

@@ -36,6 +36,7 @@ class RingSync(keras.callbacks.Callback):
         self._rule = update_rules.make(config.rule, config.size) if config.rule else None
         self._window = config.window or config.size
         self._begun = False
+        self._windows = 0  # of the epoch, that are over: with steps_per_execution, not every batch is seen
 
     def on_train_begin(self, logs: Any = None) -> None:
         if self._rule is not None:
@@ -55,12 +56,14 @@ class RingSync(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._rank.progress.sync_rounds = 0
+        self._windows = 0
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._begun:  # a model that was built by its first batch
             self._begin()
-        elif self._rule is not None and (batch + 1) % self._window == 0:
+        elif self._rule is not None and (batch + 1) // self._window > self._windows:
             self._pull_each_other(done=False)
+        self._windows = (batch + 1) // self._window
 
     def _pull_each_other(self, done: bool) -> bool:
         """One round of the elastic rule; True if all workers are `done` with the epoch."""
