@@ -61,6 +61,7 @@ class MeasuredRun:
         cores: of a host; 0 where that is not known.
         busy: cores that a rank keeps busy; 0 where that is not known.
         metrics: the last value of each.
+        rule: of its options.
     """
 
     run: str
@@ -76,6 +77,12 @@ class MeasuredRun:
     cores: int = 0
     busy: float = 0.0
     metrics: Mapping[str, float] = field(default_factory=dict)
+    rule: str | None = None
+
+    @property
+    def sums_gradients(self) -> bool:
+        """Whether all ranks share a batch in each step, and sum its gradients."""
+        return self.strategy == "allreduce" and self.rule is None
 
     @property
     def step(self) -> Step:
@@ -129,6 +136,7 @@ def measured_run(spec: RunSpec, events: Iterable[Event]) -> MeasuredRun | None:
         cores=max((e.get("cores", 0) for e in workers.values()), default=0),
         busy=_busy(events, warm),
         metrics=_last_metrics(events),
+        rule=spec.rule,
     )
 
 

@@ -252,7 +252,7 @@ class Fitted:
         fewest, random = next(iter(self._by_workers.values())), np.random.default_rng(0)
         size = FLOAT_BYTES * max(run.parameters for run in runs)
         busy, cores = float(np.mean([run.busy for run in fewest])), max(run.cores for run in runs)
-        self._known = Known(runs[0].strategy == "allreduce", size, busy, cores)
+        self._known = Known(runs[0].sums_gradients, size, busy, cores)
         self.rows = float(np.mean([run.rows for run in runs]))
         self.model = fit(self._observe(list), self._known)
 

@@ -94,7 +94,7 @@ class WhatIf:
         self, runs: Sequence[MeasuredRun], batch: int | None, gbit: float | None, on_a_host: int | None
     ) -> None:
         self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
-        self._global = runs[0].strategy == "allreduce" or _share_a_batch(runs)
+        self._global = runs[0].sums_gradients or _share_a_batch(runs)
         self._batch = batch
         apart = gbit is not None or all(per_host([run]) == 1 for run in runs)
         self._per_host = on_a_host or (1 if apart else None)

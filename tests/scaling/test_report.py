@@ -242,3 +242,12 @@ def test_mistakes_in_the_line(line, problem):
     with pytest.raises(UsageError) as raised:
         request.parse(line.split())
     assert problem in str(raised.value).replace("not '2,x'", "not 'x'")
+
+
+def test_a_rule_of_all_reduce_shares_no_batch():
+    """With easgd, each worker has batches of its own: more workers take more rows in a step."""
+    made = ScalingReport("digits")
+    for workers in (1, 2, 4):
+        steps = tuple(dataclasses.replace(truth(workers), rows=256) for _ in range(4))
+        made.runs.append(run(workers, rule="easgd", steps=steps))
+    assert made.predict(workers=[8]).rows[0].batch == 8 * 256
