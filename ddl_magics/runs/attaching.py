@@ -22,13 +22,21 @@ from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.store import RunFolder, RunRecord
 
 
+class RunGone(UsageError):
+    """The run cannot be attached, and has ended: its driver is gone, or does not know it any more."""
+
+
 @dataclass(frozen=True)
 class FoundRun:
-    """A run that a driver may hold: its folder here, and the cluster that reaches the driver."""
+    """A run that a driver may hold: its folder here, and the cluster that reaches the driver.
+
+    new: whether the folder was made for it, and has nothing yet.
+    """
 
     spec: RunSpec
     folder: RunFolder
     cluster: Cluster
+    new: bool = False
 
 
 def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Cluster]) -> FoundRun:
@@ -43,7 +51,7 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
     """
     name, folder = record.name, RunFolder(record.folder)
     if not record.driver_address:
-        raise UsageError(
+        raise RunGone(
             f"{name} cannot be attached: it ran on {record.cluster}, which ended with its kernel. %ddl show {name} "
             "shows what is stored."
         )
@@ -57,7 +65,7 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
     try:
         return FoundRun(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
     except NoSession as error:
-        raise UsageError(f"{name} cannot be attached: {error}") from None
+        raise RunGone(f"{name} cannot be attached: {error}") from None
 
 
 def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
@@ -79,7 +87,7 @@ def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
             continue
         if word in (spec.run, spec.name):
             try:
-                return FoundRun(spec, store.create_run(spec, cluster.name, cluster.driver_address), cluster)
+                return FoundRun(spec, store.create_run(spec, cluster.name, cluster.driver_address), cluster, new=True)
             except (OSError, ValueError) as error:
                 raise UsageError(f"{word} cannot be stored here ({error}).") from None
     return None
@@ -89,26 +97,37 @@ def attach(found: FoundRun, queue: RunQueue) -> Run:
     """Follow the run again, from the end of its stored events.
 
     Raises:
-        UsageError: the driver does not answer, or does not know the run.
+        RunGone: the driver does not know the run.
+        UsageError: the driver does not answer, or another kernel follows the run.
     """
     spec, cluster = found.spec, found.cluster
-    answer = cluster.poll(spec.run, _of_driver(found.folder))
-    if isinstance(answer, Unreachable):
-        raise UsageError(f"{spec.name} cannot be attached: {answer.message}")
-    if not isinstance(answer, Polled):
-        assert_never(answer)
-    if answer.state == ev.LOST:
-        raise UsageError(
-            f"{spec.name} cannot be attached: {cluster.name} does not know it any more. %ddl show {spec.name} shows "
-            "what is stored."
-        )
     try:
+        answer = _asked(found)
         events = found.folder.take_over()
     except store.RunInUse as error:
         raise UsageError(f"{spec.name} cannot be attached: {error}.") from None
+    except UsageError:
+        if found.new:
+            found.folder.remove()
+        raise
     follower = Follower(spec, cluster, queue, found.folder, {}, events)
     follower.attach(answer.state or ev.RUNNING)
     return Run(spec, found.folder, follower.timeline, cluster.name, follower, attachable=True)
+
+
+def _asked(found: FoundRun) -> Polled:
+    """What the driver says of the run; raises as `attach`."""
+    name, answer = found.spec.name, found.cluster.poll(found.spec.run, _of_driver(found.folder))
+    if isinstance(answer, Unreachable):
+        raise (RunGone if answer.gone else UsageError)(f"{name} cannot be attached: {answer.message}")
+    if not isinstance(answer, Polled):
+        assert_never(answer)
+    if answer.state == ev.LOST:
+        raise RunGone(
+            f"{name} cannot be attached: {found.cluster.name} does not know it any more. %ddl show {name} shows what "
+            "is stored."
+        )
+    return answer
 
 
 def _of_driver(folder: RunFolder) -> int:

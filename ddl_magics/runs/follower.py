@@ -144,20 +144,27 @@ class Follower:
         try:
             if begin():
                 self._follow()
-                self._queue.leave(self.spec.run)  # its slots are free; what it has left can be fetched meanwhile
-                self._give_back(self._collect())
+                self._queue.free(self.spec.run)
+                complete = self._collect()
+                self._queue.leave(self.spec.run)
+                self._give_back(complete)
         except Exception as error:  # of any kind: a run that nobody follows must not look as if it were running
-            self.recorder.end(ev.LOST, f"the notebook could not follow the run ({type(error).__name__}: {error})")
-            self._end_unfollowed()
+            self._end_unfollowed(f"{type(error).__name__}: {error}")
         finally:
+            self._namespace = {}  # the notebook's arrays, of a run that was never launched
             self._queue.leave(self.spec.run)
             for problem in self.exports.end():
                 self.recorder.emit("notice", level="warning", message=problem)
             self.timeline.settle()
             self._decided.set()
 
-    def _end_unfollowed(self) -> None:
-        """End a run that nobody can attach to again: it would train for nobody, and hold its slots."""
+    def _end_unfollowed(self, problem: str) -> None:
+        """Say that the run is lost, or its results; end a run that nobody can attach to, as it would hold its slots."""
+        if self.timeline.over:
+            message = f"not all of its results could be fetched ({problem})"
+            self.recorder.emit("notice", level="warning", message=message)
+            return
+        self.recorder.end(ev.LOST, f"the notebook could not follow the run ({problem})")
         if not self.cluster.driver_address:
             with contextlib.suppress(Exception):  # it raised one already
                 self.cluster.stop(self.spec.run, ", as the notebook could not follow it")
@@ -245,8 +252,7 @@ class Follower:
             for problem in self.exports.problems():
                 self._emit("notice", level="warning", message=problem)
             if self._stop_due() and not stop_sent:
-                stop_sent = True
-                self.cluster.stop(self.spec.run, self._stop_reason)
+                stop_sent = self.cluster.stop(self.spec.run, self._stop_reason)
             answer = self.cluster.poll(self.spec.run, self.timeline.last - self._offset)
             if isinstance(answer, Unreachable):
                 self._note_silence(answer, time.monotonic() - answered)

@@ -223,7 +223,10 @@ class Run:
         Raises:
             DistributedCellError: the run failed or was lost.
             TimeoutError: the run has not ended after `timeout` seconds; it continues.
+            LookupError: another kernel follows the run.
         """
+        if self._follower is None and not self._timeline.over:
+            raise NotInRun(f"{self.name} is {self.state} in another kernel: its results are here when it has ended")
         try:
             settled = self._timeline.wait(_is_settled, timeout)
         except KeyboardInterrupt:
@@ -608,7 +611,7 @@ class Run:
 
         Args:
             name: one of `files`.
-            to: write it to this path; else it is brought to the notebook's folder.
+            to: write it to this path, or into this folder; else it is brought to the notebook's folder.
 
         Raises:
             LookupError: the run has no such file, or it is out of reach.
@@ -617,8 +620,13 @@ class Run:
         file = cell_files(self.events).get(name)
         if file is None:
             raise NotInRun(f"{self.name} has no file {name}.{nearest(name, self.files) or ' Its files lists them.'}")
+        target = None if to is None else Path(to)
+        if target is not None and target.is_dir():
+            target /= Path(name).name
         if file.path is not None and file.path.is_file() and file.path.stat().st_size == file.size:
-            return file.path if to is None else Path(shutil.copyfile(file.path, to))
+            if target is None or (target.exists() and target.samefile(file.path)):
+                return file.path
+            return Path(shutil.copyfile(file.path, target))
         if self._follower is None:
             again = f": %ddl attach {self.name} first" if self.attachable else ", which has ended with its kernel"
             raise NotInRun(f"{name} is not on this machine, but with the driver of {self.name}{again}.")
@@ -642,7 +650,7 @@ class Run:
 
         return exports.to_tensorboard(self, folder)
 
-    def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
+    def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write parameters, metrics, tags, models and files to MLflow; returns MLflow's id of the run.
 
         Needs `pip install mlflow-skinny`, and for a database also `sqlalchemy alembic`. What an earlier call has
@@ -650,16 +658,16 @@ class Run:
 
         Args:
             uri: of a tracking server ("http://host:5000") or a database ("sqlite:///mlflow.db").
-            experiment: made if it is not there.
+            experiment: made if it is not there; by default that of `MLFLOW_EXPERIMENT_NAME`, or "ddl_magics".
 
         Raises:
             ImportError: MLflow is missing.
             ValueError: the URI has a password, for which MLflow has environment variables.
         """
         from ddl_magics.history import mlflow
-        from ddl_magics.runs import exports
+        from ddl_magics.runs import exports, live_export
 
-        return mlflow.write(uri, experiment, exports.for_others(self))
+        return mlflow.write(uri, experiment or live_export.experiment(), exports.for_others(self))
 
     def figure(self) -> go.Figure:
         """A plotly figure of the loss, the metrics and samples/s so far."""

@@ -11,6 +11,8 @@ class RunQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
+        #: Runs that have ended, and whose results are being fetched.
+        self._ended: set[str] = set()
         #: Run -> the slots that it holds.
         self._running: dict[str, int] = {}
         self._names: dict[str, str] = {}
@@ -49,9 +51,9 @@ class RunQueue:
 
     @property
     def idle(self) -> bool:
-        """Whether no run holds slots or waits for them."""
+        """Whether no run needs the cluster: none holds slots, waits for them, or still fetches its results."""
         with self._lock:
-            return not self._waiting and not self._running
+            return not self._waiting and not self._running and not self._ended
 
     def ahead(self, run: str) -> list[str]:
         """The runs that hold slots, and those before this one in the queue."""
@@ -59,10 +61,17 @@ class RunQueue:
             before = self._waiting[: self._waiting.index(run)] if run in self._waiting else []
             return [*(r for r in self._running if r != run), *before]
 
-    def leave(self, run: str) -> None:
-        """The run has ended, or was given up while it waited."""
+    def free(self, run: str) -> None:
+        """The run has ended: others may use its slots, while its results are fetched until `leave`."""
         with self._lock:
             self._running.pop(run, None)
+            self._ended.add(run)
+
+    def leave(self, run: str) -> None:
+        """The run needs the cluster no more, or was given up while it waited."""
+        with self._lock:
+            self._running.pop(run, None)
+            self._ended.discard(run)
             self._names.pop(run, None)
             if run in self._waiting:
                 self._waiting.remove(run)

@@ -91,7 +91,7 @@ def write(target: str, folder: Path, name: str, run: str, keras: str, export: Ca
         raise CannotServe(f"there is no deployment to {target}: write --to {' or '.join(TARGETS)}")
     (folder / MODEL).mkdir()
     export(folder / MODEL)
-    service = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")[:32] or "model"
+    service = _service(name)
     words = {"name": service, "deployment": f"{service[:24]}-1", "model": MODEL, "run": run, "keras": keras}
     texts = (
         {"inferenceservice.yaml": _KSERVE}
@@ -103,3 +103,9 @@ def write(target: str, folder: Path, name: str, run: str, keras: str, export: Ca
         written.append(folder / file)
         written[-1].write_text(text.format(**words), encoding="utf-8")
     return written
+
+
+def _service(name: str) -> str:
+    """A name as Kubernetes takes it: at most 32 small letters, digits and hyphens, a letter first, no hyphen last."""
+    words = re.sub(r"[^a-z0-9-]+", "-", name.lower()).strip("-")
+    return (words if words[:1].isalpha() else f"model-{words}")[:32].strip("-")

@@ -86,13 +86,17 @@ def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> 
         raise CannotServe(
             f"{request.name} is served on {running.owner.get('host')}: serve it there, or under another --name"
         )
+    settings = running.settings
     changed = [
         option
-        for option, wanted, has in (
-            ("--port", request.port, running.settings["http_port"]),
-            ("--log", request.log, running.settings["log"]),
+        for option, wanted, default, has in (
+            ("--port", request.port, None, settings["http_port"]),
+            ("--detached", request.detached, False, settings["detached"]),
+            ("--log", request.log, None, settings["log"]),
+            ("--log-inputs", request.log_inputs, True, settings["log_inputs"]),
+            ("--log-sample", request.log_sample, 1.0, settings["log_sample"]),
         )
-        if wanted is not None and wanted != has
+        if wanted not in (default, has)
     ]
     if changed:
         first = f"%ddl serve --stop {request.name}"
@@ -111,8 +115,7 @@ def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> 
     if problem is not None:
         shutil.rmtree(model, ignore_errors=True)
         raise CannotServe(f"version {version} of {request.name} cannot be served, and {running.version} is: {problem}")
-    settings = {**running.settings, "version": version, "model": str(model)}
-    _write(running.folder / "settings.json", settings)
+    _write(running.folder / "settings.json", {**settings, "version": version, "model": str(model)})
     shutil.rmtree(running.folder / "models" / running.version, ignore_errors=True)
     found = Served.read(running.folder)
     assert found is not None
@@ -180,7 +183,7 @@ def _launch(python: Path, folder: Path, detached: bool) -> subprocess.Popen[byte
             start_new_session=True,  # an interrupt of the notebook is none of the server
         )
     if not detached:
-        _children.append(process)
+        _children[:] = [*(child for child in _children if child.poll() is None), process]
     return process
 
 

@@ -79,7 +79,7 @@ def open_log(uri: str) -> RequestLog:
     if parts.scheme == "kafka":
         return KafkaLog(KafkaWriter(uri))
     if parts.scheme not in ("", "file"):
-        raise ValueError(f"a log is a folder of this machine, not {uri}")
+        raise ValueError(f"a log is a folder of this machine or a topic of Kafka, and not in {parts.scheme}:")
     return FolderLog(Path(parts.path if parts.scheme else uri))
 
 
@@ -118,24 +118,29 @@ class QueuedLog:
     """
 
     def __init__(self) -> None:
-        self.dropped = 0
+        self._dropped = 0
         self._waiting: queue.Queue[Record | None] = queue.Queue(MAX_WAITING)
         # Each is counted by one thread alone.
         self._values_taken = self._values_written = 0
         self._thread = threading.Thread(target=self._run, name="request log", daemon=True)
         self._thread.start()
 
+    @property
+    def dropped(self) -> int:
+        """Records that could not be written."""
+        return self._dropped
+
     def write(self, record: Record) -> None:
         """Take a record, to write it soon."""
         values = _values(record)
         if self._values_taken + values - self._values_written > MAX_WAITING_VALUES:
-            self.dropped += 1
+            self._dropped += 1
             return
         try:
             self._waiting.put_nowait(record)
             self._values_taken += values
         except queue.Full:
-            self.dropped += 1
+            self._dropped += 1
 
     def close(self) -> None:
         """Write what is waiting, within `CLOSE_SECONDS`."""
@@ -150,7 +155,7 @@ class QueuedLog:
             try:
                 self._write(records)
             except Exception as error:  # a full disk, a broker that is gone: the model is served all the same
-                self.dropped += len(records)
+                self._dropped += len(records)
                 print(f"the log of requests cannot be written: {error}", flush=True)
             self._values_written += sum(map(_values, records))
         self._finish()
@@ -226,14 +231,18 @@ class KafkaLog(QueuedLog):
         self._writer = writer
         super().__init__()
 
+    @property
+    def dropped(self) -> int:
+        """Records that could not be written."""
+        return self._dropped + self._writer.dropped
+
     def _write(self, records: Iterable[Record]) -> None:
         for record in records:
             self._writer.send(record["id"], encode(record)[:-1])
         self._writer.flush(0)
 
     def _finish(self) -> None:
-        left = self._writer.flush(CLOSE_SECONDS)
-        self.dropped += self._writer.dropped + left
+        self._dropped += self._writer.flush(CLOSE_SECONDS)
 
 
 class _GrowingFile:

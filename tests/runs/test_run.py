@@ -675,3 +675,41 @@ def test_what_is_missing_of_a_stored_run_is_said():
     assert "1 line cannot be read" in verbs.describe(Run.stored(store.find_run(run.id)))
     path.write_bytes(b"\n".join(lines[:-2]) + b"\n")
     assert "its end is missing" in verbs.describe(Run.stored(store.find_run(run.id)))
+
+
+def test_a_stop_that_does_not_arrive_is_asked_for_again():
+    cluster = FakeCluster()
+    cluster.visible = 3
+    run, asked = running(submit(cluster)), []
+
+    def stop(request):
+        asked.append(request["run"])
+        if len(asked) < 3:
+            raise TimeoutError("the session is busy")
+        cluster.stopped.append(request["run"])
+        return {"ok": True}
+
+    cluster._stop = stop
+    assert run.stop(10).state == ev.STOPPED and len(asked) == 3
+
+
+def test_results_that_cannot_be_fetched_are_told_though_the_run_has_ended(monkeypatch):
+    def fail(self):
+        raise ValueError("bad name")
+
+    monkeypatch.setattr(follower.Follower, "_collect", fail)
+    run = submit(FakeCluster()).wait(10)
+    said = [event["message"] for event in run.events if event["kind"] == "notice"]
+    assert run.state == ev.FINISHED and "not all of its results could be fetched (ValueError: bad name)" in said
+
+
+def test_a_run_that_another_kernel_follows_has_no_results_yet():
+    cluster = FakeCluster()
+    cluster.visible = 3
+    run = running(submit(cluster))
+    other = Run.stored(store.find_run(run.id))
+    for ask in (other.wait, other.model, lambda: other.result):
+        with pytest.raises(LookupError, match="digits is RUNNING in another kernel: its results are here when it has"):
+            ask()
+    run.stop(10)
+    assert Run.stored(store.find_run(run.id)).wait().state == ev.STOPPED

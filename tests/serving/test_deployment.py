@@ -12,6 +12,7 @@ from ddl_magics import Run
 from ddl_magics.models.export import description_of
 from ddl_magics.runs import serve_command
 from ddl_magics.runtime import events as ev
+from ddl_magics.serving import deployment
 
 ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")
 
@@ -70,3 +71,11 @@ def test_what_cannot_be_deployed_leaves_nothing(run, tmp_path):
     with pytest.raises(UsageError, match="has the format keras: a deployment needs one in the format mlflow"):
         command(f"{exported} --to kserve {tmp_path}/new")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["export", "there"]
+
+
+@pytest.mark.parametrize(
+    ("name", "service"),
+    [("My_Digits", "my-digits"), ("a" * 31 + "_b", "a" * 31), ("2nd", "model-2nd"), ("___", "model")],
+)
+def test_a_name_is_one_that_kubernetes_takes(name, service):
+    assert deployment._service(name) == service
