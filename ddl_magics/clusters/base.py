@@ -107,10 +107,10 @@ class Cluster(Protocol):
 
     def poll(self, run: str, after: int) -> Polled | Unreachable: ...
 
-    def stop(self, run: str, reason: str = "") -> None:
+    def stop(self, run: str, reason: str = "") -> bool:
         """Ask the run to finish its step and end, and to keep its model. It ends later, with a state event.
 
-        reason: words that follow "stopped" in that event.
+        reason: words that follow "stopped" in that event. Returns whether the driver has answered: else ask again.
         """
 
     def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
@@ -183,8 +183,8 @@ class DriverCluster:
             tuple(_sound(reply["events"], after)), int(reply["last"]), bool(reply["more"]), str(reply["state"])
         )
 
-    def stop(self, run: str, reason: str = "") -> None:
-        self._ask("stop", {"run": run, "reason": reason})
+    def stop(self, run: str, reason: str = "") -> bool:
+        return self._ask("stop", {"run": run, "reason": reason})
 
     def release(self, run: str) -> None:
         self._ask("release", {"run": run})
@@ -273,11 +273,13 @@ class DriverCluster:
     def shutdown(self) -> None:
         pass
 
-    def _ask(self, function: str, request: Mapping[str, Any]) -> None:
+    def _ask(self, function: str, request: Mapping[str, Any]) -> bool:
+        """Whether there is an answer."""
         try:
             self._call(function, json.dumps(request))
         except (ConnectionError, ProcessLookupError, TimeoutError):
-            pass  # the events show whether the driver got the request
+            return False
+        return True
 
 
 def _may_pass(error: Exception) -> bool:

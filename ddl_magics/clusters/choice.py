@@ -120,7 +120,8 @@ class Choice:
         """Create a session, and choose it. Raises NoSession where none can be created."""
         seconds = max(livy_session.START_SECONDS, sparkmagic_link.startup_seconds())
         session = livy_session.create(http, sparkmagic_link.session_properties(), detached, seconds)
-        self._chosen = self._keep(session)
+        # A Livy that has started again gives the numbers of its former sessions to new ones.
+        self._chosen = self._known[http.url, session.number] = LivyCluster(session)
         sparkmagic_link.share_session(self._shell, session, endpoint)
         return session
 
@@ -136,14 +137,15 @@ class Choice:
         try:
             # The runtime that started the run answers for it, whatever version is installed here.
             runtime = shipping.RuntimePackage(str(address["runtime"]), b"")
-        except ValueError as error:
-            raise NoSession(f"its stored address is damaged: {error}") from None
-        known = self._known.get((address["livy"], address["session"]))
-        if known is not None and known.channel.module == address["runtime"]:
+            url, number = str(address["livy"]), int(address["session"])
+        except (KeyError, TypeError, ValueError) as error:
+            raise NoSession(f"its stored address is damaged ({type(error).__name__}: {error})") from None
+        known = self._known.get((url, number))
+        if known is not None and known.channel.module == runtime.module:
             return known
-        endpoint = sparkmagic_link.endpoint(self._shell, str(address["livy"]))
+        endpoint = sparkmagic_link.endpoint(self._shell, url)
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
-        session = livy_session.find(http, str(address["session"]))
+        session = livy_session.find(http, str(number))
         # Livy 0.5 reports neither the name nor the heartbeat of a session.
         session.detached = session.detached or bool(address.get("detached"))
         return LivyCluster(session, runtime)
@@ -174,5 +176,5 @@ class Choice:
         return self._keep(LivySession(http, int(number)))
 
     def _keep(self, session: LivySession) -> LivyCluster:
-        key = (session.http.url, session.number)
-        return self._known.setdefault(key, LivyCluster(session))
+        """The one cluster of a session."""
+        return self._known.setdefault((session.http.url, session.number), LivyCluster(session))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from ddl_magics.clusters import machine
@@ -26,8 +27,8 @@ WORKERS_PER_CORE = 8
 #: Less free disk than this is said.
 LITTLE_DISK_BYTES = 1_000_000_000
 
-#: Elements of a container that are measured; the others are taken to be as large.
-_MEASURED = 1000
+#: Elements of a variable that are measured, and containers within each other; the others are taken to be as large.
+_MEASURED, _DEPTH = 1000, 50
 
 
 @dataclass(frozen=True)
@@ -123,15 +124,19 @@ def most_at_once(spec: RunSpec, namespace: Mapping[str, Any]) -> int | None:
 
 def estimate(value: Any) -> int:
     """About how many bytes a value takes when it travels; 0 where that cannot be told without pickling."""
+    return _estimate(value, (), _MEASURED)
+
+
+def _estimate(value: Any, within: tuple[int, ...], most: int) -> int:
+    """within: the containers that the value is in, by id. most: parts of it that are measured, at any depth."""
     size = _array_bytes(value)
     if size is not None:
         return size
     if isinstance(value, (str, bytes, bytearray)):
         return len(value)
-    if isinstance(value, Mapping):
-        return _of_many(len(value), value.values())
-    if isinstance(value, (list, tuple, set, frozenset)):
-        return _of_many(len(value), value)
+    if isinstance(value, (Mapping, list, tuple, set, frozenset)) and id(value) not in within and len(within) < _DEPTH:
+        parts = value.values() if isinstance(value, Mapping) else value
+        return _of_many(len(value), parts, (*within, id(value)), most) if parts else 0
     return sys.getsizeof(value, 0)
 
 
@@ -146,11 +151,7 @@ def _array_bytes(value: Any) -> int | None:
     return int(size) if isinstance(size, int) else None
 
 
-def _of_many(number: int, values: Any) -> int:
-    measured, total = 0, 0
-    for each in values:
-        if measured == _MEASURED:
-            break
-        measured += 1
-        total += estimate(each)
-    return total * number // max(measured, 1)
+def _of_many(number: int, parts: Iterable[Any], within: tuple[int, ...], most: int) -> int:
+    """The bytes of so many parts, as the first `most` of them tell."""
+    measured = [_estimate(part, within, max(1, most // number)) for part in islice(parts, most)]
+    return sum(measured) * number // max(len(measured), 1)

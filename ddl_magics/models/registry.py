@@ -108,7 +108,7 @@ class Registry:
         """
         if which is None:
             return self._known(name, max(self.versions(name), default=0))
-        if str(which).isdigit():
+        if str(which).isdecimal():
             return self._known(name, int(which))
         aliases = self.aliases(name)
         if which not in aliases:

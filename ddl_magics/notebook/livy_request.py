@@ -58,7 +58,8 @@ def lifetime(session: LivySession) -> str:
         word = session.name or str(session.number)
         return (
             f"Session {word} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
-            f"default) in which no notebook follows a run of it. To use it elsewhere: %ddl use livy {session.http.url} --session {word}"
+            "default) in which no notebook follows a run of it. To use it elsewhere: "
+            f"%ddl use livy {session.http.url} --session {word}"
         )
     return "The session and its runs end with this kernel; --detached makes one that outlives the kernel."
 

@@ -135,7 +135,8 @@ class Session:
         if refused is not None:
             folder.remove()
             raise UsageError(refused.message)
-        run = Run(spec, folder, follower.timeline, cluster.name, follower)
+        attachable = bool(cluster.driver_address)
+        run = Run(spec, folder, follower.timeline, cluster.name, follower, attachable)
         self.runs[spec.run] = run
         return run
 
@@ -179,13 +180,17 @@ class Session:
         def attach(record: store.RunRecord) -> Run:
             if record.over and record.state != ev.LOST:
                 return Run.stored(record)
-            if clusters is None:
-                raise UsageError(f"{record.name} is lost.")
+            assert clusters is not None, "a new search has no earlier runs"
             return self.attach(record.id, clusters)
 
         here = isinstance(cluster, EmbeddedCluster) and spec.parallel is None
         most = preflight.most_at_once(spec, copied) if here else None
-        return TrialRuns(cluster, start, attach, most, lambda: self._give_back(cluster, spec.release))
+
+        def end() -> None:
+            copied.clear()  # the search has ended, and must not keep the notebook's arrays
+            self._give_back(cluster, spec.release)
+
+        return TrialRuns(cluster, start, attach, most, end)
 
     def _give_back(self, cluster: Cluster, what: str | None) -> None:
         """Do what --release says after a search, unless other runs need the cluster."""
@@ -221,7 +226,9 @@ class Session:
         except NoSession:
             cluster = self._current(start=True)  # its session is gone: its trials continue in the present one
         status = cluster.status()
-        if isinstance(status, Unreachable):  # its trials may train there
+        if isinstance(status, Unreachable) and status.gone:
+            cluster = self._current(start=True)
+        elif isinstance(status, Unreachable):  # its trials may train there
             raise UsageError(f"{record.name} cannot be attached: {status.message}")
         search = Search.resume(record, self._trial_runs(spec, cluster, namespace, clusters))
         self.searches[record.id] = search

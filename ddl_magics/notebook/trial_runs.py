@@ -5,11 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from IPython.core.error import UsageError
-
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Refused, Unreachable
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
+from ddl_magics.runs.attaching import RunGone
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.store import RunRecord
 
@@ -23,9 +22,9 @@ class TrialRuns:
     Args:
         cluster: where the trials run.
         start: starts or queues a run.
-        attach: the run of a record, followed again if it has not ended; UsageError where it cannot be.
+        attach: the run of a record, followed again if it has not ended; RunGone where it is lost.
         most: runs that this machine's memory holds at once, which counts where the workers run on it.
-        give_back: does what --release says, if nothing else runs.
+        give_back: the search has ended: does what --release says, if nothing else runs.
     """
 
     def __init__(
@@ -65,10 +64,14 @@ class TrialRuns:
         return self._cluster.replace_executor(executor)
 
     def attach(self, record: RunRecord) -> Run | None:
-        """The run of an earlier kernel: followed again, or as it ended; None if it is lost."""
+        """The run of an earlier kernel: followed again, or as it ended; None if it is lost.
+
+        Raises:
+            UsageError: it may be running, and cannot be followed.
+        """
         try:
             return self._attach(record)
-        except UsageError:
+        except RunGone:
             return None
 
 

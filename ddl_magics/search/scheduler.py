@@ -49,6 +49,9 @@ FAILURES = 3
 #: The search ends when no trial could be started for this time, and none is running.
 NO_ROOM_SECONDS = 600.0
 
+#: How long --release waits for the models of the last trials.
+FETCH_SECONDS = 600.0
+
 #: Kinds of failures that are not the cell's: the trial is tried again.
 _MACHINE = DEATHS | {"spark", "peer"}
 
@@ -125,7 +128,6 @@ class Scheduler:
         self._parallel = 0
         self._listeners: list[Callable[[SearchView], None]] = []
         self._listening = threading.Lock()
-        self._over = threading.Event()
         #: The runs of this kernel, by id.
         self.runs: dict[str, Run] = {}
         self.view = self._look()
@@ -151,10 +153,6 @@ class Scheduler:
     def abandon(self) -> None:
         """Leave everything as it is, as the kernel exits: `%ddl attach` continues from there."""
         self._abandoned = True
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Block until the search has ended, for at most `timeout` seconds; returns whether it has."""
-        return self._over.wait(timeout)
 
     # -- begin
 
@@ -207,11 +205,17 @@ class Scheduler:
                 self._end_trials()
             self._finish()
             if not self._abandoned:
-                self._launcher.give_back()
+                self._give_back()
         except RunInUse as error:
             _log.error("%s: this kernel leaves it", error)
-        finally:
-            self._over.set()
+
+    def _give_back(self) -> None:
+        """Do what --release says, once the models of the trials are here."""
+        if self.spec.release not in (None, "no"):
+            deadline = time.monotonic() + FETCH_SECONDS
+            for run in list(self.runs.values()):
+                run.settled(max(deadline - time.monotonic(), 0.0))
+        self._launcher.give_back()
 
     def _turn(self) -> None:
         """One round: fill the free room, then wait for events."""

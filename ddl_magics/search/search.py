@@ -260,12 +260,14 @@ class Search:
         """Write each trial as `Run.to_tensorboard` does; its HParams tab compares them. Returns their folders."""
         return [exports.to_tensorboard(run, folder) for run in self._trial_runs()]
 
-    def to_mlflow(self, uri: str, experiment: str = "ddl_magics") -> str:
+    def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write the search to MLflow as a run with its trials as children; returns MLflow's id. See `Run.to_mlflow`."""
         record = self._folder.record()
         if record is None:
             raise NotInRun(f"{self.name} is not in the store any more.")
-        return mlflow.write_search(uri, experiment, record, map(exports.for_others, self._trial_runs()))
+        return mlflow.write_search(
+            uri, experiment or live_export.experiment(), record, map(exports.for_others, self._trial_runs())
+        )
 
     def _trial_runs(self) -> Iterator[Run]:
         """The last run of each trial that has one."""

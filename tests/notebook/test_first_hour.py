@@ -372,6 +372,13 @@ def test_sizes_are_estimated_without_pickling(value, size):
     assert preflight.estimate(value) == size
 
 
+def test_sizes_of_what_refers_to_itself_or_has_very_many_parts_are_estimated_at_once():
+    tree = {"children": []}
+    tree["children"] = [{"parent": tree, "value": number} for number in range(100)]
+    assert preflight.estimate(tree) > 0
+    assert preflight.estimate([[[0.5] * 300] * 300] * 300) == 300**3 * sys.getsizeof(0.5)
+
+
 def test_a_dry_run_shows_what_would_happen_and_starts_nothing(notebook, capsys):
     notebook.user_ns["x"] = np.zeros((1000, 100))
     text, error = run(notebook, "%%distributed --strategy ps --rule aeasgd:alpha=0.1 --dry-run\nx", capsys)
