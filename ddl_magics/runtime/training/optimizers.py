@@ -28,8 +28,8 @@ def learning_rate(optimizer: Optimizer) -> float | None:
 
 def fixed_rate(optimizer: Optimizer) -> float | None:
     """The rate as a number that can be set; None for a schedule."""
-    rate = getattr(inner(optimizer), "_learning_rate", None)
-    schedule = callable(rate) and not hasattr(rate, "numpy")
+    rates = [getattr(inner(optimizer), name, None) for name in ("_learning_rate", "learning_rate")]
+    schedule = any(callable(rate) and not hasattr(rate, "numpy") for rate in rates)
     return None if schedule else learning_rate(optimizer)
 
 

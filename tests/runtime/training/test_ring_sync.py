@@ -1,7 +1,11 @@
 """Workers that meet now and then: averaging by epoch, and synchronous elastic averaging, against NumPy."""
 
+from types import SimpleNamespace
+
 import pytest
 from support import comparison, launch
+
+from ddl_magics.runtime.training.ring_sync import RingSync
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -76,3 +80,44 @@ def test_a_stop_keeps_the_model(spark_cluster):
     ended = run.wait(60)
     assert ended.state == "STOPPED"
     assert launch.weights(ended.run)[0].shape == (3, 1)
+
+
+COUNTS = """
+import keras
+model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1, activation="sigmoid")])
+model.compile("sgd", "binary_crossentropy", metrics=[keras.metrics.TruePositives(thresholds=0.0, name="rows")])
+history = model.fit(dataset, validation_data=validation, epochs=2, verbose=0).history
+after = [model.evaluate(rows, return_dict=True, verbose=0) for rows in (validation, dataset)]
+last = {name: values[-1] for name, values in history.items()}
+[last["rows"], last["val_rows"], last["val_loss"], after[0]["loss"], after[1]["rows"], after[0]["rows"]]
+"""
+
+
+@pytest.mark.parametrize("spec", [{"strategy": "average"}, {"strategy": "allreduce", "rule": "easgd"}])
+def test_each_row_is_evaluated_once_in_fit_and_after_it(spark_cluster, spec):
+    spark = spark_cluster(2)
+    frame = spark.range(40).selectExpr("id * 0.1 AS x", "1.0 AS y")
+    options = {"data": "df", "label": "y", "validation": 0.25, "batch_size": 4, "workers": 2, **spec}
+    ended = launch.run_cell(spark, COUNTS, namespace={"df": frame}, **options)
+    assert ended.state == "FINISHED", ended.failure
+    trained, validated, loss, again, *rows = ended.result
+    assert trained + validated == 40 and rows == [trained, validated]
+    assert again == pytest.approx(loss, rel=1e-5)
+
+
+def test_windows_that_end_between_the_batches_that_are_seen_count():
+    """With steps_per_execution, Keras calls after several batches."""
+    sync, rounds = RingSync.__new__(RingSync), []
+    sync._rank = SimpleNamespace(progress=SimpleNamespace(sync_rounds=0))
+    sync._begun, sync._rule, sync._window = True, object(), 3
+    sync._pull_each_other = lambda done: rounds.append(batch)
+    for _ in range(2):
+        sync.on_epoch_begin(0)
+        for batch in (3, 7, 11, 15):
+            sync.on_train_batch_end(batch)
+    assert rounds == [3, 7, 11, 15] * 2
+    rounds.clear()
+    sync.on_epoch_begin(0)
+    for batch in range(7):
+        sync.on_train_batch_end(batch)
+    assert rounds == [2, 5]
