@@ -299,7 +299,7 @@ def _sound(events: Iterable[Any], after: int) -> Iterator[Mapping[str, Any]]:
             yield {**placeholder, "attempt": 1, "seq": seq if isinstance(seq, int) and seq >= number else number}
 
 
-def refusal(reply: Mapping[str, Any]) -> Launched | Refused:
+def launch_answer(reply: Mapping[str, Any]) -> Launched | Refused:
     """A reply of `driver.api.launch` as an answer."""
     if reply.get("ok"):
         return Launched()

@@ -21,7 +21,7 @@ from ddl_magics.clusters.base import (
     Ready,
     Refused,
     Unreachable,
-    refusal,
+    launch_answer,
 )
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.wording import counted
@@ -153,7 +153,7 @@ class EmbeddedCluster(DriverCluster):
             sent_files.upload(spec, self._call)
             # The driver uses the variable `spark`, and the notebook's may hold a session that was stopped.
             names = {**namespace, "spark": self._session()}
-            return refusal(self._call("launch", json.dumps(spec.to_record()), names))
+            return launch_answer(self._call("launch", json.dumps(spec.to_record()), names))
         except sent_files.CannotSendFiles as error:
             return Refused("usage", str(error))
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark

@@ -19,7 +19,7 @@ from ddl_magics.clusters.base import (
     Ready,
     Refused,
     Unreachable,
-    refusal,
+    launch_answer,
 )
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
 from ddl_magics.clusters.livy_http import with_retries
@@ -157,7 +157,7 @@ class LivyCluster(DriverCluster):
                 with_retries(partial(self.channel.statement, code), RETRY_SECONDS)
             sent_files.upload(spec, self._call)
             # The notebook's folder is not on the cluster, and one of the same path would be another.
-            return refusal(self._call("launch", json.dumps({**spec.to_record(), "folder": None})))
+            return launch_answer(self._call("launch", json.dumps({**spec.to_record(), "folder": None})))
         except (sending.CannotSend, sent_files.CannotSendFiles) as error:
             return Refused("usage", str(error))
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:

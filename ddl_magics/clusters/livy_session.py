@@ -71,7 +71,7 @@ class LivySession:
 
     @property
     def ended(self) -> bool:
-        """Whether this kernel has ended it."""
+        """Whether this kernel has ended it, or uses it no more."""
         return self._ended.is_set()
 
     def end(self) -> None:

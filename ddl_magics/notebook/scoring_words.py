@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from IPython.core.error import UsageError
 
+from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word
 from ddl_magics.wording import nearest
 
@@ -19,7 +20,7 @@ def read(verb: str, options: Sequence[str], usage: str, arguments: Sequence[str]
     Raises:
         UsageError: one line; there is no model, no such option, or no value.
     """
-    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    words = split_values(arguments)
     if not words or words[0].startswith("--"):
         raise UsageError(f"write: {usage}")
     model, words = words[0], words[1:]

@@ -13,6 +13,7 @@ from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.data_names import frames
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.errors import CannotWrite, RunInterrupted
+from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word
 from ddl_magics.wording import counted, in_bytes, nearest
 
@@ -33,7 +34,7 @@ class Request:
 
 def parse(arguments: Sequence[str]) -> Request:
     """UsageError, one line, where the words are no request."""
-    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    words = split_values(arguments)
     compression = None
     if COMPRESSION in words:
         at = words.index(COMPRESSION)

@@ -1,8 +1,9 @@
-"""The line of a cell from the spec of its run: what `parsing.parse` reads back."""
+"""Lines and their words: the line of a cell from the spec of its run, which `parsing.parse` reads back; `--a=b`."""
 
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterable
 from typing import Any
 
 from ddl_magics.options.spec import RunSpec
@@ -11,6 +12,11 @@ from ddl_magics.runtime.redaction import MASK
 
 #: Of the notebook alone, or chosen anew for each execution.
 _LEFT_OUT = ("name", "wait", "dry_run")
+
+
+def split_values(words: Iterable[str]) -> list[str]:
+    """The words of a line with `--name=value` as two words."""
+    return [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
 
 def cell_of(spec: RunSpec, name: str = "") -> str:

@@ -8,6 +8,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word, shown
 from ddl_magics.options.values import read_age, read_count, read_size
 from ddl_magics.store import cleaning
@@ -38,7 +39,7 @@ def parse(arguments: Sequence[str]) -> tuple[Policy, bool]:
     Raises:
         UsageError: an option is unknown, or none says what to remove.
     """
-    words = [part for word in arguments for part in word.split("=", 1)]
+    words = split_values(arguments)
     values: dict[str, Any] = {}
     dry = False
     while words:

@@ -287,7 +287,10 @@ class Run:
         return self._timeline.wait(_is_settled, timeout)
 
     def listen(self, listener: Callable[[list[Event]], None]) -> None:
-        """Call `listener` with the events so far and then with new ones, in another thread."""
+        """Call `listener` with the events so far, and then with new ones of a run that this kernel follows.
+
+        Of such a run, it is called in another thread.
+        """
         if self._follower is not None:
             self._follower.recorder.listen(listener)
         else:

@@ -17,6 +17,7 @@ from IPython.core.error import UsageError
 from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
 from ddl_magics.models.export import Trained, description_of, new_folder, write
 from ddl_magics.models.registry import Registry
+from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs.run_or_path import run_or_path
 from ddl_magics.serving import deployment, launch
@@ -70,7 +71,7 @@ class Request:
 
 def parse(arguments: Sequence[str]) -> Request:
     """UsageError, one line, where the words are no request."""
-    words = [part for word in arguments for part in (word.split("=", 1) if word.startswith("--") else [word])]
+    words = split_values(arguments)
     models: list[str] = []
     given: dict[str, list[str]] = {}
     while words:
@@ -99,7 +100,7 @@ def parse(arguments: Sequence[str]) -> Request:
         name=given.get("--name", [""])[0],
         port=_port(given.get("--port")),
         detached="--detached" in given,
-        log=_log(given.get("--log")),
+        log=_log_address(given.get("--log")),
         log_inputs=_yes(given.get("--log-inputs")),
         log_sample=_share(given.get("--log-sample")),
     )
@@ -113,7 +114,7 @@ def _port(given: Sequence[str] | None) -> int | None:
     return int(given[0])
 
 
-def _log(given: Sequence[str] | None) -> str | None:
+def _log_address(given: Sequence[str] | None) -> str | None:
     if given is not None and given[0].startswith("kafka:"):
         try:
             address(given[0])

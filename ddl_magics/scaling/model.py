@@ -8,7 +8,7 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
               buckets, and each worker sends 2 (n - 1) / n of the bytes (Patarasuk and Yuan 2009, "Bandwidth optimal
               all-reduce algorithms"). Between hosts the buckets travel as the backward pass makes them, in 2/3
               of compute: max(E/m, E - 2/3 compute (1 - 1/m)) is waited for. Of the other strategies: e + f (n - 1)
-    waiting   w h(n) compute, where h(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
+    waiting   w z(n) compute, where z(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
               the slowest
 
 and an epoch has the steps for its rows, and a rest of g + h / n seconds. The coefficients are not negative; they are
@@ -126,9 +126,9 @@ class Model:
 
     def step(self, setting: Setting) -> Step:
         """The step of a worker."""
-        slower, rows = self._slower(setting.per_host), setting.rows
-        compute = slower * (self.compute[0] + self.compute[1] * rows)
-        feeding = slower * (self.feeding[0] + self.feeding[1] * rows)
+        factor, rows = self._slower(setting.per_host), setting.rows
+        compute = factor * (self.compute[0] + self.compute[1] * rows)
+        feeding = factor * (self.feeding[0] + self.feeding[1] * rows)
         waiting = self.waiting * slowest(setting.workers) * compute
         return Step(rows, compute, self._exchange(setting, compute), waiting, feeding)
 

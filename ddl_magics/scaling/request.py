@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.options import RunSpec
-from ddl_magics.options.line import masked_settings
+from ddl_magics.options.line import masked_settings, split_values
 from ddl_magics.options.redaction import as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
@@ -81,7 +81,7 @@ FLAGS = (*_OPTIONS, *_SWITCHES)
 
 def parse(arguments: Sequence[str]) -> Request:
     """Raises UsageError where the line is not like `USAGE`."""
-    words = [part for word in arguments for part in word.split("=", 1)]
+    words = split_values(arguments)
     values: dict[str, Any] = {}
     runs: list[str] = []
     while words:

@@ -326,7 +326,7 @@ class Search:
             self._scheduler.abandon()
 
     def listen(self, listener: Callable[[SearchView], None]) -> None:
-        """Call `listener` with the search as it is now, and again when it changes, in another thread."""
+        """Call `listener` with the search as it is now, and again when it changes: of a search here, in its thread."""
         if self._scheduler is not None:
             self._scheduler.listen(listener)
         else:

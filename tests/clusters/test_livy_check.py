@@ -166,9 +166,9 @@ def test_when_the_session_ends(checked, about, session, says):
 @pytest.mark.parametrize(
     ("about", "says"),
     [
-        ({}, "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report; a run keeps"),
-        ({"ttl": None, "idleTimeout": "30m"}, "30m without a request; a run keeps the session alive"),
-        ({"ttl": "8h"}, "the session alive; it ends 8h after its start, also during a run: create a new one"),
+        ({}, "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report; a run that a"),
+        ({"ttl": None, "idleTimeout": "30m"}, "30m without a request; a run that a notebook follows keeps it alive"),
+        ({"ttl": "8h"}, "keeps it alive; it ends 8h after its start, also during a run: create a new one"),
     ],
 )
 def test_time_limits_are_told_as_far_as_livy_tells_them(checked, about, says):

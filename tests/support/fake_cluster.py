@@ -4,7 +4,7 @@ import base64
 import hashlib
 import json
 
-from ddl_magics.clusters.base import DriverCluster, Ready, refusal
+from ddl_magics.clusters.base import DriverCluster, Ready, launch_answer
 from ddl_magics.runtime import events as ev
 
 
@@ -65,7 +65,7 @@ class FakeCluster(DriverCluster):
     def launch(self, spec, namespace):
         self.launched[spec.run] = spec
         self.namespaces[spec.run] = dict(namespace)
-        return refusal({"ok": True})
+        return launch_answer({"ok": True})
 
     def shutdown(self):
         self.shut = True

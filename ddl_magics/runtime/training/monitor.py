@@ -17,7 +17,7 @@ from .step_buckets import Rows, StepBuckets
 
 
 class Monitor(keras.callbacks.Callback):
-    """Sends the events "fit", "steps", "epoch" and "fit_end". The last callback of its fit."""
+    """Sends the events "fit", "steps", "epoch" and "fit_end". It comes after the callbacks of the cell."""
 
     _supports_tf_logs = True  # spares Keras 2 a conversion of the logs after every step
 
