@@ -1,9 +1,9 @@
 """A registry of models that is a folder: `NAME/VERSION` is an export, written once and whole.
 
-A version's number is claimed by creating the file `NAME/.claims/VERSION`, which only one writer can (but on S3, where two
-that register at the same moment may meet); the folder is then written aside and renamed. An alias is the empty file
-`NAME/aliases/ALIAS.COUNT.VERSION`, of which the largest count is the one that holds: storages that cannot replace a file
-can hold it as well.
+A version's number is claimed by creating the file `NAME/.claims/VERSION`, which only one writer can (but on S3, where
+two that register at the same moment may meet); the folder is then written aside and renamed. An alias is the empty file
+`NAME/aliases/ALIAS.COUNT.VERSION`, of which the largest count is the one that holds: storages that cannot replace a
+file can hold it as well.
 """
 
 from __future__ import annotations
