@@ -36,6 +36,10 @@ class NoSession(Exception):
     """No session can be used; the message is one line that ends in what to do."""
 
 
+class SessionGone(NoSession):
+    """Livy has answered, and has no such session."""
+
+
 @dataclass(eq=False)
 class LivySession:
     """A session that has started.
@@ -199,7 +203,7 @@ def find(http: LivyHttp, id_or_name: str) -> LivySession:
             wait_until_idle(found)
             return found
     listed = ", ".join(f"{s['id']}{' (' + s['name'] + ')' if s.get('name') else ''}" for s in alive[:10])
-    raise NoSession(f"{http.host} has no session {id_or_name}; it has {listed or 'none'}.")
+    raise SessionGone(f"{http.host} has no session {id_or_name}; it has {listed or 'none'}.")
 
 
 def _cause(session: LivySession) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -60,11 +60,11 @@ def evaluate(request: Request, session: Session, namespace: MutableMapping[str, 
         UsageError: there is no such model or DataFrame, they do not fit, or the variable is another thing's.
         RunInterrupted: the kernel was interrupted, which stops the evaluation.
     """
+    _check_free(request.name, namespace)
     try:
         model = scored_model.find(request.model, session)
         name = request.name or (f"{model.run.name}_evaluation" if model.run else "evaluation")
-        if not isinstance(namespace.get(name, None), Evaluation | None):
-            raise UsageError(f"your variable {name} would be replaced: choose another with --name")
+        _check_free(name, namespace)
         found = _found(request, model, session.cluster, namespace)
     except (CannotScore, LookupError) as error:
         raise UsageError(str(error)) from None
@@ -72,6 +72,11 @@ def evaluate(request: Request, session: Session, namespace: MutableMapping[str, 
         raise RunInterrupted("the evaluation has been stopped") from None
     namespace[name] = found
     return f"{name}: {found!r}"
+
+
+def _check_free(name: str, namespace: Mapping[str, Any]) -> None:
+    if not isinstance(namespace.get(name, None), Evaluation | None):
+        raise UsageError(f"your variable {name} would be replaced: choose another with --name")
 
 
 def _found(request: Request, model: ScoredModel, cluster: Cluster, namespace: MutableMapping[str, Any]) -> Evaluation:

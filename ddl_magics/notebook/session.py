@@ -18,7 +18,7 @@ from ddl_magics import store
 from ddl_magics.clusters import preflight
 from ddl_magics.clusters.base import Cluster, Unreachable
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.notebook import origin
 from ddl_magics.notebook.trial_runs import TrialRuns
 from ddl_magics.options import RunSpec
@@ -223,8 +223,10 @@ class Session:
         make_plan(spec)  # refuses before anything starts
         try:
             cluster = clusters(record.driver_address) if record.driver_address else self._current(start=True)
-        except NoSession:
-            cluster = self._current(start=True)  # its session is gone: its trials continue in the present one
+        except SessionGone:
+            cluster = self._current(start=True)  # its trials continue in the present one
+        except NoSession as error:
+            raise UsageError(f"{record.name} cannot be attached: {error}") from None
         status = cluster.status()
         if isinstance(status, Unreachable) and status.gone:
             cluster = self._current(start=True)

@@ -11,7 +11,7 @@ from IPython.core.error import UsageError
 from ddl_magics import store
 from ddl_magics.clusters.base import Cluster, Polled, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
-from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.options import RunSpec
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runs.follower import Follower, own_events
@@ -65,7 +65,8 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
     try:
         return FoundRun(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
     except NoSession as error:
-        raise RunGone(f"{name} cannot be attached: {error}") from None
+        gone = isinstance(error, SessionGone)
+        raise (RunGone if gone else UsageError)(f"{name} cannot be attached: {error}") from None
 
 
 def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:

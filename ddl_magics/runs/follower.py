@@ -331,7 +331,10 @@ class Follower:
         if what == "session" and not complete:
             message = "the session stays, as it has the only copy of what could not be fetched"
         else:
-            done = self.cluster.give_back(what)
+            try:
+                done = self.cluster.give_back(what)
+            except Exception as error:  # of Spark or Livy, of any kind
+                done = Refused("spark", f"it failed ({type(error).__name__}: {error})")
             message = f"--release {what}: {done.message}" if isinstance(done, Refused) else done
         self.recorder.emit("notice", level="info", message=message)
 

@@ -65,8 +65,8 @@ class Request:
     port: int | None = None
     detached: bool = False
     log: str | None = None
-    log_inputs: bool = True
-    log_sample: float = 1.0
+    log_inputs: bool | None = None
+    log_sample: float | None = None
 
 
 def parse(arguments: Sequence[str]) -> Request:
@@ -123,15 +123,17 @@ def _log_address(given: Sequence[str] | None) -> str | None:
     return None if given is None else given[0]
 
 
-def _yes(given: Sequence[str] | None) -> bool:
-    if given is not None and given[0] not in ("yes", "no"):
-        raise UsageError(f"--log-inputs must be yes or no, not {as_word(given[0])}.")
-    return given is None or given[0] == "yes"
-
-
-def _share(given: Sequence[str] | None) -> float:
+def _yes(given: Sequence[str] | None) -> bool | None:
     if given is None:
-        return 1.0
+        return None
+    if given[0] not in ("yes", "no"):
+        raise UsageError(f"--log-inputs must be yes or no, not {as_word(given[0])}.")
+    return given[0] == "yes"
+
+
+def _share(given: Sequence[str] | None) -> float | None:
+    if given is None:
+        return None
     try:
         share = float(given[0])
     except ValueError:

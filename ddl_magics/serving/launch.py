@@ -44,8 +44,8 @@ class Request:
         port: for HTTP; None for a free one.
         detached: whether it outlives this process.
         log: a folder, or another place that `open_log` takes, for the log of requests; None for none.
-        log_inputs: whether the log has the inputs.
-        log_sample: the share of requests that are logged.
+        log_inputs: whether the log has the inputs; None for yes, or as the running server has it.
+        log_sample: the share of requests that are logged; None for all, or as the running server has it.
         keras: the version of Keras that has saved the model.
     """
 
@@ -55,8 +55,8 @@ class Request:
     port: int | None = None
     detached: bool = False
     log: str | None = None
-    log_inputs: bool = True
-    log_sample: float = 1.0
+    log_inputs: bool | None = None
+    log_sample: float | None = None
     keras: str | None = None
 
 
@@ -89,14 +89,14 @@ def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> 
     settings = running.settings
     changed = [
         option
-        for option, wanted, default, has in (
-            ("--port", request.port, None, settings["http_port"]),
-            ("--detached", request.detached, False, settings["detached"]),
-            ("--log", request.log, None, settings["log"]),
-            ("--log-inputs", request.log_inputs, True, settings["log_inputs"]),
-            ("--log-sample", request.log_sample, 1.0, settings["log_sample"]),
+        for option, wanted, has in (
+            ("--port", request.port, settings["http_port"]),
+            ("--detached", request.detached or None, settings["detached"]),
+            ("--log", request.log, settings["log"]),
+            ("--log-inputs", request.log_inputs, settings["log_inputs"]),
+            ("--log-sample", request.log_sample, settings["log_sample"]),
         )
-        if wanted not in (default, has)
+        if wanted is not None and wanted != has
     ]
     if changed:
         first = f"%ddl serve --stop {request.name}"
@@ -138,8 +138,8 @@ def _start(folder: Path, request: Request, tell: Callable[[str], None]) -> Serve
             "grpc_port": _free_port(None),
             "detached": request.detached,
             "log": request.log,
-            "log_inputs": request.log_inputs,
-            "log_sample": request.log_sample,
+            "log_inputs": request.log_inputs is not False,
+            "log_sample": 1.0 if request.log_sample is None else request.log_sample,
             "python": str(python),
             "created": time.time(),
         }

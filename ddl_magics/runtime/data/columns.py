@@ -164,18 +164,22 @@ def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
         value, depth = value[0], depth + 1
     dtype = np.asarray(value).dtype
     if dtype.kind in "iub":
-        dtype = _common_dtype(present)
+        dtype = _common_dtype(present, dtype)
     if dtype.kind not in "iufbUS":
         raise _unsupported(frame_name, name, type(value).__name__)
     return {"name": name, "dtype": "S" if dtype.kind in "US" else dtype.str, "depth": depth, "vector": False}
 
 
-def _common_dtype(values: Any) -> np.dtype:
-    """Which holds all values, numbers or nested lists of them: 1 and 2.5 are floats."""
+def _common_dtype(values: Any, first: np.dtype) -> np.dtype:
+    """Which holds all values, numbers or nested lists of them: 1 and 2.5 are floats.
+
+    It is `first` where NumPy knows none, of missing values or lists of several lengths: packing says what is wrong.
+    """
     try:
-        return np.result_type(*{np.asarray(value).dtype for value in values})
-    except (TypeError, ValueError):  # lists of several lengths, for example, which are refused when they are packed
-        return np.asarray(values.iloc[0]).dtype
+        found = np.result_type(*{np.asarray(value).dtype for value in values})
+    except (TypeError, ValueError):
+        return first
+    return found if found.kind in "iufb" else first
 
 
 def pandas_column(frame: DataFrame, name: str) -> Any:

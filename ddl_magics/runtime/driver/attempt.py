@@ -73,6 +73,7 @@ class Attempt:
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
+        self._over = False  # it has a result
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
         self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
         self._hosts: dict[int, str] = {}
@@ -124,9 +125,13 @@ class Attempt:
     def stop(self, reason: str) -> None:
         """Ask the ranks to end after their step. `reason`: words that follow "stopped"."""
         with self._changed:
+            if self._over:
+                return
             now = time.monotonic()
             self._record.stop_asked_at, self._record.stop_reason = now, reason
             started = bool(self._started)
+            if started:
+                self._record.absent = set(range(self._run.workers)) - self._started
             self._record.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
             message = "finishing the step" if started else "stopping before the workers started"
             self._run.enter(events.STOPPING, message)
@@ -146,6 +151,7 @@ class Attempt:
                 self._restart_dead_ranks()
                 result = judge(self._record, time.monotonic())
                 if result is not None:
+                    self._over = True
                     return result
                 self._changed.wait(TICK_SECONDS)
 
@@ -293,6 +299,10 @@ class Attempt:
             self._started.update(waiting)
             self._silence.forget(rank)  # nothing of it is read while this thread sends checkpoints
         self._introduce(channels, waiting, addresses)
+        with self._changed:
+            stops = self._record.stop_asked_at is not None
+        for channel in waiting.values() if stops else ():  # it was not there when the others were told
+            _send(channel, messages.STOP, {})
         with self._changed:
             if rank in channels and self._channels.get(rank) is channels[rank]:
                 self._hear(rank)

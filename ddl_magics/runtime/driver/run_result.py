@@ -67,8 +67,8 @@ class AttemptRecord:
     """What the driver has received of an attempt so far.
 
     Times are seconds of the monotonic clock; None means "not yet". ends: by rank. lost: rank -> host, of ranks whose
-    connection closed before they reported an end. stop_reason: words that follow "stopped". file_lost: why an
-    artifact is not on the driver's disk.
+    connection closed before they reported an end. stop_reason: words that follow "stopped". absent: ranks that were
+    being started again when the stop was asked for. file_lost: why an artifact is not on the driver's disk.
     """
 
     workers: int
@@ -79,6 +79,7 @@ class AttemptRecord:
     stop_asked_at: float | None = None
     stop_deadline: float = 0.0
     stop_reason: str = ""
+    absent: set[int] = field(default_factory=set)
     start_deadline: float | None = None
     start_message: str = ""
     server_death: str | None = None
@@ -149,11 +150,10 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
 
 
 def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult | None:
-    if len(record.ends) == record.workers or record.spark_ended_at is not None:
-        kept = (
-            "its worker 0, which had the model, is lost" if 0 in record.lost else "the model and its history are kept"
-        )
-        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, kept))
+    ended = len(record.ends.keys() | record.absent) == record.workers
+    if ended or record.spark_ended_at is not None:
+        kept = "what worker 0 had is lost" if 0 in record.lost else "the model and its history are kept"
+        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, kept), must_cancel=bool(record.absent))
     if now <= record.stop_deadline:
         return None
     grace = record.stop_deadline - asked_at

@@ -17,9 +17,6 @@ if TYPE_CHECKING:
 #: "nonfinite": a vector holds NaN or infinity. "lost": a rank that others need is gone. "usage": a mistake of the rank.
 RefusalKind = Literal["nonfinite", "lost", "usage"]
 
-#: Ends of epochs that are kept, for a rank whose connection broke before it had the answer.
-ENDS_KEPT = 2
-
 
 class Refusal(Exception):
     """A request that the server does not carry out: the rank at fault, and one line that says why."""
@@ -72,7 +69,7 @@ class Fit:
         self.broadcasts: dict[str, Any] = {}
         self._applied: dict[int, tuple[int, int, int]] = {}  # by rank, its last: attempt, seq, staleness
         self._arrived: dict[int, dict[int, Arrival]] = collections.defaultdict(dict)  # by epoch and rank
-        self._ended: dict[int, EpochEnd] = {}
+        self._ended: dict[int, EpochEnd] = {}  # all: a rank that is started again may ask for several
         self._history: collections.deque[tuple[int, Vector]] = collections.deque(maxlen=rule.history)
         self._remember()
 
@@ -147,7 +144,6 @@ class Fit:
                 return None
             for older in self._ended.values():
                 older.centre = None
-            self._ended.pop(epoch - ENDS_KEPT, None)
             arrivals = [arrived[rank] for rank in sorted(arrived)]
             self._ended[epoch] = EpochEnd(arrivals, self.centre, self.version)
             self.epoch = max(self.epoch, epoch + 1)

@@ -178,8 +178,9 @@ class Server:
         def begun() -> Fit | None:
             if number not in self._fits:
                 if self._fits and number < max(self._fits):
-                    message = "rank %d begins fit %d, and others are in fit %d: every rank must train equally often"
-                    raise Refusal("usage", rank, message % (rank, number + 1, max(self._fits) + 1))
+                    why = "every rank must train equally often" if buffer.attempt == 1 else "it has no checkpoint of it"
+                    words = rank, number + 1, max(self._fits) + 1, why
+                    raise Refusal("usage", rank, "rank %d begins fit %d, and others are in fit %d: %s" % words)
                 self._need_chief("the weights of fit %d" % number)
             return self._fits.get(number)
 

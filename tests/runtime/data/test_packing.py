@@ -148,3 +148,18 @@ def test_a_number_among_texts_is_refused_by_its_value():
     known = columns.describe("df", pd.DataFrame({"zip": ["94105-1", 94105]}), "zip")
     with pytest.raises(ValueError, match="it has text, and 94105, which is a int: make all values text"):
         packing.as_array(["94105-1", 94105], known)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ([[[1, 2], [3]], [[1, 2], [3, 4]]], "its lengths differ"),
+        ([[1, 2], [1]], "its lengths differ"),
+        ([[1, 2], [1, None]], "it has empty values"),
+        ([[1, None], [1, 2]], "it has empty values"),
+    ],
+)
+def test_lists_that_make_no_array_are_refused_in_words(values, message):
+    known = columns.describe("df", pd.DataFrame({"v": values}), "v")
+    with pytest.raises(ValueError, match=message):
+        packing.as_array(values, known)

@@ -14,6 +14,7 @@ from py4j.protocol import Py4JNetworkError
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
+from ddl_magics.runtime.driver.run_result import judge
 from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.transport import messages, wire
@@ -317,4 +318,25 @@ def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(star
     ranks.die(1)
     ranks.attempt.stop("")
     assert ranks.run.states[-1] == (events.STOPPING, "finishing the step")
-    assert ranks.attempt._record.stop_deadline > ranks.attempt._record.stop_asked_at
+    record = ranks.attempt._record
+    assert record.stop_deadline > record.stop_asked_at
+    late = ranks.connect(1, 2)
+    ranks.attempt.on_ready(1, None)
+    assert [kind for kind, _ in late.sent] == [messages.PEERS, messages.STOP]
+    assert judge(record, record.stop_asked_at + 1) is None
+    ranks.attempt.on_end(0, RankEnd("stopped"))
+    result = judge(record, record.stop_asked_at + 1)
+    assert (result.state, result.must_cancel) == ("STOPPED", True), "nobody waits for the rank that was away"
+    assert result.message == "stopped; the model and its history are kept"
+
+
+def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):
+    ranks = start()
+    ranks.connect(0), ranks.connect(1)
+    for rank in (0, 1):
+        ranks.attempt.on_ready(rank, None)
+        ranks.attempt.on_end(rank, RankEnd("finished"))
+    assert ranks.attempt.wait().state == "FINISHED"
+    before = list(ranks.run.states)
+    ranks.attempt.stop("")
+    assert ranks.run.states == before

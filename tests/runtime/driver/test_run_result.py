@@ -127,4 +127,4 @@ def test_a_stop_does_not_promise_a_model_that_is_lost():
     record = received(r1=(end("stopped", rank=1), 1))
     record.stop_asked_at, record.stop_deadline, record.spark_ended_at = 0, 20, 2
     record.lost[0] = "h0"
-    assert judge(record, 3).message == "stopped; its worker 0, which had the model, is lost"
+    assert judge(record, 3).message == "stopped; what worker 0 had is lost"

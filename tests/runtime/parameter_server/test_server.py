@@ -567,3 +567,14 @@ def test_a_rank_that_is_behind_by_a_fit_is_told_and_does_not_wait(start):
     server.client(0).begin(1, np.zeros(2), np.float64, 2)
     with pytest.raises(Refused, match="rank 1 begins fit 1, and others are in fit 2: every rank must train equally"):
         server.client(1).begin(0, None, np.float64, 2)
+
+
+def test_a_rank_that_returns_late_gets_the_ends_of_all_epochs_that_it_has_missed(start):
+    server = start(2)
+    one, other = server.client(0), server.client(1)
+    one.begin(0, np.zeros(2), np.float64, 2)
+    other.leave()
+    ended = [one.epoch_end(0, epoch, np.full(1, epoch), np.ones(1), False)[0] for epoch in range(4)]
+    again = server.client(1)
+    found = [again.epoch_end(0, epoch, np.ones(1), np.ones(1), False)[0] for epoch in range(4)]
+    assert [values(sums) for sums in found] == [values(sums) for sums in ended]
