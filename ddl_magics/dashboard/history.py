@@ -134,10 +134,10 @@ class History:
         self.state = {"state": event["state"], "message": event["message"], **optional}
         if event["state"] == RUNNING and self.started is None:
             self.started = event["time"]
-        if event["state"] in TERMINAL:
-            self.ended = event["time"]
-            if self._samples:  # also those that other ranks have reported after the chief
-                self._line("samples").add(self._position, self._samples)
+        over = event["state"] in TERMINAL
+        self.ended = event["time"] if over else None  # a lost run may be attached again
+        if over and self._samples:  # also those that other ranks have reported after the chief
+            self._line("samples").add(self._position, self._samples)
 
     def _on_artifact(self, event: Event) -> None:
         if "uri" in event:

@@ -28,7 +28,7 @@ from ddl_magics._version import __version__
 from ddl_magics.history import provenance
 from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
-from ddl_magics.store.owned_folder import read_object
+from ddl_magics.store.owned_folder import lines_of, read_object
 from ddl_magics.wording import in_bytes, plain
 
 MANIFEST = "ddl_magics.json"
@@ -40,6 +40,7 @@ MAX_MANIFEST_BYTES = 64 << 20
 MAX_BYTES = 1 << 40
 #: `run.json` and its like are read as a whole.
 MAX_RECORD_BYTES = 64 << 20
+_READ_WHOLE = frozenset(("run.json", "labels.json", "history.json", "search.json", "view.json", provenance.NAME))
 _CHUNK_BYTES = 1 << 20
 #: Other methods, such as LZMA, let a file ask for gigabytes of memory.
 _COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
@@ -132,7 +133,7 @@ def _passed_on(file: Path) -> Iterator[bytes]:
         elif file.suffix == ".json":
             yield json.dumps(change(read_object(file)), indent=1).encode()
         else:
-            for line in source:
+            for line in lines_of(source):
                 yield _line(line, change)
 
 
@@ -262,6 +263,9 @@ def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
             raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.")
     if sum(promised["size"] for promised in files.values()) > MAX_BYTES:
         raise ArchiveError(f"{archive.filename} is larger than {in_bytes(MAX_BYTES)}.")
+    for name, promised in files.items():
+        if name.rpartition("/")[2] in _READ_WHOLE and promised["size"] > MAX_RECORD_BYTES:
+            raise ArchiveError(f"{archive.filename} is damaged: {plain(name)} is too long.")
     return files
 
 

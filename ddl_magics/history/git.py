@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ from ddl_magics.options.redaction import masked_source, without_user
 #: How long one command may take, the bound of the difference, and of the list of files that git does not know.
 SECONDS = 5.0
 MOST_CHARACTERS = 256 * 2**10
+MOST_BYTES = 4 * MOST_CHARACTERS + 1
 MOST_UNTRACKED = 100
 
-#: Nothing that a repository configures is executed: no file system monitor, no programs that show differences.
+#: No file system monitor and no programs that show differences are run. Filters that the repository configures are, as
+#: by any `git status`.
 _COMMAND = ("git", "-c", "core.fsmonitor=false", "-c", "core.quotepath=false")
 _DIFF = ("diff", "HEAD", "--no-ext-diff", "--no-textconv", "--no-color")
 #: Notebooks are left out of the difference: their outputs are pages, and the run's own is kept by its cells.
@@ -49,15 +52,23 @@ def _run(folder: str | Path, *arguments: str) -> str | None:
     """What a git command prints; None where it fails: there is no git, no repository, or no time."""
     environment = {**os.environ, "GIT_OPTIONAL_LOCKS": "0", "LC_ALL": "C"}
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             [*_COMMAND, *arguments],
             cwd=folder,
             env=environment,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=SECONDS,
-            check=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
         )
-    except (OSError, subprocess.SubprocessError):
+    except OSError:
         return None
-    return done.stdout.decode(errors="replace")
+    late = threading.Timer(SECONDS, process.kill)
+    late.start()
+    with process:
+        assert process.stdout is not None
+        output = process.stdout.read(MOST_BYTES)
+        cut = len(output) == MOST_BYTES  # the rest is not read, as no more is kept
+        if cut:
+            process.kill()
+    late.cancel()
+    return output.decode(errors="replace") if cut or process.returncode == 0 else None

@@ -195,7 +195,7 @@ def _search(client: Any, experiment: str, search: SearchRecord) -> str:
 
 
 def _end_search(client: Any, number: str, search: SearchRecord) -> None:
-    best, metric = search.progress.get("best"), str(search.spec.get("objective") or "").partition(":")[0]
+    best, metric = search.progress.get("best"), search.metric
     if best is not None:
         client.log_metric(number, _NOT_IN_NAMES.sub("_", f"best/{metric}"), best)
     ended = None if search.ended is None else _milliseconds(search.ended)

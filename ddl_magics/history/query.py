@@ -70,7 +70,6 @@ def parse_words(words: Sequence[str]) -> Query:
 
 def of_search(record: SearchRecord) -> RunRecord:
     """A search as a run, whose metric is the best value so far."""
-    objective = str(record.spec.get("objective")).partition(",")[0].rpartition(":")[0]
     best = record.progress.get("best")
     return RunRecord(
         id=record.id,
@@ -82,15 +81,17 @@ def of_search(record: SearchRecord) -> RunRecord:
         state=record.state,
         failure={"message": record.message} if record.message else None,
         ended=record.ended,
-        progress={} if best is None else {"metrics": {objective: best}},
+        progress={} if best is None else {"metrics": {record.metric: best}},
         folder=record.folder,
     )
 
 
 def _term(word: str) -> Matches:
-    if word.startswith("-") and len(word) > 1:
-        inner = _term(word[1:])
+    plain = word.lstrip("-") or word[-1:]
+    if (len(word) - len(plain)) % 2:
+        inner = _term(plain)
         return lambda record: not inner(record)
+    word = plain
     if (field := _FIELD.fullmatch(word)) is not None:
         return _in_field(field["field"].lower(), field["text"].replace('"', ""))
     if not word.startswith('"') and (compared := _COMPARED.fullmatch(word)) is not None:

@@ -181,7 +181,7 @@ class Session:
             if record.over and record.state != ev.LOST:
                 return Run.stored(record)
             assert clusters is not None, "a new search has no earlier runs"
-            return self.attach(record.id, clusters)
+            return self._attach(record.id, clusters)
 
         here = isinstance(cluster, EmbeddedCluster) and spec.parallel is None
         most = preflight.most_at_once(spec, copied) if here else None
@@ -258,6 +258,13 @@ class Session:
         Raises:
             UsageError: the run cannot be attached; it stays as it is.
         """
+        try:
+            return self._attach(word, clusters)
+        except attaching.RunGone as error:
+            raise UsageError(str(error)) from None  # IPython shows a subclass with its traceback
+
+    def _attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
+        """As `attach`; raises `attaching.RunGone` where the run has ended with its driver."""
         live = next((run for run in self.live() if word in (run.name, run.id)), None)
         if live is not None:
             return live

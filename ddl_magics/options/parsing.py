@@ -5,6 +5,7 @@ Every mistake is a `UsageError` that names the nearest right word.
 
 from __future__ import annotations
 
+import io
 import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
@@ -21,13 +22,17 @@ from ddl_magics.wording import nearest
 
 def words(line: str) -> list[str]:
     """The line's words as a shell splits them, up to a comment."""
+    text = io.StringIO(line)
+    lexer = shlex.shlex(text, posix=True)
+    lexer.whitespace_split, lexer.commenters = True, ""
+    found: list[str] = []
     try:
-        split = shlex.split(line)
+        while not line[text.tell() :].lstrip().startswith("#") and (word := lexer.get_token()) is not None:
+            found.append(word)
     except ValueError as error:
         remedy = "close the quotation" if "quotation" in str(error) else "write all options in one line, without \\"
         raise UsageError(f"cannot read the options ({str(error).lower()}): {remedy}.") from None
-    comment = next((i for i, word in enumerate(split) if word.startswith("#")), len(split))
-    return split[:comment]
+    return found
 
 
 def wants_help(line: str) -> bool:

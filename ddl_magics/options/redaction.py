@@ -29,7 +29,7 @@ def shown(text: str) -> str:
 
 def as_word(text: str) -> str:
     """The same without quotes, for a word that names something."""
-    return MASK if has_password(text) else plain(text)
+    return MASK if has_password(text) or ("=" in text and is_secret(text)) else plain(text)
 
 
 def masked_source(text: str) -> str:

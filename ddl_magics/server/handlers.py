@@ -124,16 +124,19 @@ class EventsHandler(BaseHandler):
         after, seconds = self.integer_argument("after", 0, 0, MAX_INTEGER), self.wait_argument()
         path = (await self.record(run)).folder / "events.jsonl"
         batch = eventfile.Batch([], 0, False)
+        record: store.RunRecord | None = None
 
         def has_updates() -> bool:
-            nonlocal batch
+            nonlocal batch, record
+            entry = self.service.listing.entry(run)  # before the events: who reads that it has ended gets all of them
+            record = None if entry is None else entry.record
             batch = eventfile.read_after(path, after, EVENT_BYTES)
-            entry = self.service.listing.entry(run)
             return bool(batch.events) or entry is None or not entry.live
 
         if not await asyncio.to_thread(has_updates):
             await self.wait_until(has_updates, seconds)
-        record = await self.record(run)
+        if record is None:
+            record = await self.record(run)
         last = batch.events[-1]["seq"] if batch.events else after
         await self.reply(
             {
@@ -193,7 +196,8 @@ class LogsHandler(BaseHandler):
         if not _RANK.fullmatch(rank):
             raise web.HTTPError(404, "there is no such rank")
         offset, tail = self.integer_argument("offset", 0, 0, MAX_INTEGER), self.boolean_argument("tail")
-        before = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
+        given = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
+        before = None if given == MAX_INTEGER else given
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
         await self.reply(await asyncio.to_thread(logs.page, path, which, offset, tail, before))

@@ -8,6 +8,7 @@ the reason.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import secrets
@@ -32,6 +33,8 @@ NEW_FOLDER_SECONDS = 10.0
 
 _FILES = ("run.json", "labels.json", "events.jsonl")
 _CURSOR = re.compile(r"(?P<created>-?\d+(\.\d+)?([eE][-+]?\d+)?)~(?P<id>[A-Za-z0-9_-]{1,64})")
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass
@@ -128,14 +131,17 @@ class Listing:
             if live:
                 entries = [entry for entry in entries if entry.live]
             searches = [each for each in self._searches.values() if not (live and each.record.over)]
-            entries = [entry for entry in entries if entry.matches(wanted)]
-            searches = [each for each in searches if wanted.matches(query.of_search(each.record))]
-            entries.sort(key=lambda entry: entry.order, reverse=True)
-            last = entries[limit - 1] if len(entries) > limit else None
-            next_cursor = None if last is None else f"{last.created!r}~{last.id}"
+            version = self._version()
+        # Without the lock: a query may read the files of each run.
+        entries = [entry for entry in entries if entry.matches(wanted)]
+        searches = [each for each in searches if wanted.matches(query.of_search(each.record))]
+        entries.sort(key=lambda entry: entry.order, reverse=True)
+        last = entries[limit - 1] if len(entries) > limit else None
+        next_cursor = None if last is None else f"{last.created!r}~{last.id}"
+        found = [] if before else [rows.search_row(each.record) for each in searches]
+        with self._lock:
             rows_ = [self._row(entry) for entry in entries[:limit]]
-            found = [] if before else [rows.search_row(each.record) for each in searches]
-            return Page(self._version(), len(self._entries), self._live, rows_, found, next_cursor)
+            return Page(version, len(self._entries), self._live, rows_, found, next_cursor)
 
     def matching(self, words: str) -> list[str]:
         """The ids of the runs and searches that match a query, of all of them. Raises QueryError, a ValueError."""
@@ -205,7 +211,11 @@ class Listing:
         return revision
 
     def _refresh(self) -> None:
-        folders, searches = _folders(store.runs_folder()), _folders(store.searches_folder())
+        try:
+            folders, searches = _folders(store.runs_folder()), _folders(store.searches_folder())
+        except OSError as error:  # too many open files, a home that is away: the runs are still there
+            _log.warning("the stored runs cannot be listed: %s", error)
+            return
         for folder in folders.values():
             self._update(folder)
         for folder in searches.values():
@@ -261,11 +271,11 @@ class Listing:
 
 
 def _folders(parent: Path) -> dict[str, str]:
-    """The folders of the runs, or of the searches: id -> path."""
+    """The folders of the runs, or of the searches: id -> path. Raises OSError if they cannot be read."""
     try:
         with os.scandir(parent) as found:
             return {e.name: e.path for e in found if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)}
-    except OSError:
+    except FileNotFoundError:
         return {}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -24,7 +23,7 @@ MAX_LINE_CHARACTERS = 10_000
 _KINDS = (b'"log"', b'"notice"', b'"state"')
 
 
-def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: int = sys.maxsize) -> dict[str, Any]:
+def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: int | None = None) -> dict[str, Any]:
     """`LogPage` of `openapi.yaml`.
 
     Args:
@@ -32,7 +31,7 @@ def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: 
         rank: -1 is the job; None: all ranks.
         offset: sequence number after which the page begins, unless `tail`.
         tail: read the part that ends at `before` or at the end of the file.
-        before: sequence number with which the page ends at the latest.
+        before: sequence number with which the page ends at the latest; None for the end of the file.
     """
     try:
         with open(path, "rb") as file:
@@ -41,9 +40,9 @@ def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: 
         return {"lines": [], "offset": offset, "begin": offset, "more": False}
 
 
-def _page(file: BinaryIO, rank: int | None, after: int, tail: bool, before: int) -> dict[str, Any]:
+def _page(file: BinaryIO, rank: int | None, after: int, tail: bool, before: int | None) -> dict[str, Any]:
     size = file.seek(0, 2)
-    end = size if before == sys.maxsize else eventfile.offset_after(file, before)
+    end = size if before is None else eventfile.offset_after(file, before)
     bounded = end < size
     if tail:
         begin = eventfile.next_line(file, max(0, end - TAIL_BYTES))

@@ -89,10 +89,8 @@ class StopService:
             cwd=store.runs_folder(),
             start_new_session=True,
         )
-        assert process.stdout is not None
         try:
-            output = await asyncio.wait_for(_tail(process.stdout), PROCESS_SECONDS)
-            await process.wait()
+            output = await asyncio.wait_for(_output(process), PROCESS_SECONDS)
         except asyncio.TimeoutError:
             return _failed(record, f"python -m ddl_magics stop did not finish within {PROCESS_SECONDS:.0f} s")
         finally:
@@ -107,6 +105,14 @@ class StopService:
 def _stopping(name: str) -> StopResult:
     message = f"{name} has no kernel: its session is being searched, to stop the run there."
     return {"outcome": "stopping", "message": message, "how": ""}
+
+
+async def _output(process: asyncio.subprocess.Process) -> bytes:
+    """The end of what a process prints, once it has ended."""
+    assert process.stdout is not None
+    tail = await _tail(process.stdout)
+    await process.wait()
+    return tail
 
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:

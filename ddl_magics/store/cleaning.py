@@ -7,6 +7,7 @@ that has ended goes with its last trial. Folders that this version cannot read a
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -26,6 +27,8 @@ RECENT_SECONDS = 600.0
 ATTACHABLE_SECONDS = 7 * 86400.0
 #: Fields of a spec that hold the id of the run from which a run continues.
 REFERENCES = ("resume", "retry")
+#: What was interrupted is removed after this time without a change.
+LEFT_SECONDS = 3600.0
 
 _HIDDEN = re.compile(rf"[.]{RUN_ID.pattern}[.][0-9a-f]{{6}}")
 
@@ -152,13 +155,24 @@ def _references(runs: Iterable[StoredRun]) -> set[str]:
 
 
 def _remove_remains() -> None:
-    """What removals that were interrupted have left: `RunFolder.discard` renames a folder before it removes it."""
-    try:
-        paths = [entry.path for entry in os.scandir(runs_folder()) if entry.is_dir() and _HIDDEN.fullmatch(entry.name)]
-    except OSError:
-        return
-    for path in paths:
-        shutil.rmtree(path, ignore_errors=True)
+    """What was interrupted has left: removals, which rename a folder first, and imports, which may still go on."""
+    for parent in (runs_folder(), searches_folder()):
+        try:
+            paths = [entry.path for entry in os.scandir(parent) if entry.is_dir() and _HIDDEN.fullmatch(entry.name)]
+        except OSError:
+            continue
+        for path in paths:
+            if _last_change(Path(path)) < time.time() - LEFT_SECONDS:
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _last_change(folder: Path) -> float:
+    """When a file or folder in it was changed last."""
+    newest = 0.0
+    for path in (folder, *folder.rglob("*")):
+        with contextlib.suppress(OSError):
+            newest = max(newest, path.lstat().st_mtime)
+    return newest
 
 
 def _bytes(folder: Path) -> int:

@@ -7,11 +7,14 @@ import fcntl
 import json
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner, run_record
 from ddl_magics.store.files import write_atomically
+
+#: The longest line of events that is read as one.
+MAX_LINE_BYTES = 4 * 2**20
 
 
 class RunInUse(Exception):
@@ -77,13 +80,29 @@ class OwnedFolder:
             yield
 
 
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a file; one that is longer than `MAX_LINE_BYTES`, which is none of ours, comes in parts."""
+    return iter(lambda: file.readline(MAX_LINE_BYTES), b"")
+
+
 def read_object(path: Path) -> dict[str, Any]:
     """The JSON object in a file; empty where there is none."""
     try:
-        data = path.read_bytes()
-        value = json.loads(data)
-        if not isinstance(value, dict):
-            return {}
-        return ev.encodable(value) if b"\\ud" in data else value
-    except (OSError, ValueError, RecursionError):
+        return read_to_change(path)
+    except OSError:
         return {}
+
+
+def read_to_change(path: Path) -> dict[str, Any]:
+    """As `read_object`, for what is written back: a file that is there and cannot be read is an OSError, not empty."""
+    try:
+        data = path.read_bytes()
+    except FileNotFoundError:
+        return {}
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return {}
+    if not isinstance(value, dict):
+        return {}
+    return ev.encodable(value) if b"\\ud" in data else value

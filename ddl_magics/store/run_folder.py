@@ -29,7 +29,7 @@ from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.labels import Labels
-from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object
+from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, lines_of, read_object, read_to_change
 from ddl_magics.store.run_record import FORMAT as FORMAT
 from ddl_magics.store.run_record import RunRecord as RunRecord
 
@@ -66,7 +66,7 @@ class RunFolder(OwnedFolder):
 
     def update(self, changes: Mapping[str, Any]) -> None:
         """Change fields of `run.json`."""
-        record = {**read_object(self.path / "run.json"), **changes}
+        record = {**read_to_change(self.path / "run.json"), **changes}
         spec = record.get("spec") or {}
         record["spec"] = {**spec, "conf": masked(spec.get("conf") or {})}
         write_atomically(self.path / "run.json", [json.dumps(record, indent=1).encode()])
@@ -102,7 +102,7 @@ class RunFolder(OwnedFolder):
         """The same, with None for each line that cannot be read."""
         try:
             with open(self._events, "rb") as file:
-                for line in file:
+                for line in lines_of(file):
                     yield parse_event(line)
         except OSError:
             return
@@ -151,7 +151,7 @@ class RunFolder(OwnedFolder):
         """Replace the run's labels, its title or its note; None leaves them. `store/labels.py` checks them."""
         given = {"labels": None if labels is None else sorted(set(labels)), "title": title, "note": note}
         with self._locked():
-            stored = read_object(self.path / "labels.json")
+            stored = read_to_change(self.path / "labels.json")
             stored.update({name: value for name, value in given.items() if value is not None})
             write_atomically(self.path / "labels.json", [json.dumps(stored).encode()])
 

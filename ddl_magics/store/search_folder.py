@@ -19,7 +19,7 @@ from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import run_record
 from ddl_magics.store.files import write_atomically
-from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object
+from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object, read_to_change
 from ddl_magics.store.run_folder import RUN_ID, RunFolder, RunRecord, find_run, list_runs, runs_folder
 
 FORMAT = 1
@@ -47,6 +47,11 @@ class SearchRecord:
     #: For the panel's list: number of trials that have ended, best value and its trial, estimated seconds left.
     progress: Mapping[str, Any] = field(default_factory=dict)
     folder: Path = Path()
+
+    @property
+    def metric(self) -> str:
+        """The first metric of the objective, which "NAME:min" or "NAME:max" names."""
+        return str(self.spec.get("objective")).partition(",")[0].rpartition(":")[0]
 
     @classmethod
     def read(cls, stored: Mapping[str, Any], folder: Path) -> SearchRecord:
@@ -110,7 +115,7 @@ class SearchFolder(OwnedFolder):
 
     def update(self, changes: Mapping[str, Any]) -> None:
         """Change fields of `search.json`."""
-        record = {**read_object(self.path / "search.json"), **changes}
+        record = {**read_to_change(self.path / "search.json"), **changes}
         write_atomically(self.path / "search.json", [json.dumps(record, indent=1).encode()])
 
     @property

@@ -215,3 +215,10 @@ def test_long_names_and_states_of_a_later_version():
     )
     assert len(history.workers[0].host) == 100 and history.workers[0].device == "d"
     assert [len(name) for name in history.latest] == [100] and history.state["state"] == ev.QUEUED
+
+
+def test_a_lost_run_that_is_attached_again_has_not_ended():
+    history = History(2)
+    for number, state in enumerate((ev.RUNNING, ev.LOST, ev.RUNNING)):
+        history.feed([{**ev.make("state", ev.JOB, state=state, message=""), "seq": number + 1, "time": float(number)}])
+        assert (history.ended is not None) == (state == ev.LOST)

@@ -144,6 +144,7 @@ def renamed(content, manifest, name):
         (lambda c, m: [f.update(size=f["size"] - 1) for f in m["files"].values()], "is not what its list says"),
         (lambda c, m: [f.update(size=-1) for f in m["files"].values()], "ddl_magics.json cannot be read"),
         (lambda c, m: [f.update(size=10**15) for f in m["files"].values()], "is larger than"),
+        (lambda c, m: [f.update(size=10**9) for n, f in m["files"].items() if "run.json" in n], "run.json is too long"),
         (lambda c, m: [f.update(sha256="0" * 64) for f in m["files"].values()], "is not what its list says"),
         (replace("run.json", b"{}"), "is damaged, or has not ended"),
         (replace("run.json", b'{"id": "another"}'), "is damaged, or has not ended"),

@@ -110,3 +110,8 @@ def test_what_is_found_is_a_table(runs):
 def test_a_damaged_file_of_packages_matches_nothing_and_stops_nothing(runs):
     (runs["good"].path / provenance.NAME).write_bytes(b"no gzip")
     assert found("package:keras") == {"bad"}
+
+
+def test_many_signs_before_a_word_are_counted():
+    assert found("-" * 995 + "good") == {"bad", "other"} and found("-" * 994 + "good") == {"good"}
+    assert found("-") == {"good", "bad", "other"} and found("--") == set()

@@ -7,7 +7,7 @@ from traitlets import TraitError
 from ddl_magics.notebook.config import Distributed, configured
 from ddl_magics.options import table
 from ddl_magics.options.help import help_text, markdown_table
-from ddl_magics.options.parsing import parse, wants_help
+from ddl_magics.options.parsing import parse, wants_help, words
 from ddl_magics.options.spec import NO_OPTIONS, RunSpec
 
 
@@ -309,3 +309,16 @@ def test_a_search():
 )
 def test_what_a_search_needs(line, words):
     assert words in refusal(line)
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("--workers 2  # don't wait", ["--workers", "2"]),
+        ("--where '#flag = 1' --workers 2 #no", ["--where", "#flag = 1", "--workers", "2"]),
+        ("# all of it", []),
+        ("a#b 'c d'", ["a#b", "c d"]),
+    ],
+)
+def test_a_comment_ends_the_line_and_may_have_an_apostrophe(line, expected):
+    assert words(line) == expected

@@ -417,3 +417,30 @@ async def test_a_surrogate_in_a_message_of_the_cell_hides_no_run(ask):
     assert names((await ask("runs"))[1]) == ["other", "cannot read caf?.csv"]
     for route in ROUTES:
         assert await status(ask, folder.path.name, route) == 200, route
+
+
+async def test_a_store_that_cannot_be_listed_is_not_an_empty_one(monkeypatch):
+    folder, known = finished(), listing.Listing()
+    before = known.page()
+
+    def fail(path):
+        raise OSError(24, "too many open files")
+
+    monkeypatch.setattr(listing.os, "scandir", fail)
+    assert [row["id"] for row in known.page().runs] == [folder.path.name]
+    assert known.changes(before.version) is None
+
+
+async def test_a_run_that_cannot_be_read_is_not_written_over(monkeypatch):
+    folder = finished()
+    before = (folder.path / "run.json").read_bytes()
+
+    def fail(path):
+        raise OSError(5, "input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(type(folder.path), "read_bytes", fail)
+        for change in (lambda: folder.update({"progress": {}}), lambda: folder.label(["new"])):
+            with pytest.raises(OSError, match="input/output"):
+                change()
+    assert (folder.path / "run.json").read_bytes() == before

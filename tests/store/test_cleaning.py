@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import os
 import random
 import time
 
@@ -126,9 +127,14 @@ def test_what_cannot_be_read_and_what_was_taken_up_meanwhile_stays():
 
 
 def test_what_an_interrupted_removal_has_left_goes_too():
-    gone = run(99)
-    hidden = gone.path.with_name(f".{gone.path.name}.0a1b2c")
-    gone.path.rename(hidden)
-    (gone.path.parent / ".clock.12345678").touch()
+    """Not what changes meanwhile, such as an import."""
+    left, growing = run(99), run(99)
+    hidden = [each.path.rename(each.path.with_name(f".{each.path.name}.0a1b2c")) for each in (left, growing)]
+    for folder in hidden:
+        for path in (folder, *folder.rglob("*")):
+            os.utime(path, (0, time.time() - 2 * cleaning.LEFT_SECONDS))
+    (hidden[1] / "files" / "model-0.keras").touch()
+    (left.path.parent / ".clock.12345678").touch()
     cleaned(keep=DAY)
-    assert not hidden.exists() and (gone.path.parent / ".clock.12345678").exists()
+    assert [folder.exists() for folder in hidden] == [False, True]
+    assert (left.path.parent / ".clock.12345678").exists()

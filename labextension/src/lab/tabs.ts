@@ -4,6 +4,7 @@ import type { ILayoutRestorer, JupyterFrontEnd } from "@jupyterlab/application";
 import { MainAreaWidget, WidgetTracker } from "@jupyterlab/apputils";
 import { SplitPanel, Widget } from "@lumino/widgets";
 import { title } from "../panel/format";
+import { messageOf } from "../polling";
 import { COMMANDS } from "./commandids";
 import { runsIcon } from "./icon";
 import type { IRuns } from "./runs";
@@ -27,10 +28,16 @@ class PageWidget extends Widget {
   ) {
     super();
     this.addClass("ddl-page");
-    void createPage(this.node, runs).then((page) => {
-      this.page = page;
-      if (this.isDisposed) page.dispose();
-    });
+    createPage(this.node, runs).then(
+      (page) => {
+        this.page = page;
+        if (this.isDisposed) page.dispose();
+      },
+      // Its script belongs to another version, where ddl_magics was updated since the page was opened.
+      (error: unknown) => {
+        this.node.textContent = `This tab cannot be shown (${messageOf(error)}): reload the page in your browser.`;
+      },
+    );
   }
 
   override dispose(): void {

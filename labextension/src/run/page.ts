@@ -55,6 +55,7 @@ class RunPage {
   private state = "";
   /** The length of the list when the previous run was looked up. */
   private listLength = -1;
+  private wasLive = false;
   private wasListed = false;
 
   constructor(
@@ -146,6 +147,11 @@ class RunPage {
   /** The panel's list has changed: it has the title, tells whether the run exists, and which run is the previous one. */
   private listChanged(): void {
     this.drawHeader();
+    const row = this.options.feed.list.rows.get(this.options.run);
+    const live = row !== undefined && isReadable(row) && row.live;
+    const continues = live && !this.wasLive && this.follower.done; // it was lost, and is attached again
+    this.wasLive = live;
+    if (continues) void this.follow();
     const length = this.options.feed.list.rows.size;
     if (length === this.listLength) return;
     this.listLength = length;
