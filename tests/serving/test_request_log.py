@@ -110,6 +110,7 @@ def test_a_full_disk_is_told_and_counted(tmp_path, monkeypatch, capsys):
     assert log.dropped == 1 and "No space left" in capsys.readouterr().out
 
 
-def test_only_a_folder_of_this_machine_is_a_log():
-    with pytest.raises(ValueError, match="a folder of this machine, not s3a://logs"):
-        open_log("s3a://logs")
+def test_a_log_is_a_folder_of_this_machine_or_a_topic():
+    with pytest.raises(ValueError, match="a folder of this machine or a topic of Kafka, and not in s3a:") as caught:
+        open_log("s3a://key:secret@logs")
+    assert "secret" not in str(caught.value)
