@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -152,8 +153,6 @@ def exported(folder: Path) -> tuple[Path, Inputs | None]:
     Raises:
         CannotScore: it is no export, or has a format that Spark does not score with.
     """
-    from ddl_magics.models.export import description_of
-
     try:
         about = description_of(folder)
     except CannotExport as error:
@@ -161,6 +160,21 @@ def exported(folder: Path) -> tuple[Path, Inputs | None]:
     if not about["model"].endswith(".keras"):
         raise CannotScore(f"{folder} has the format {about['format']}: give an export in the format keras or mlflow")
     return folder / about["model"], about["inputs"]
+
+
+def description_of(folder: Path) -> dict[str, Any]:
+    """The description of an export.
+
+    Raises:
+        CannotExport: the folder is no export, or its description is damaged.
+    """
+    try:
+        found: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+    except OSError:
+        raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
+    except ValueError:
+        raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again") from None
+    return found
 
 
 def model_content(model: Any) -> bytes:

@@ -114,21 +114,6 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
     (folder / DESCRIPTION).write_text(json.dumps(_as_json(description), indent=1) + "\n", encoding="utf-8")
 
 
-def description_of(folder: Path) -> dict[str, Any]:
-    """The description of an export.
-
-    Raises:
-        CannotExport: the folder is no export, or its description is damaged.
-    """
-    try:
-        found: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-    except OSError:
-        raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
-    except ValueError:
-        raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again") from None
-    return found
-
-
 def local_path(path: str | Path) -> Path:
     """The path of a folder on this machine, which may be given as a file: URI."""
     parts = urlsplit(str(path))

@@ -85,6 +85,7 @@ DDL_HELP = """%ddl VERB: choose the cluster; list, show, stop and remove runs.
                       compare the logged requests to a run's model, or to an export, with the data that it was trained
                       on, live: drift, rate, latency, errors, and when to train again; %ddl stop ends it
   scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--global-batch]
+        [--again]
                       measure the run's cell with so many workers: speed-up, efficiency, where the time goes;
                       report = %ddl scale ... has it as a table, a figure and predictions
   serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER] [--log-inputs no] [--log-sample 0.1]

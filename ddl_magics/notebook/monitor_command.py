@@ -16,8 +16,8 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
+from ddl_magics.clusters.scoring import description_of
 from ddl_magics.errors import CannotExport, DistributedCellError
-from ddl_magics.models.export import description_of
 from ddl_magics.notebook import scoring_words
 from ddl_magics.notebook.session import Session
 from ddl_magics.options import RunSpec

@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ddl_magics.clusters.scoring import exported, training_inputs
 from ddl_magics.errors import CannotScore
@@ -14,9 +14,6 @@ from ddl_magics.notebook.session import Session
 from ddl_magics.runs import Run
 from ddl_magics.runs.run_or_path import run_or_path
 from ddl_magics.runtime.data.transform import read as read_transform
-
-if TYPE_CHECKING:
-    from ddl_magics.runtime.data.records import Inputs
 
 
 @dataclass(frozen=True)
@@ -27,13 +24,13 @@ class ScoredModel:
         key: names the model in a Livy session: the id of its run, or the hash of its file.
         file: of Keras, `.keras`.
         run: that has trained it; None for a path.
-        inputs: the columns that an export knows.
+        inputs: the columns that an export knows, as `ddl_magics.predict` takes them.
     """
 
     key: str
     file: Path
     run: Run | None = None
-    inputs: Inputs | None = None
+    inputs: Any = None
 
     @property
     def label(self) -> str | None:
@@ -47,7 +44,7 @@ class ScoredModel:
     def transform(self) -> str | None:
         return self.run.spec.transform if self.run else None
 
-    def features(self, given: Sequence[str]) -> Sequence[str] | Inputs:
+    def features(self, given: Sequence[str]) -> Any:
         """The columns of the model's input: those of --features, else those that are known. Raises `CannotScore`."""
         if given:
             return list(given)

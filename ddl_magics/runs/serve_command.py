@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters.scoring import description_of
 from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
-from ddl_magics.models.export import Trained, description_of, new_folder, write
+from ddl_magics.models.export import Trained, new_folder, write
 from ddl_magics.models.registry import Registry
 from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word

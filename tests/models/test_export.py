@@ -11,7 +11,8 @@ from support.fake_cluster import epoch
 from support.stored import stored
 
 from ddl_magics import CannotExport, Run
-from ddl_magics.models.export import DESCRIPTION, FORMATS, description_of
+from ddl_magics.clusters.scoring import description_of
+from ddl_magics.models.export import DESCRIPTION, FORMATS
 from ddl_magics.runtime import events as ev
 
 ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")

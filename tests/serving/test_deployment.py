@@ -9,7 +9,7 @@ from support.fake_cluster import epoch
 from support.stored import stored
 
 from ddl_magics import Run
-from ddl_magics.models.export import description_of
+from ddl_magics.clusters.scoring import description_of
 from ddl_magics.runs import serve_command
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving import deployment

@@ -94,4 +94,4 @@ def test_it_goes_on_as_if_it_had_not_been_broken_off(tmp_path, cell, every, posi
         slower = (
             CELLS[cell].replace("SGD(0.5", "SGD(0.25").replace("[fit.history", "[float(model.optimizer.learning_rate)")
         )
-        assert json.loads(value(run(slower, rest, positions)))[0] == 0.25, "the cell's, if that is another one"
+        assert json.loads(value(run(slower, rest, positions)))[0][0] == 0.25, "the cell's, if that is another one"
