@@ -183,7 +183,11 @@ def _launch(python: Path, folder: Path, detached: bool) -> subprocess.Popen[byte
             start_new_session=True,  # an interrupt of the notebook is none of the server
         )
     if not detached:
-        _children[:] = [*(child for child in _children if child.poll() is None), process]
+        for ended in [child for child in _children if child.poll() is not None]:
+            assert ended.stdin is not None
+            ended.stdin.close()
+            _children.remove(ended)
+        _children.append(process)
     return process
 
 

@@ -707,6 +707,7 @@ def test_a_run_that_another_kernel_follows_has_no_results_yet():
     cluster = FakeCluster()
     cluster.visible = 3
     run = running(submit(cluster))
+    until(lambda: store.find_run(run.id).state == ev.RUNNING, 10)
     other = Run.stored(store.find_run(run.id))
     for ask in (other.wait, other.model, lambda: other.result):
         with pytest.raises(LookupError, match="digits is RUNNING in another kernel: its results are here when it has"):
