@@ -136,7 +136,7 @@ def _estimate(value: Any, within: tuple[int, ...], most: int) -> int:
         return len(value)
     if isinstance(value, (Mapping, list, tuple, set, frozenset)) and id(value) not in within and len(within) < _DEPTH:
         parts = value.values() if isinstance(value, Mapping) else value
-        return _of_many(len(value), parts, (*within, id(value)), most) if parts else 0
+        return _of_many(len(value), parts, (*within, id(value)), most)
     return sys.getsizeof(value, 0)
 
 

@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from ddl_magics.store.owned_folder import MAX_LINE_BYTES, lines_of
 from ddl_magics.store.run_folder import parse_event
 
-#: A line that is longer than this and than the limit of a batch is not an event.
-MAX_LINE_BYTES = 4 * 2**20
 #: A file up to this size is scanned from its start; in a larger one the offset is found by bisection.
 SCAN_BYTES = 64 * 2**10
 MARK_BYTES = 256
@@ -131,7 +130,7 @@ def offset_after(file: BinaryIO, seq: int) -> int:
         else:
             low = found[0]
     file.seek(low)
-    for line in iter(lambda: file.readline(MAX_LINE_BYTES), b""):
+    for line in lines_of(file):
         event = parse_event(line)
         if not line.endswith(b"\n") or (event is not None and event["seq"] > seq):
             return low

@@ -61,7 +61,7 @@ def search_row(record: SearchRecord) -> dict[str, Any]:
         "cluster": record.cluster,
         "workers": spec.get("workers"),
         "search": spec.get("search"),
-        "objective": str(spec.get("objective")).partition(",")[0].rpartition(":")[0],
+        "objective": record.metric,
         "planned": spec.get("trials"),
         "done": _number(progress, "ended") or 0,
         "best": _number(progress, "best"),

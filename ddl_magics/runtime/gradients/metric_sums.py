@@ -33,13 +33,17 @@ class MetricSums:
             if metric not in self.whole:
                 self._check(metric)
         states = [variable for metric in metrics for variable in metric.variables]
-        others = set() if self._peers.config.is_chief else self.variables_of_whole()  # its states are enough
-        values = [np.asarray(variable) for variable in states]
-        values = [np.zeros_like(value) if id(one) in others else value for one, value in zip(states, values)]
+        values = self.parts_of_sum(states)
         values += [np.asarray(variable) / self._peers.config.size for variable in averaged]
         flat = np.concatenate([np.asarray(value, np.float64).reshape(-1) for value in values] or [np.zeros(0)])
         self._peers.allreduce(flat, kind)
         assign([*states, *averaged], flat)
+
+    def parts_of_sum(self, states: Sequence[Any]) -> list[np.ndarray]:
+        """Copies of these variables of metrics, in float64, whose sums over the ranks are those of the whole job."""
+        others = set() if self._peers.config.is_chief else self.variables_of_whole()  # the chief's are enough
+        values = [np.array(variable, np.float64) for variable in states]
+        return [np.zeros_like(value) if id(one) in others else value for one, value in zip(states, values)]
 
     def variables_of_whole(self) -> set[int]:
         """The ids of the variables of `whole`."""

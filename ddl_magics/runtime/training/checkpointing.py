@@ -211,11 +211,7 @@ class FitCheckpoints:
     def end_step(self, model: Model, epoch: int, step: int) -> None:
         """After step number `step`, from 1, of an epoch, where --checkpoint-every wants one. All ranks call it."""
         peers = self._rank.peers
-        others = set() if self._config.is_chief else self._metric_sums.variables_of_whole()  # the chief's are enough
-        states = [
-            np.zeros(variable.shape) if id(variable) in others else np.array(variable, np.float64)
-            for variable in _metric_states(model)
-        ]
+        states = self._metric_sums.parts_of_sum(_metric_states(model))
         averaged = self._access.statistics(model)
         flat = np.concatenate([state.reshape(-1) for state in states] or [np.zeros(0)])
         counted = flat.size

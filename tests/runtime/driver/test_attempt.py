@@ -113,6 +113,13 @@ class Ranks:
         self.attempt.accept(channel)
         return channel
 
+    def train(self):
+        """Both ranks connect, and are ready. Returns their connections."""
+        channels = [self.connect(rank) for rank in (0, 1)]
+        for rank in (0, 1):
+            self.attempt.on_ready(rank, None)
+        return channels
+
     def die(self, rank):
         self.attempt.on_end(rank, RankEnd("failed", Failure(rank, "h", "signal", "killed")))
         with self.attempt._changed:
@@ -146,9 +153,7 @@ def test_peers_are_sent_once_all_are_ready(start):
 
 def test_of_those_that_train_only_a_restarted_rank_is_sent_its_peers(start):
     ranks = start()
-    one, other = ranks.connect(0), ranks.connect(1)
-    for rank in (0, 1):
-        ranks.attempt.on_ready(rank, None)
+    one, other = ranks.train()
     ranks.die(1)
     assert ranks.attempt._jobs.configs == [(None, 1), (1, 2)]
     assert ranks.attempt.admit(other.peer) == "attempt 1 is not the current one"
@@ -159,9 +164,7 @@ def test_of_those_that_train_only_a_restarted_rank_is_sent_its_peers(start):
 
 def test_a_rank_that_dies_while_another_is_restarted_does_not_keep_that_one_waiting(start):
     ranks = start()
-    ranks.connect(0), ranks.connect(1)
-    for rank in (0, 1):
-        ranks.attempt.on_ready(rank, None)
+    ranks.train()
     ranks.die(1)
     other = ranks.connect(1, 2)
     ranks.die(0)
@@ -262,9 +265,7 @@ def test_what_a_connection_brings_when_its_rank_has_a_successor_is_dropped(
     ranks.run.log.append = lambda event, number: got.append(event["kind"])
     ranks.run.checkpoints.keep = lambda file: got.append("checkpoint")
     ranks.run.files = SimpleNamespace(keep=lambda file: got.append("file"), new_path=lambda: str(tmp_path / "new"))
-    one, other = ranks.connect(0), ranks.connect(1)
-    for rank in (0, 1):
-        ranks.attempt.on_ready(rank, None)
+    one, other = ranks.train()
     ranks.die(1)
     if strategy == "allreduce":
         ranks.attempt.clear(cancel=False)
@@ -312,9 +313,7 @@ def test_a_report_with_values_of_other_types_is_left_out_and_said_once(start):
 
 def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(start):
     ranks = start()
-    ranks.connect(0), ranks.connect(1)
-    for rank in (0, 1):
-        ranks.attempt.on_ready(rank, None)
+    ranks.train()
     ranks.die(1)
     ranks.attempt.stop("")
     assert ranks.run.states[-1] == (events.STOPPING, "finishing the step")
@@ -332,9 +331,8 @@ def test_a_stop_while_a_rank_is_restarted_waits_for_the_steps_of_the_others(star
 
 def test_a_stop_that_comes_when_the_run_has_ended_says_nothing(start):
     ranks = start()
-    ranks.connect(0), ranks.connect(1)
+    ranks.train()
     for rank in (0, 1):
-        ranks.attempt.on_ready(rank, None)
         ranks.attempt.on_end(rank, RankEnd("finished"))
     assert ranks.attempt.wait().state == "FINISHED"
     before = list(ranks.run.states)
