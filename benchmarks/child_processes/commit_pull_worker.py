@@ -55,7 +55,7 @@ class Ours:
 
     def exchange(self) -> None:
         self._seq += 1
-        _, self._version, _ = self._client.commit(self._fit, self._seq, self._delta, self._version, 1)
+        _, self._version, _ = self._client.commit(self._fit, self._seq, self._delta, self._version)
 
 
 class Pickled:

@@ -61,6 +61,7 @@ RUNTIME_FLOORS = {
     "strategies": "how strategies differ",
     "redaction": "what looks like a secret",
     "rank_end": "how a rank ended",
+    "parent_death": "a process that ends with its parent",
     "keras_types": "types of Keras",
     "assert_never": "exhaustive branches",
     "wording": "words of several messages",

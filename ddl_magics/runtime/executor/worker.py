@@ -7,10 +7,8 @@ known: the number of threads that TensorFlow may use depends on how many ranks s
 
 from __future__ import annotations
 
-import ctypes
 import os
 import platform
-import signal
 import socket
 import sys
 import threading
@@ -20,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Mapping
 from .. import events, strategies
 from ..data import file_share
 from ..files.working_folder import WorkingFolder
+from ..parent_death import die_with_parent
 from ..provenance import packages
 from ..rank.config import JobConfig, RankConfig
 from ..rank_end import RankEnd
@@ -32,8 +31,6 @@ from . import process_state
 if TYPE_CHECKING:
     from ..collectives.peer_listener import PeerListener
     from ..rank.rank import Rank
-
-_PR_SET_PDEATHSIG = 1
 
 
 def main() -> None:
@@ -56,10 +53,7 @@ def main() -> None:
 
 def _die_with(parent: int) -> None:
     """Be killed when the supervisor dies, also if that has happened already."""
-    try:
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    except (OSError, AttributeError):
-        pass  # not Linux: the closed socket ends this process instead
+    die_with_parent()  # where it cannot, the closed socket ends this process
     if os.getppid() != parent:
         os._exit(1)
 

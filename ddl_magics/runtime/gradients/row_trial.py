@@ -64,7 +64,7 @@ class Leaf(NamedTuple):
 
 
 class Verdict(NamedTuple):
-    """kind: MEAN, SUM or COUPLED; None where no trial gave a number, with the reason. unused: `Traced.unused`."""
+    """kind: MEAN, SUM or COUPLED; None, with a reason, where no trial gave a number. unused: as in `GraphContents`."""
 
     kind: str | None
     reason: str = ""
@@ -270,20 +270,20 @@ def first_line(error: Exception) -> str:
     return "%s: %s" % (type(error).__name__, lines[0] if lines else "")
 
 
-class Traced(NamedTuple):
+class GraphContents(NamedTuple):
     """What the graph of a function shows: the numbers that it mentions, and which of its arguments it leaves unused."""
 
     constants: list[float]
     unused: frozenset[int]
 
 
-def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> Traced:
+def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> GraphContents:
     """Trace `function`, of tensors like `leaves`; nothing is shown of one that cannot be traced."""
     specs = [tf.TensorSpec([None, *leaf.shape], tf.as_dtype(leaf.dtype)) for leaf in leaves]
     try:
         graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph
     except Exception:  # whatever the function raises; the trial will tell
-        return Traced([], frozenset())
+        return GraphContents([], frozenset())
     definition = graph.as_graph_def()
     nodes = list(definition.node) + [node for one in definition.library.function for node in one.node_def]
     found: dict[float, None] = {}
@@ -294,7 +294,7 @@ def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> Traced:
                 found[value] = None
     given = graph.inputs[: len(leaves)]
     unused = frozenset(number for number, one in enumerate(given) if not one.consumers())
-    return Traced(list(found)[:_MOST_CONSTANTS], unused)
+    return GraphContents(list(found)[:_MOST_CONSTANTS], unused)
 
 
 def _number(proto: Any) -> float | None:

@@ -64,14 +64,7 @@ class ParameterClient(Protocol[Version]):
     def pull(self, fit: int, known: Version | None = None) -> tuple[Vector | None, Version]: ...
 
     def commit(
-        self,
-        fit: int,
-        seq: int,
-        delta: Vector,
-        version: Version,
-        batches: int,
-        extra_staleness: int = 0,
-        want_centre: bool = True,
+        self, fit: int, seq: int, delta: Vector, version: Version, extra_staleness: int = 0, want_centre: bool = True
     ) -> tuple[Vector | None, Version, int]: ...
 
     def epoch_end(
@@ -136,21 +129,14 @@ class Client:
         return (centre[0] if centre else None), reply["version"]
 
     def commit(
-        self,
-        fit: int,
-        seq: int,
-        delta: Vector,
-        version: int,
-        batches: int,
-        extra_staleness: int = 0,
-        want_centre: bool = True,
+        self, fit: int, seq: int, delta: Vector, version: int, extra_staleness: int = 0, want_centre: bool = True
     ) -> tuple[Vector | None, int, int]:
         """Have `delta` merged into the centre; returns (new centre, its version, staleness in commits).
 
-        delta: of the centre's size and dtype, learned over `batches` batches; it is not changed. version: of the centre
-        that it was computed against. seq: counts this rank's commits of the fit upwards; one that the server
-        has seen in this attempt is not merged again. extra_staleness: added, in commits, to the staleness that follows
-        from `version`. want_centre: False saves sending the centre, which is None then.
+        delta: of the centre's size and dtype; it is not changed. version: of the centre that it was computed against.
+        seq: counts this rank's commits of the fit upwards; one that the server has seen in this attempt is not merged
+        again. extra_staleness: added, in commits, to the staleness that follows from `version`. want_centre: False
+        saves sending the centre, which is None then.
 
         Raises `NonFinite` if delta holds NaN or infinity; the centre is unchanged then.
         """
@@ -160,7 +146,6 @@ class Client:
             "seq": seq,
             "version": version,
             "late": extra_staleness,
-            "batches": batches,
             "want": want_centre,
             "dtype": delta.dtype.name,
             "size": delta.size,

@@ -106,7 +106,7 @@ class Exchanger(Generic[Version]):
             base, version = self._pull()
         delta = rule.delta(local, base, max(batches, self._window))
         centre, new, staleness = self._client.commit(
-            self._fit, self._seq, delta, version, batches, extra_staleness, want_centre=rule.adopt
+            self._fit, self._seq, delta, version, extra_staleness, want_centre=rule.adopt
         )
         shift = rule.resume(local, delta, centre) - local
         return (shift, base, version, staleness) if centre is None else (shift, centre, new, staleness)

@@ -89,7 +89,6 @@ class CommitRequest(Request):
     seq: int
     version: int
     late: int
-    batches: int
     dtype: str
     size: int
     want: bool

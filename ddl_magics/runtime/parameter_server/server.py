@@ -10,16 +10,15 @@ are connected or may still connect; a rank whose connection closes is not waited
 
 from __future__ import annotations
 
-import ctypes
 import json
 import os
-import signal
 import sys
 import threading
 from typing import Any, Callable, Sequence, Tuple, TypedDict, TypeVar
 
 import numpy as np
 
+from ..parent_death import die_with_parent
 from ..transport import messages, wire
 from ..transport.buffers import Buffers
 from . import protocol, update_rules
@@ -37,8 +36,6 @@ FITS_KEPT = 2
 
 #: Elements that are checked at a time, so that the result of a check stays in the processor's cache.
 _BLOCK = 1 << 17
-
-_PR_SET_PDEATHSIG = 1
 
 _Found = TypeVar("_Found")
 _Answer = Tuple[protocol.Reply, Sequence[Vector]]
@@ -264,14 +261,8 @@ def _check_finite(rank: int, vector: Vector, what: str) -> None:
         raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, what))
 
 
-def _die_with_parent() -> None:
-    """Have the kernel end this process with the thread that started it, which lives as long as the run."""
-    if sys.platform.startswith("linux"):
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-
-
 def main() -> None:
-    _die_with_parent()
+    die_with_parent()  # the parent's thread lives as long as the run
     config = json.loads(sys.stdin.readline())
     # The parent reads one line from our stdout: what libraries print goes to stderr.
     answer = os.fdopen(os.dup(1), "w")

@@ -86,14 +86,7 @@ class ShardedClient:
         return self._join(shards), versions
 
     def commit(
-        self,
-        fit: int,
-        seq: int,
-        delta: Vector,
-        version: Versions,
-        batches: int,
-        extra_staleness: int = 0,
-        want_centre: bool = True,
+        self, fit: int, seq: int, delta: Vector, version: Versions, extra_staleness: int = 0, want_centre: bool = True
     ) -> tuple[Vector | None, Versions, int]:
         """As `Client.commit`; the staleness is that of the stalest shard.
 
@@ -101,7 +94,7 @@ class ShardedClient:
         """
 
         def commit(client: Client, shard: Vector, version: int) -> tuple[Vector | None, int, int]:
-            return client.commit(fit, seq, shard, version, batches, extra_staleness, want_centre)
+            return client.commit(fit, seq, shard, version, extra_staleness, want_centre)
 
         replies = self._all(commit, self._cut(delta), version)
         centre = self._join(shard for shard, _, _ in replies if shard is not None) if want_centre else None

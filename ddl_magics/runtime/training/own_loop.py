@@ -51,7 +51,7 @@ _TRACED_OTHERWISE = (
 )
 
 
-class Traced(NamedTuple):
+class TracedUpdate(NamedTuple):
     """Where an update was traced. distributes: while `ddl.distribute` had a batch in work; sums: of losses that sum."""
 
     distributes: bool
@@ -148,7 +148,7 @@ class OwnLoop:
         self._begin()
         self._updates += 1
 
-    def update(self, traced: Traced, sample: np.ndarray) -> tuple[np.int64, np.int64, np.ndarray]:
+    def update(self, traced: TracedUpdate, sample: np.ndarray) -> tuple[np.int64, np.int64, np.ndarray]:
         """(rows, total, sample) of the `Share` of an update that is about to be made. Called by TensorFlow.
 
         traced: where it was. sample: values of its gradients, of shape (n,).
@@ -165,7 +165,7 @@ class OwnLoop:
         buckets.begin_step()
         return np.int64(1), np.int64(-1), np.zeros((1, 1))
 
-    def _check(self, traced: Traced, total: int) -> None:
+    def _check(self, traced: TracedUpdate, total: int) -> None:
         """Whether what was traced elsewhere can be used here."""
         if not traced.distributes:
             self._rank.reporter.notice_once("warning", _TRACED_BEFORE)

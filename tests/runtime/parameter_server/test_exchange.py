@@ -24,9 +24,9 @@ class Server:
     def pull(self, fit, known=None):
         return (None if known == self.fit.version else self.fit.centre), self.fit.version
 
-    def commit(self, fit, seq, delta, version, batches, extra_staleness=0, want_centre=True):
+    def commit(self, fit, seq, delta, version, extra_staleness=0, want_centre=True):
         assert self.open.wait(10)
-        self.commits.append((seq, delta.tolist(), version, batches, extra_staleness))
+        self.commits.append((seq, delta.tolist(), version, extra_staleness))
         staleness = self.fit.commit(0, 1, seq, delta.copy(), version, extra_staleness)
         return (self.fit.centre if want_centre else None), self.fit.version, staleness
 
@@ -78,7 +78,7 @@ def test_the_next_window_counts_from_the_new_centre_and_its_overlapped_batches_a
     exchanger.send(np.array([12.0 + 6.0]), 2)
     # One commit of another worker since that centre; one of two batches is staler by three: 1 + 3 / 2, rounded up.
     assert exchanger.collect(trained=0).staleness == 3
-    assert server.commits[1] == (2, [3.0], 4, 2, 2)
+    assert server.commits[1] == (2, [3.0], 4, 2)
 
 
 def test_a_batch_of_a_short_window_counts_as_much_as_any_other(make):

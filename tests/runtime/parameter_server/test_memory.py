@@ -48,7 +48,7 @@ def exchanges(server, count=20):
         rank = int(chance.integers(2))
         delta = chance.normal(size=SIZE).astype(np.float32)
         want, late = bool(chance.integers(2)), int(chance.integers(3))
-        centre, version, staleness = clients[rank].commit(0, seq, delta, versions[rank], 3, late, want)
+        centre, version, staleness = clients[rank].commit(0, seq, delta, versions[rank], late, want)
         if chance.integers(2):
             versions[rank] = version
         seen.append((None if centre is None else centre.tobytes(), version, staleness))
@@ -71,7 +71,7 @@ def test_a_centre_is_unchanged_for_as_long_as_somebody_holds_it(pair):
     held = []
     for seq in range(60):
         client = clients[seq % 2]
-        centre = client.commit(0, seq, np.ones(SIZE), seq, 1)[0]
+        centre = client.commit(0, seq, np.ones(SIZE), seq)[0]
         if seq % 7 == 0:
             held.append((seq + 1, centre[SIZE // 2 :]))
     assert [set(part.tolist()) for _, part in held] == [{count} for count, _ in held]
@@ -82,7 +82,7 @@ def test_a_centre_is_unchanged_for_as_long_as_somebody_holds_it(pair):
 def test_memory_that_nobody_reads_any_more_is_reused(pair):
     server, clients = pair
     for seq in range(50):
-        clients[seq % 2].commit(0, seq, np.ones(SIZE), seq, 1)
+        clients[seq % 2].commit(0, seq, np.ones(SIZE), seq)
         clients[1].pull(0)
         if seq == 10:
             soon = mapped_memory(server.process.pid)
@@ -93,8 +93,8 @@ def test_memory_that_nobody_reads_any_more_is_reused(pair):
 def test_the_memory_of_a_broken_connection_is_freed(pair):
     server, (zero, one) = pair
     for seq in range(12):
-        zero.commit(0, 2 * seq, np.ones(SIZE), 0, 1)
-        zero.commit(0, 2 * seq + 1, np.ones(SIZE), 0, 1)
+        zero.commit(0, 2 * seq, np.ones(SIZE), 0)
+        zero.commit(0, 2 * seq + 1, np.ones(SIZE), 0)
         one.pull(0)
         for client in (zero, one):
             wire.hang_up(client._channel.socket)
@@ -111,8 +111,8 @@ def test_a_new_fit_frees_the_memory_of_the_one_before(start):
     for fit in range(6):
         size = SIZE * (fit + 1)
         client.begin(fit, np.zeros(size), np.float64, size)
-        client.commit(fit, 0, np.ones(size), 0, 1)
-        client.commit(fit, 1, np.ones(size), 1, 1)
+        client.commit(fit, 0, np.ones(size), 0)
+        client.commit(fit, 1, np.ones(size), 1)
     gc.collect()
     assert len(mapped_memory(server.process.pid)) <= 8  # two fits are kept
     assert len(mapped_memory(os.getpid()) - others) <= 8
@@ -129,7 +129,7 @@ def test_a_rank_that_can_no_longer_open_memory_continues_over_the_connection(pai
     attach, left = memory_file.attach, iter(range(1))
     monkeypatch.setattr(memory_file, "attach", lambda offer: attach(offer) if next(left, None) is not None else None)
     for seq in range(5):
-        centre, version, staleness = client.commit(0, seq, np.ones(SIZE), seq, 1)
+        centre, version, staleness = client.commit(0, seq, np.ones(SIZE), seq)
         assert (set(centre.tolist()), version, staleness) == ({seq + 1}, seq + 1, 0)
 
 
@@ -151,9 +151,9 @@ def test_a_write_after_the_connection_broke_reaches_no_weights(pair):
     time.sleep(0.2)
     for seq in range(20):
         staging[:] = np.nan  # as a rank does that has not noticed yet
-        centre, _, _ = zero.commit(0, seq, np.ones(SIZE), seq, 1)
+        centre, _, _ = zero.commit(0, seq, np.ones(SIZE), seq)
         assert set(centre.tolist()) == {seq + 1}
-    centre, version, _ = one.commit(0, 0, np.ones(SIZE), 0, 1)
+    centre, version, _ = one.commit(0, 0, np.ones(SIZE), 0)
     assert (set(centre.tolist()), version) == ({21.0}, 21)
     assert one._memory._staging is not None and one._memory._staging is not staging
 
@@ -162,8 +162,8 @@ def test_a_staging_buffer_is_lent_again_after_a_non_finite_update(pair):
     _, (zero, one) = pair
     for seq in range(4):
         with pytest.raises(NonFinite):
-            one.commit(0, seq, np.full(SIZE, np.inf), 0, 1)
-    assert set(one.commit(0, 4, np.ones(SIZE), 0, 1)[0].tolist()) == {1.0}
+            one.commit(0, seq, np.full(SIZE, np.inf), 0)
+    assert set(one.commit(0, 4, np.ones(SIZE), 0)[0].tolist()) == {1.0}
     assert zero.pull(0)[1] == 1
 
 
@@ -180,17 +180,17 @@ def test_a_staging_buffer_is_lent_again_after_a_non_finite_update(pair):
 )
 def test_a_wrong_report_about_memory_ends_only_its_own_connection(pair, changes):
     _, (zero, one) = pair
-    header = {"fit": 0, "seq": 0, "version": 0, "late": 0, "batches": 1, "dtype": "float64", "size": SIZE}
+    header = {"fit": 0, "seq": 0, "version": 0, "late": 0, "dtype": "float64", "size": SIZE}
     header.update({"want": True, "lent": False, "memory": one._memory.state()}, **changes)
     one._channel.send_json(protocol.COMMIT, header)
     with pytest.raises(wire.ConnectionLost):
         one._channel.recv()
-    assert set(zero.commit(0, 0, np.ones(SIZE), 0, 1)[0].tolist()) == {1.0}
+    assert set(zero.commit(0, 0, np.ones(SIZE), 0)[0].tolist()) == {1.0}
 
 
 def test_a_staging_buffer_is_committed_once(pair):
     _, (zero, one) = pair
-    header = {"fit": 0, "seq": 0, "version": 0, "late": 0, "batches": 1, "dtype": "float64", "size": SIZE}
+    header = {"fit": 0, "seq": 0, "version": 0, "late": 0, "dtype": "float64", "size": SIZE}
     header.update(want=True, lent=True, memory={"host": "another", "holds": []})  # so that none is lent in return
     one._memory._staging[:] = 1
     one._channel.send_json(protocol.COMMIT, header)
@@ -215,7 +215,7 @@ def test_no_memory_outlives_processes_that_are_killed(start, victim):
         _, version = client.begin(0, np.zeros(1_000_000), np.float64, 1_000_000)
         seq = 0
         while True:
-            _, version, _ = client.commit(0, seq, np.ones(1_000_000), version, 1)
+            _, version, _ = client.commit(0, seq, np.ones(1_000_000), version)
             seq += 1
             if seq == 5:
                 print("committed", flush=True)
@@ -231,7 +231,7 @@ def test_no_memory_outlives_processes_that_are_killed(start, victim):
             worker.wait(10)
             goes_on = server.client(1)
             centre, version = goes_on.begin(0, None, np.float64, 1_000_000)
-            assert set(goes_on.commit(0, 0, np.ones(1_000_000), version, 1)[0].tolist()) == {version + 1}
+            assert set(goes_on.commit(0, 0, np.ones(1_000_000), version)[0].tolist()) == {version + 1}
             goes_on.leave()
             del centre, goes_on
             server.process.stdin.close()

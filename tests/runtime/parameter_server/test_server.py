@@ -54,11 +54,11 @@ def test_commits_are_merged_and_versioned(way, start):
     assert (values(centre), centre.dtype, version) == ([1, 2, 3], np.float32, 0)
     assert values(one.begin(0, None, np.float32, 3)[0]) == [1, 2, 3]
 
-    centre, version, staleness = zero.commit(0, 0, np.array([1, 0, 0], np.float32), 0, 5)
+    centre, version, staleness = zero.commit(0, 0, np.array([1, 0, 0], np.float32), 0)
     assert (values(centre), version, staleness) == ([2, 2, 3], 1, 0)
-    centre, version, staleness = one.commit(0, 0, np.array([0, 1, 0], np.float32), 0, 5)
+    centre, version, staleness = one.commit(0, 0, np.array([0, 1, 0], np.float32), 0)
     assert (values(centre), version, staleness) == ([2, 3, 3], 2, 1)
-    centre, version, staleness = one.commit(0, 1, np.array([0, 1, 0], np.float32), version, 5)
+    centre, version, staleness = one.commit(0, 1, np.array([0, 1, 0], np.float32), version)
     assert (values(centre), version, staleness) == ([2, 4, 3], 3, 0)
     centre, version = zero.pull(0)
     assert (values(centre), version) == ([2, 4, 3], 3)
@@ -69,31 +69,31 @@ def test_an_unchanged_centre_is_not_sent_again(way, start):
     zero, one = server.client(0), server.client(1)
     _, version = zero.begin(0, np.zeros(2), np.float64, 2)
     assert zero.pull(0, known=version) == (None, 0)
-    one.commit(0, 0, np.ones(2), 0, 1)
+    one.commit(0, 0, np.ones(2), 0)
     centre, version = zero.pull(0, known=version)
     assert (values(centre), version) == ([1, 1], 1)
-    assert one.commit(0, 1, np.ones(2), version, 1, extra_staleness=2, want_centre=False) == (None, 2, 2)
+    assert one.commit(0, 1, np.ones(2), version, extra_staleness=2, want_centre=False) == (None, 2, 2)
 
 
 def test_a_repeated_commit_is_merged_once(way, start):
     server = start(1)
     client = server.client(0)
     client.begin(0, np.zeros(2), np.float64, 2)
-    client.commit(0, 0, np.ones(2), 0, 1)
-    centre, version, staleness = client.commit(0, 0, np.ones(2), 0, 1)
+    client.commit(0, 0, np.ones(2), 0)
+    centre, version, staleness = client.commit(0, 0, np.ones(2), 0)
     assert (values(centre), version, staleness) == ([1, 1], 1, 0)
     again = server.client(0, attempt=2)  # a new attempt counts from 0 again
     again.begin(0, None, np.float64, 2)
-    assert values(again.commit(0, 0, np.ones(2), 1, 1)[0]) == [2, 2]
+    assert values(again.commit(0, 0, np.ones(2), 1)[0]) == [2, 2]
 
 
 def test_a_commit_survives_a_broken_connection(way, start):
     client = start(1).client(0)
     client.begin(0, np.zeros(2), np.float64, 2)
-    client.commit(0, 0, np.ones(2), 0, 1)
+    client.commit(0, 0, np.ones(2), 0)
     wire.hang_up(client._channel.socket)
-    assert values(client.commit(0, 0, np.ones(2), 0, 1)[0]) == [1, 1]
-    assert values(client.commit(0, 1, np.ones(2), 1, 1)[0]) == [2, 2]
+    assert values(client.commit(0, 0, np.ones(2), 0)[0]) == [1, 1]
+    assert values(client.commit(0, 1, np.ones(2), 1)[0]) == [2, 2]
 
 
 class Cutting:
@@ -143,7 +143,7 @@ def test_commits_over_connections_that_break_anywhere_are_neither_lost_nor_merge
         client = Client(("127.0.0.1", ways[rank].port), CREDENTIALS, rank, 1, 20)
         _, version = repeat(lambda: client.begin(0, np.zeros(size) if rank == 0 else None, np.float64, size))
         for seq in range(commits):
-            _, version, _ = repeat(lambda: client.commit(0, seq, np.ones(size), version, 1))  # noqa: B023 - called now
+            _, version, _ = repeat(lambda: client.commit(0, seq, np.ones(size), version))  # noqa: B023 - called now
         client._channel.close(0)
 
     def repeat(request):
@@ -175,11 +175,11 @@ def test_a_non_finite_update_is_refused_and_named(way, start, bad):
     zero.begin(0, np.zeros(3), np.float64, 3)
     one.begin(0, None, np.float64, 3)
     with pytest.raises(NonFinite, match="rank 1's update 4 is not finite") as caught:
-        one.commit(0, 4, np.array([0, bad, 1]), 0, 1)
+        one.commit(0, 4, np.array([0, bad, 1]), 0)
     assert caught.value.rank == 1
     assert values(zero.pull(0)[0]) == [0, 0, 0]
     assert zero.pull(0)[1] == 0
-    assert values(one.commit(0, 5, np.ones(3), 0, 1)[0]) == [1, 1, 1]
+    assert values(one.commit(0, 5, np.ones(3), 0)[0]) == [1, 1, 1]
 
 
 def test_non_finite_initial_weights_are_refused(start):
@@ -200,7 +200,7 @@ def test_an_epoch_ends_when_all_ranks_have_passed_it(way, start, pool):
     first = [pool.submit(end, rank, 0) for rank in (0, 1)]
     time.sleep(0.3)
     assert not any(future.done() for future in first)
-    clients[2].commit(0, 0, np.array([3.0, 4.0]), 0, 1)
+    clients[2].commit(0, 0, np.array([3.0, 4.0]), 0)
     last = end(2, 0, stop=True)
     for sums, means, centre, version, stop in [last, *(future.result(10) for future in first)]:
         assert (values(sums), values(means), values(centre), version, stop) == ([3, 3], [1], [3, 4], 1, True)
@@ -239,7 +239,7 @@ def test_a_killed_worker_is_not_waited_for_and_returns_with_a_later_attempt(star
         credentials = Credentials.from_json({CREDENTIALS.to_json()!r})
         client = Client(("127.0.0.1", {server.port}), credentials, 1, 1, 20)
         client.begin(0, None, np.float64, 2)
-        client.commit(0, 0, np.ones(2), 0, 1)
+        client.commit(0, 0, np.ones(2), 0)
         print("committed", flush=True)
         time.sleep(60)
     """
@@ -308,7 +308,7 @@ def test_two_fits_one_after_the_other(way, start, pool):
         client = clients[rank]
         size = len(initial)
         _, version = client.begin(fit, np.array(initial) if rank == 0 else None, np.float64, size)
-        client.commit(fit, 0, np.full(size, 1.0 + rank), version, 1)
+        client.commit(fit, 0, np.full(size, 1.0 + rank), version)
         return client.epoch_end(fit, 0, np.ones(1), np.ones(1), False)[2]
 
     for fit, initial, expected in [(0, [0.0, 0.0], [3, 3]), (1, [10.0, 10.0, 10.0], [13, 13, 13])]:
@@ -394,9 +394,9 @@ def test_a_sharded_model_trains_as_on_one_server(way, shards, pool):
     assert (values(centre), version) == (values(initial), (0, 0, 0))
     assert values(one.begin(0, None, np.float64, 7)[0]) == values(initial)
     assert zero.pull(0, version) == (None, version)
-    centre, version, staleness = zero.commit(0, 1, np.ones(7), version, 1)
+    centre, version, staleness = zero.commit(0, 1, np.ones(7), version)
     assert (values(centre), version, staleness) == (values(initial + 1), (1, 1, 1), 0)
-    assert one.commit(0, 1, np.ones(7), (0, 0, 0), 1, want_centre=False) == (None, (2, 2, 2), 1)
+    assert one.commit(0, 1, np.ones(7), (0, 0, 0), want_centre=False) == (None, (2, 2, 2), 1)
     ends = list(pool.map(lambda client: client.epoch_end(0, 0, np.ones(2), np.ones(1), client is one), (zero, one)))
     for sums, means, centre, version, stop in ends:
         assert (values(sums), values(means), values(centre)) == ([2, 2], [1], values(initial + 2))
@@ -409,7 +409,7 @@ def test_a_change_on_one_server_pulls_all_shards(shards):
     zero, one = shards(2, 2)
     _, version = zero.begin(0, np.zeros(4), np.float64, 4)
     one.begin(0, None, np.float64, 4)
-    one._clients[1].commit(0, 1, np.ones(2), 0, 1)
+    one._clients[1].commit(0, 1, np.ones(2), 0)
     centre, version = zero.pull(0, version)
     assert (values(centre), version) == ([0, 0, 1, 1], (0, 1))
 
@@ -417,7 +417,7 @@ def test_a_change_on_one_server_pulls_all_shards(shards):
 def test_a_model_may_have_fewer_weights_than_there_are_servers(shards):
     (client,) = shards(4, 1)
     client.begin(0, np.zeros(2), np.float64, 2)
-    assert values(client.commit(0, 1, np.ones(2), (0, 0, 0, 0), 1)[0]) == [1, 1]
+    assert values(client.commit(0, 1, np.ones(2), (0, 0, 0, 0))[0]) == [1, 1]
 
 
 def test_strangers_are_refused(start):
@@ -519,7 +519,7 @@ def test_a_dead_server_is_a_lost_connection(start, monkeypatch):
     client.begin(0, np.zeros(1), np.float64, 1)
     server.process.kill()
     with pytest.raises(wire.ConnectionLost):
-        client.commit(0, 0, np.ones(1), 0, 1)
+        client.commit(0, 0, np.ones(1), 0)
 
 
 def test_adag_converges_with_four_asynchronous_workers(start, pool):
@@ -546,7 +546,7 @@ def test_adag_converges_with_four_asynchronous_workers(start, pool):
                 batches += 1
                 if batches == window or at + 4 >= len(x):
                     delta = rule.delta(local, base, batches)
-                    base, version, staleness = client.commit(0, seq, delta, version, batches)
+                    base, version, staleness = client.commit(0, seq, delta, version)
                     local, batches, seq = rule.resume(local, delta, base), 0, seq + 1
                     stale.append(staleness)
             base = client.epoch_end(0, epoch, np.zeros(1), np.zeros(1), False)[2]
