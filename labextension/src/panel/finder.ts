@@ -16,7 +16,9 @@ export class Finder {
   problem = "";
   private words = "";
   private asked = 0;
+  /** Number of the last question, and of the one from which on answers count: older ones are dropped. */
   private number = 0;
+  private oldest = 0;
   private timer: ReturnType<typeof setTimeout> | undefined;
 
   /**
@@ -32,9 +34,9 @@ export class Finder {
   set(words: string): void {
     if (words === this.words) return;
     this.words = words;
+    this.dispose();
     if (isQuery(words)) this.later(TYPING_MS);
     else {
-      this.dispose();
       this.found = null;
       this.problem = "";
     }
@@ -45,15 +47,14 @@ export class Finder {
     if (isQuery(this.words) && this.timer === undefined) this.later(Math.max(0, this.asked + FRESH_MS - Date.now()));
   }
 
-  /** Asks no more. */
+  /** Asks no more, and drops the answers under way. */
   dispose(): void {
     clearTimeout(this.timer);
     this.timer = undefined;
-    this.number += 1;
+    this.oldest = this.number + 1;
   }
 
   private later(milliseconds: number): void {
-    clearTimeout(this.timer);
     this.timer = setTimeout(() => void this.askNow(), milliseconds);
   }
 
@@ -68,7 +69,8 @@ export class Finder {
     } catch (error) {
       problem = messageOf(error);
     }
-    if (number !== this.number) return; // other words have been typed meanwhile
+    if (number < this.oldest) return; // other words have been typed meanwhile, or a newer answer has come
+    this.oldest = number;
     this.found = found;
     this.problem = problem;
     this.changed();

@@ -181,6 +181,31 @@ test("a query is answered by the server, once it is typed, and again while runs 
   expect(find(".ddl-empty-state").textContent).toContain("No run matches “tag:none”.");
 });
 
+test("a slow answer to a query is shown, though runs have changed; one to other words, or an older one, is not", async () => {
+  const answers = new Map<number, (found: string[]) => void>();
+  matches = () => new Promise((resolve) => answers.set(answers.size, resolve));
+  const answer = async (question: number, found: string[]) => {
+    answers.get(question)?.(found);
+    await vi.advanceTimersByTimeAsync(0);
+    return findAll(".ddl-row").map((row) => row.dataset.run);
+  };
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  filter("lr<0.1");
+  await vi.advanceTimersByTimeAsync(300);
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  await vi.advanceTimersByTimeAsync(2000);
+  feed.set([run("r1"), run("r2"), run("r3")]);
+  await vi.advanceTimersByTimeAsync(2000);
+  expect(answers.size).toBe(3);
+  expect(await answer(0, ["r1"])).toEqual(["r1"]);
+  expect(await answer(2, ["r3"])).toEqual(["r3"]);
+  expect(await answer(1, ["r2"])).toEqual(["r3"]);
+  filter("lr<0.2");
+  await vi.advanceTimersByTimeAsync(300);
+  filter("lr<0.3");
+  expect(await answer(3, ["r1"])).toEqual(["r3"]);
+});
+
 test("an updated row keeps its element", () => {
   feed.set([run("r1"), run("r2")]);
   const before = findAll(".ddl-row");
