@@ -31,9 +31,8 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
+from statistics import fmean, pstdev
 from typing import Any
 
 from ddl_magics.errors import NoPrediction
@@ -54,6 +53,8 @@ MIRRORED, MIRRORED_HOSTS = "MultiWorkerMirrored", "MultiWorkerMirrored between h
 TOGETHER = (HOST, OVERLAP, AFTER, BF16, MIRRORED, MIRRORED_HOSTS)
 BETWEEN_HOSTS = (OVERLAP, AFTER, BF16, MIRRORED_HOSTS)
 WORKERS = (1, 2, 4)
+#: Images of an epoch that is predicted: what is done once an epoch hardly counts.
+EPOCH = 1_000_000
 PREDICTED, LINKS = (8, 16, 32), (1.0, 10.0, 25.0, 100.0)
 QUICK = {"image": 32, "batch_size": 2, "num_warmup_batches": 1, "num_batches_per_iter": 1, "num_iters": 2}
 #: Images of a TFRecord file, which are read again and again.
@@ -71,7 +72,7 @@ def rates(seconds: Sequence[float], training: Training) -> list[float]:
 
 def interval(samples: Sequence[float]) -> float:
     """What is added to and subtracted from the mean: 1.96 standard deviations, as Horovod's script has it."""
-    return 1.96 * stdev(samples) if len(samples) > 1 else float("nan")
+    return 1.96 * pstdev(samples) if len(samples) > 1 else float("nan")
 
 
 @contextmanager
@@ -194,14 +195,14 @@ def what_if(heard: Mapping[int, Events], batch: int) -> str:
         flat = [{"rank": rank, **event} for rank, found in events.items() for event in found]
         spec = RunSpec(cell="", strategy="allreduce", workers=workers, seed=workers)
         found = measured_run(spec, flat)
-        if found is not None:  # an epoch needs a batch for all workers: it gets a thousand times as many images
-            made.runs.append(replace(found, rows=1000 * found.rows))
+        if found is not None:
+            made.runs.append(found)
     rows = []
     try:
-        (alone,) = made.predict(1, batch=batch).rows
+        (alone,) = made.predict(1, batch=batch, rows=EPOCH).rows
         for workers in PREDICTED:
             for link in LINKS:
-                (each,) = made.predict(workers, batch=batch * workers, gbit=link).rows
+                (each,) = made.predict(workers, batch=batch * workers, gbit=link, rows=EPOCH).rows
                 rate = each.rate
                 bounds = f"{rate.value:.1f} ({rate.low:.1f} to {rate.high:.1f})"
                 efficiency = rate.value / (workers * alone.rate.value)

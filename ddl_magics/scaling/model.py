@@ -245,15 +245,16 @@ class Fitted:
 
     Args:
         runs: of one strategy, with at least two numbers of workers.
+        rows: of an epoch. None: as measured.
     """
 
-    def __init__(self, runs: Sequence[MeasuredRun]) -> None:
+    def __init__(self, runs: Sequence[MeasuredRun], rows: int | None = None) -> None:
         self._by_workers = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
         fewest, random = next(iter(self._by_workers.values())), np.random.default_rng(0)
         size = FLOAT_BYTES * max(run.parameters for run in runs)
         busy, cores = float(np.mean([run.busy for run in fewest])), max(run.cores for run in runs)
         self._known = Known(runs[0].sums_gradients, size, busy, cores)
-        self.rows = float(np.mean([run.rows for run in runs]))
+        self.rows = float(rows or np.mean([run.rows for run in runs]))
         self.model = fit(self._observe(list), self._known)
 
         def resampled(items: Sequence[_T]) -> list[_T]:

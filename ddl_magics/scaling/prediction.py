@@ -91,9 +91,14 @@ class WhatIf:
     """The predictions of one strategy's model in one setting; the arguments are those of `ScalingReport.predict`."""
 
     def __init__(
-        self, runs: Sequence[MeasuredRun], batch: int | None, gbit: float | None, on_a_host: int | None
+        self,
+        runs: Sequence[MeasuredRun],
+        batch: int | None,
+        gbit: float | None,
+        on_a_host: int | None,
+        rows: int | None,
     ) -> None:
-        self._runs, self._fitted, self._gbit = runs, Fitted(runs), gbit
+        self._runs, self._fitted, self._gbit = runs, Fitted(runs, rows), gbit
         self._global = runs[0].sums_gradients or _share_a_batch(runs)
         self._batch = batch
         apart = gbit is not None or all(per_host([run]) == 1 for run in runs)

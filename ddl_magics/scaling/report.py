@@ -145,6 +145,7 @@ class ScalingReport:
         gbit: float | None = None,
         per_host: int | None = None,
         strategy: str | None = None,
+        rows: int | None = None,
     ) -> Predictions:
         """What would other numbers of workers do? Predictions of a model that is fitted to `runs`, with 90 % bounds.
 
@@ -155,6 +156,7 @@ class ScalingReport:
             per_host: workers that share a host. None: one if `gbit` is given or each had its own host, and otherwise
                 all of them, as measured.
             strategy: one of those that were measured. None: all.
+            rows: of an epoch. None: as measured.
 
         Raises:
             NoPrediction: fewer than two numbers of workers were measured, or the batch has too few or too many rows.
@@ -168,7 +170,7 @@ class ScalingReport:
         for name, runs in by_strategy(self.runs).items():
             if strategy not in (None, name) or len({run.workers for run in runs}) < 2:
                 continue
-            what_if = WhatIf(runs, batch, gbit, per_host)
+            what_if = WhatIf(runs, batch, gbit, per_host, rows)
             found += [what_if.prediction(number) for number in numbers]
             warnings += what_if.warnings(numbers)
             notes += what_if.notes(numbers)

@@ -108,6 +108,15 @@ def test_numbers_that_were_not_run_are_predicted_from_one_and_two():
     assert "samples/s" in str(made.predict(4)) and made.predict(4).table["workers"][0] == 4
 
 
+def test_an_epoch_of_other_rows_is_predicted():
+    """What is done once an epoch counts less in a longer one; and a batch may be larger."""
+    made = report(1, 2)
+    as_measured, longer = made.predict(2).rows[0], made.predict(2, rows=100 * ROWS).rows[0]
+    assert longer.seconds.value == pytest.approx(100 * (as_measured.seconds.value - 0.05) + 0.05)
+    assert longer.rate.value > as_measured.rate.value
+    assert made.predict(2, batch=2 * ROWS, rows=100 * ROWS).rows[0].batch == 2 * ROWS
+
+
 def test_a_batch_that_is_too_small_is_said():
     made = report(1, 2, 4)
     assert made.predict(8, batch=4096).warnings == ()
