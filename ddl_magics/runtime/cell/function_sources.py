@@ -16,12 +16,12 @@ _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
 def of(pickled: Iterable[bytes]) -> dict[str, str]:
-    """{file name: its definitions} of the notebook's cells whose functions are among the values.
+    """{file name: its definitions} of the notebook's cells whose functions are among the values of up to MOST_BYTES.
 
     A cell is known to `linecache` alone, and its name is in what pickle makes of a function. Lines outside functions
     and classes are left empty: they may hold what is nobody's business elsewhere.
     """
-    small = b"\0".join(each for each in pickled if len(each) <= MOST_BYTES)
+    small = b"\0".join(pickled)
     found = {}
     for name, entry in list(linecache.cache.items()):
         if len(entry) == 4 and entry[1] is None and name.encode("utf-8", "replace") in small:

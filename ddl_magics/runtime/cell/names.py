@@ -12,6 +12,7 @@ import difflib
 import io
 import pickle
 import symtable
+import sys
 import types
 from typing import Any, Collection, Mapping
 
@@ -27,6 +28,9 @@ GIVEN = {
 }
 #: Modules that a rank imports by itself where a cell uses their usual name without importing them.
 USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
+
+#: In a pickle: the globals of the session's functions, which are the cell's on a rank.
+_GLOBALS = "globals"
 
 #: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
 #: nothing; to ask a model or an array would copy it.
@@ -99,24 +103,50 @@ def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("d
 
     Returns bytes for `unpack`. Raises NameProblem as `captured` does, and for a value that cannot be pickled.
     """
-    return pack_captured(source, captured(source, namespace, given))
+    return pack_captured(source, captured(source, namespace, given), namespace)
 
 
-def pack_captured(source: str, found: Mapping[str, Any]) -> bytes:
-    """The same of what `captured` has found."""
-    from pyspark import cloudpickle
-
-    values: dict[str, bytes] = {}
+def pack_captured(source: str, found: Mapping[str, Any], namespace: Mapping[str, Any]) -> bytes:
+    """The same of what `captured` has found in `namespace`."""
+    names: list[str] = []
     modules: dict[str, str] = {}
+    buffer = io.BytesIO()
+    pickler, pickled = _pickler(buffer, namespace), []
     for name, value in found.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
-        else:
-            values[name] = _pickle(name, value, cloudpickle)
-    for name in USUAL_MODULES.keys() & free_names(source).keys() - values.keys():
+            continue
+        begin = buffer.tell()
+        try:
+            pickler.dump(value)
+        except Exception as error:  # whatever a value's __reduce__ raises
+            raise _cannot_travel(name, value, error) from None
+        names.append(name)
+        if buffer.tell() - begin <= function_sources.MOST_BYTES:
+            pickled.append(buffer.getbuffer()[begin:].tobytes())
+    for name in USUAL_MODULES.keys() & free_names(source).keys() - set(names):
         modules.setdefault(name, USUAL_MODULES[name])
-    sources = function_sources.of(values.values())
-    return pickle.dumps({"values": values, "modules": modules, "sources": sources}, protocol=4)
+    packed = {"names": names, "values": buffer.getvalue(), "modules": modules, "sources": function_sources.of(pickled)}
+    return pickle.dumps(packed, protocol=4)
+
+
+def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
+    """One for all values, so that they share on a rank what they share in the session.
+
+    The globals of a function of the session are those of the cell there, and no copy: what the cell assigns, the
+    function sees, as in a notebook. namespace: the session's variables, or a copy of those of `__main__`.
+    """
+    from pyspark import cloudpickle
+
+    shared = {"__name__": "__main__"}
+
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
+        def persistent_id(self, value: Any) -> str | None:
+            return _GLOBALS if value is shared else None
+
+    pickler = Pickler(buffer, protocol=4)
+    pickler.globals_ref.update({id(each): shared for each in (namespace, sys.modules["__main__"].__dict__)})
+    return pickler
 
 
 def captured(
@@ -141,7 +171,7 @@ def captured(
     for name, line in sorted(mentioned.items(), key=lambda item: item[1]):
         if name == notebook_only.GET_IPYTHON:
             continue
-        if name == "display" and (name not in namespace or _is_ipythons(namespace[name])):
+        if name == "display" and (name not in namespace or is_ipythons(namespace[name])):
             continue  # every rank has one
         if name in namespace:
             _refuse_by_type(name, namespace[name])
@@ -172,7 +202,7 @@ def _of_transform(name: str, source: str, namespace: Mapping[str, Any]) -> dict[
     return {name: 0}
 
 
-def _is_ipythons(value: Any) -> bool:
+def is_ipythons(value: Any) -> bool:
     return str(getattr(value, "__module__", "")).split(".")[0] == "IPython"
 
 
@@ -199,38 +229,46 @@ def _refuse_by_type(name: str, value: Any) -> None:
             raise _cannot_travel(name, value, error) from None
 
 
-def _pickle(name: str, value: Any, cloudpickle: types.ModuleType) -> bytes:
-    buffer = io.BytesIO()
-    try:
-        cloudpickle.CloudPickler(buffer, protocol=4).dump(value)
-    except Exception as error:  # whatever a value's __reduce__ raises
-        raise _cannot_travel(name, value, error) from None
-    return buffer.getvalue()
-
-
 def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
     reason = str(error).splitlines()[0] if str(error) else type(error).__name__
     kind = type(value).__name__
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 
 
-def unpack(blob: bytes) -> dict[str, Any]:
-    """On a rank: {name: value} of what `pack` made. Raises NameProblem where a value cannot be restored here."""
+class _Unpickler(pickle.Unpickler):
+    """Reads what `_pickler` wrote; the functions' globals are `namespace`."""
+
+    def __init__(self, pickled: bytes, namespace: dict[str, Any]) -> None:
+        super().__init__(io.BytesIO(pickled))
+        self._namespace = namespace
+
+    def persistent_load(self, pid: Any) -> dict[str, Any]:
+        assert pid == _GLOBALS
+        return self._namespace
+
+
+def unpack(blob: bytes, namespace: dict[str, Any]) -> None:
+    """On a rank: add what `pack` made to the cell's globals, and the other globals of functions among it.
+
+    Raises NameProblem where a value cannot be restored here.
+    """
     import importlib
 
     packed = pickle.loads(blob)
     function_sources.remember(packed["sources"])
-    namespace: dict[str, Any] = {}
     for name, module in packed["modules"].items():
         try:
             namespace[name] = importlib.import_module(module)
         except ImportError as error:
             text = "the module %r, used as %r, is missing on the worker (%s): install it on the executors"
             raise NameProblem(text % (module, name, error)) from None
-    for name, pickled in packed["values"].items():
+    values = {}
+    unpickler = _Unpickler(packed["values"], namespace)
+    for name in packed["names"]:
         try:
-            namespace[name] = pickle.loads(pickled)
+            values[name] = unpickler.load()
         except Exception as error:
             text = "%r cannot be restored on the worker (%s): make it in the cell, or install the same packages there"
             raise NameProblem(text % (name, error)) from None
-    return namespace
+    # After the globals of functions: these are as the run found them when it started, perhaps from a queue.
+    namespace.update(values)

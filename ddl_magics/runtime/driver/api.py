@@ -72,7 +72,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     try:
         sent = uploads.take(run) if spec.get("files") else b""
         captured = names.captured(spec["cell"], namespace, _given(spec), spec.get("transform"))
-        packed = names.pack_captured(spec["cell"], captured)
+        packed = names.pack_captured(spec["cell"], captured, namespace)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)

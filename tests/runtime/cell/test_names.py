@@ -2,7 +2,9 @@
 
 import inspect
 import linecache
+import sys
 import threading
+import types
 
 import numpy as np
 import pytest
@@ -10,6 +12,14 @@ import pytest
 from ddl_magics.runtime.cell import names
 
 pytest.importorskip("pyspark")
+
+
+def unpacked(blob):
+    """The globals of a cell on a rank, before it runs."""
+    namespace = {}
+    names.unpack(blob, namespace)
+    namespace.pop("__builtins__", None)
+    return namespace
 
 
 @pytest.mark.parametrize(
@@ -39,9 +49,45 @@ def test_values_arrive():
 
     session = {"double": double, "table": np.arange(4), "npy": np, "unused": threading.Lock()}
     blob = names.pack("double(table) + npy.float32(1)", session)
-    given = names.unpack(blob)
+    given = unpacked(blob)
     assert set(given) == {"double", "table", "npy"}
     assert given["double"](3) == 6 and given["table"].tolist() == [0, 1, 2, 3] and given["npy"] is np
+
+
+def session_of(source, **variables):
+    """A session whose cells have been this source."""
+    session = {"__name__": "builtins", **variables}  # as a Livy session calls it
+    exec(source, session)
+    return session
+
+
+def test_a_function_of_the_session_sees_what_the_cell_assigns():
+    session = session_of(
+        "rate = 0.1\nscale = 2\ndef build():\n    return scale * rate\nclass Of:\n    now = lambda self: build()"
+    )
+    cell = "rate = 0.01\nfound = build(), Of().now(), [build() for rate in (0.5,)]"
+    there = unpacked(names.pack(cell, session))
+    exec(cell, there)
+    assert there["found"] == (0.02, 0.02, [0.02])
+    assert unpacked(names.pack("build()", session))["build"]() == 0.2
+
+
+def test_what_values_share_in_the_session_they_share_on_a_rank():
+    session = session_of("log = []\ndef add(x):\n    log.append(x)\ndef size():\n    return len(log)\nagain = log")
+    there = unpacked(names.pack("add(1)\nadd(2)\nlog.append(3)\nsize(), again", session))
+    exec("add(1)\nadd(2)\nlog.append(3)", there)
+    assert there["size"]() == 3 and there["again"] == [1, 2, 3]
+
+
+def test_a_queued_cell_has_the_values_of_the_time_when_it_was_run(monkeypatch):
+    """It starts later, with a copy of the variables; a function's globals are those of `__main__` by then."""
+    main = types.ModuleType("__main__")
+    exec("rate = 0.1\ndef build():\n    return rate", main.__dict__)
+    monkeypatch.setitem(sys.modules, "__main__", main)
+    queued = dict(main.__dict__)
+    main.rate = 0.5
+    there = unpacked(names.pack("rate, build()", queued))
+    assert there["rate"] == 0.1 and there["build"]() == 0.1
 
 
 @pytest.mark.parametrize(
@@ -59,7 +105,7 @@ def test_what_cannot_travel_is_named(source, session, message):
 
 
 def test_usual_modules_need_no_import():
-    assert names.unpack(names.pack("np.zeros(2)", {}))["np"] is np
+    assert unpacked(names.pack("np.zeros(2)", {}))["np"] is np
 
 
 def test_names_that_a_star_import_may_bring_are_not_refused():
@@ -70,7 +116,7 @@ def test_names_of_the_notebook_that_a_cell_defines_or_asks_for():
     names.pack("input = 3\nprint(input)", {})
     names.pack("def f(input):\n    return input(1)", {})
     asks = "try:\n    get_ipython()\n    notebook = True\nexcept NameError:\n    notebook = False"
-    assert names.unpack(names.pack(asks, {"get_ipython": threading.Lock()})) == {}
+    assert unpacked(names.pack(asks, {"get_ipython": threading.Lock()})) == {}
 
 
 @pytest.mark.parametrize(
@@ -122,7 +168,7 @@ def test_what_is_no_function_of_transform(session, message):
     ],
 )
 def test_what_a_cell_reads_before_it_assigns_it_is_the_notebooks(source, sent):
-    assert set(names.unpack(names.pack(source, {"x": 1, "y": 2}))) == sent
+    assert set(unpacked(names.pack(source, {"x": 1, "y": 2}))) == sent
 
 
 def test_the_lines_of_functions_travel_and_no_others():
@@ -134,7 +180,7 @@ def test_the_lines_of_functions_travel_and_no_others():
     exec(compile(cell, file, "exec"), notebook)
     blob = names.pack("twice(1)", notebook)
     del linecache.cache[file]
-    twice = names.unpack(blob)["twice"]
+    twice = unpacked(blob)["twice"]
     assert inspect.getsource(twice) == "def twice(x):\n    return helper(x)\n"
     assert twice(2) == 4 and inspect.getsource(twice.__globals__["helper"]) == "helper = lambda x: 2 * x\n"
     assert b"pa55" not in blob and "pa55" not in "".join(linecache.getlines(file))
