@@ -181,6 +181,27 @@ def tape_of_a_masked_loss(dtype):
     return models[0], {"summed": [np.abs(w).sum() for w in models[1].get_weights()]}
 
 
+def tapes_of_compiled_sums(dtype):
+    """Losses of `compile` that are sums over rows, by `compute_loss`: a function, and Keras' own."""
+    x, y = table(dtype)
+
+    def squares(labels, predicted):
+        return tf.reduce_sum(tf.square(tf.one_hot(labels, CLASSES, dtype=predicted.dtype) - predicted))
+
+    models = []
+    entropy = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+    for loss_of, options in ((squares, {}), (entropy, {"reduction": "sum"})):
+        model = network()
+        model.compile(keras.optimizers.SGD(0.005), loss_of)
+        for rows, labels in distributed(tf.data.Dataset.from_tensor_slices((x, y)).batch(BATCH), **options):
+            with tf.GradientTape() as tape:
+                loss = model.compute_loss(y=labels, y_pred=model(rows, training=True))
+            gradients = tape.gradient(loss, model.trainable_variables)
+            model.optimizer.apply_gradients(zip(gradients, model.trainable_variables, strict=True))
+        models.append(model)
+    return models[0], {"summed": [np.abs(w).sum() for w in models[1].get_weights()]}
+
+
 def tapes_of_adversaries(dtype):
     """Two optimizers, two updates for each batch of a structure; batches that a cell picks itself."""
     judge = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(8, activation="tanh"), layers.Dense(1)])

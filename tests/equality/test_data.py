@@ -48,6 +48,23 @@ fit = model.fit(dataset.map(doubles), epochs=3, verbose=0)
 {"history": fit.history, "weights": [w.tolist() for w in model.get_weights()]}
 """
 )
+#: A loop of its own, whose compiled loss is a sum over rows. Each layer of noise draws, if next to nothing.
+LOOP = (
+    BUILD
+    + """
+def squares(y, predicted):
+    return tf.reduce_sum(tf.square(y[:, None] - predicted))
+model = build(dataset.element_spec[0].shape[1:])
+model = keras.Sequential([keras.layers.GaussianNoise(1e-14), *model.layers])
+model.compile(keras.optimizers.SGD(1e-4), squares)
+for rows, labels in ddl.distribute(dataset.map(doubles).repeat(3)):
+    with tf.GradientTape() as tape:
+        loss = model.compute_loss(y=labels, y_pred=model(rows, training=True))
+    gradients = tape.gradient(loss, model.trainable_variables)
+    model.optimizer.apply_gradients(zip(gradients, model.trainable_variables))
+{"history": {}, "weights": [w.tolist() for w in model.get_weights()]}
+"""
+)
 
 
 def shifted(features):
@@ -118,13 +135,13 @@ def folder(tmp_path_factory):
     return folder
 
 
-def learned(spark, way, folder, **more):
+def learned(spark, way, folder, cell=CELL, **more):
     frame = spark.read.parquet(f"file://{folder}/*.parquet")
     data = {"parquet": f"file://{folder}/*.parquet", "tfrecord": f"file://{folder}/rows.tfrecord"}.get(way, "df")
     if way == "tfrecord" and not (folder / "rows.tfrecord").exists():
         ddl_magics.write_tfrecord(frame, f"file://{folder}/rows.tfrecord")
     options = {"data": data, "features": ["a", "b", "c"], "label": "y", "cache": "off", **WAYS[way][0], **more}
-    ended = launch.run_cell(spark, CELL, {"df": frame}, **options)
+    ended = launch.run_cell(spark, cell, {"df": frame}, **options)
     assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     return ended
 
@@ -139,6 +156,16 @@ def assert_equal(found, expected):
 def test_two_workers_learn_of_transformed_windows(spark_cluster, folder, expected):
     way = "transformed windows"
     assert_equal(learned(spark_cluster(2), way, folder, workers=2, batch_size=10_000).result, expected(way))
+
+
+def test_a_loop_over_data_whose_loss_is_a_sum(spark_cluster, folder):
+    one, two = (
+        learned(spark_cluster(2), "frame", folder, LOOP, strategy=strategy, workers=workers, batch_size=10_000).result
+        for strategy, workers in (("single", 1), ("allreduce", 2))
+    )
+    assert_equal(two, one)
+    start = np.sin(np.arange(12)).reshape(3, 4) / 4
+    assert np.abs(one["weights"][0] - start).max() > 0.01
 
 
 @pytest.mark.slow

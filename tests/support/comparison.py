@@ -133,6 +133,7 @@ LOOPS = (
     "tape_builds_the_model",
     "tape_eagerly",
     "tape_of_a_masked_loss",
+    "tapes_of_compiled_sums",
     "tapes_of_adversaries",
     "tape_and_fit",
 )

@@ -112,6 +112,8 @@ class BatchLoss:
                 return function(*arguments.values)
             if verdict.kind == SUM and loss.scales:
                 value = function(*arguments.values)
+                if traced.declared:
+                    return value
                 return value * tf.cast(self._within.rows_over_own(), value.dtype)
         if traced.factor is not None:
             return self._whole_in_trial(loss, arguments)

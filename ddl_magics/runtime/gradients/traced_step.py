@@ -13,6 +13,7 @@ class TracedStep:
     """State of a rank between `begin` and `end`.
 
     share: None outside of a step on cut data. sums: the loss of an own train_step is a sum over rows, not a mean.
+    declared: `ddl.distribute` has been told so, or that it is a mean: then no sum is scaled before its gradients are.
     alone: what is being computed has the whole batch, or is none of the job's: ranks exchange nothing for it. trial: it
     is computed on made-up rows. weighed: it is part of a loss that is weighed as a whole. Where a step is tried,
     factor: the rows of the trial over those in work; added: the kinds of losses that layers add, as far as they are
@@ -22,13 +23,13 @@ class TracedStep:
 
     def __init__(self) -> None:
         self.share: Share | None = None
-        self.sums = self.alone = self.trial = self.weighed = self.gathers = False
+        self.sums = self.declared = self.alone = self.trial = self.weighed = self.gathers = False
         self.factor: float | None = None
         self.added: dict[int, str] = {}
         self.gathering = TriedGathering()
 
     def begin(self, share: Share) -> None:
-        self.share, self.sums = share, False
+        self.share, self.sums, self.declared = share, False, False
 
     def end(self) -> None:
         self.share = None

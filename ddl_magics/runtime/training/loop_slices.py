@@ -8,7 +8,7 @@ from typing import Iterator, Sequence
 
 import tensorflow as tf
 
-from ..gradients.batch import Share
+from ..gradients.batch import LocalShare, Share
 from ..gradients.exchange import is_sparse, scaled
 from ..gradients.masked_loss import MEANS
 from ..gradients.traced_step import TracedStep
@@ -16,7 +16,7 @@ from ..keras_types import Gradient, Tensor
 from ..rank.rank import HookErrors
 from .distributed import SUM
 from .noise import Noise
-from .own_loop import OwnLoop, Traced
+from .own_loop import OwnLoop, TracedUpdate
 
 #: Of so many gradients, so many values tell whether all ranks compute the same.
 _SAMPLE_GRADIENTS, _SAMPLE_VALUES = 8, 64
@@ -50,8 +50,9 @@ class LoopSlices:
         self._rows.assign(share.rows)
         self._total.assign(share.total)
         self._reduction = reduction
-        self._traced.begin(Share(None, self._rows, self._total))
-        self._traced.sums = reduction == SUM
+        kind = LocalShare if isinstance(share, LocalShare) else Share
+        self._traced.begin(kind(None, self._rows, self._total))
+        self._traced.sums, self._traced.declared = reduction == SUM, reduction is not None
         self._noise.apart = True
 
     def end_reading(self, reader: object) -> None:
@@ -90,7 +91,7 @@ class LoopSlices:
                 raise ValueError(_AMBIGUOUS)
             if not averaged:
                 self._loop.notice("info", _TAKEN_FOR_A_MEAN)
-        traced = Traced(self._loop.distributes, self._reduction == SUM and self._loop.distributes)
+        traced = TracedUpdate(self._loop.distributes, self._reduction == SUM and self._loop.distributes)
         given = [gradient for gradient in gradients if gradient is not None][:_SAMPLE_GRADIENTS]
         sample = tf.concat([tf.zeros([0], tf.float64), *map(_first_values, given)], 0)
         update = self._errors.guarded(functools.partial(self._loop.update, traced))
