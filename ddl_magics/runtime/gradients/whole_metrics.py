@@ -33,15 +33,23 @@ _INEXACT = (
     "the metric %r gets a value without rows, so that its states are added up over the workers, which may not be what "
     "one process computes: give it values of shape (rows, ...)"
 )
+_SUMMED = (
+    "the states of the metric %r are added up over the workers after each epoch, which is not what one process "
+    "computes: write the metric as a sum and a count, or use --strategy allreduce"
+)
 
 
 class WholeMetrics:
-    """Takes metrics into its care: `take`."""
+    """Takes metrics into its care: `take`.
+
+    apart: ranks have batches of their own, so that a metric that does not add up is named, and nothing else.
+    """
 
     def __init__(
-        self, traced: TracedStep, within: WithinStep, reporter: Reporter, sums: MetricSums, gather: str
+        self, traced: TracedStep, within: WithinStep, reporter: Reporter, sums: MetricSums, gather: str, apart: bool
     ) -> None:
         self._traced, self._within, self._reporter, self._sums, self._gather = traced, within, reporter, sums, gather
+        self._apart = apart
         self._additive: dict[Any, tuple[Metric, bool]] = {}
 
     def take(self, metric: Metric) -> None:
@@ -58,7 +66,7 @@ class WholeMetrics:
 
     def _update(self, metric: Metric, update: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         traced = self._traced
-        if traced.share is None or traced.alone:
+        if traced.alone or (traced.share is None and not self._apart):
             return update(*args, **kwargs)
         arguments = Arguments((tuple(args), kwargs), _roles(args, kwargs))
         try:
@@ -69,7 +77,10 @@ class WholeMetrics:
         key = (id(metric), tuple(leaves))
         if key not in self._additive:  # the metric is kept, so that no other gets its id
             self._additive[key] = (metric, self._adds_up(metric, update, arguments, leaves))
-        if self._additive[key][1] and metric not in self._sums.whole:
+        adds_up = self._additive[key][1]
+        if self._apart and not adds_up:
+            self._reporter.notice_once("warning", _SUMMED % metric.name)
+        if self._apart or (adds_up and metric not in self._sums.whole):
             return update(*args, **kwargs)
         if self._gather == "no":
             raise ValueError(_REFUSED % metric.name)

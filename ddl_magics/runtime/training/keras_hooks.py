@@ -107,7 +107,10 @@ class KerasHooks(KerasAccess):
         rank.at_cell_end.append(self.loop.end)
         self.metric_sums = MetricSums(rank.peers)
         self._checkpoints = Checkpoints(rank, self, self.metric_sums)
-        self.whole_metrics = WholeMetrics(self.traced, self.within, rank.reporter, self.metric_sums, rank.config.gather)
+        apart = rank.config.local_updates
+        self.whole_metrics = WholeMetrics(
+            self.traced, self.within, rank.reporter, self.metric_sums, rank.config.gather, apart
+        )
         self.applying = False  # gradients of the job, in the outermost optimizer
         self._eager_exchanges: dict[Any, GradientExchange] = {}
         self.deferred_updates: list[DeferredUpdate] | None = None  # while a step is traced for XLA
@@ -138,6 +141,8 @@ class KerasHooks(KerasAccess):
             for kind in (self.keras.metrics.Mean, self.keras.metrics.Sum):
                 wrap(kind, "update_state", self._average)
             self.hook_batchnorm()
+        elif self.config.local_updates and self.config.size > 1:
+            self.hook_metrics()
 
     # -- of each generation: the hooks
 
@@ -299,6 +304,8 @@ class KerasHooks(KerasAccess):
 
     def _new_sync(self, fit: FitInProgress) -> Any:
         """The callback by which ranks with updates of their own meet."""
+        for metric in fit.model.metrics:  # of a train_step of its own, perhaps
+            self.whole_metrics.take(metric)
         if self.rank.server:
             from .parameter_sync import ParameterSync
 

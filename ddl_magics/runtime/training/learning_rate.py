@@ -8,17 +8,21 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..keras_types import Optimizer
+from ..keras_types import Model, Optimizer
 from ..parameter_server.rule_spec import Rule
 from ..rank.rank import Rank
 from .optimizers import inner
 
-_FACTOR, _STEPPING = "_ddl_rate_factor", "_ddl_stepping"
+_FACTOR, _STEPPING, _TRACED = "_ddl_rate_factor", "_ddl_stepping", "_ddl_traced_factor"
 _hooked: list[bool] = []
 
 
-def follow(rank: Rank, rule: Rule, optimizer: Optimizer) -> None:
-    """Have `optimizer` train at the rate that `rule` wants of each worker, and say so once a run."""
+def follow(rank: Rank, rule: Rule, model: Model) -> None:
+    """Have a fit of `model`, which begins, train at the rate that `rule` wants of each worker; say so once a run."""
+    optimizer = inner(model.optimizer)
+    if getattr(optimizer, _TRACED, rule.rate) != rule.rate:
+        model.make_train_function(force=True)  # the fit before has traced a step with its own factor
+    object.__setattr__(optimizer, _TRACED, rule.rate)
     scale(optimizer, rule.rate)
     if rank.config.is_chief and rule.rate != 1:
         message = (

@@ -69,7 +69,7 @@ class ParameterSync(keras.callbacks.Callback):
             rule = stability.steady(rule, rate, optimizers.momentum(optimizer), self._window)
         if rule.look_ahead:
             optimizers.require_look_ahead(optimizer, rule.name)
-        learning_rate.follow(self._rank, rule, optimizer)
+        learning_rate.follow(self._rank, rule, self.model)
         warning = stability.warning(rule, rate, optimizers.momentum(optimizer), self._window, config.size)
         if warning and config.is_chief:
             self._rank.reporter.notice("warning", warning)

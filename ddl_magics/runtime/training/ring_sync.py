@@ -40,7 +40,7 @@ class RingSync(keras.callbacks.Callback):
 
     def on_train_begin(self, logs: Any = None) -> None:
         if self._rule is not None:
-            learning_rate.follow(self._rank, self._rule, self.model.optimizer)
+            learning_rate.follow(self._rank, self._rule, self.model)
         if self.model.built:
             self._begin()
 

@@ -49,6 +49,35 @@ optimizer = given.SGD(0.5)
 learning_rate.scale(optimizer, 2.0)
 optimizer.learning_rate = 0.25
 assert float(optimizer.learning_rate) == 0.25 and optimizer.get_config()["learning_rate"] == 0.25
+
+# A rule whose factor another rate has changed: the step of the second fit is no longer that of the first.
+class Rank:
+    class config:
+        is_chief = False
+
+class Rule:
+    def __init__(self, rate):
+        self.rate = rate
+
+class Follow(keras.callbacks.Callback):
+    def __init__(self, factor):
+        super().__init__()
+        self.factor = factor
+
+    def on_train_begin(self, logs=None):
+        learning_rate.follow(Rank, Rule(self.factor), self.model)
+
+def moves(factors):
+    model = keras.Sequential([keras.layers.Dense(1, use_bias=False)])
+    model.compile(given.SGD(0.05), "mse")
+    model.build((None, 2))
+    for factor in factors:
+        model.set_weights([np.ones((2, 1))])
+        model.fit(np.ones((4, 2)), np.zeros((4, 1)), batch_size=2, shuffle=False, verbose=0, callbacks=[Follow(factor)])
+    return model.get_weights()[0]
+
+np.testing.assert_allclose(moves([2.0, 1.0]), moves([1.0]), rtol=1e-6)
+np.testing.assert_allclose(moves([1.0, 1.0, 2.0]), moves([2.0]), rtol=1e-6)
 """
 
 

@@ -1,6 +1,7 @@
 """What a cell may do on the ranks beyond learning the right thing: data, names, stopping, files, results."""
 
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -385,6 +386,31 @@ def test_weighted_rows_in_one_order_teach_what_one_process_learns(spark_cluster)
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+BIGGEST = (
+    HEAD
+    + """
+class Biggest(keras.metrics.Metric):
+    def __init__(self):
+        super().__init__(name="biggest")
+        self.value = self.add_weight(name="value", initializer="zeros")
+    def update_state(self, y_true, y_pred, sample_weight=None):
+        self.value.assign(tf.maximum(self.value, tf.reduce_max(tf.cast(y_pred, tf.float32))))
+    def result(self):
+        return self.value
+model = build()
+model.compile("sgd", model.loss, metrics=["accuracy", Biggest(), keras.metrics.MeanSquaredError(name="square")])
+model.fit(x, y, batch_size=26, epochs=1, verbose=0)
+"""
+)
+
+
+@pytest.mark.parametrize("strategy", ["ps", "average"])
+def test_a_metric_that_does_not_add_up_is_named(spark_cluster, strategy):
+    ended = finished(spark_cluster(2), BIGGEST, strategy=strategy)
+    said = [event["message"] for event in ended.of_kind("notice") if "states of the metric" in event["message"]]
+    assert len(said) == 1 and said[0].startswith("the states of the metric 'biggest' are added up over the workers")
+
+
 @pytest.mark.parametrize(
     ("source", "told"),
     [
@@ -393,18 +419,23 @@ def test_weighted_rows_in_one_order_teach_what_one_process_learns(spark_cluster)
         ("x = 1", {"encoding": "none"}),
         ("object", {"encoding": "repr", "value": "<class 'object'>"}),
         ("np.eye(3)", {"encoding": "npy", "artifact": "result.npy"}),
+        ("np.ma.array([1, 2], mask=[0, 1])", {"encoding": "json", "value": [1, None]}),
+        ("{'loss': [0.5, float('nan')]}", {"encoding": "json", "artifact": "result.json"}),
     ],
 )
 def test_the_last_expression_is_the_result(tmp_path, source, told):
     said = []
-    reporter = SimpleNamespace(
-        emit=lambda kind, **fields: said.append((kind, fields)),
-        send_artifact=lambda name, path: said.append((name, np.load(path, allow_pickle=False).tolist())),
-    )
+
+    def send(name, path):
+        text = name.endswith(".json")
+        said.append((name, Path(path).read_text() if text else np.load(path, allow_pickle=False).tolist()))
+
+    reporter = SimpleNamespace(emit=lambda kind, **fields: said.append((kind, fields)), send_artifact=send)
     rank = SimpleNamespace(config=SimpleNamespace(scratch=str(tmp_path)), reporter=reporter)
     execution.report_result(execution.execute("import numpy as np\n" + source, {}), rank)
     assert said.pop() == ("result", told)
-    assert said == ([("result.npy", np.eye(3).tolist())] if told["encoding"] == "npy" else [])
+    sent = {"result.npy": np.eye(3).tolist(), "result.json": '{"loss": [0.5, NaN]}'}
+    assert said == [(name, sent[name]) for key, name in told.items() if key == "artifact"]
 
 
 def test_a_model_that_keras_cannot_save_is_no_failure_of_the_cell(tmp_path):
