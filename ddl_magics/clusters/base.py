@@ -61,6 +61,13 @@ class Refused:
 
 
 @dataclass(frozen=True)
+class Postponed:
+    """The cluster cannot take the run now, for the reason in `message`: launch it again."""
+
+    message: str
+
+
+@dataclass(frozen=True)
 class Polled:
     """The events after the given number, in order, and the run's state. `more`: further events are available now."""
 
@@ -102,7 +109,7 @@ class Cluster(Protocol):
     def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
         """What the user should know of a run that `check` accepts, a line each."""
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
+    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Postponed | Refused:
         """Start the run and return. Where Spark runs here, `namespace` has the variables that the cell uses."""
 
     def poll(self, run: str, after: int) -> Polled | Unreachable: ...

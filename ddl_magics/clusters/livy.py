@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import threading
 import time
 from collections.abc import Mapping
@@ -16,12 +17,13 @@ from ddl_magics.clusters.base import (
     DriverCluster,
     Launched,
     NotStarted,
+    Postponed,
     Ready,
     Refused,
     Unreachable,
     launch_answer,
 )
-from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed
+from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed, TooSlow
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
 from ddl_magics.errors import CannotScore, CannotWrite
@@ -37,8 +39,8 @@ DETAILS_SECONDS = 60.0
 
 #: Calls that get the session's variables.
 _WITH_NAMES = frozenset(("launch", "predict", "evaluate", "write_tfrecord"))
-#: Calls that take as long as their Spark jobs.
-_LONG = frozenset(("evaluate", "write_tfrecord"))
+#: How long calls may take that ask Spark: for the schema of files or a first row, or as long as their jobs.
+_SECONDS = {"launch": 600.0, "predict": 600.0, "evaluate": math.inf, "write_tfrecord": math.inf}
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
 _RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
@@ -149,7 +151,7 @@ class LivyCluster(DriverCluster):
             )
         return None
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
+    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Postponed | Refused:
         try:
             self.channel.open(OPEN_SECONDS)
             for value in sending.values(spec, namespace):
@@ -160,7 +162,11 @@ class LivyCluster(DriverCluster):
             return launch_answer(self._call("launch", json.dumps({**spec.to_record(), "folder": None})))
         except (sending.CannotSend, sent_files.CannotSendFiles) as error:
             return Refused("usage", str(error))
+        except Busy:
+            return Postponed(f"waits for {self.name}, which executes another cell")
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+            if isinstance(error, TooSlow):
+                self.stop(spec.run, ", as the notebook could not wait for its start")  # it may start yet
             return Refused("spark", f"{self.name} did not take the run: {error}")
 
     def _is_ours(self) -> bool:
@@ -242,8 +248,8 @@ class LivyCluster(DriverCluster):
         self.channel.open(OPEN_SECONDS)
 
         def ask() -> dict[str, Any]:
-            with_names, long = function in _WITH_NAMES, function in _LONG
-            return self.channel.call(function, *arguments, namespace=with_names, until_interrupted=long)
+            with_names = function in _WITH_NAMES
+            return self.channel.call(function, *arguments, namespace=with_names, seconds=_SECONDS.get(function))
 
         try:
             return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()

@@ -27,7 +27,7 @@ from ddl_magics.runtime.spark import spark_error
 
 #: Functions that ask Spark, which the side channel must not, or use the session's variables.
 STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "write_tfrecord")
-#: How long a statement may wait for those before it. Ours take up to two seconds themselves.
+#: How long a statement may wait for those before it, and how long it may take. Most of ours take up to two seconds.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.
 JOB_SECONDS = 30.0
@@ -42,6 +42,10 @@ DEAD = frozenset(("dead", "error", "killed", "shutting_down", "success"))
 
 class Busy(TimeoutError):
     """The session executes another cell's statement and has not reached ours."""
+
+
+class TooSlow(TimeoutError):
+    """Our statement took longer than it may; whether its cancellation has ended it is not known."""
 
 
 class StatementFailed(ConnectionError):
@@ -83,22 +87,23 @@ class Channel:
                 self._probe()
 
     def call(
-        self, function: str, *arguments: str, namespace: bool = False, until_interrupted: bool = False
+        self, function: str, *arguments: str, namespace: bool = False, seconds: float | None = None
     ) -> dict[str, Any]:
         """Call a function of the runtime's `driver.remote` and return its reply.
 
         Args:
             namespace: add the session's globals to the arguments.
-            until_interrupted: as for `statement`.
+            seconds: as for `statement`.
 
         Raises:
+            Busy: the session executes another cell.
             ConnectionError, TimeoutError: there is no answer now.
             ProcessLookupError: the session has ended, or Livy has replaced it by another one of the same number.
         """
         if self.has_side_channel and function not in STATEMENTS:
             return self._job(function, arguments[0])
         code = livy_remote.call(self.module, function, *arguments, namespace=namespace)
-        reply = self.statement(code, until_interrupted=until_interrupted)
+        reply = self.statement(code, seconds)
         if reply.get("missing"):
             raise self._restarted()
         return reply
@@ -113,14 +118,15 @@ class Channel:
 
     # Statements
 
-    def statement(self, code: str, until_interrupted: bool = False) -> dict[str, Any]:
+    def statement(self, code: str, seconds: float | None = None) -> dict[str, Any]:
         """Execute a statement of `livy_remote` and return its answer.
 
         Args:
             code: the statement.
-            until_interrupted: it may take any time, and an interrupt of the kernel ends it.
+            seconds: how long it may take once it has begun; None: `STATEMENT_SECONDS`. If it may take any time
+                (math.inf), it may also wait for any time, and an interrupt of the kernel ends it.
         """
-        seconds = math.inf if until_interrupted else STATEMENT_SECONDS
+        seconds = STATEMENT_SECONDS if seconds is None else seconds
         posted: list[str] = []
         try:
             # In a thread, which an interrupt leaves alone: Livy's answer has the number to cancel the statement by.
@@ -128,7 +134,7 @@ class Channel:
                 thread.submit(lambda: posted.append(self._posted(code))).result()
             return self._output(self._ended_statement(posted[0], seconds))
         except KeyboardInterrupt:
-            if until_interrupted and posted:
+            if seconds == math.inf and posted:
                 self._cancel(posted[0])
             raise
 
@@ -138,8 +144,9 @@ class Channel:
         return f"{self._path}/statements/{posted['id']}"
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
-        """The output of a statement that ends within so many seconds."""
-        deadline, pause = time.monotonic() + seconds, POLL_SECONDS
+        """The output of a statement, which may take so many seconds once it has begun."""
+        waits = STATEMENT_SECONDS if seconds < math.inf else math.inf
+        begun, deadline, pause = False, time.monotonic() + waits, POLL_SECONDS
         while True:
             retried = max(1.0, min(STATEMENT_SECONDS, deadline - time.monotonic()))
             # Each answer repeats the statement's code: do not ask too often.
@@ -148,8 +155,12 @@ class Channel:
             # A statement that ends during the query may have its new state and no output yet: ask again.
             if ended and (output or statement["state"] == "cancelled"):
                 return output or {}
+            if not begun and statement["state"] != "waiting":
+                begun, deadline = True, time.monotonic() + seconds
             if time.monotonic() > deadline:
                 self._cancel(path)
+                if begun:
+                    raise TooSlow(f"session {self.number} has not answered within {seconds:.0f} s")
                 raise Busy(f"session {self.number} is busy with another cell")
             time.sleep(pause)
             pause = min(2 * pause, LONGEST_POLL_SECONDS)

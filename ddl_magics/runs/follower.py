@@ -14,7 +14,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ddl_magics.clusters.base import UNREADABLE, Cluster, Launched, NotStarted, Polled, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import (
+    UNREADABLE,
+    Cluster,
+    Launched,
+    NotStarted,
+    Polled,
+    Postponed,
+    Ready,
+    Refused,
+    Unreachable,
+)
 from ddl_magics.history.keeper import Keeper
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import cell_files
@@ -224,6 +234,18 @@ class Follower:
             self._decided.set()
         self._began = time.time()
         answer = self.cluster.launch(self.spec, self._namespace)
+        if isinstance(answer, Postponed):
+            self.recorder.emit("state", state=ev.QUEUED, message=answer.message)
+            self._decided.set()
+        while isinstance(answer, Postponed):
+            if self._stop_due():
+                self.recorder.end(ev.STOPPED, "stopped before it started")
+                return False
+            self._pause(TURN_SECONDS)
+            if time.time() > self._began + QUEUE_SECONDS:
+                answer = Refused("spark", f"the run {answer.message}: end that cell, and run this one again")
+            else:
+                answer = self.cluster.launch(self.spec, self._namespace)
         # The launch has sent what the run needs; keeping the names would keep the notebook's arrays in memory.
         self._namespace = {}
         if isinstance(answer, Refused):

@@ -3,11 +3,13 @@
 import base64
 import importlib
 import json
+import math
 import os
 import pickle
 import sys
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -15,8 +17,9 @@ import pytest
 from IPython.core.error import UsageError
 from support.fake_livy import FakeLivy
 
+from ddl_magics.clusters import livy as livy_cluster
 from ddl_magics.clusters import livy_channel, livy_http, livy_remote, livy_session, shipping
-from ddl_magics.clusters.base import Polled, Refused, Unreachable
+from ddl_magics.clusters.base import Polled, Postponed, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
@@ -116,7 +119,7 @@ def test_an_interrupt_while_a_statement_is_posted_cancels_it(livy, package, monk
     if not waits:
         monkeypatch.setattr(ThreadPoolExecutor, "submit", lambda *of: futures.wait([submit(*of)]))
     with pytest.raises(KeyboardInterrupt):
-        channel.statement("__import__('_thread').interrupt_main()", until_interrupted=True)
+        channel.statement("__import__('_thread').interrupt_main()", math.inf)
     method, path, _, _ = livy.seen[-1]
     assert method == "POST" and path == f"/sessions/7/statements/{len(livy.statements) - 1}/cancel"
 
@@ -203,6 +206,24 @@ def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(liv
     livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
     assert cluster.poll("r", 3) == Polled((), 3, False, "")
     assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)
+
+
+def test_a_launch_is_postponed_by_a_busy_session_and_cancelled_if_it_takes_too_long(livy, package, monkeypatch):
+    cluster = LivyCluster(LivySession(http_of(livy), 7), package)
+    cluster.channel.open(5)
+    monkeypatch.setattr(livy_channel, "STATEMENT_SECONDS", 0.0)
+    spec = replace(parse("--workers 1 --name digits"), run="r1")
+    livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
+    answer = cluster.launch(spec, {})
+    assert isinstance(answer, Postponed) and answer.message.endswith("which executes another cell")
+    assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)
+
+    stopped = []
+    monkeypatch.setattr(cluster, "stop", lambda run, reason: stopped.append(run))
+    monkeypatch.setitem(livy_cluster._SECONDS, "launch", 0.0)
+    livy.faults["GET /sessions/7/statements"] = [(200, {"state": "running"})] * 3
+    answer = cluster.launch(spec, {})
+    assert isinstance(answer, Refused) and "has not answered within 0 s" in answer.message and stopped == ["r1"]
 
 
 def test_the_real_runtime_answers_in_the_shipped_form(livy, monkeypatch):

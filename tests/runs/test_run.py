@@ -14,7 +14,7 @@ from support.fake_cluster import FakeCluster, epoch, state, steps, training
 from support.until import until
 
 from ddl_magics import store
-from ddl_magics.clusters.base import Refused
+from ddl_magics.clusters.base import Postponed, Refused
 from ddl_magics.dashboard.charts import history_of
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.notebook.session import Session
@@ -511,6 +511,23 @@ def test_a_refusal_that_takes_long_fails_the_run(monkeypatch):
     with pytest.raises(DistributedCellError, match="digits: train_df has no rows"):
         run.wait(10)
     assert store.find_run(run.id).failure["message"] == "train_df has no rows"
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_run_waits_for_a_session_that_executes_another_cell(monkeypatch, stops):
+    monkeypatch.setattr(follower, "TURN_SECONDS", 0.02)
+    cluster = FakeCluster()
+    launch, answers = cluster.launch, [Postponed("waits for session 7, which executes another cell")] * 3
+    cluster.launch = lambda spec, namespace: answers.pop() if answers else launch(spec, namespace)
+    if stops:
+        cluster.launch = lambda spec, namespace: answers[0]
+    run = submit(cluster)
+    if stops:
+        run.stop()
+    run.wait(10)
+    states = [(event["state"], event["message"]) for event in run.events if event["kind"] == "state"]
+    assert (ev.QUEUED, answers[0].message if stops else "waits for session 7, which executes another cell") in states
+    assert states[-1][0] == (ev.STOPPED if stops else ev.FINISHED) and bool(cluster.launched) != stops
 
 
 def test_an_interrupt_while_the_driver_is_asked_leaves_no_run_behind(monkeypatch):
