@@ -63,6 +63,8 @@ def _array(name: str, value: Any) -> EncodedValue | None:
 
     if not isinstance(value, (np.ndarray, np.generic)) or value.dtype.hasobject:
         return None
+    if isinstance(value, (np.ma.MaskedArray, np.matrix)):  # the file would have neither the mask nor the type
+        return None
     file = io.BytesIO()
     np.save(file, value, allow_pickle=False)
     return EncodedValue(name, "npy", base64.b64encode(file.getvalue()).decode())

@@ -132,10 +132,10 @@ class Reproduction:
         found = keeper.now(_here())
         now = Provenance(**{part: check(found.get(part)) for part, check in provenance.PARTS.items()})
         lines = list(differences.environment(kept, now))
-        if isinstance(self._session.cluster, EmbeddedCluster):
+        if self._compares_variables:
             today = values.fingerprints({name: namespace[name] for name in kept.sent if name in namespace})
             lines += differences.variables(kept.sent, today)
-            if spec.data and spec.data.isidentifier():
+            if self._compares_data:
                 frame = namespace.get(spec.data)
                 lines += differences.data(spec.data, kept.data, None if frame is None else frames.fingerprint(frame))
         status = self._session.cluster.status()
@@ -153,13 +153,25 @@ class Reproduction:
             why = self._kept.problem or "it was stored without (--no-provenance, or an older version)"
             head = f"what {name} ran with is not known: {why}"
             return "\n".join([head, *differences.lines(found)])
-        known = [counted(len(self._kept.packages), "package")]
+        known, unknown = [counted(len(self._kept.kernel.get("packages", ())), "package") + " of the notebook"], []
         known += ["code"] if self._kept.git else []
-        known += [counted(len(self._kept.sent), "variable")] if self._kept.sent else []
-        known += ["data"] if self._kept.data else []
-        if not found:
-            return f"{name} would run as it did: nothing differs in {', '.join(known)}."
-        return "\n".join([f"{name}: differs today, of {', '.join(known)}:", *differences.lines(found)])
+        if self._kept.sent:
+            (known if self._compares_variables else unknown).append(counted(len(self._kept.sent), "variable"))
+        if self._kept.data:
+            (known if self._compares_data else unknown).append("data")
+        head = f"{name}: differs today, of" if found else f"{name} would run as it did: nothing differs in"
+        lines = [f"{head} {', '.join(known)}{':' if found else '.'}", *differences.lines(found)]
+        return "\n".join(lines + [f"Not compared before the run: {', '.join(unknown)}." for _ in unknown[:1]])
+
+    @property
+    def _compares_variables(self) -> bool:
+        """Whether the variables that the run gets are this kernel's."""
+        return isinstance(self._session.cluster, EmbeddedCluster)
+
+    @property
+    def _compares_data(self) -> bool:
+        """Whether --data names one of these variables."""
+        return self._compares_variables and bool(self.spec.data and self.spec.data.isidentifier())
 
 
 def _here() -> str | None:

@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from IPython.core.error import UsageError
-from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
+from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class, no_var_expand
 
 from ddl_magics import store
 from ddl_magics.clusters.base import Ready
@@ -128,15 +128,22 @@ class DistributedMagics(Magics):
         self.store = DistributedStore(parent=shell)
         shell.configurables += [self.defaults, self.store]
 
+    @no_var_expand
     @line_cell_magic
     def distributed(self, line: str, cell: str | None = None) -> None:
         """Train the cell's Keras model on several workers: %%distributed --help."""
-        self._train(line, cell)
+        self._train(self._expanded(line), cell)
 
+    @no_var_expand
     @line_cell_magic
     def ddl_distributed(self, line: str, cell: str | None = None) -> None:
         """%%distributed under a name that no other extension uses."""
-        self._train(line, cell)
+        self._train(self._expanded(line), cell)
+
+    def _expanded(self, line: str) -> str:
+        """With the values of {expression} and $name, as IPython has it, but for the {5} of regular expressions."""
+        expanded: str = self.shell.var_expand(re.sub(r"\{\d+(?:,\d*)?\}", r"{\g<0>}", line), depth=3)
+        return expanded
 
     def _train(self, line: str, cell: str | None = None) -> None:
         if parsing.wants_help(line):

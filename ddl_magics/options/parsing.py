@@ -124,7 +124,8 @@ def parse(line: str, configured: Mapping[str, Any] | None = None) -> RunSpec:
     typed = typed_values(line)
     values = {option.name: option.default for option in OPTIONS if option.default is not None}
     values.update({name: value for name, value in (configured or {}).items() if value is not None})
-    values.update(typed)
+    for name, value in typed.items():  # settings of %config stay, but for those that the line names as well
+        values[name] = {**values[name], **value} if isinstance(value, dict) and values.get(name) else value
     if "trials" in typed:
         _prepare_search(values, {*typed, *(configured or {})})
     if values["strategy"] == "single":

@@ -246,7 +246,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--batch-size",
-        "Rows in a batch of `dataset`: of the global batch with allreduce and tf-allreduce, else of each worker's own.",
+        "Rows in a batch of `dataset`: of the global batch with tf-allreduce and, without --rule, with allreduce; else "
+        "of each worker's own.",
         read_count,
         metavar="N",
         default=32,

@@ -132,6 +132,10 @@ def read_tracking(text: str) -> str:
     if not re.match(r"(https?|sqlite|postgresql|mysql|mssql)(\+\w+)?://|databricks(://|$)", text):
         raise ValueError("http://HOST:PORT of a tracking server, or a database such as sqlite:///mlflow.db")
     secrets_in = "MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    if re.match(r"https?://[^/?#]*@", text):
+        raise UsageError(
+            f"the URI holds a user name or a token, which would be stored: set it in {secrets_in} instead."
+        )
     return _checked_uri(text, "http://HOST:PORT of a tracking server", secrets_in)
 
 

@@ -199,8 +199,8 @@ class Run:
     def result(self) -> Any:
         """The value of the cell's last expression on rank 0; waits for the end of the run. None if it was stopped.
 
-        Numbers, text, lists and dicts come back unchanged, arrays as NumPy arrays, Keras models as models, and
-        anything else as its `repr`.
+        Numbers, text, lists and dicts come back as in JSON: tuples are lists, and the keys of a dict are text. Arrays
+        come back as NumPy arrays, Keras models as models, and anything else as its `repr`.
 
         Raises:
             DistributedCellError: the run failed or was lost.

@@ -272,7 +272,7 @@ def test_requests_are_watched_while_they_come(notebook, tmp_path):
         until(lambda text=text: any(text in message for message in notebook.value(told)), 30, state)
     assert notebook.value(f"({newest})['totals']")["requests"] == 600
     advice = notebook.value(f"({newest})['advice']")
-    assert any("heat has left what it was in training" in text for text in advice["reasons"])
+    assert any("heat has drifted from the training data" in text for text in advice["reasons"])
     assert advice["cell"].startswith("%%distributed --name energy") and "model.fit(dataset" in advice["cell"]
     assert "watches the log" not in shown.text
     assert re.search(r"^watch +RUNNING ", notebook.run("%ddl runs").text, re.MULTILINE)

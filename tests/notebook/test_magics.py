@@ -203,6 +203,13 @@ def test_variables_expand_in_the_line(shell, capsys):
     assert shell.user_ns["one"].spec.workers == 1
 
 
+def test_a_regular_expression_in_the_line_stays_as_it_is(shell, capsys):
+    shell.user_ns["code"], shell.user_ns["df"] = "zip", object()
+    line = "--data df --label y --where \"{code} rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'\""
+    run(shell, f"%%distributed {line} --name one\nx = 1", capsys)
+    assert shell.user_ns["one"].spec.where == "zip rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'"
+
+
 def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/a.ipynb")
     monkeypatch.setattr(shell, "get_parent", lambda: {"metadata": {"cellId": "1f-2"}}, raising=False)

@@ -132,6 +132,10 @@ def test_defaults_of_ps_and_of_data():
         ("--seed -1", "--seed must be a whole number from 0"),
         ("--conf memory", "--conf must be key=value"),
         ("--out ''", "--out must be a folder, such as hdfs:///models/mnist, not ''."),
+        (
+            "--mlflow https://dapi0123@host/api",
+            "the URI holds a user name or a token, which would be stored: set it",
+        ),
         ("--out s3a://me:hidden@bucket/x", "the URI holds a password, which would be stored: set it in Hadoop's"),
         ("--out abfss://c@a.net/x?sig=hidden", "the URI has a query, which may hold a signature: set that in Hadoop's"),
         (
@@ -220,6 +224,13 @@ def test_sync_batchnorm_is_for_batches_of_all_workers():
 def test_a_rule_of_all_reduce():
     spec = parse("--rule easgd:alpha=0.2 --workers 3")
     assert (spec.strategy, spec.rule, spec.window, spec.ps) == ("allreduce", "easgd:alpha=0.2", 3, None)
+
+
+def test_configured_settings_of_spark_stay_beside_those_of_the_line():
+    config = Distributed()
+    config.conf = {"spark.network.crypto.enabled": "true", "spark.executor.memory": "1g"}
+    conf = parse("--conf spark.executor.memory=4g", configured(config)).conf
+    assert conf == {"spark.network.crypto.enabled": "true", "spark.executor.memory": "4g"}
 
 
 def test_a_configured_rule_counts_where_it_fits():

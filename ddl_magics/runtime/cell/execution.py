@@ -58,9 +58,10 @@ def _run(rank: Rank) -> None:
     sys.modules["__main__"] = module
     namespace = module.__dict__
     pictures = _pictures(rank)
-    namespace["display"] = pictures.display
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
-        namespace.update(names.unpack(file.read()))
+        names.unpack(file.read(), namespace)
+    if "display" not in namespace or names.is_ipythons(namespace["display"]):
+        namespace["display"] = pictures.display
     datasets = _datasets(rank)
     if rank.config.transform is None:
         namespace.update(_marked(rank, datasets))
@@ -439,6 +440,15 @@ def _save(model: Any, path: str) -> str | None:
     return None
 
 
+def _is_finite(value: Any) -> bool:
+    """Whether a JSON value has no NaN and no infinity, which an event cannot have."""
+    try:
+        json.dumps(value, default=_plain, allow_nan=False)
+    except ValueError:
+        return False
+    return True
+
+
 def report_result(value: Any, rank: Rank) -> None:
     """Send the cell's value: JSON where it is JSON, an array as .npy, a model as .keras, else its repr."""
     import numpy as np
@@ -449,7 +459,8 @@ def report_result(value: Any, rank: Rank) -> None:
         value = history
     if value is None:
         return reporter.emit("result", encoding="none")
-    if isinstance(value, np.ndarray) and value.ndim and value.dtype.kind in "biufc":
+    masked = isinstance(value, np.ma.MaskedArray)
+    if isinstance(value, np.ndarray) and not masked and value.ndim and value.dtype.kind in "biufc":
         path = os.path.join(scratch, "result.npy")
         np.save(path, value, allow_pickle=False)
         reporter.send_artifact("result.npy", path)
@@ -458,7 +469,7 @@ def report_result(value: Any, rank: Rank) -> None:
         text = json.dumps(value, default=_plain)
     except (TypeError, ValueError):
         text = None
-    if text is not None and len(text) <= MAX_INLINE_RESULT_BYTES:
+    if text is not None and len(text) <= MAX_INLINE_RESULT_BYTES and _is_finite(value):
         return reporter.emit("result", encoding="json", value=json.loads(text))
     if text is not None:
         path = os.path.join(scratch, "result.json")

@@ -304,7 +304,7 @@ class MonitorJob:
     def _reasons(self, things: list[dict[str, Any]], error: Mapping[str, Any] | None) -> list[str]:
         """Why the model should be trained again."""
         found = [
-            "%s has left what it was in training (PSI %.2f over %.2f)" % (_of(thing), thing["psi"], drift.SEVERE)
+            "%s has drifted from the training data (PSI %.2f, limit %.2f)" % (_of(thing), thing["psi"], drift.SEVERE)
             for thing in things
             if thing["level"] == "severe"
         ]
