@@ -13,16 +13,20 @@ from airflow.providers.papermill.operators.papermill import PapermillOperator
 from airflow.sdk import DAG
 
 NOTEBOOK = Path(os.environ.get("PIPELINE_NOTEBOOK", "pipeline.ipynb")).resolve()
-#: The tables, the registry, and the executed notebooks: for more than one machine, a storage that all of them share.
+#: The registry and the executed notebooks: a folder that all machines with tasks share.
 FOLDER = Path(os.environ.get("PIPELINE_FOLDER", "pipeline")).resolve()
+#: The Parquet files: a folder as above, or a storage of the cluster such as abfss://...
+TABLES = os.environ.get("PIPELINE_TABLES", str(FOLDER / "tables"))
+#: A table to read, as the notebook's `data`; without one, the rows are generated.
+DATA = os.environ.get("PIPELINE_DATA", "")
 #: The kernel that has Spark and ddl_magics.
 KERNEL = os.environ.get("PIPELINE_KERNEL", "python3")
 STEPS = ("prepare", "search", "train")
-PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "tables": str(FOLDER / "tables"), "folder": str(FOLDER)}
+PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "data": DATA, "tables": TABLES, "folder": str(FOLDER)}
 
 
 def part(step):
-    """The path of the notebook of a task, which is written anew."""
+    """Write the notebook of a task; its path."""
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     others = {*STEPS, "use", "table", "picture"} - {step}
     notebook.cells = [
@@ -36,12 +40,19 @@ def part(step):
     return str(path)
 
 
+class Part(PapermillOperator):
+    """Runs the cells of the task's step."""
+
+    def execute(self, context):
+        self.input_nb = part(self.task_id)
+        return super().execute(context)
+
+
 with DAG("town_demand", start_date=datetime(2026, 1, 1), schedule="@weekly", catchup=False):
     before = None
     for step in STEPS:
-        ran = PapermillOperator(
+        ran = Part(
             task_id=step,
-            input_nb=part(step),
             output_nb=str(FOLDER / f"{step}-{{{{ ts_nodash }}}}.ipynb"),
             parameters=PARAMETERS,
             kernel_name=KERNEL,
