@@ -118,21 +118,25 @@ def twin(name: str, parameters: Mapping[str, Any]) -> NotebookNode:
 
 
 def _cells(cell: NotebookNode, parameters: Mapping[str, Any]) -> Iterator[NotebookNode]:
-    """What takes the place of a cell."""
-    tags = cell.metadata.get("tags", ())
-    code = "\n".join(line for line in cell.source.splitlines() if not line.endswith(NOT_HERE))
+    """What takes the place of a cell, with its tags."""
     if cell.cell_type == "markdown":
         yield new_markdown_cell(cell.source)
-    elif "livy" in cell.metadata:
-        yield from (new_code_cell(_one_statement(code)) for code in cell.metadata.livy)
+        return
+    tags = cell.metadata.get("tags", [])
+    yield from (new_code_cell(source, metadata={"tags": tags}) for source in _sources(cell, tags, parameters))
+
+
+def _sources(cell: NotebookNode, tags: list[str], parameters: Mapping[str, Any]) -> Iterator[str]:
+    code = "\n".join(line for line in cell.source.splitlines() if not line.endswith(NOT_HERE))
+    if "livy" in cell.metadata:
+        yield from map(_one_statement, cell.metadata.livy)
     elif "parameters" in tags:
         code = _with(parameters, code)
-        yield new_code_cell(f"%%local\n{code}")
-        yield new_code_cell(_one_statement(code))
+        yield from (f"%%local\n{code}", _one_statement(code))
     elif "local" in tags:
-        yield new_code_cell(f"%%local\n{code}")
+        yield f"%%local\n{code}"
     else:
-        yield new_code_cell(_one_statement(code))
+        yield _one_statement(code)
 
 
 def _with(parameters: Mapping[str, Any], code: str) -> str:

@@ -57,6 +57,16 @@ SMALL: dict[str, dict[str, Any]] = {
     "lifecycle": {"hours": 2400, "epochs": 4},
 }
 
+#: Notebook -> what its picture shows.
+PICTURES = {
+    "mnist": "Loss in the first epoch and test error after each, of each way with 2, 4 and 8 workers",
+    "energy": "Forecasts of the last five days beside the actual load",
+    "higgs": "ROC curve, and AMS by threshold, of each way",
+    "resnet50": "Images per second by number of workers, measured; efficiency with other links, predicted",
+    "pipeline": "Demand and its forecast by hour of the day",
+    "lifecycle": "The temperature at training and in use; the error of three forecasts",
+}
+
 #: The Python that `make serve-env` builds: without it, a notebook that serves a model makes an environment of its own.
 SERVE_PYTHON = ROOT / ".venv-serve" / "bin" / "python"
 
@@ -170,9 +180,14 @@ def page() -> tuple[str, dict[str, bytes]]:
         "# Worked examples",
         "<!-- Made by `python scripts/notebooks.py --store` from notebooks/: change them there. -->",
         "Each is a notebook that runs from top to bottom on your machine. Its first cell has parameters, which\n"
-        "papermill can set. The tables and pictures are those of the stored notebooks. They come from one machine\n"
-        "with two cores, so more than two workers cannot be faster. Where a section names parameters, its notebook\n"
-        "ran with these instead of its own, to keep the run short.",
+        "papermill can set. On HDInsight, EMR or another Livy, use [its twin](hdinsight.md#5-the-notebook). In the\n"
+        "clone, this runs one with its own parameters, and writes it to `build/notebooks`:",
+        "```bash\nmake notebooks FULL=1 NAMES=energy\n```",
+        "Without `FULL=1`, it has little data, and takes a minute or two.",
+        "The tables and pictures are those of the stored notebooks. They come from one machine with two cores, and\n"
+        "one worker already uses both. So the seconds show what the exchange costs, and no speed-up. A way that\n"
+        "exchanges seldom can still be faster: several processes use the cores better than the threads of one do.\n"
+        "Where a section names parameters, its notebook ran with these instead of its own, to keep the run short.",
     ]
     for name in SMALL:
         cells = nbformat.read(NOTEBOOKS / f"{name}.ipynb", as_version=4).cells
@@ -186,7 +201,7 @@ def page() -> tuple[str, dict[str, bytes]]:
         if picture is not None:
             file = f"notebook-{name}.png"
             pictures[file] = b64decode(picture)
-            parts.append(f"![{title.removeprefix('# ')}: curves of the runs in the table](images/{file})")
+            parts.append(f"![{PICTURES[name]}](images/{file})")
     return "\n\n".join(parts) + "\n", pictures
 
 
