@@ -60,7 +60,7 @@ def watch(advice=True):
         },
         advice={
             "reasons": [
-                "temperature has left what it was in training (PSI 0.41 over 0.25)",
+                "temperature has drifted from the training data (PSI 0.41, limit 0.25)",
                 "the error rose from 3.4 to 4.9 (MAPE, %)",
             ],
             "cell": "%%distributed --name energy --data load --label demand\nmodel.fit(dataset)",

@@ -152,7 +152,7 @@ def test_labels_tell_the_error_and_when_to_train_again(spark_cluster, reference,
     assert (found["rows"], found["before"]) == (2000, 1.0)
     assert found["mean"] == pytest.approx(3.0)
     reasons = monitor.watch["advice"]["reasons"]
-    assert reasons[0].startswith("heat has left what it was in training")
+    assert reasons[0].startswith("heat has drifted from the training data")
     assert reasons[-1] == "the error rose from 1 to 3 (MAE)"
     assert monitor.watch["advice"]["cell"].startswith("%%distributed")
     assert any(text.startswith("train again: ") for text in monitor.notices)
