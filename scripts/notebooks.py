@@ -36,7 +36,7 @@ NOTEBOOKS = ROOT / "notebooks"
 BUILD = ROOT / "build" / "notebooks"
 IMAGES = ROOT / "docs" / "images"
 PAGE = ROOT / "docs" / "notebooks.md"
-CELL_TIMEOUT_SECONDS = 3600
+CELL_TIMEOUT_SECONDS = 3 * 3600
 
 #: Notebook -> its parameters for a run of a minute. The defaults in the notebook are those of a full run.
 SMALL: dict[str, dict[str, Any]] = {
@@ -252,7 +252,9 @@ def main(arguments: list[str] | None = None) -> int:
         metavar=("NAME", "VALUE"),
         help="instead of the small",
     )
-    parser.add_argument("--full", action="store_true", help="with the notebooks' own parameters: up to an hour each")
+    parser.add_argument(
+        "--full", action="store_true", help="with the notebooks' own parameters: up to an hour each"
+    )
     parser.add_argument("--store", action="store_true", help="replace the notebooks by what was executed")
     parser.add_argument("--data", type=Path, default=NOTEBOOKS / "data", metavar="FOLDER")
     options = parser.parse_args(arguments)

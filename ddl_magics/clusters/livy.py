@@ -84,13 +84,20 @@ class LivyCluster(DriverCluster):
     def status(self) -> Ready | NotStarted | Unreachable:
         try:
             details = self.details()
-            busy = int(self._call("busy", "{}")["busy"])
+            busy = self._busy()
         except ProcessLookupError as error:
             return Unreachable(str(error), gone=True)
         except (ConnectionError, TimeoutError) as error:
             return Unreachable(str(error))
         slots = int(details["slots"])
         return Ready(slots, max(0, slots - busy), details)
+
+    def _busy(self) -> int:
+        """Slots that runs hold; 0 while the session executes another cell and does not say: a launch waits as well."""
+        try:
+            return int(self._call("busy", "{}")["busy"])
+        except Busy:
+            return 0
 
     def details(self, fresh: bool = False) -> Mapping[str, Any]:
         """The reply of `driver.api.info`; up to `DETAILS_SECONDS` old, or older while the session's Python is busy.
@@ -105,7 +112,7 @@ class LivyCluster(DriverCluster):
             if fresh or self._details is None or time.monotonic() > self._asked_at + DETAILS_SECONDS:
                 try:
                     reply = self._call("info", "{}")
-                except Busy:
+                except (Busy, TooSlow):
                     if self._details is None:
                         raise
                 else:
@@ -140,6 +147,8 @@ class LivyCluster(DriverCluster):
         if self._details is None:
             try:
                 self.details()
+            except Busy:
+                return None  # the launch waits as well
             except (ConnectionError, TimeoutError, ProcessLookupError) as error:
                 return Refused("spark", f"{self.name} cannot be used: {error}")
         slots = int((self._details or {}).get("slots", 0))
@@ -253,7 +262,7 @@ class LivyCluster(DriverCluster):
 
         try:
             return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()
-        except Busy:
+        except (Busy, TooSlow):
             if function != "poll":
                 raise
             # Without a side channel a poll waits for the cell that the session executes. The run continues meanwhile.

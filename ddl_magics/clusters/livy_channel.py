@@ -123,8 +123,8 @@ class Channel:
 
         Args:
             code: the statement.
-            seconds: how long it may take once it has begun; None: `STATEMENT_SECONDS`. If it may take any time
-                (math.inf), it may also wait for any time, and an interrupt of the kernel ends it.
+            seconds: how long it may take once it has begun; None: `STATEMENT_SECONDS`. An interrupt of the kernel ends
+                one that may take longer. One that may take any time (math.inf) may also wait for any time.
         """
         seconds = STATEMENT_SECONDS if seconds is None else seconds
         posted: list[str] = []
@@ -134,7 +134,7 @@ class Channel:
                 thread.submit(lambda: posted.append(self._posted(code))).result()
             return self._output(self._ended_statement(posted[0], seconds))
         except KeyboardInterrupt:
-            if seconds == math.inf and posted:
+            if seconds > STATEMENT_SECONDS and posted:
                 self._cancel(posted[0])
             raise
 

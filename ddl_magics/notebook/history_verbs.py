@@ -135,7 +135,7 @@ class Reproduction:
         if self._compares_variables:
             today = values.fingerprints({name: namespace[name] for name in kept.sent if name in namespace})
             lines += differences.variables(kept.sent, today)
-            if self._compares_data:
+            if spec.data and self._compares_data:
                 frame = namespace.get(spec.data)
                 lines += differences.data(spec.data, kept.data, None if frame is None else frames.fingerprint(frame))
         status = self._session.cluster.status()
@@ -153,7 +153,8 @@ class Reproduction:
             why = self._kept.problem or "it was stored without (--no-provenance, or an older version)"
             head = f"what {name} ran with is not known: {why}"
             return "\n".join([head, *differences.lines(found)])
-        known, unknown = [counted(len(self._kept.kernel.get("packages", ())), "package") + " of the notebook"], []
+        known = [counted(len(self._kept.kernel.get("packages", ())), "package") + " of the notebook"]
+        unknown: list[str] = []
         known += ["code"] if self._kept.git else []
         if self._kept.sent:
             (known if self._compares_variables else unknown).append(counted(len(self._kept.sent), "variable"))

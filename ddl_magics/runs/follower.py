@@ -239,6 +239,7 @@ class Follower:
             self._decided.set()
         while isinstance(answer, Postponed):
             if self._stop_due():
+                self.cluster.stop(self.spec.run, self._stop_reason)  # the last statement may have begun after all
                 self.recorder.end(ev.STOPPED, "stopped before it started")
                 return False
             self._pause(TURN_SECONDS)

@@ -26,7 +26,11 @@ PARAMETERS = {"workers": 2, "epochs": 10, "trials": 8, "data": DATA, "tables": T
 
 
 def part(step):
-    """Write the notebook of a task; its path."""
+    """The notebook of a task, which writes it when it runs."""
+    return FOLDER / f"{step}.ipynb"
+
+
+def write_part(step):
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     others = {*STEPS, "use", "table", "picture"} - {step}
     notebook.cells = [
@@ -35,16 +39,14 @@ def part(step):
         if step in cell.metadata.get("tags", ()) or not others.intersection(cell.metadata.get("tags", ()))
     ]
     FOLDER.mkdir(parents=True, exist_ok=True)
-    path = FOLDER / f"{step}.ipynb"
-    nbformat.write(notebook, path)
-    return str(path)
+    nbformat.write(notebook, part(step))
 
 
 class Part(PapermillOperator):
     """Runs the cells of the task's step."""
 
     def execute(self, context):
-        self.input_nb = part(self.task_id)
+        write_part(self.task_id)
         return super().execute(context)
 
 
@@ -53,6 +55,7 @@ with DAG("town_demand", start_date=datetime(2026, 1, 1), schedule="@weekly", cat
     for step in STEPS:
         ran = Part(
             task_id=step,
+            input_nb=str(part(step)),
             output_nb=str(FOLDER / f"{step}-{{{{ ts_nodash }}}}.ipynb"),
             parameters=PARAMETERS,
             kernel_name=KERNEL,

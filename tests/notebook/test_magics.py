@@ -210,6 +210,13 @@ def test_a_regular_expression_in_the_line_stays_as_it_is(shell, capsys):
     assert shell.user_ns["one"].spec.where == "zip rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'"
 
 
+def test_a_line_that_cannot_be_expanded_stays_as_it_is(shell, capsys):
+    shell.user_ns["df"] = object()
+    line = "--data df --label y --where \"z rlike '^[0-9]{5}' and y rlike '[{undefined name}]'\""
+    run(shell, f"%%distributed {line} --name one\nx = 1", capsys)
+    assert shell.user_ns["one"].spec.where == "z rlike '^[0-9]{5}' and y rlike '[{undefined name}]'"
+
+
 def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/a.ipynb")
     monkeypatch.setattr(shell, "get_parent", lambda: {"metadata": {"cellId": "1f-2"}}, raising=False)

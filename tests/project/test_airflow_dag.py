@@ -18,8 +18,9 @@ STEPS = ["prepare", "search", "train"]
 class Operator:
     """As Airflow's: `a >> b` has b wait for a, and `execute` runs the notebook."""
 
-    def __init__(self, task_id, **arguments):
-        self.task_id, self.arguments, self.after = task_id, arguments, []
+    def __init__(self, task_id, input_nb, output_nb, **arguments):
+        self.task_id, self.input_nb, self.output_nb, self.after = task_id, input_nb, output_nb, []
+        self.arguments = arguments
 
     def __rshift__(self, other):
         other.after.append(self.task_id)
@@ -57,7 +58,7 @@ def test_the_tasks_follow_one_another_and_write_nothing_before_they_run(tasks, t
     assert not (tmp_path / "town").exists()
     for task in tasks:
         assert task.arguments["parameters"]["tables"] == "abfss://tables"
-        assert task.arguments["output_nb"].startswith(str(tmp_path / "town"))
+        assert task.output_nb.startswith(str(tmp_path / "town"))
 
 
 def test_each_task_has_its_cells_and_those_of_all(tasks):

@@ -59,9 +59,10 @@ def _run(rank: Rank) -> None:
     namespace = module.__dict__
     pictures = _pictures(rank)
     with open(os.path.join(rank.config.scratch, "names.pkl"), "rb") as file:
-        names.unpack(file.read(), namespace)
+        mentioned = names.unpack(file.read())
     if "display" not in namespace or names.is_ipythons(namespace["display"]):
         namespace["display"] = pictures.display
+    unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
     datasets = _datasets(rank)
     if rank.config.transform is None:
         namespace.update(_marked(rank, datasets))
@@ -77,10 +78,10 @@ def _run(rank: Rank) -> None:
             pictures.show_figures()
     except BaseException as error:
         if is_stop(error, rank):
-            _report_models(rank, namespace)
+            _report_models(rank, _without(unmentioned, namespace))
             at_training.report(rank)
         raise
-    _report_models(rank, namespace)
+    _report_models(rank, _without(unmentioned, namespace))
     if rank.cluster is not None:
         rank.cluster.wait_for_all()
     if rank.config.is_chief:
@@ -91,6 +92,11 @@ def _run(rank: Rank) -> None:
         if value is not None:
             pictures.show(value)
     at_training.report(rank)  # last: a call may change a model's state
+
+
+def _without(some: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+    """The variables that are not these with these values."""
+    return {name: value for name, value in namespace.items() if name not in some or some[name] is not value}
 
 
 def _pictures(rank: Rank) -> Pictures:

@@ -7,26 +7,19 @@ from __future__ import annotations
 
 import ast
 import linecache
-from typing import Iterable, Mapping
-
-#: Values that take more are data, and are not searched for names of files.
-MOST_BYTES = 1 << 20
+from typing import Collection, Iterable, Mapping
 
 _DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
 
 
-def of(pickled: Iterable[bytes]) -> dict[str, str]:
-    """{file name: its definitions} of the notebook's cells whose functions are among the values of up to MOST_BYTES.
+def of(files: Collection[str]) -> dict[str, str]:
+    """{file name: its definitions} of those of the functions' files that are cells of the notebook.
 
-    A cell is known to `linecache` alone, and its name is in what pickle makes of a function. Lines outside functions
-    and classes are left empty: they may hold what is nobody's business elsewhere.
+    A cell is known to `linecache` alone. Lines outside functions and classes are left empty: they may hold what is
+    nobody's business elsewhere.
     """
-    small = b"\0".join(pickled)
-    found = {}
-    for name, entry in list(linecache.cache.items()):
-        if len(entry) == 4 and entry[1] is None and name.encode("utf-8", "replace") in small:
-            found[name] = _definitions(entry[2])
-    return found
+    known = ((name, linecache.cache.get(name)) for name in files)
+    return {name: _definitions(entry[2]) for name, entry in known if entry and len(entry) == 4 and entry[1] is None}
 
 
 def _definitions(lines: Iterable[str]) -> str:

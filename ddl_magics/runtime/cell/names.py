@@ -14,7 +14,7 @@ import pickle
 import symtable
 import sys
 import types
-from typing import Any, Collection, Mapping
+from typing import Any, Collection, Dict, Mapping
 
 from ..data.transform import read as read_transform
 from . import function_sources, notebook_only, read_first
@@ -28,9 +28,6 @@ GIVEN = {
 }
 #: Modules that a rank imports by itself where a cell uses their usual name without importing them.
 USUAL_MODULES = {"keras": "keras", "tf": "tensorflow", "np": "numpy"}
-
-#: In a pickle: the globals of the session's functions, which are the cell's on a rank.
-_GLOBALS = "globals"
 
 #: Modules of the standard library whose objects belong to a process. To ask one whether it can be pickled costs
 #: nothing; to ask a model or an array would copy it.
@@ -111,42 +108,52 @@ def pack_captured(source: str, found: Mapping[str, Any], namespace: Mapping[str,
     names: list[str] = []
     modules: dict[str, str] = {}
     buffer = io.BytesIO()
-    pickler, pickled = _pickler(buffer, namespace), []
+    pickler = _pickler(buffer, namespace)
     for name, value in found.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
             continue
-        begin = buffer.tell()
         try:
             pickler.dump(value)
         except Exception as error:  # whatever a value's __reduce__ raises
             raise _cannot_travel(name, value, error) from None
         names.append(name)
-        if buffer.tell() - begin <= function_sources.MOST_BYTES:
-            pickled.append(buffer.getbuffer()[begin:].tobytes())
     for name in USUAL_MODULES.keys() & free_names(source).keys() - set(names):
         modules.setdefault(name, USUAL_MODULES[name])
-    packed = {"names": names, "values": buffer.getvalue(), "modules": modules, "sources": function_sources.of(pickled)}
+    sources, values = function_sources.of(pickler.files), buffer.getvalue()
+    del pickler, buffer  # before the values are there twice
+    packed = {"names": names, "values": values, "modules": modules, "sources": sources}
     return pickle.dumps(packed, protocol=4)
+
+
+class _CellGlobals(Dict[str, Any]):
+    """In a pickle: the globals of the session's functions, which are the cell's on a rank."""
+
+    def __reduce__(self) -> Any:
+        return vars, (sys.modules["__main__"],)
 
 
 def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
     """One for all values, so that they share on a rank what they share in the session.
 
-    The globals of a function of the session are those of the cell there, and no copy: what the cell assigns, the
-    function sees, as in a notebook. namespace: the session's variables, or a copy of those of `__main__`.
+    A function of the session sees there what the cell assigns, as in a notebook. namespace: the session's variables, or
+    a copy of those of `__main__`. `files` of the pickler: names of the files of functions that it has pickled.
     """
     from pyspark import cloudpickle
 
-    shared = {"__name__": "__main__"}
+    class Pickler(cloudpickle.CloudPickler):  # type: ignore[name-defined,misc]
+        def __init__(self) -> None:
+            super().__init__(buffer, protocol=5)  # which copies no array
+            self.files: set[str] = set()
+            shared = _CellGlobals(__name__="__main__")
+            self.globals_ref.update({id(each): shared for each in (namespace, sys.modules["__main__"].__dict__)})
 
-    class Pickler(cloudpickle.CloudPickler):  # type: ignore[misc]
-        def persistent_id(self, value: Any) -> str | None:
-            return _GLOBALS if value is shared else None
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, types.CodeType):
+                self.files.add(value.co_filename)
+            return super().reducer_override(value)
 
-    pickler = Pickler(buffer, protocol=4)
-    pickler.globals_ref.update({id(each): shared for each in (namespace, sys.modules["__main__"].__dict__)})
-    return pickler
+    return Pickler()
 
 
 def captured(
@@ -235,27 +242,16 @@ def _cannot_travel(name: str, value: Any, error: Exception) -> NameProblem:
     return NameProblem("%r (%s) cannot travel to the workers (%s); make it inside the cell" % (name, kind, reason))
 
 
-class _Unpickler(pickle.Unpickler):
-    """Reads what `_pickler` wrote; the functions' globals are `namespace`."""
+def unpack(blob: bytes) -> set[str]:
+    """On a rank: add what `pack` made to the globals of `__main__`, and the other globals of functions among it.
 
-    def __init__(self, pickled: bytes, namespace: dict[str, Any]) -> None:
-        super().__init__(io.BytesIO(pickled))
-        self._namespace = namespace
-
-    def persistent_load(self, pid: Any) -> dict[str, Any]:
-        assert pid == _GLOBALS
-        return self._namespace
-
-
-def unpack(blob: bytes, namespace: dict[str, Any]) -> None:
-    """On a rank: add what `pack` made to the cell's globals, and the other globals of functions among it.
-
-    Raises NameProblem where a value cannot be restored here.
+    Returns the names that the cell mentions. Raises NameProblem where a value cannot be restored here.
     """
     import importlib
 
     packed = pickle.loads(blob)
     function_sources.remember(packed["sources"])
+    namespace = vars(sys.modules["__main__"])
     for name, module in packed["modules"].items():
         try:
             namespace[name] = importlib.import_module(module)
@@ -263,7 +259,7 @@ def unpack(blob: bytes, namespace: dict[str, Any]) -> None:
             text = "the module %r, used as %r, is missing on the worker (%s): install it on the executors"
             raise NameProblem(text % (module, name, error)) from None
     values = {}
-    unpickler = _Unpickler(packed["values"], namespace)
+    unpickler = pickle.Unpickler(io.BytesIO(packed["values"]))
     for name in packed["names"]:
         try:
             values[name] = unpickler.load()
@@ -272,3 +268,4 @@ def unpack(blob: bytes, namespace: dict[str, Any]) -> None:
             raise NameProblem(text % (name, error)) from None
     # After the globals of functions: these are as the run found them when it started, perhaps from a queue.
     namespace.update(values)
+    return {*packed["modules"], *values}

@@ -214,13 +214,12 @@ def upload(request: str) -> str:
 def stop(request: str) -> str:
     """{"run"} -> {"ok"}: ask the ranks to finish their step. The run enters a terminal state later.
 
+    A run that is not here yet is stopped when it is launched; "ok" is false then.
+
     The request may have a "reason": words that follow "stopped" in the message of that state.
     """
     asked = json.loads(request)
-    job = registry.get(asked["run"])
-    if job is not None:
-        job.stop(asked.get("reason", ""))
-    return json.dumps({"ok": job is not None})
+    return json.dumps({"ok": registry.stop(asked["run"], asked.get("reason", ""))})
 
 
 def fetch(request: str) -> str:

@@ -21,6 +21,8 @@ KEPT_SECONDS = 900.0
 #: At most so many released runs are kept, and so many bytes of their files; the newest always is.
 KEPT_RUNS = 8
 KEPT_BYTES = 1 << 30
+#: A launch that a notebook has given up may still come: so many stops wait for theirs.
+KEPT_STOPS = 100
 
 
 class JobRegistry:
@@ -30,11 +32,28 @@ class JobRegistry:
         self._lock = threading.Lock()
         self._jobs: dict[str, Job | MonitorJob] = {}
         self._released: dict[str, float] = {}  # run -> when it was last asked for, the newest last
+        self._stopped: dict[str, str] = {}  # run that is not here yet -> the reason
 
     def add(self, run: str, job: Job | MonitorJob) -> None:
+        """Add a job that is about to start; one whose run was stopped already is stopped."""
         with self._lock:
             self._jobs[run] = job
+            reason = self._stopped.pop(run, None)
+        if reason is not None:
+            job.stop(reason)
         self.sweep()
+
+    def stop(self, run: str, reason: str) -> bool:
+        """Stop the run's job, or have it stopped when it comes. Returns whether it is here."""
+        with self._lock:
+            job = self._jobs.get(run)
+            if job is None:
+                self._stopped[run] = reason
+                while len(self._stopped) > KEPT_STOPS:
+                    del self._stopped[next(iter(self._stopped))]
+                return False
+        job.stop(reason)
+        return True
 
     def get(self, run: str) -> Job | MonitorJob | None:
         with self._lock:

@@ -17,13 +17,14 @@ import tensorflow as tf
 from ..keras_types import Tensor
 from ..rank.reporter import Reporter
 from . import row_trial
+from .batch import LocalShare
 from .compared_numbers import ComparedNumbers
 from .eager_trial import recording
 from .gathering import gather_for_one_loss
 from .read_scalars import ReadScalars
 from .repeatable_noise import RepeatableNoise
 from .row_trial import COUPLED, MEAN, OUTPUT, SUM, Leaf, Verdict
-from .traced_step import TracedStep
+from .traced_step import AS_DECLARED, OF_CUT, OF_LOCAL, TracedStep
 from .undone_assignments import undone_assignments
 from .within_step import WithinStep
 from .without_effects import without_effects
@@ -112,7 +113,9 @@ class BatchLoss:
                 return function(*arguments.values)
             if verdict.kind == SUM and loss.scales:
                 value = function(*arguments.values)
+                traced.as_sum = OF_LOCAL if isinstance(traced.share, LocalShare) else OF_CUT
                 if traced.declared:
+                    traced.as_sum = AS_DECLARED
                     return value
                 return value * tf.cast(self._within.rows_over_own(), value.dtype)
         if traced.factor is not None:

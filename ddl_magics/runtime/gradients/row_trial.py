@@ -114,9 +114,9 @@ def _fits_with_moved_bounds(
     return fits
 
 
-def fitting(evaluate: Evaluate, leaves: Sequence[Leaf]) -> set[str]:
-    """Which of MEAN and SUM describe what `evaluate` does; none where no trial gave a number."""
-    return _try(evaluate, leaves, draws_of(()))[0] or set()
+def fitting(evaluate: Evaluate, leaves: Sequence[Leaf]) -> set[str] | None:
+    """Which of MEAN and SUM describe what `evaluate` does; None where no trial gave a number."""
+    return _try(evaluate, leaves, draws_of(()))[0]
 
 
 def _try(evaluate: Evaluate, leaves: Sequence[Leaf], draws: Sequence[Draw]) -> tuple[set[str] | None, str]:

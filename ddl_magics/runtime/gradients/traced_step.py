@@ -8,12 +8,16 @@ from typing import Any, Iterator
 from .batch import Share
 from .tried_gathering import TriedGathering
 
+AS_DECLARED, OF_CUT, OF_LOCAL = "declared", "cut", "local"
+
 
 class TracedStep:
     """State of a rank between `begin` and `end`.
 
     share: None outside of a step on cut data. sums: the loss of an own train_step is a sum over rows, not a mean.
     declared: `ddl.distribute` has been told so, or that it is a mean: then no sum is scaled before its gradients are.
+    as_sum: how a compiled loss that is a sum was treated since the last update: `AS_DECLARED`, or scaled by the rows of
+    a cut batch (`OF_CUT`) or of the rank's own data (`OF_LOCAL`); None where there was none.
     alone: what is being computed has the whole batch, or is none of the job's: ranks exchange nothing for it. trial: it
     is computed on made-up rows. weighed: it is part of a loss that is weighed as a whole. Where a step is tried,
     factor: the rows of the trial over those in work; added: the kinds of losses that layers add, as far as they are
@@ -25,11 +29,12 @@ class TracedStep:
         self.share: Share | None = None
         self.sums = self.declared = self.alone = self.trial = self.weighed = self.gathers = False
         self.factor: float | None = None
+        self.as_sum: str | None = None
         self.added: dict[int, str] = {}
         self.gathering = TriedGathering()
 
     def begin(self, share: Share) -> None:
-        self.share, self.sums, self.declared = share, False, False
+        self.share, self.sums, self.declared, self.as_sum = share, False, False, None
 
     def end(self) -> None:
         self.share = None

@@ -93,21 +93,26 @@ class WholeMetrics:
     def _adds_up(
         self, metric: Metric, update: Callable[..., Any], arguments: Arguments, leaves: Sequence[row_trial.Leaf]
     ) -> bool:
+        """Whether a batch's state is the sum of its slices'; where ranks are `apart`, that of batches of theirs."""
         noise = RepeatableNoise(row_trial.ROWS)
 
         def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
             noise.next(begin, size, len(rows[0]))
             metric.reset_state()
-            if any(np.any(np.asarray(variable)) for variable in metric.variables):
-                raise ValueError("its state does not start at zero")
-            tensors: list[Tensor] = [tf.constant(array[begin : begin + size]) for array in rows]
-            args, kwargs = arguments.packed(tensors)
-            update(*args, **kwargs)
+            in_batch = 1 if self._apart else size
+            for at in range(begin, begin + size, in_batch):
+                tensors: list[Tensor] = [tf.constant(array[at : at + in_batch]) for array in rows]
+                args, kwargs = arguments.packed(tensors)
+                update(*args, **kwargs)
             return [np.asarray(variable) for variable in metric.variables]
 
         with tf.init_scope(), self._traced.state(alone=True, trial=True):
             with undone_assignments() as made, noise.drawn(), without_effects():
-                adds_up = SUM in row_trial.fitting(evaluate, leaves)
+                metric.reset_state()
+                adds_up = not any(np.any(np.asarray(variable)) for variable in metric.variables)
+                if adds_up:
+                    fits = row_trial.fitting(evaluate, leaves)
+                    adds_up = self._apart if fits is None else SUM in fits
             if made:  # variables that TensorFlow would initialize after it has traced the step
                 metric.reset_state()
             return adds_up

@@ -85,11 +85,9 @@ class WithinStep:
         if share is None:
             return tf.constant(float(self._peers.config.size), tf.float64)
         rows = tf.cast(share.rows, tf.float64)
-        total, number = tf.cast(share.total, tf.float64), self.number()
+        total = tf.cast(share.total, tf.float64)
         if isinstance(share, LocalShare):
-            total = self.total(rows, number)
-        elif isinstance(share.total, tf.Variable):  # of a loop, whose next reader may have data that ranks do not share
-            total = tf.cond(total < 0, lambda: self.total(rows, number), lambda: total)
+            total = self.total(rows, self.number())
         return total / tf.maximum(rows, 1.0)
 
     def gather(self, tensors: Sequence[Tensor], report: Callable[[int], None] = lambda size: None) -> Gathered:

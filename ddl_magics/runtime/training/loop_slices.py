@@ -46,7 +46,7 @@ class LoopSlices:
         self._summed = self._averaged = False  # by a loss of Keras, since the last update
 
     def read(self, reader: object, share: Share, reduction: str | None) -> None:
-        self._loop.read(reader, share, reduction == SUM)
+        self._loop.read(reader, share, reduction)
         self._rows.assign(share.rows)
         self._total.assign(share.total)
         self._reduction = reduction
@@ -64,12 +64,10 @@ class LoopSlices:
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Around what Keras computes of other batches within the loop, as an evaluation does."""
-        share, self._traced.share = self._traced.share, None
-        try:
-            with self._noise.alike():
-                yield
-        finally:
-            self._traced.share = share
+        traced = self._traced
+        kept = {"sums": traced.sums, "declared": traced.declared, "as_sum": traced.as_sum}
+        with traced.state(share=None, **kept), self._noise.alike():
+            yield
 
     def end_epoch(self) -> None:
         self._loop.end_epoch()
@@ -84,14 +82,14 @@ class LoopSlices:
 
         ValueError where it is not known how their loss is reduced.
         """
-        summed, averaged = self._summed, self._averaged
-        self._summed = self._averaged = False
+        summed, averaged, as_sum = self._summed, self._averaged, self._traced.as_sum
+        self._summed, self._averaged, self._traced.as_sum = False, False, None
         if self._reduction is None and self._loop.distributes:
             if summed:
                 raise ValueError(_AMBIGUOUS)
             if not averaged:
                 self._loop.notice("info", _TAKEN_FOR_A_MEAN)
-        traced = TracedUpdate(self._loop.distributes, self._reduction == SUM and self._loop.distributes)
+        traced = TracedUpdate(self._loop.distributes, self._reduction == SUM and self._loop.distributes, as_sum)
         given = [gradient for gradient in gradients if gradient is not None][:_SAMPLE_GRADIENTS]
         sample = tf.concat([tf.zeros([0], tf.float64), *map(_first_values, given)], 0)
         update = self._errors.guarded(functools.partial(self._loop.update, traced))

@@ -13,10 +13,12 @@ import tensorflow as tf
 
 from ..collectives.announcement import STEP
 from ..gradients.batch import Share
+from ..gradients.traced_step import AS_DECLARED, OF_CUT, OF_LOCAL
 from ..keras_types import Model
 from ..rank.rank import Rank
 from ..stopping import StopRun
 from .batches_in_work import BatchesInWork
+from .distributed import SUM
 from .monitor import plain
 from .rows import RowCounter
 from .step_buckets import StepBuckets
@@ -47,15 +49,20 @@ _TRACED_BEFORE = (
     "on all workers, and takes the mean of masked losses from slices; call it first within the loop"
 )
 _TRACED_OTHERWISE = (
-    "a tf.function makes the updates of two loops with different `reduction` of ddl.distribute; write one for each loop"
+    "a tf.function makes the updates of two loops with different `reduction` of ddl.distribute, or of a loop over "
+    "--data and one over other data, whose loss is a sum over rows; write one for each loop"
 )
 
 
 class TracedUpdate(NamedTuple):
-    """Where an update was traced. distributes: while `ddl.distribute` had a batch in work; sums: of losses that sum."""
+    """Where an update was traced.
+
+    distributes: while `ddl.distribute` had a batch in work. sums: of losses that sum. as_sum: as in `TracedStep`.
+    """
 
     distributes: bool
     sums: bool
+    as_sum: str | None
 
 
 class OwnLoop:
@@ -69,7 +76,7 @@ class OwnLoop:
         self._updated: list[Model] = []  # those that optimizers of the cell update
         self._metrics: dict[str, float | None] = {}  # the newest
         self._in_work = BatchesInWork(rank.config.size)
-        self._sums = False  # the losses of the batches in work
+        self._reduction: str | None = None  # of the losses of the batches in work
         self._read_rows: list[int] = []  # of each batch read since the last step
         self._updates = 0  # since the last step
         self._apart = False  # there were updates since the last average
@@ -112,15 +119,15 @@ class OwnLoop:
         self._rank.keep(model)
         self._updated.append(model)
 
-    def read(self, reader: Any, share: Share, sums: bool) -> None:
+    def read(self, reader: Any, share: Share, reduction: str | None) -> None:
         """A reader of `ddl.distribute` hands out its next slice. StopRun if the run is to stop.
 
-        sums: the loss of what follows is a sum over rows.
+        reduction: of the loss of what follows, as far as the cell says it.
         """
         if self._rank.stop.run_agreed:
             raise StopRun
         self._close_step()
-        self._sums = sums
+        self._reduction = reduction
         self._in_work.read(reader, share)
         self._read_rows.append(int(share.rows))
         if self._rank.config.is_chief and 0 <= int(share.total) < self._rank.config.size:
@@ -169,7 +176,8 @@ class OwnLoop:
         """Whether what was traced elsewhere can be used here."""
         if not traced.distributes:
             self._rank.reporter.notice_once("warning", _TRACED_BEFORE)
-        if traced.sums != self._sums:
+        as_sum = AS_DECLARED if self._reduction else OF_LOCAL if total < 0 else OF_CUT
+        if traced.sums != (self._reduction == SUM) or traced.as_sum not in (None, as_sum):
             raise ValueError(_TRACED_OTHERWISE)
         if traced.sums and total < 0:
             raise ValueError(_NO_TOTAL)

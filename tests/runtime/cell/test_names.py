@@ -16,10 +16,17 @@ pytest.importorskip("pyspark")
 
 def unpacked(blob):
     """The globals of a cell on a rank, before it runs."""
-    namespace = {}
-    names.unpack(blob, namespace)
-    namespace.pop("__builtins__", None)
-    return namespace
+    here, there = sys.modules["__main__"], types.ModuleType("__main__")
+    before = set(vars(there))
+    sys.modules["__main__"] = there
+    try:
+        mentioned = names.unpack(blob)
+    finally:
+        sys.modules["__main__"] = here
+    assert mentioned <= set(vars(there))
+    for name in {*before, "__builtins__"}:
+        vars(there).pop(name, None)
+    return vars(there)
 
 
 @pytest.mark.parametrize(
@@ -70,6 +77,17 @@ def test_a_function_of_the_session_sees_what_the_cell_assigns():
     exec(cell, there)
     assert there["found"] == (0.02, 0.02, [0.02])
     assert unpacked(names.pack("build()", session))["build"]() == 0.2
+
+
+def test_the_source_of_a_function_travels_beside_large_values(monkeypatch):
+    """Its file is named once in the pickle, by a function that has them."""
+    source = "def make():\n    return table\ndef sign(x):\n    return 1 if x > 0 else -1\n"
+    monkeypatch.setitem(linecache.cache, "<cell 3>", (len(source), None, source.splitlines(True), "<cell 3>"))
+    session = {"table": np.zeros(1 << 18)}
+    exec(compile(source, "<cell 3>", "exec"), session)
+    blob = names.pack("make(), sign(1)", session)
+    del linecache.cache["<cell 3>"]
+    assert inspect.getsource(unpacked(blob)["sign"]).startswith("def sign(x):")
 
 
 def test_what_values_share_in_the_session_they_share_on_a_rank():

@@ -13,11 +13,14 @@ class Job:
     workers = 2
 
     def __init__(self, size=10, state=FINISHED):
-        self.state, self.forgotten = state, False
+        self.state, self.forgotten, self.stops = state, False, []
         self.files = SimpleNamespace(artifacts={"model-0.keras": Artifact("", size, "")})
 
     def forget(self):
         self.forgotten = True
+
+    def stop(self, reason):
+        self.stops.append(reason)
 
 
 @pytest.fixture
@@ -67,3 +70,18 @@ def test_newer_runs_push_out_older_ones(clock, monkeypatch):
     runs.add("d", Job(size=10**9))
     assert runs.release("d")
     assert set(runs.all()) == {"d"}, "the newest stays, whatever its size"
+
+
+def test_a_stop_that_comes_before_its_launch_is_not_lost():
+    runs, early, other = holding(), Job(state=RUNNING), Job(state=RUNNING)
+    assert runs.stop("early", ", as nobody waits") is False
+    runs.add("early", early)
+    runs.add("other", other)
+    assert early.stops == [", as nobody waits"] and other.stops == []
+    assert runs.stop("other", "") is True and other.stops == [""]
+    for number in range(job_registry.KEPT_STOPS + 1):
+        runs.stop(f"run {number}", "")
+    oldest, newest = Job(state=RUNNING), Job(state=RUNNING)
+    runs.add("run 0", oldest)
+    runs.add(f"run {job_registry.KEPT_STOPS}", newest)
+    assert not oldest.stops and newest.stops
