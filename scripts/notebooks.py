@@ -252,9 +252,7 @@ def main(arguments: list[str] | None = None) -> int:
         metavar=("NAME", "VALUE"),
         help="instead of the small",
     )
-    parser.add_argument(
-        "--full", action="store_true", help="with the notebooks' own parameters: up to an hour each"
-    )
+    parser.add_argument("--full", action="store_true", help="with the notebooks' own parameters: up to an hour each")
     parser.add_argument("--store", action="store_true", help="replace the notebooks by what was executed")
     parser.add_argument("--data", type=Path, default=NOTEBOOKS / "data", metavar="FOLDER")
     options = parser.parse_args(arguments)
