@@ -79,10 +79,14 @@ class Polled:
 
 @dataclass(frozen=True)
 class Unreachable:
-    """The driver does not answer. `gone`: it never will, because its session has ended, and the run with it."""
+    """The driver does not answer.
+
+    gone: it never will, because its session has ended, and the run with it. busy: its session executes another cell.
+    """
 
     message: str
     gone: bool = False
+    busy: bool = False
 
 
 class Cluster(Protocol):

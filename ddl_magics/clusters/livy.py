@@ -84,20 +84,15 @@ class LivyCluster(DriverCluster):
     def status(self) -> Ready | NotStarted | Unreachable:
         try:
             details = self.details()
-            busy = self._busy()
+            busy = int(self._call("busy", "{}")["busy"])
         except ProcessLookupError as error:
             return Unreachable(str(error), gone=True)
+        except Busy as error:
+            return Unreachable(str(error), busy=True)
         except (ConnectionError, TimeoutError) as error:
             return Unreachable(str(error))
         slots = int(details["slots"])
         return Ready(slots, max(0, slots - busy), details)
-
-    def _busy(self) -> int:
-        """Slots that runs hold; 0 while the session executes another cell and does not say: a launch waits as well."""
-        try:
-            return int(self._call("busy", "{}")["busy"])
-        except Busy:
-            return 0
 
     def details(self, fresh: bool = False) -> Mapping[str, Any]:
         """The reply of `driver.api.info`; up to `DETAILS_SECONDS` old, or older while the session's Python is busy.

@@ -142,9 +142,9 @@ class DistributedMagics(Magics):
 
     def _expanded(self, line: str) -> str:
         """With the values of {expression} and $name, as IPython has it, but for the {5} of regular expressions."""
-        kept = re.sub(r"(?<!\{)\{\d+(?:,\d*)?\}(?!\})", r"{\g<0>}", line)
-        expanded: str = self.shell.var_expand(kept, depth=3)
-        return line if expanded == kept else expanded  # IPython returns what it cannot expand
+        hidden = re.sub(r"(?<!\{)\{(\d+(?:,\d*)?)\}(?!\})", "\ue000\\1\ue001", line)
+        expanded: str = self.shell.var_expand(hidden, depth=3)
+        return expanded.replace("\ue000", "{").replace("\ue001", "}")
 
     def _train(self, line: str, cell: str | None = None) -> None:
         if parsing.wants_help(line):

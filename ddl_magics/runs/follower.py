@@ -194,7 +194,7 @@ class Follower:
                 return False
             now, status = time.monotonic(), self.cluster.status()
             refused = self.cluster.check(self.spec, self._namespace)
-            if not isinstance(status, Unreachable):
+            if not isinstance(status, Unreachable) or status.busy:
                 answered = now
             elif status.gone or now > answered + LOST_SECONDS:
                 refused = Refused("spark", status.message)

@@ -20,7 +20,7 @@ from support.fake_livy import FakeLivy
 
 from ddl_magics.clusters import livy as livy_cluster
 from ddl_magics.clusters import livy_channel, livy_http, livy_remote, livy_session, shipping
-from ddl_magics.clusters.base import Polled, Postponed, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import Polled, Postponed, Refused, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
@@ -210,7 +210,7 @@ def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(liv
     assert cluster.check(replace(parse("--workers 1"), run="r"), {}) is None, "whose slots are not known yet"
     cluster._details, cluster._asked_at = {"slots": 2}, time.monotonic()
     livy.faults["GET /sessions/7/statements"] = [(200, {"state": "waiting"})] * 3
-    assert cluster.status() == Ready(2, 2, {"slots": 2}), "its launch waits for the session"
+    assert cluster.status() == Unreachable("session 7 is busy with another cell", busy=True)
     assert any(path.endswith("/cancel") for _, path, _, _ in livy.seen)
 
 

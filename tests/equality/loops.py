@@ -186,7 +186,8 @@ def tapes_of_compiled_sums(dtype):
     x, y = table(dtype)
 
     def squares(labels, predicted):
-        return tf.reduce_sum(tf.square(tf.one_hot(labels, CLASSES, dtype=predicted.dtype) - predicted))
+        wanted = tf.one_hot(tf.cast(tf.reshape(labels, [-1]), "int32"), CLASSES, dtype=predicted.dtype)
+        return tf.reduce_sum(tf.square(wanted - predicted))
 
     models = []
     entropy = keras.losses.SparseCategoricalCrossentropy(reduction="sum")

@@ -21,7 +21,7 @@ FULL_SECONDS = 3 * 3600
 
 #: Notebook -> its parameters for a run of as few trainings as show all of its cells.
 TINY = {
-    "energy": {"hours": 400, "epochs": 1, "workers": [2], "layers": ["GRU"]},
+    "energy": {"hours": 700, "epochs": 1, "workers": [2], "layers": ["GRU"]},
     "higgs": {"events": 1500, "epochs": 1, "ways": "ensemble", "trials": 2},
     "resnet50": {**notebooks.SMALL["resnet50"], "warmup": 1, "epochs": 2, "batches": 1},
     "pipeline": {"rows": 2000, "epochs": 2, "trials": 2},
@@ -262,7 +262,7 @@ def mnist(tmp_path):
 def test_mnist_runs_with_little_data(mnist):
     notebook = ran(["mnist"], mnist)["mnist"]
     assert not [output for output in outputs(notebook) if output.get("name") == "stderr"]
-    assert len(shown(notebook, "image/png")) == 2
+    assert len(shown(notebook, "image/png")) == 3
     text = "".join(output.get("text", "") for output in outputs(notebook))
     accuracy = float(re.search(r"([\d.]+)% of the test images are read correctly", text)[1])
     assert accuracy > 50

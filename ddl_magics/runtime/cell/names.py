@@ -142,8 +142,8 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
     from pyspark import cloudpickle
 
     class Pickler(cloudpickle.CloudPickler):  # type: ignore[name-defined,misc]
-        def __init__(self) -> None:
-            super().__init__(buffer, protocol=5)  # which copies no array
+        def __init__(self, buffer: io.BytesIO, namespace: Mapping[str, Any]) -> None:
+            super().__init__(buffer, protocol=4)  # not 5, in which NumPy 2 writes arrays that NumPy 1 cannot read
             self.files: set[str] = set()
             shared = _CellGlobals(__name__="__main__")
             self.globals_ref.update({id(each): shared for each in (namespace, sys.modules["__main__"].__dict__)})
@@ -153,7 +153,7 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
                 self.files.add(value.co_filename)
             return super().reducer_override(value)
 
-    return Pickler()
+    return Pickler(buffer, namespace)  # the class refers to neither, as it lives until the next garbage collection
 
 
 def captured(

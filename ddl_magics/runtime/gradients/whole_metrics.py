@@ -108,14 +108,21 @@ class WholeMetrics:
 
         with tf.init_scope(), self._traced.state(alone=True, trial=True):
             with undone_assignments() as made, noise.drawn(), without_effects():
-                metric.reset_state()
-                adds_up = not any(np.any(np.asarray(variable)) for variable in metric.variables)
+                adds_up = _starts_at_zero(metric)
                 if adds_up:
                     fits = row_trial.fitting(evaluate, leaves)
                     adds_up = self._apart if fits is None else SUM in fits
             if made:  # variables that TensorFlow would initialize after it has traced the step
                 metric.reset_state()
             return adds_up
+
+
+def _starts_at_zero(metric: Metric) -> bool:
+    try:
+        metric.reset_state()
+    except Exception:  # whatever one raises that makes its states in its first update
+        return False
+    return not any(np.any(np.asarray(variable)) for variable in metric.variables)
 
 
 def _roles(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:

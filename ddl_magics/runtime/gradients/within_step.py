@@ -21,6 +21,10 @@ from .traced_step import TracedStep
 
 #: More than this of one rank is refused rather than held in memory n times.
 MAX_GATHERED_BYTES = 1 << 30
+_OTHER_DATA = (
+    "a tf.function has a loss that is a sum over rows, and is used in two loops over ddl.distribute: of data that the "
+    "workers share, and of --data; write one for each loop"
+)
 
 
 class Gathered(NamedTuple):
@@ -88,6 +92,8 @@ class WithinStep:
         total = tf.cast(share.total, tf.float64)
         if isinstance(share, LocalShare):
             total = self.total(rows, self.number())
+        elif isinstance(share.total, tf.Variable):  # of a loop
+            tf.debugging.assert_non_negative(share.total, _OTHER_DATA)
         return total / tf.maximum(rows, 1.0)
 
     def gather(self, tensors: Sequence[Tensor], report: Callable[[int], None] = lambda size: None) -> Gathered:

@@ -77,6 +77,7 @@ class OwnLoop:
         self._metrics: dict[str, float | None] = {}  # the newest
         self._in_work = BatchesInWork(rank.config.size)
         self._reduction: str | None = None  # of the losses of the batches in work
+        self._local = False  # the newest batch in work is of data that only this rank knows
         self._read_rows: list[int] = []  # of each batch read since the last step
         self._updates = 0  # since the last step
         self._apart = False  # there were updates since the last average
@@ -127,7 +128,7 @@ class OwnLoop:
         if self._rank.stop.run_agreed:
             raise StopRun
         self._close_step()
-        self._reduction = reduction
+        self._reduction, self._local = reduction, int(share.total) < 0
         self._in_work.read(reader, share)
         self._read_rows.append(int(share.rows))
         if self._rank.config.is_chief and 0 <= int(share.total) < self._rank.config.size:
@@ -176,7 +177,7 @@ class OwnLoop:
         """Whether what was traced elsewhere can be used here."""
         if not traced.distributes:
             self._rank.reporter.notice_once("warning", _TRACED_BEFORE)
-        as_sum = AS_DECLARED if self._reduction else OF_LOCAL if total < 0 else OF_CUT
+        as_sum = AS_DECLARED if self._reduction else OF_LOCAL if self._local else OF_CUT
         if traced.sums != (self._reduction == SUM) or traced.as_sum not in (None, as_sum):
             raise ValueError(_TRACED_OTHERWISE)
         if traced.sums and total < 0:

@@ -117,8 +117,8 @@ export class LabActions implements RunActions {
   /** Deletes runs, and searches with their trials, after one confirmation. Returns how many were deleted. */
   async deleteAll(ids: string[]): Promise<number> {
     const { api, feed, trans } = this.runs;
-    const found = await Promise.all(ids.map((id) => feed.list.get(id) ?? this.details(id).catch(() => null)));
-    const rows = found.filter((row) => row !== null); // without those that somebody else has deleted
+    const found = await Promise.all(ids.map((id) => feed.list.get(id) ?? this.attempt(() => this.details(id))));
+    const rows = found.filter((row) => row !== null);
     const trials = [...feed.list.rows.values()].filter((row) => ids.includes(feed.list.searchOf(row)?.id ?? ""));
     if (!rows.length || !(await confirmDelete(rows, trials, trans))) return 0;
     // A trial goes with its search.
