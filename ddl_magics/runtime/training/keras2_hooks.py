@@ -125,7 +125,9 @@ class Keras2Hooks(KerasHooks):
             for name in ("train_step", "test_step"):
                 if name not in model.__dict__:
                     step = getattr(model, name)
-                    hook = StepHook(self, model, step, compiled and self.keeps_xla(model, step))
+                    hook = StepHook(
+                        self, model, step, compiled and self.keeps_xla(model, step), bool(model._jit_compile)
+                    )
                     object.__setattr__(model, name, hook)
                     put_back.callback(object.__delattr__, model, name)
             return original(model, *args, **kwargs)

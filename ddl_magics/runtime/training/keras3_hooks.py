@@ -122,7 +122,7 @@ class Keras3Hooks(KerasHooks):
     def _make_function(self, original: Callable[..., Any], model: Model, step: Callable[[Batch], Any]) -> Any:
         compiled = model.jit_compile
         if not compiled or not self.config.reduces_gradients:
-            return self._takes_single_batches(original(model, StepHook(self, model, step)))
+            return self._takes_single_batches(original(model, StepHook(self, model, step, whole=bool(compiled))))
         model.jit_compile = False  # for what is around the step
         try:
             function = original(model, StepHook(self, model, step, self.keeps_xla(model, step)))

@@ -58,8 +58,11 @@ class StepHook:
     its metrics and BatchNormalization statistics are put back afterwards.
     """
 
-    def __init__(self, hooks: KerasHooks, model: Model, step: Callable[[Batch], Any], compiled: bool = False) -> None:
-        """compiled: by XLA, all but the exchange of gradients and the update that follows it."""
+    def __init__(
+        self, hooks: KerasHooks, model: Model, step: Callable[[Batch], Any], compiled: bool = False, whole: bool = False
+    ) -> None:
+        """compiled: by XLA, all but the exchange of gradients and the update that follows it. whole: all of it."""
+        self._in_xla = whole
         self._hooks, self._model, self._step = hooks, model, step
         self._run = self._run_compiled if compiled else step
         own_step = getattr(step, "__func__", None) not in (hooks.trainer.train_step, hooks.trainer.test_step)
@@ -78,8 +81,8 @@ class StepHook:
 
     @property
     def _is_one_of_several(self) -> bool:
-        """Whether a call of Keras makes several training steps."""
-        return self._hooks.calls.training and _steps_per_execution(self._model) > 1
+        """Whether a call of Keras makes several training steps, whose times can be taken: XLA has no clock."""
+        return self._hooks.calls.training and _steps_per_execution(self._model) > 1 and not self._in_xla
 
     def _weights(self) -> list[Variable]:
         return [getattr(one, "_value", one) for one in self._model.trainable_variables]

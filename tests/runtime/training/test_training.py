@@ -406,6 +406,21 @@ model.fit(x, y, batch_size=26, epochs=1, verbose=0)
 )
 
 
+XLA = (
+    HEAD
+    + """
+model = build()
+model.compile("sgd", model.loss, metrics=["accuracy"], jit_compile=True, steps_per_execution=2)
+model.fit(x, y, batch_size=26, epochs=2, verbose=0)
+"""
+)
+
+
+@pytest.mark.parametrize(("strategy", "workers"), [("single", 1), ("average", 2)])
+def test_xla_compiles_steps_that_are_made_several_at_once(spark_cluster, strategy, workers):
+    assert len(finished(spark_cluster(2), XLA, strategy=strategy, workers=workers).history["loss"]) == 2
+
+
 @pytest.mark.parametrize("strategy", ["ps", "average"])
 def test_a_metric_that_does_not_add_up_is_named(spark_cluster, strategy):
     ended = finished(spark_cluster(2), BIGGEST, strategy=strategy)
