@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -24,6 +25,18 @@ def test_the_generated_files_are_current():
         text=True,
     )
     assert done.returncode == 0, done.stderr
+
+
+def test_every_generated_name_is_imported():
+    sources = ROOT / "labextension"
+    generated = sources / "src/generated.ts"
+    exported = set(re.findall(r"^export \w+ (\w+)", generated.read_text(), re.MULTILINE))
+    imports = (
+        names
+        for path in sources.rglob("*.ts")
+        for names in re.findall(r'^import [^"]*"[./\w]*/generated";', path.read_text(), re.MULTILINE)
+    )
+    assert exported and not exported - {word for names in imports for word in re.findall(r"\w+", names)}
 
 
 def test_no_more_points_can_be_set_than_a_series_holds():
