@@ -1,11 +1,10 @@
 /** The tab of a search: the view that the notebook has, and what the panel adds to it. Independent of JupyterLab. */
 
-import type { RunActions } from "../actions";
-import { type Api, ApiError } from "../api";
-import type { ListFeed } from "../panel/feed";
-import { follow, messageOf, sleep, WAIT_SECONDS } from "../polling";
-import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import type { Api } from "../api";
+import { FollowedPage, type PageOptions } from "../followedpage";
+import type { SearchRow } from "../generated";
+import { sleep } from "../polling";
+import { setAttribute } from "../view/dom";
 import { SearchFollower } from "./follower";
 import { SearchView } from "./view";
 import "../view/view.css";
@@ -14,11 +13,8 @@ import "./search.css";
 /** Pause between two updates. */
 const PAUSE_MS = 1000;
 
-export interface SearchPageOptions {
+export interface SearchPageOptions extends PageOptions {
   api: Pick<Api, "searchView">;
-  feed: ListFeed;
-  actions: RunActions;
-  trans: Translation;
   search: string;
 }
 
@@ -27,25 +23,22 @@ export function createSearchPage(host: HTMLElement, options: SearchPageOptions):
   return new SearchPage(host, options);
 }
 
-class SearchPage {
-  private readonly aborter = new AbortController();
-  private readonly follower: SearchFollower;
-  private readonly banner = h("p", { class: "ddl-banner", role: "status", hidden: true });
-  private readonly root: HTMLElement;
+class SearchPage extends FollowedPage<SearchPageOptions> {
+  protected readonly deletedMessage: string;
+  protected readonly finalStatuses = [404];
   private readonly view: SearchView;
-  private readonly onListChange = () => this.listChanged();
-  private wasListed = false;
-  private wasLive = true;
 
   constructor(
-    private readonly host: HTMLElement,
-    private readonly options: SearchPageOptions,
+    host: HTMLElement,
+    options: SearchPageOptions,
+    private readonly follower = new SearchFollower(options.api, options.search),
   ) {
-    const { api, feed, actions, trans, search } = options;
-    this.follower = new SearchFollower(api, search);
-    const { model } = this.follower;
+    super(host, "ddl-searchpage", options, follower);
+    const { actions, trans, search } = options;
+    const { model } = follower;
+    this.deletedMessage = trans.__("This search was deleted. What has been loaded of it is still shown.");
     const runOf = (trial: number) => model.trials.get(trial)?.run ?? "";
-    this.root = h("section", { class: "ddl-searchpage", "aria-label": trans.__("Search") }, this.banner);
+    setAttribute(this.root, "aria-label", trans.__("Search"));
     this.view = new SearchView(this.root, {
       model,
       waiting: trans.__("Loading the search …"),
@@ -54,60 +47,33 @@ class SearchPage {
       onOpenTrial: (trial) => actions.openRun(runOf(trial)),
       onCompare: (trials) => actions.compare(trials.map(runOf)),
     });
-    host.append(this.root);
-    feed.changed.connect(this.onListChange);
-    this.listChanged();
-    void this.follow();
+    this.start();
   }
 
-  dispose(): void {
-    this.aborter.abort();
-    this.options.feed.changed.disconnect(this.onListChange);
+  override dispose(): void {
+    super.dispose();
     this.view.dispose();
-    this.root.remove();
   }
 
-  private follow(): Promise<void> {
-    const { signal } = this.aborter;
-    const failed = (error: unknown) => this.failed(error);
-    return follow(this.host, signal, () => this.poll(signal), failed);
+  protected override get row(): SearchRow | undefined {
+    return this.options.feed.list.searches.get(this.options.search);
   }
 
-  private async poll(signal: AbortSignal): Promise<boolean> {
-    await this.follower.poll(WAIT_SECONDS, signal);
-    this.setBanner("");
+  protected override get loaded(): boolean {
+    return this.follower.model.info !== null;
+  }
+
+  protected override draw(): void {
     this.view.draw();
-    if (!this.follower.done) await sleep(PAUSE_MS, signal);
-    return this.follower.done;
   }
 
-  /** Tells of it; whether there is no use in another try. */
-  private failed(error: unknown): boolean {
-    const gone = error instanceof ApiError && error.status === 404;
-    const message = messageOf(error);
-    const known = !gone && this.follower.model.info !== null;
-    this.setBanner(known ? this.options.trans.__("The last known state is shown: %1", message) : message);
-    return gone;
+  protected override drawRow(): void {
+    if (this.row) setAttribute(this.root, "aria-label", this.row.name);
   }
 
-  /** The panel's list has changed: it tells whether the search exists, and whether a kernel continues it. */
-  private listChanged(): void {
-    const { feed, search, trans } = this.options;
-    const row = feed.list.searches.get(search);
-    const { done, model } = this.follower;
-    if (row) {
-      this.wasListed = true;
-      setAttribute(this.root, "aria-label", row.name);
-      const continues = row.live && !this.wasLive && done;
-      this.wasLive = row.live;
-      if (continues) void this.follow();
-    } else if (this.wasListed && model.over) {
-      this.setBanner(trans.__("This search was deleted. What has been loaded of it is still shown."));
-    }
-  }
-
-  private setBanner(text: string): void {
-    setText(this.banner, text);
-    setVisible(this.banner, text !== "");
+  protected override async poll(signal: AbortSignal): Promise<boolean> {
+    const done = await super.poll(signal);
+    if (!done) await sleep(PAUSE_MS, signal);
+    return done;
   }
 }
