@@ -29,10 +29,10 @@ from support import processes, spark
 from support.paths import ROOT
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs import Run
 from ddl_magics.search import Search
+from ddl_magics.session.session import Session
 
 from .harness import command, cpu_time, report
 

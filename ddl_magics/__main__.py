@@ -12,9 +12,10 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics._version import __version__
+from ddl_magics.commands import clean, serve
 from ddl_magics.history.query import QueryError, parse_words
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs import Run, clean_command, ending, serve_command, verbs
+from ddl_magics.runs import Run, ending, run_text
 from ddl_magics.search import Search, ask_to_stop, exporting
 from ddl_magics.search.found import listed
 from ddl_magics.serving import launch
@@ -47,15 +48,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     cleaner = subparsers.add_parser("clean", help="remove stored runs that are not to be kept")
     for option, value in (("--keep", "30d"), ("--keep-last", "N"), ("--max-size", "10GB")):
         cleaner.add_argument(option, metavar=value)
-    cleaner.add_argument(clean_command.DRY_RUN, action="store_true", help="only list them")
-    subparsers.add_parser("serve", help=f"serve a run's model, until Ctrl-C: {serve_command.USAGE.replace('%', '%%')}")
+    cleaner.add_argument(clean.DRY_RUN, action="store_true", help="only list them")
+    subparsers.add_parser("serve", help=f"serve a run's model, until Ctrl-C: {serve.USAGE.replace('%', '%%')}")
     subparsers.add_parser("serving", help="the served models")
     words = sys.argv[1:] if arguments is None else list(arguments)
     if words[:1] == ["serve"] and "--help" not in words:  # its options are those of %ddl serve
         return _serve(words[1:])
     given = parser.parse_args(words)
     if given.verb == "serving":
-        print(serve_command.listed())
+        print(serve.listed())
         return 0
     if given.verb == "runs":
         return _listed(given.query)
@@ -74,7 +75,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"there is no run {as_word(given.run)}.{hint}", file=sys.stderr)
         return 1
     if given.verb == "show":
-        print(verbs.describe(Run.stored(record)))
+        print(run_text.describe(Run.stored(record)))
     elif given.verb == "logs":
         return _logs(Run.stored(record), given.rank)
     else:
@@ -94,8 +95,8 @@ def _serve(words: Sequence[str]) -> int:
         print(line, flush=True)
 
     try:
-        request = serve_command.parse(words)
-        tell(serve_command.run(request, find, tell))
+        request = serve.parse(words)
+        tell(serve.run(request, find, tell))
         if not request.stop and request.to is None and not request.detached:
             return int(launch.wait(tell) != 0)
     except UsageError as error:
@@ -150,7 +151,7 @@ def _ended(ended: ending.Ending, as_json: bool) -> int:
 
 def _logs(run: Run, rank: int | None) -> int:
     try:
-        print(verbs.logs(run, rank), end="")
+        print(run_text.logs(run, rank), end="")
     except LookupError as error:
         print(error, file=sys.stderr)
         return 1
@@ -158,13 +159,13 @@ def _logs(run: Run, rank: int | None) -> int:
 
 
 def _clean(given: argparse.Namespace) -> int:
-    texts = {option: getattr(given, option.strip("-").replace("-", "_")) for option in clean_command.OPTIONS}
+    texts = {option: getattr(given, option.strip("-").replace("-", "_")) for option in clean.OPTIONS}
     try:
-        policy = clean_command.policy(texts)
+        policy = clean.policy(texts)
     except UsageError as error:
         print(str(error).replace("%ddl clean", "python -m ddl_magics clean"), file=sys.stderr)
         return 1
-    print(clean_command.clean(policy, given.dry_run))
+    print(clean.clean(policy, given.dry_run))
     return 0
 
 

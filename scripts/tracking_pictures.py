@@ -26,8 +26,8 @@ from support.mlflow_server import mlflow_server  # noqa: E402
 from support.tensorboards import tensorboard  # noqa: E402
 
 from ddl_magics.clusters.embedded import EmbeddedCluster  # noqa: E402
-from ddl_magics.notebook.session import Session  # noqa: E402
 from ddl_magics.options.parsing import parse  # noqa: E402
+from ddl_magics.session.session import Session  # noqa: E402
 
 IMAGES = ROOT / "docs" / "images"
 SIZE = {"width": 1280, "height": 760}

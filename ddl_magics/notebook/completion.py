@@ -8,18 +8,17 @@ from typing import Any
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.notebook import evaluate_command, monitor_command, predict_command, tfrecord_command
+from ddl_magics.commands import clean, evaluate, monitor, predict, serve, tfrecord
 from ddl_magics.options.table import BY_FLAG, OPTIONS
-from ddl_magics.runs import clean_command, serve_command
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
 _SCORING = {
-    "predict": predict_command.OPTIONS,
-    "evaluate": evaluate_command.OPTIONS,
-    "monitor": monitor_command.OPTIONS,
+    "predict": predict.OPTIONS,
+    "evaluate": evaluate.OPTIONS,
+    "monitor": monitor.OPTIONS,
 }
 #: Verbs whose first argument is a run.
 _OF_RUNS = (
@@ -103,13 +102,13 @@ def _verb_values(before: list[str], namespace: Mapping[str, Any], runs: Callable
     if before[1:] == ["use"]:
         return ["auto", "embedded", "livy"]
     if before[1] == "tfrecord":
-        return frames(namespace) if len(before) == 2 else [tfrecord_command.COMPRESSION] if len(before) > 3 else []
+        return frames(namespace) if len(before) == 2 else [tfrecord.COMPRESSION] if len(before) > 3 else []
     if before[1] == "clean":
-        return [option for option in (*clean_command.OPTIONS, clean_command.DRY_RUN) if option not in before]
+        return [option for option in (*clean.OPTIONS, clean.DRY_RUN) if option not in before]
     if before[1] == "scale" and len(before) > 2:
         return [option for option in scaling_request.FLAGS if option not in before]
     if before[1] == "serve" and len(before) > 2:
-        return [option for option in serve_command.OPTIONS if option not in before]
+        return [option for option in serve.OPTIONS if option not in before]
     if before[1] in _SCORING and len(before) > 2:
         return [option for option in _SCORING[before[1]] if option not in before]
     return runs() if len(before) == 2 and before[1] in _OF_RUNS else []

@@ -14,10 +14,10 @@ from IPython.core.error import UsageError
 from traitlets import TraitError, TraitType
 from traitlets.config import Configurable
 
+from ddl_magics.commands import clean as clean_command
 from ddl_magics.options.parsing import read_value
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS, Option
-from ddl_magics.runs import clean_command
 from ddl_magics.store import cleaning
 from ddl_magics.store.cleaning import Policy
 

@@ -17,8 +17,8 @@ from ddl_magics.notebook.completion import make_matcher
 from ddl_magics.notebook.display import Cards
 from ddl_magics.notebook.hints import after_cells
 from ddl_magics.notebook.magics import VERBS, DistributedMagics
-from ddl_magics.notebook.session import Session
 from ddl_magics.runs import Run
+from ddl_magics.session.session import Session
 
 _ATTRIBUTE = "_ddl_magics"
 

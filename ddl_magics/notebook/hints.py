@@ -10,8 +10,8 @@ import symtable
 from collections.abc import Callable
 from typing import Any
 
-from ddl_magics.notebook.session import Session
 from ddl_magics.runs import Run
+from ddl_magics.session.session import Session
 
 #: Names that a cell is given on the workers.
 GIVEN = ("ddl", "dataset", "validation")

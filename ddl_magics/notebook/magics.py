@@ -17,31 +17,33 @@ from ddl_magics.clusters.choice import Choice, PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.local_spark import CannotStart
-from ddl_magics.history import query
-from ddl_magics.notebook import (
-    cache_command,
+from ddl_magics.commands import (
+    cache,
     check,
-    display,
-    dry_run,
-    evaluate_command,
-    executors_verb,
-    history_verbs,
-    monitor_command,
-    predict_command,
-    scale_verb,
-    tfrecord_command,
+    clean,
+    evaluate,
+    history,
+    monitor,
+    predict,
+    release,
+    scale,
+    serve,
+    tfrecord,
 )
+from ddl_magics.commands.livy_request import LivyRequest, lifetime
+from ddl_magics.history import query
+from ddl_magics.notebook import display
 from ddl_magics.notebook.cell_source import source_of
 from ddl_magics.notebook.config import Distributed, DistributedStore, configured
-from ddl_magics.notebook.livy_request import LivyRequest, lifetime
-from ddl_magics.notebook.session import Session
-from ddl_magics.notebook.waiting import wait_in_cell
 from ddl_magics.options import help, parsing, similar
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs import Run, clean_command, serve_command, verbs
+from ddl_magics.runs import Run, run_text
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.search import Search, ask_to_stop
 from ddl_magics.search.found import listed
+from ddl_magics.session import dry_run
+from ddl_magics.session.session import Session
+from ddl_magics.session.waiting import wait_in_cell
 from ddl_magics.wording import counted, nearest
 
 HISTORY_VERBS = ("tag", "note", "compare", "reproduce", "export", "import")
@@ -187,7 +189,7 @@ class DistributedMagics(Magics):
         """Choose the cluster; list, show, stop and remove runs: %ddl --help."""
         words = parsing.words(line)
         if not words:
-            print(f"{verbs.next_steps(self.session.newest)}\n\n{DDL_HELP}")
+            print(f"{run_text.next_steps(self.session.newest)}\n\n{DDL_HELP}")
             return None
         if words[0] in ("--help", "-h", "help"):
             print(DDL_HELP)
@@ -269,11 +271,11 @@ class DistributedMagics(Magics):
 
     def _of_history(self, verb: str, arguments: list[str]) -> None:
         if verb == "reproduce":
-            history_verbs.reproduce(self.session, self.shell, arguments)
+            history.reproduce(self.session, self.shell, arguments)
         elif verb == "import":
-            print(history_verbs.import_(arguments))
+            print(history.import_(arguments))
         else:
-            print(getattr(history_verbs, verb)(self.session, arguments))
+            print(getattr(history, verb)(self.session, arguments))
 
     def _show(self, arguments: list[str]) -> None:
         word = _one(arguments, "%ddl show RUN")
@@ -285,7 +287,7 @@ class DistributedMagics(Magics):
         if display.can_click(self.shell) and run in self.session.live():
             display.show_live(run, waiting=False)
             return
-        print(verbs.describe(run))
+        print(run_text.describe(run))
         if display.in_notebook(self.shell):
             display.show_static(run)
 
@@ -319,51 +321,51 @@ class DistributedMagics(Magics):
             raise UsageError("write: %ddl logs RUN [RANK]")
         run = self.session.find(arguments[0])
         try:
-            print(verbs.logs(run, int(arguments[1]) if len(arguments) == 2 else None), end="")
+            print(run_text.logs(run, int(arguments[1]) if len(arguments) == 2 else None), end="")
         except LookupError as error:
             raise UsageError(str(error)) from None
 
     def _stop(self, arguments: list[str]) -> None:
         word = _one(arguments, "%ddl stop RUN")
         search = self.session.find_search(word)
-        print(verbs.stop(self.session.find(word)) if search is None else ask_to_stop(search).text)
+        print(run_text.stop(self.session.find(word)) if search is None else ask_to_stop(search).text)
 
     def _scale(self, arguments: list[str]) -> ScalingReport:
-        return scale_verb.scale(arguments, self.session, self.shell.user_ns)
+        return scale.scale(arguments, self.session, self.shell.user_ns)
 
     def _release(self, arguments: list[str]) -> None:
-        print(executors_verb.release(arguments, self.session))
+        print(release.release(arguments, self.session))
 
     def _acquire(self, arguments: list[str]) -> None:
-        print(executors_verb.acquire(arguments, self.session))
+        print(release.acquire(arguments, self.session))
 
     def _cache(self, arguments: list[str]) -> None:
         if arguments not in ([], ["--clear"]):
             raise UsageError("write: %ddl cache [--clear]")
-        print(cache_command.report(self.session.cluster, configured(self.defaults).get("cache"), bool(arguments)))
+        print(cache.report(self.session.cluster, configured(self.defaults).get("cache"), bool(arguments)))
 
     def _predict(self, arguments: list[str]) -> None:
-        print(predict_command.predict(predict_command.parse(arguments), self.session, self.shell.user_ns))
+        print(predict.predict(predict.parse(arguments), self.session, self.shell.user_ns))
 
     def _evaluate(self, arguments: list[str]) -> None:
-        print(evaluate_command.evaluate(evaluate_command.parse(arguments), self.session, self.shell.user_ns))
+        print(evaluate.evaluate(evaluate.parse(arguments), self.session, self.shell.user_ns))
 
     def _serve(self, arguments: list[str]) -> None:
         def tell(line: str) -> None:
             print(line, flush=True)
 
-        print(serve_command.run(serve_command.parse(arguments), self.session.find, tell))
+        print(serve.run(serve.parse(arguments), self.session.find, tell))
 
     def _serving(self, arguments: list[str]) -> None:
         if arguments:
             raise UsageError("write: %ddl serving")
-        print(serve_command.listed())
+        print(serve.listed())
 
     def _tfrecord(self, arguments: list[str]) -> None:
-        print(tfrecord_command.write(tfrecord_command.parse(arguments), self.session.cluster, self.shell.user_ns))
+        print(tfrecord.write(tfrecord.parse(arguments), self.session.cluster, self.shell.user_ns))
 
     def _monitor(self, arguments: list[str]) -> None:
-        run = monitor_command.monitor(monitor_command.parse(arguments), self.session, self.shell.user_ns)
+        run = monitor.monitor(monitor.parse(arguments), self.session, self.shell.user_ns)
         self.shell.user_ns[run.name] = run
         if display.can_click(self.shell):
             display.show_live(run, waiting=False)
@@ -371,7 +373,7 @@ class DistributedMagics(Magics):
             print(f"{run.name} watches the log; {run.name}.stop() or %ddl stop {run.name} ends it")
 
     def _clean(self, arguments: list[str]) -> None:
-        print(clean_command.clean(*clean_command.parse(arguments)))
+        print(clean.clean(*clean.parse(arguments)))
 
 
 def _cluster_hint(kind: str) -> str:

@@ -576,12 +576,11 @@ class Run:
         Raises:
             CannotServe, CannotExport, DistributedCellError, LookupError, ValueError, ImportError: it cannot be served.
         """
-        from ddl_magics.runs import serve_command
+        from ddl_magics.serving import servable
 
-        where = None if log is None else str(log)
-        asked = serve_command.Request(self.id, "", None, name, port, detached, where, log_inputs, log_sample)
-        source = serve_command.of_trained(self.name, self.id, self.trained(custom_objects, index, rank))
-        return serve_command.serve(source, asked, print)
+        model = servable.of_trained(self.name, self.id, self.trained(custom_objects, index, rank))
+        folder = None if log is None else str(log)
+        return model.serve(name, port, detached, folder, log_inputs, log_sample, print)
 
     def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
         """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddl_magics import store
 from ddl_magics.history.query import Query, of_search
-from ddl_magics.runs import verbs
+from ddl_magics.runs import run_text
 from ddl_magics.search.text import searches_table
 
 
@@ -15,5 +15,5 @@ def listed(query: Query) -> str:
     among = [record for record in searches if query.matches(of_search(record))]
     if query.terms and not found and not among:
         return f"none of {len(runs)} runs matches"
-    table = [verbs.runs_table(found)] if found or not query.terms else []
+    table = [run_text.runs_table(found)] if found or not query.terms else []
     return "\n".join([*table, *searches_table(among)])

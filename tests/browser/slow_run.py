@@ -5,9 +5,9 @@ import time
 
 from support.fake_cluster import FakeCluster, training
 
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs.run import Run
+from ddl_magics.session.session import Session
 
 #: Events of an epoch of two workers, and how often one comes.
 EPOCH_EVENTS = 5

@@ -29,7 +29,7 @@ def _over_livy(url):
     from ddl_magics.clusters import livy_session
     from ddl_magics.clusters.livy import LivyCluster
     from ddl_magics.clusters.livy_http import Connection, LivyHttp
-    from ddl_magics.notebook.session import Session
+    from ddl_magics.session.session import Session
 
     return Session(LivyCluster(livy_session.create(LivyHttp(Connection(url)), {}, report=lambda line: None))), {}
 
@@ -41,7 +41,7 @@ def _over_spark(executors, address, java_home, local_folder):
     from pyspark.sql import SparkSession
 
     from ddl_magics.clusters.embedded import EmbeddedCluster
-    from ddl_magics.notebook.session import Session
+    from ddl_magics.session.session import Session
 
     settings = {
         "spark.driver.host": address,

@@ -25,7 +25,7 @@ from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
 from ddl_magics.clusters.livy_session import LivySession, NoSession
-from ddl_magics.notebook.livy_request import LivyRequest, lifetime
+from ddl_magics.commands.livy_request import LivyRequest, lifetime
 from ddl_magics.options.parsing import parse
 
 LATER = (503, b"")

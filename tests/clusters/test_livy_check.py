@@ -11,7 +11,7 @@ from ddl_magics.clusters import livy_check, shipping
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import LivySession
-from ddl_magics.notebook import check
+from ddl_magics.commands import check
 
 DETAILS = {
     "spark": "3.5.9",

@@ -5,8 +5,8 @@ import dataclasses
 import pytest
 from livy import runs
 
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
+from ddl_magics.session.session import Session
 
 pytestmark = [pytest.mark.livy, pytest.mark.slow, pytest.mark.timeout(500)]
 

@@ -15,11 +15,11 @@ from ddl_magics.errors import NotInstalled
 from ddl_magics.history import mlflow, provenance
 from ddl_magics.history import tensorboard as written_for_tensorboard
 from ddl_magics.history.scalars import scalars
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search
+from ddl_magics.session.session import Session
 
 CELL = 'lr = ddl.suggest_float("lr", 0.01, 1.0)'
 #: Of an epoch of `training`, and after the last one.

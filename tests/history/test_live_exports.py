@@ -12,11 +12,11 @@ from support.until import until
 from ddl_magics import store
 from ddl_magics.history import mlflow
 from ddl_magics.history import tensorboard as written_for_tensorboard
-from ddl_magics.notebook import dry_run
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs import live_export
 from ddl_magics.runtime import events as ev
+from ddl_magics.session import dry_run
+from ddl_magics.session.session import Session
 
 pytestmark = pytest.mark.timeout(240)
 

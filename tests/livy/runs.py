@@ -7,8 +7,8 @@ from support import trainings
 from ddl_magics.clusters import livy_session
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
+from ddl_magics.session.session import Session
 
 
 def create(livy, **how):

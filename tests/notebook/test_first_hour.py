@@ -29,7 +29,7 @@ from ddl_magics.notebook.magics import VERBS
 from ddl_magics.options import similar, table
 from ddl_magics.options.help import help_text
 from ddl_magics.options.parsing import parse
-from ddl_magics.runs import verbs
+from ddl_magics.runs import run_text
 from ddl_magics.runtime import events as ev
 from ddl_magics.wording import in_bytes
 
@@ -507,7 +507,7 @@ def test_many_short_epochs_are_few_lines(shell):
     assert "epoch 2000/2000" in lines[-1] and "epochs without a line before it)" in lines[-1]
     session(shell).cluster = FakeCluster([fit, *(epoch(n, loss=1.0) for n in range(200)), state(ev.FINISHED)])
     shell.run_cell("%%distributed --name digits\nx = 1")
-    assert len(verbs.describe(shell.user_ns["digits"]).splitlines()) < 2 * verbs.SHOWN_EPOCHS
+    assert len(run_text.describe(shell.user_ns["digits"]).splitlines()) < 2 * run_text.SHOWN_EPOCHS
 
 
 def test_the_help_has_groups_that_hold_each_option_once():

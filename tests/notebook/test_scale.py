@@ -61,7 +61,7 @@ def test_an_interrupt_keeps_what_has_been_measured(measured, monkeypatch, capsys
                 monkeypatch.setattr(type(session(measured).newest), "settled", interrupt)
             return super()._measure(spec, position)
 
-    monkeypatch.setattr("ddl_magics.notebook.scale_verb.ScalingRuns", Interrupted)
+    monkeypatch.setattr("ddl_magics.commands.scale.ScalingRuns", Interrupted)
     with pytest.raises(RunInterrupted, match=r"digits_allreduce_1 stops; 1 of 2 runs measured. The same line again"):
         measured.run_line_magic("ddl", "scale digits --workers 1,2")
     assert [row.workers for row in measured.user_ns["digits_scaling"].rows] == [2]

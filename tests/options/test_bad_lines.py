@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from IPython.core.error import UsageError
 from support.bad_input import NASTY, SECRET, TEXTS, each, one_line, tried
 
+from ddl_magics.commands import clean as clean_command
+from ddl_magics.commands.livy_request import LivyRequest
 from ddl_magics.notebook.completion import candidates
-from ddl_magics.notebook.livy_request import LivyRequest
 from ddl_magics.options.parsing import parse, typed_values, words
 from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS
-from ddl_magics.runs import clean_command
 
 VALUES = st.one_of(
     TEXTS,

@@ -3,9 +3,9 @@
 import pytest
 from IPython.core.error import UsageError
 
-from ddl_magics.notebook.livy_request import LivyRequest
+from ddl_magics.commands import clean as clean_command
+from ddl_magics.commands.livy_request import LivyRequest
 from ddl_magics.options.parsing import parse
-from ddl_magics.runs import clean_command
 from ddl_magics.wording import plain, quoted
 
 

@@ -9,12 +9,12 @@ from support.endless import EndlessRun, size_of
 from support.fake_cluster import FakeCluster, state
 
 from ddl_magics import store
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs import Run, folder_writer, tables
 from ddl_magics.runtime import bounded_log, merging
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import logs
+from ddl_magics.session.session import Session
 from ddl_magics.store import RunFolder
 
 TAIL = 400

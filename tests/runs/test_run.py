@@ -17,14 +17,14 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Postponed, Refused
 from ddl_magics.dashboard.charts import history_of
 from ddl_magics.errors import DistributedCellError, RunInterrupted
-from ddl_magics.notebook.session import Session
-from ddl_magics.notebook.waiting import wait_in_cell
 from ddl_magics.options.parsing import parse
-from ddl_magics.runs import follower, tables, transfer, verbs
+from ddl_magics.runs import follower, run_text, tables, transfer
 from ddl_magics.runs import run as run_module
 from ddl_magics.runs.run import Run
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runtime import events as ev
+from ddl_magics.session.session import Session
+from ddl_magics.session.waiting import wait_in_cell
 from ddl_magics.store import owner
 
 
@@ -617,7 +617,7 @@ def test_a_second_interrupt_leaves_the_run_to_itself(monkeypatch):
 
 
 def test_the_end_of_the_kernel_stops_its_runs(monkeypatch):
-    monkeypatch.setattr("ddl_magics.notebook.session.EXIT_SECONDS", 1.0)
+    monkeypatch.setattr("ddl_magics.session.session.EXIT_SECONDS", 1.0)
     cluster = FakeCluster()
     cluster.visible = 2
     session = Session(cluster)
@@ -627,7 +627,7 @@ def test_the_end_of_the_kernel_stops_its_runs(monkeypatch):
 
 
 def test_the_end_of_the_kernel_marks_what_does_not_end_in_time(monkeypatch):
-    monkeypatch.setattr("ddl_magics.notebook.session.EXIT_SECONDS", 0.1)
+    monkeypatch.setattr("ddl_magics.session.session.EXIT_SECONDS", 0.1)
     cluster = FakeCluster()
     cluster.visible = 2
     monkeypatch.setattr(cluster, "stop", lambda run, reason: None)
@@ -689,9 +689,9 @@ def test_what_is_missing_of_a_stored_run_is_said():
     lines = path.read_bytes().split(b"\n")
     assert Run.stored(store.find_run(run.id)).damage == ""
     path.write_bytes(b"\n".join([*lines[:5], b"\xff{", *lines[6:]]))
-    assert "1 line cannot be read" in verbs.describe(Run.stored(store.find_run(run.id)))
+    assert "1 line cannot be read" in run_text.describe(Run.stored(store.find_run(run.id)))
     path.write_bytes(b"\n".join(lines[:-2]) + b"\n")
-    assert "its end is missing" in verbs.describe(Run.stored(store.find_run(run.id)))
+    assert "its end is missing" in run_text.describe(Run.stored(store.find_run(run.id)))
 
 
 def test_a_stop_that_does_not_arrive_is_asked_for_again():

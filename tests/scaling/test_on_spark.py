@@ -5,10 +5,10 @@ import dataclasses
 import pytest
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.notebook.scale_verb import scale
-from ddl_magics.notebook.session import Session
+from ddl_magics.commands.scale import scale
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
+from ddl_magics.session.session import Session
 
 CELL = """
 x = np.random.default_rng(0).normal(size=(2048, 32)).astype("float32")

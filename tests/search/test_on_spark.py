@@ -13,10 +13,10 @@ from support.until import until
 
 from ddl_magics import store
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.notebook.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search
+from ddl_magics.session.session import Session
 
 CELL = """
 import os, time
@@ -104,7 +104,7 @@ def test_a_search_on_two_executors(spark_cluster, monkeypatch, tmp_path):
 OF_OURS = """
 import dataclasses, json, sys, time
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.notebook.session import Session
+from ddl_magics.session.session import Session
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime.spark.slots import executors
 

@@ -14,11 +14,11 @@ from ddl_magics import __main__ as command_line
 from ddl_magics import store
 from ddl_magics.clusters import local_spark
 from ddl_magics.clusters.base import Ready, Refused
-from ddl_magics.notebook.trial_runs import TrialRuns
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs import follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import scheduler
+from ddl_magics.session.trial_runs import TrialRuns
 from ddl_magics.store import cleaning
 
 LINE = "--trials 3 --objective accuracy:max --name tuned --parallel 2 --prune no"

@@ -10,7 +10,7 @@ from support.stored import stored
 
 from ddl_magics import Run
 from ddl_magics.clusters.scoring import description_of
-from ddl_magics.runs import serve_command
+from ddl_magics.commands import serve as serve_command
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving import deployment
 

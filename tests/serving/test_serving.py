@@ -24,7 +24,7 @@ from support.stored import stored
 from support.until import until
 
 from ddl_magics import Run, __main__
-from ddl_magics.runs import serve_command
+from ddl_magics.commands import serve as serve_command
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving.servers import list_served
 

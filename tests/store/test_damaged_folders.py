@@ -11,7 +11,7 @@ from support.stored import finished, stored
 
 from ddl_magics import store
 from ddl_magics.dashboard.static import static_bundle
-from ddl_magics.runs import Run, attaching, verbs
+from ddl_magics.runs import Run, attaching, run_text
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.listing import Listing
 from ddl_magics.server.view_service import ViewService
@@ -42,7 +42,7 @@ def damaged():
 
 def read_all(folder):
     """What a person and a server do with the store; returns the run's record, or None where it is unreadable."""
-    table = verbs.runs_table(store.list_runs())
+    table = run_text.runs_table(store.list_runs())
     assert "whole" in table
     listing = Listing()
     rows = {row["id"]: row for row in listing.page(10, None, False, "").runs}
@@ -53,7 +53,7 @@ def read_all(folder):
         assert rows[folder.path.name]["problem"], "it is listed as unreadable"
         return None
     run = Run.stored(record)
-    verbs.describe(run).encode()
+    run_text.describe(run).encode()
     repr(run), run.history, run.histories, run.files, run.pictures, run.logs().encode(), run.metrics, run.workers
     static_bundle({"id": run.id}, run.events)
     service = ViewService()

@@ -15,7 +15,9 @@ RUNTIME = f"{PACKAGE}.runtime"
 FLOORS = {
     "__main__": "the command line: runs, show, logs, stop",
     "__init__": "%load_ext, the public names",
-    "notebook": "magics, completion, display, the kernel's session",
+    "notebook": "what is IPython's: magics, completion, display",
+    "commands": "the verbs of %ddl and of ddl-magics",
+    "session": "what keeps the runs of a kernel",
     "server": "the REST routes of the panel, for Jupyter Server",
     "scaling": "scaling reports: speed-up, and what if",
     "search": "hyperparameter search: trials, and Optuna",

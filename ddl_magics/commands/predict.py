@@ -14,10 +14,10 @@ from IPython.core.error import UsageError
 from ddl_magics.clusters import scoring
 from ddl_magics.clusters.data_names import frames, is_frame
 from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.commands import scored_model, scoring_words
+from ddl_magics.commands.scored_model import ScoredModel
 from ddl_magics.errors import CannotScore
-from ddl_magics.notebook import scored_model, scoring_words
-from ddl_magics.notebook.scored_model import ScoredModel
-from ddl_magics.notebook.session import Session
+from ddl_magics.session.session import Session
 from ddl_magics.wording import nearest
 
 USAGE = (

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Refused
-from ddl_magics.notebook.session import Session
+from ddl_magics.session.session import Session
 
 
 def release(arguments: Sequence[str], session: Session) -> str:

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 import pytest
 from IPython.core.error import UsageError
 
+from ddl_magics.commands import scored_model
 from ddl_magics.errors import CannotScore
-from ddl_magics.notebook import scored_model
 
 
 class Runs:

@@ -19,8 +19,6 @@ from ddl_magics.clusters import preflight
 from ddl_magics.clusters.base import Cluster, Unreachable
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
-from ddl_magics.notebook import origin
-from ddl_magics.notebook.trial_runs import TrialRuns
 from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT
@@ -30,6 +28,8 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, space
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials
+from ddl_magics.session import origin
+from ddl_magics.session.trial_runs import TrialRuns
 from ddl_magics.wording import nearest
 
 #: How long the end of a kernel may wait for its runs. Jupyter kills a kernel that takes longer than 2.5 s.

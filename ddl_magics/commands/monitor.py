@@ -17,13 +17,13 @@ from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
 from ddl_magics.clusters.scoring import description_of
+from ddl_magics.commands import scoring_words
+from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, DistributedCellError
-from ddl_magics.notebook import scoring_words
-from ddl_magics.notebook.session import Session
 from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of
 from ddl_magics.runs import Run
-from ddl_magics.runs.run_or_path import run_or_path
+from ddl_magics.session.session import Session
 
 USAGE = (
     "%ddl monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW] "

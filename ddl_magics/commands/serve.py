@@ -2,33 +2,26 @@
 
 from __future__ import annotations
 
-import json
-import shutil
 import tempfile
-import zipfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.scoring import description_of
+from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
-from ddl_magics.models.export import Trained, new_folder, write
+from ddl_magics.models.export import new_folder
 from ddl_magics.models.registry import Registry
 from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word
-from ddl_magics.runs.run_or_path import run_or_path
-from ddl_magics.serving import deployment, launch
+from ddl_magics.runs import Run
+from ddl_magics.serving import deployment, servable
 from ddl_magics.serving.environment import keras_here
 from ddl_magics.serving.kafka_writer import address
+from ddl_magics.serving.servable import ServableModel
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
 from ddl_magics.wording import nearest
-
-if TYPE_CHECKING:
-    from ddl_magics.runs.run import Run
 
 USAGE = (
     "%ddl serve RUN [--name NAME] [--port N] [--detached] [--log FOLDER|kafka://HOST:PORT/TOPIC] [--log-inputs no] "
@@ -159,10 +152,11 @@ def run(request: Request, find: Callable[[str], Run], tell: Callable[[str], None
         if request.stop:
             return find_served(request.stop).stop()
         with tempfile.TemporaryDirectory(prefix="ddl-serve-") as scratch:
-            source = _source(request.model, find, Path(scratch))
+            model = _model(request.model, find, Path(scratch))
             if request.to is not None:
-                return _deploy(request, source)
-            return served_lines(serve(source, request, tell))
+                return _deploy(request, model)
+            logging = (request.log, request.log_inputs, request.log_sample)
+            return served_lines(model.serve(request.name, request.port, request.detached, *logging, tell))
     except (CannotExport, CannotServe, LookupError) as error:
         raise UsageError(str(error)) from None
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
@@ -185,107 +179,32 @@ def served_lines(served: Served) -> str:
     )
 
 
-@dataclass(frozen=True)
-class Source:
-    """A model that can be served or deployed.
-
-    Attributes:
-        name: what it is called where no other name is given.
-        write: writes an export in a format into an empty folder; "" for one that can be served here.
-        version: its number in a registry.
-        keras: the version of Keras that has saved it, if that is known.
-        run: the id of its run, if that is known.
-    """
-
-    name: str
-    write: Callable[[str, Path], None]
-    version: int | None = None
-    keras: str | None = None
-    run: str = ""
-
-
-def serve(source: Source, request: Request, tell: Callable[[str], None]) -> Served:
-    """Serve a model, as `launch.serve`."""
-    return launch.serve(
-        launch.Request(
-            name=request.name or source.name,
-            write=lambda folder: source.write("", folder),
-            version=source.version,
-            port=request.port,
-            detached=request.detached,
-            log=_absolute(request.log),
-            log_inputs=request.log_inputs,
-            log_sample=request.log_sample,
-            keras=source.keras,
-        ),
-        tell,
-    )
-
-
-def of_trained(name: str, run: str, trained: Trained) -> Source:
-    """A run's model. It is exported as an MLflow folder where MLflow and Keras are here, else as a `.keras` file."""
-
-    def write_export(format: str, folder: Path) -> None:
-        both = find_spec("mlflow") is not None and find_spec("keras") is not None
-        write(trained, folder, format or ("mlflow" if both else "keras"))
-
-    return Source(name, write_export, keras=_saved_by(trained.file), run=run)
-
-
-def _source(model: str, find: Callable[[str], Run], scratch: Path) -> Source:
-    if "@" in model:
-        place, _, which = model.rpartition("@")
-        uri, _, name = place.rpartition("/")
+def _model(word: str, find: Callable[[str], Run], scratch: Path) -> ServableModel:
+    if "@" in word:
+        path, _, which = word.rpartition("@")
+        uri, _, name = path.rpartition("/")
         registry = Registry(uri or ".")
         folder = registry.fetch(name, which or None, scratch)
-        return _of_export(name, folder, registry.version(name, which or None))
-    found = run_or_path(model, find)
+        return servable.of_export(folder, name, registry.version(name, which or None))
+    found = run_or_path(word, find)
     if isinstance(found, Path):
-        return _of_export(str(description_of(found).get("name") or found.resolve().name), found, None)
-    return of_trained(found.name, found.id, found.trained())
+        return servable.of_export(found)
+    return servable.of_trained(found.name, found.id, found.trained())
 
 
-def _of_export(name: str, folder: Path, version: int | None) -> Source:
-    about = description_of(folder)
-
-    def copy(format: str, target: Path) -> None:
-        if format not in ("", about["format"]):
-            raise CannotExport(
-                f"{folder} has the format {about['format']}: a deployment needs one in the format {format}"
-            )
-        shutil.copytree(folder, target, dirs_exist_ok=True)
-
-    keras = about["versions"].get("keras") if about["format"] != "saved_model" else None
-    return Source(name, copy, version, keras, str(about.get("run", "")))
-
-
-def _deploy(request: Request, source: Source) -> str:
+def _deploy(request: Request, model: ServableModel) -> str:
     assert request.to is not None
     target, folder = request.to
-    name = request.name or source.name
-    keras = source.keras or keras_here() or "3"
+    name = request.name or model.name
+    keras = model.keras or keras_here() or "3"
     whole = Path(folder).expanduser()
     with new_folder(whole) as part:
-        written = deployment.write(target, part, name, source.run, keras, lambda path: source.write("mlflow", path))
+        written = deployment.write(target, part, name, model.run, keras, lambda path: model.write("mlflow", path))
     files = ", ".join(path.name for path in written)
     return f"{whole} has the model and {files}; the comments in {written[0].name} say what to do, and what was checked"
-
-
-def _saved_by(file: Path) -> str | None:
-    """The version of Keras that has saved a `.keras` file."""
-    try:
-        with zipfile.ZipFile(file) as archive:
-            return str(json.loads(archive.read("metadata.json"))["keras_version"])
-    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
-        return None
 
 
 def _shown(log: str) -> str:
     """A log's folder as it is seen from the notebook's."""
     here = Path.cwd()
     return str(Path(log).relative_to(here)) if "://" not in log and Path(log).is_relative_to(here) else log
-
-
-def _absolute(log: str | None) -> str | None:
-    """A log in a folder of this machine, from the notebook's folder."""
-    return log if log is None or "://" in log else str(Path(log).expanduser().resolve())

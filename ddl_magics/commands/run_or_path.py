@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-if TYPE_CHECKING:
-    from ddl_magics.runs.run import Run
+from ddl_magics.runs import Run
 
 
 def run_or_path(word: str, find: Callable[[str], Run]) -> Run | Path:

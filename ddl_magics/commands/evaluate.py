@@ -11,12 +11,12 @@ from IPython.core.error import UsageError
 from ddl_magics.clusters import scoring
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.commands import scored_model, scoring_words
+from ddl_magics.commands.predict import frame_here
+from ddl_magics.commands.scored_model import ScoredModel
 from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import CannotScore, RunInterrupted
-from ddl_magics.notebook import scored_model, scoring_words
-from ddl_magics.notebook.predict_command import frame_here
-from ddl_magics.notebook.scored_model import ScoredModel
-from ddl_magics.notebook.session import Session
+from ddl_magics.session.session import Session
 
 USAGE = (
     "%ddl evaluate RUN|PATH --data DATAFRAME [--label y] [--weight w] [--features a b] [--batch-size N] [--name NEW]"

@@ -7,7 +7,7 @@ from IPython.core.error import UsageError
 from support.fake_cluster import FakeCluster
 
 from ddl_magics.clusters.livy import LivyCluster
-from ddl_magics.notebook import monitor_command
+from ddl_magics.commands import monitor
 
 
 def test_labels_are_a_dataframe_or_a_folder_also_by_its_bare_name(tmp_path, monkeypatch):
@@ -15,7 +15,7 @@ def test_labels_are_a_dataframe_or_a_folder_also_by_its_bare_name(tmp_path, monk
     (tmp_path / "labels").mkdir()
 
     def found(word, names=()):
-        return monitor_command._labels(word, FakeCluster(), dict.fromkeys(names))
+        return monitor._labels(word, FakeCluster(), dict.fromkeys(names))
 
     assert found("labels") == str(tmp_path / "labels")
     assert found("labels", names=["labels"]) == "labels", "a DataFrame before a folder"
@@ -33,8 +33,8 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
         ("abfss://logs@account/requests", "abfss://logs@account/requests"),
         ("kafka://broker:9092/requests", "kafka://broker:9092/requests"),
     ]:
-        assert monitor_command._address(word, FakeCluster()) == here
-        assert monitor_command._address(word, livy) == word
+        assert monitor._address(word, FakeCluster()) == here
+        assert monitor._address(word, livy) == word
 
 
 @pytest.mark.parametrize(
@@ -43,5 +43,5 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
 def test_a_password_in_an_address_is_refused_and_not_shown(address):
     for line in (f"energy --log {address}", f"energy --log /log --labels {address}"):
         with pytest.raises(UsageError, match="leave user and password out of the address") as caught:
-            monitor_command.parse(line.split())
+            monitor.parse(line.split())
         assert "secret" not in str(caught.value)

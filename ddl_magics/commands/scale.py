@@ -7,12 +7,12 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.notebook.session import Session
 from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
 from ddl_magics.scaling.request import parse, variants
+from ddl_magics.session.session import Session
 
 
 def scale(arguments: Sequence[str], session: Session, namespace: MutableMapping[str, Any]) -> ScalingReport:

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters.scoring import exported, training_inputs
+from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotScore
-from ddl_magics.notebook.session import Session
 from ddl_magics.runs import Run
-from ddl_magics.runs.run_or_path import run_or_path
 from ddl_magics.runtime.data.transform import read as read_transform
+from ddl_magics.session.session import Session
 
 
 @dataclass(frozen=True)

@@ -3,8 +3,8 @@
 import pytest
 from IPython.core.error import UsageError
 
+from ddl_magics.commands.predict import USAGE, Request, parse
 from ddl_magics.notebook.completion import candidates
-from ddl_magics.notebook.predict_command import USAGE, Request, parse
 
 
 def test_the_line_is_read():

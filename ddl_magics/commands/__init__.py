@@ -1,0 +1,1 @@
+"""The verbs of `%ddl`, and of `ddl-magics` in a terminal."""

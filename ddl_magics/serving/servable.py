@@ -1,0 +1,104 @@
+"""A trained model that can be served here or deployed elsewhere: of a run, or an export."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+from ddl_magics.clusters.scoring import description_of
+from ddl_magics.errors import CannotExport
+from ddl_magics.models.export import Trained, write
+from ddl_magics.serving import launch
+from ddl_magics.serving.servers import Served
+
+
+@dataclass(frozen=True)
+class ServableModel:
+    """A model that can be served or deployed.
+
+    Attributes:
+        name: the default name of the served model.
+        write: writes an export in a format into an empty folder; "" for a format that this machine can serve.
+        version: its number in a registry.
+        keras: the version of Keras that saved it, if known.
+        run: the id of its run, if known.
+    """
+
+    name: str
+    write: Callable[[str, Path], None]
+    version: int | None = None
+    keras: str | None = None
+    run: str = ""
+
+    def serve(
+        self,
+        name: str,
+        port: int | None,
+        detached: bool,
+        log: str | None,
+        log_inputs: bool | None,
+        log_sample: float | None,
+        tell: Callable[[str], None],
+    ) -> Served:
+        """Serve the model; the arguments are those of `launch.Request` and `launch.serve`. No name: its own."""
+        request = launch.Request(
+            name or self.name,
+            lambda folder: self.write("", folder),
+            self.version,
+            port,
+            detached,
+            _absolute(log),
+            log_inputs,
+            log_sample,
+            self.keras,
+        )
+        return launch.serve(request, tell)
+
+
+def of_trained(name: str, run: str, trained: Trained) -> ServableModel:
+    """A run's model. It is exported as an MLflow folder if MLflow and Keras are installed, else as a `.keras` file."""
+
+    def write_export(format: str, folder: Path) -> None:
+        mlflow = find_spec("mlflow") is not None and find_spec("keras") is not None
+        write(trained, folder, format or ("mlflow" if mlflow else "keras"))
+
+    return ServableModel(name, write_export, keras=_saved_by(trained.file), run=run)
+
+
+def of_export(folder: Path, name: str = "", version: int | None = None) -> ServableModel:
+    """The model of an export; its description names it unless `name` does.
+
+    Raises:
+        CannotExport: the folder is not an export.
+    """
+    description = description_of(folder)
+
+    def copy(format: str, target: Path) -> None:
+        if format not in ("", description["format"]):
+            raise CannotExport(
+                f"{folder} has the format {description['format']}: a deployment needs one in the format {format}"
+            )
+        shutil.copytree(folder, target, dirs_exist_ok=True)
+
+    keras = description["versions"].get("keras") if description["format"] != "saved_model" else None
+    name = name or str(description.get("name") or folder.resolve().name)
+    return ServableModel(name, copy, version, keras, str(description.get("run", "")))
+
+
+def _saved_by(file: Path) -> str | None:
+    """The version of Keras that saved a `.keras` file."""
+    try:
+        with zipfile.ZipFile(file) as archive:
+            return str(json.loads(archive.read("metadata.json"))["keras_version"])
+    except (OSError, KeyError, ValueError, zipfile.BadZipFile):
+        return None
+
+
+def _absolute(log: str | None) -> str | None:
+    """The log's address, with an absolute path for a folder of this machine."""
+    return log if log is None or "://" in log else str(Path(log).expanduser().resolve())
