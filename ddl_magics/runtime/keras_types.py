@@ -31,3 +31,8 @@ def is_along_rows(axes: Any) -> bool:
     """Whether an argument `axis` of Keras, a number or several, may mean the first axis of a batch."""
     numbers = axes if isinstance(axes, (list, tuple)) else [axes]
     return any(isinstance(axis, int) and (axis == 0 or axis < -1) for axis in numbers)
+
+
+def inner_optimizer(optimizer: Optimizer) -> Optimizer:
+    """The optimizer inside a LossScaleOptimizer; any other optimizer itself."""
+    return getattr(optimizer, "inner_optimizer", optimizer)

@@ -41,6 +41,7 @@ RUNTIME_FLOORS = {
     "tf_distribute": "clusters for tf.distribute strategies",
     "training": "hooks Keras: fit, step, epoch, checkpoint",
     "gradients": "sums gradients over the ranks",
+    "trial": "tries what losses and steps do to rows",
     "monitoring": "a model in use, compared with its training data",
     "rank": "a rank's configuration, state and reports",
     "checkpoints": "checkpoint files, on the driver or in storage",

@@ -11,23 +11,15 @@ from __future__ import annotations
 import functools
 from typing import Any, Callable, NamedTuple, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ..keras_types import Tensor
 from ..rank.reporter import Reporter
-from . import row_trial
+from ..trial import COUPLED, MEAN, SUM, Leaf, Verdict, try_loss
 from .batch import LocalShare
-from .compared_numbers import ComparedNumbers
-from .eager_trial import recording
 from .gathering import gather_for_one_loss
-from .read_scalars import ReadScalars
-from .repeatable_noise import RepeatableNoise
-from .row_trial import COUPLED, MEAN, OUTPUT, SUM, Leaf, Verdict
 from .traced_step import AS_DECLARED, OF_CUT, OF_LOCAL, TracedStep
-from .undone_assignments import undone_assignments
 from .within_step import WithinStep
-from .without_effects import without_effects
 
 _GATHERED = "the loss %s looks at the whole batch: outputs are exchanged in each step, %s"
 _UNTRIED = (
@@ -41,7 +33,7 @@ _NO_ROWS = "the loss %s gets %s: it is taken for a mean over the rows of a batch
 
 
 class Arguments:
-    """The arguments of a loss or a metric: nested tensors. roles: of each tensor or None in them (row_trial.py)."""
+    """The arguments of a loss or a metric: nested tensors. roles: of each tensor or None in them."""
 
     def __init__(self, values: Sequence[Any], roles: Sequence[int]) -> None:
         self.values = values
@@ -143,17 +135,8 @@ class BatchLoss:
         def value(*tensors: Tensor) -> Tensor:
             return function(*arguments.packed(tensors))
 
-        noise, scalars, compared = RepeatableNoise(row_trial.ROWS), ReadScalars(), ComparedNumbers()
-
-        def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
-            noise.next(begin, size, len(rows[0]))
-            return _value_and_slope(value, leaves, rows, slice(begin, begin + size))
-
-        with tf.init_scope(), self._traced.state(alone=True, trial=True, factor=None), undone_assignments():
-            shown = row_trial.look_into(value, leaves)
-            with recording(), noise.drawn(), without_effects(), scalars.noted(), compared.noted():
-                found = row_trial.verdict(evaluate, leaves, shown.constants, scalars, compared)
-        return found._replace(unused=shown.unused)
+        with self._traced.state(alone=True, trial=True, factor=None):
+            return try_loss(value, leaves)
 
     def _whole(self, loss: Loss, arguments: Arguments, verdict: Verdict) -> Tensor:
         tensors = arguments.tensors()
@@ -185,26 +168,3 @@ class BatchLoss:
         if name not in self._reported:
             self._reported.add(name)
             self._reporter.notice_once("info", message)
-
-
-def _value_and_slope(
-    function: Callable[..., Tensor], leaves: Sequence[Leaf], rows: Sequence[np.ndarray], part: slice
-) -> list[np.ndarray]:
-    """A loss of a part of some rows, and how it changes with the outputs in a direction that each row has of its own.
-
-    A loss may be the same for all rows and have the gradient of a mean over the batch, as one that is divided by
-    itself has. There is no slope where it is not finite.
-    """
-    tensors = [tf.constant(array[part]) for array in rows]
-    outputs = [i for i, leaf in enumerate(leaves) if leaf.role == OUTPUT and leaf.dtype.kind == "f"]
-    with tf.GradientTape() as tape:
-        tape.watch([tensors[i] for i in outputs])
-        value = function(*tensors)
-    result = [np.asarray(value)]
-    gradients = tape.gradient(value, [tensors[i] for i in outputs])
-    slope = 0.0
-    for i, gradient in zip(outputs, gradients):
-        if gradient is not None:
-            signs = np.random.default_rng(i).choice((-1.0, 1.0), rows[i].shape)[part]
-            slope += float(np.sum(signs * np.asarray(tf.convert_to_tensor(gradient), np.float64)))
-    return result + [np.asarray(slope, result[0].dtype)] if np.isfinite(slope) else result

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator
 
+from ..trial import SimulatedGather
 from .batch import Share
-from .tried_gathering import TriedGathering
 
 AS_DECLARED, OF_CUT, OF_LOCAL = "declared", "cut", "local"
 
@@ -31,7 +31,7 @@ class TracedStep:
         self.factor: float | None = None
         self.as_sum: str | None = None
         self.added: dict[int, str] = {}
-        self.gathering = TriedGathering()
+        self.gathering = SimulatedGather()
 
     def begin(self, share: Share) -> None:
         self.share, self.sums, self.declared, self.as_sum = share, False, False, None

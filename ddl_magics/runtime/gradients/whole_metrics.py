@@ -10,20 +10,15 @@ from __future__ import annotations
 import types
 from typing import Any, Callable, Sequence
 
-import numpy as np
 import tensorflow as tf
 
 from ..keras_types import Metric, Tensor, is_along_rows, is_of_keras
 from ..rank.reporter import Reporter
-from . import row_trial
+from ..trial import OUTPUT, TARGET, WEIGHT, Leaf, adds_up
 from .batch_loss import Arguments
 from .metric_sums import MetricSums
-from .repeatable_noise import RepeatableNoise
-from .row_trial import OUTPUT, SUM, TARGET, WEIGHT
 from .traced_step import TracedStep
-from .undone_assignments import undone_assignments
 from .within_step import WithinStep
-from .without_effects import without_effects
 
 _REFUSED = (
     "the metric %r does not add up over workers, and --gather no forbids to exchange outputs: leave the option out, or "
@@ -91,38 +86,16 @@ class WholeMetrics:
             return update(*args, **kwargs)
 
     def _adds_up(
-        self, metric: Metric, update: Callable[..., Any], arguments: Arguments, leaves: Sequence[row_trial.Leaf]
+        self, metric: Metric, update: Callable[..., Any], arguments: Arguments, leaves: Sequence[Leaf]
     ) -> bool:
         """Whether a batch's state is the sum of its slices'; where ranks are `apart`, that of batches of theirs."""
-        noise = RepeatableNoise(row_trial.ROWS)
 
-        def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
-            noise.next(begin, size, len(rows[0]))
-            metric.reset_state()
-            in_batch = 1 if self._apart else size
-            for at in range(begin, begin + size, in_batch):
-                tensors: list[Tensor] = [tf.constant(array[at : at + in_batch]) for array in rows]
-                args, kwargs = arguments.packed(tensors)
-                update(*args, **kwargs)
-            return [np.asarray(variable) for variable in metric.variables]
+        def update_with(tensors: Sequence[Tensor]) -> None:
+            args, kwargs = arguments.packed(tensors)
+            update(*args, **kwargs)
 
-        with tf.init_scope(), self._traced.state(alone=True, trial=True):
-            with undone_assignments() as made, noise.drawn(), without_effects():
-                adds_up = _starts_at_zero(metric)
-                if adds_up:
-                    fits = row_trial.fitting(evaluate, leaves)
-                    adds_up = self._apart if fits is None else SUM in fits
-            if made:  # variables that TensorFlow would initialize after it has traced the step
-                metric.reset_state()
-            return adds_up
-
-
-def _starts_at_zero(metric: Metric) -> bool:
-    try:
-        metric.reset_state()
-    except Exception:  # whatever one raises that makes its states in its first update
-        return False
-    return not any(np.any(np.asarray(variable)) for variable in metric.variables)
+        with self._traced.state(alone=True, trial=True):
+            return adds_up(metric, update_with, leaves, by_row=self._apart)
 
 
 def _roles(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:

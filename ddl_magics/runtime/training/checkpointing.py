@@ -22,7 +22,7 @@ from ..checkpoints.checkpoint import Position
 from ..collectives import announcement
 from ..gradients import reduce
 from ..gradients.metric_sums import MetricSums
-from ..keras_types import Model, Variable
+from ..keras_types import Model, Variable, inner_optimizer
 from ..rank.config import RankConfig
 from ..rank.rank import Rank
 from ..rank.reporter import Reporter
@@ -185,7 +185,7 @@ class FitCheckpoints:
         given, (first, last) = self._first_rate, self._about.get("rates") or (None, None)
         if given is None or first is None or last is None:
             return
-        optimizers.inner(model.optimizer).learning_rate = last if given == first else given
+        inner_optimizer(model.optimizer).learning_rate = last if given == first else given
         if given != first and self._config.is_chief:
             message = "it continues at the cell's learning rate, %.6g: the resumed run had begun with %.6g"
             self._rank.reporter.notice("info", message % (given, first))

@@ -6,8 +6,8 @@ from typing import Any
 
 from ..gradients.batch_loss import BatchLoss, Loss, of_loss
 from ..gradients.masked_loss import MEANS
-from ..gradients.row_trial import COUPLED, MEAN, OUTPUT, SUM, TARGET, WEIGHT
 from ..keras_types import Tensor, is_along_rows
+from ..trial import COUPLED, MEAN, OUTPUT, SUM, TARGET, WEIGHT
 
 #: Functions of Keras that look at the whole batch.
 _COUPLING = ("circle", "dice", "tversky")

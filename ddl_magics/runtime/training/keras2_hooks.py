@@ -16,9 +16,9 @@ from keras.src.optimizers.legacy import optimizer_v2
 from keras.src.utils import losses_utils, tf_utils
 
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from ..trial import cell_code
 from . import share
 from .calls import TEST_BATCH, TRAIN_BATCH
-from .cell_code import makes_gradients
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
 from .keras_hooks import KerasHooks, wrap
@@ -160,7 +160,7 @@ class Keras2Hooks(KerasHooks):
     ) -> Any:
         pairs = list(grads_and_vars)
         self.note_update([variable for _, variable in pairs])
-        if self.calls.current is None and self.loop.distributes and makes_gradients(optimizer):
+        if self.calls.current is None and self.loop.distributes and cell_code.makes_gradients(optimizer):
             self.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
 
         def apply(gradients: Sequence[Gradient]) -> Any:

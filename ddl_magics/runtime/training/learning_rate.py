@@ -8,10 +8,9 @@ from __future__ import annotations
 import functools
 from typing import Any
 
-from ..keras_types import Model, Optimizer
+from ..keras_types import Model, Optimizer, inner_optimizer
 from ..parameter_server.rule_spec import Rule
 from ..rank.rank import Rank
-from .optimizers import inner
 
 _FACTOR, _STEPPING, _TRACED = "_ddl_rate_factor", "_ddl_stepping", "_ddl_traced_factor"
 _hooked: list[bool] = []
@@ -19,7 +18,7 @@ _hooked: list[bool] = []
 
 def follow(rank: Rank, rule: Rule, model: Model) -> None:
     """Have a fit of `model`, which begins, train at the rate that `rule` wants of each worker; say so once a run."""
-    optimizer = inner(model.optimizer)
+    optimizer = inner_optimizer(model.optimizer)
     if getattr(optimizer, _TRACED, rule.rate) != rule.rate:
         model.make_train_function(force=True)  # the fit before has traced a step with its own factor
     object.__setattr__(optimizer, _TRACED, rule.rate)
@@ -40,7 +39,7 @@ def scale(optimizer: Optimizer, factor: float) -> None:
     if not _hooked:
         _hook()
         _hooked.append(True)
-    object.__setattr__(inner(optimizer), _FACTOR, factor)
+    object.__setattr__(inner_optimizer(optimizer), _FACTOR, factor)
 
 
 def _hook() -> None:

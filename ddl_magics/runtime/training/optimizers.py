@@ -6,17 +6,12 @@ from typing import Sequence
 
 import numpy as np
 
-from ..keras_types import Optimizer, Variable
-
-
-def inner(optimizer: Optimizer) -> Optimizer:
-    """The optimizer inside a LossScaleOptimizer."""
-    return getattr(optimizer, "inner_optimizer", optimizer)
+from ..keras_types import Optimizer, Variable, inner_optimizer
 
 
 def learning_rate(optimizer: Optimizer) -> float | None:
     """The rate of the next step, or None for an optimizer that does not say."""
-    optimizer = inner(optimizer)
+    optimizer = inner_optimizer(optimizer)
     try:
         rate = optimizer.learning_rate
         if callable(rate) and not hasattr(rate, "numpy"):  # a schedule
@@ -28,14 +23,14 @@ def learning_rate(optimizer: Optimizer) -> float | None:
 
 def fixed_rate(optimizer: Optimizer) -> float | None:
     """The rate as a number that can be set; None for a schedule."""
-    rates = [getattr(inner(optimizer), name, None) for name in ("_learning_rate", "learning_rate")]
+    rates = [getattr(inner_optimizer(optimizer), name, None) for name in ("_learning_rate", "learning_rate")]
     schedule = any(callable(rate) and not hasattr(rate, "numpy") for rate in rates)
     return None if schedule else learning_rate(optimizer)
 
 
 def momentum(optimizer: Optimizer) -> float:
     """The momentum of SGD; 0 for optimizers that have none."""
-    value = getattr(inner(optimizer), "momentum", 0.0)
+    value = getattr(inner_optimizer(optimizer), "momentum", 0.0)
     try:
         return float(np.asarray(value))
     except (TypeError, ValueError):
@@ -44,7 +39,7 @@ def momentum(optimizer: Optimizer) -> float:
 
 def require_look_ahead(optimizer: Optimizer, rule: str) -> None:
     """ValueError unless the optimizer is an SGD with Nesterov momentum."""
-    sgd = inner(optimizer)
+    sgd = inner_optimizer(optimizer)
     legacy = ".legacy." in type(sgd).__module__  # whose velocities are not in `momentums`
     if type(sgd).__name__ == "SGD" and not legacy and getattr(sgd, "nesterov", False) and momentum(sgd) > 0:
         return
@@ -58,7 +53,7 @@ def look_ahead(optimizer: Optimizer, variables: Sequence[Variable]) -> np.ndarra
     """d v of an SGD with Nesterov momentum d and velocities v, flat, in the order of `variables`; 0.0 before its first
     step. (Sutskever et al. 2013, "On the importance of initialization and momentum in deep learning", equation 3.)
     """
-    sgd = inner(optimizer)
+    sgd = inner_optimizer(optimizer)
     velocities = list(getattr(sgd, "momentums", None) or ())
     if len(velocities) != len(variables):
         return 0.0

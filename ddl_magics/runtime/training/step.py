@@ -10,16 +10,23 @@ import tensorflow as tf
 from ..gradients.batch import LocalShare, Share
 from ..gradients.batch_loss import Loss, of_loss
 from ..gradients.metric_sums import parts_of
-from ..gradients.row_states import depends_on_rows, noted_assignments, set_alike
-from ..gradients.row_trial import INPUT, OUTPUT, TARGET, WEIGHT
-from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Metric, Model, Tensor, Variable
-from .cell_code import adds_losses, has_code_of_the_cell, keeps_metrics, makes_gradients, uses_numpy
-from .inlined_functions import inlined_functions
+from ..trial import (
+    INPUT,
+    OUTPUT,
+    TARGET,
+    WEIGHT,
+    cell_code,
+    depends_on_rows,
+    inlined_functions,
+    recorded_assignments,
+    set_alike,
+)
+from ..trial.model_attributes import restored_attributes
+from ..trial.without_effects import without_effects
 from .keras_hooks import DeferredUpdate, KerasHooks
 from .step_trial import Shares
 from .step_weighing import Kinds
-from .unchanged import unchanged
 
 NOT_COMPILED = (
     "a step is not compiled by XLA: its BatchNormalization, its masked loss or its outputs are exchanged by the "
@@ -66,7 +73,7 @@ class StepHook:
         self._hooks, self._model, self._step = hooks, model, step
         self._run = self._run_compiled if compiled else step
         own_step = getattr(step, "__func__", None) not in (hooks.trainer.train_step, hooks.trainer.test_step)
-        self._own = own_step or _overrides_loss(hooks, model) or keeps_metrics(model)
+        self._own = own_step or _overrides_loss(hooks, model) or cell_code.keeps_metrics(model)
         self._tried: dict[str, Kinds] = {}
         self._reported = False
         self._alike: set[int] = set()  # the variables that all ranks set alike in an eager step, by id
@@ -118,7 +125,7 @@ class StepHook:
             if self._own:
                 for metric in self._model.metrics:
                     hooks.whole_metrics.take(metric)
-            with noted_assignments(lambda: not hooks.applying) as assigned:
+            with recorded_assignments(lambda: not hooks.applying) as assigned:
                 logs = self._run(data.batch)
             self._report_states(assigned, data.batch)
         kept = hooks.metric_sums.variables_of_whole() | self._counters(variables, assigned)
@@ -175,9 +182,9 @@ class StepHook:
         def step(rows: Batch) -> None:
             hooks.weighing.noting(lambda: self._step(rows))
 
-        with hooks.traced.state(alone=True, trial=True), without_effects(), unchanged(self._model):
+        with hooks.traced.state(alone=True, trial=True), without_effects(), restored_attributes(self._model):
             try:
-                with noted_assignments(lambda: not hooks.applying) as assigned:
+                with recorded_assignments(lambda: not hooks.applying) as assigned:
                     tf.function(step, autograph=False).get_concrete_function(tf.nest.map_structure(spec, batch))
             except Exception:  # whatever a step raises where tensors have no values
                 return None
@@ -193,12 +200,14 @@ class StepHook:
         """What the step does to rows. None where it is Keras' own, whose losses are tried one by one."""
         hooks, batch = self._hooks, data.batch
         model = self._model
-        tried = self._own or adds_losses(model) or makes_gradients(getattr(model, "optimizer", None))
+        tried = (
+            self._own or cell_code.adds_losses(model) or cell_code.makes_gradients(getattr(model, "optimizer", None))
+        )
         if not hooks.config.reduces_gradients or not tried:
             return None
         key = str(tf.nest.map_structure(lambda part: None if part is None else (part.dtype, part.shape[1:]), batch))
         if key not in self._tried:
-            if tf.executing_eagerly() and uses_numpy(self._step):
+            if tf.executing_eagerly() and cell_code.uses_numpy(self._step):
                 hooks.rank.reporter.notice_once("warning", _NUMPY % self._name)
             self._tried[key] = hooks.trial(self._model, self._step, batch, self._shares(batch))
         return self._tried[key]
@@ -216,7 +225,7 @@ class StepHook:
             return
         self._model_is_to_be_tried = False
         trial = self._hooks.trial
-        if has_code_of_the_cell(self._model) and trial.couples_rows(self._model, batch, self._shares(batch)):
+        if cell_code.has_code_of_the_cell(self._model) and trial.couples_rows(self._model, batch, self._shares(batch)):
             raise ValueError(_COUPLED_ROWS % type(self._model).__name__)
 
     def _run_compiled(self, batch: Batch) -> Any:

@@ -1,8 +1,8 @@
 """What a step does to the rows of a batch, found out by trial before the first update.
 
-The step runs on made-up rows: on all of them, and on the parts of two cuts. Its updates are noted and not applied, and
-the model's variables are put back. Keras' layers are called as in inference (tried_layers.py), and random numbers are
-the same for the same rows; where some cannot be, the cell's layers are called as in inference, too.
+The step runs in a sandbox on made-up rows: on all rows, then on the slices of several cuts. The gradients of its
+updates are recorded, not applied. Keras' layers are called as in inference, and the same rows get the same random
+numbers; where this is impossible, the cell's layers are called as in inference, too.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ import itertools
 from typing import (
     Any,
     Callable,
-    ContextManager,
     Dict,
     Iterable,
     Iterator,
@@ -28,23 +27,15 @@ from typing import (
 import numpy as np
 import tensorflow as tf
 
-from ..gradients import row_trial
-from ..gradients.compared_numbers import ComparedNumbers
-from ..gradients.eager_trial import functions_run_eagerly, recording
 from ..gradients.exchange import is_sparse
-from ..gradients.read_scalars import STEPS, ReadScalars
-from ..gradients.repeatable_noise import RepeatableNoise
-from ..gradients.row_trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf
 from ..gradients.traced_step import TracedStep
-from ..gradients.tried_gathering import TriedGathering
-from ..gradients.undone_assignments import undone_assignments
-from ..gradients.without_effects import without_effects
 from ..keras_types import Batch, Model
+from ..trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf, Sandbox, SimulatedGather, cell_code, row_trial
+from ..trial.model_attributes import other_numbers
+from ..trial.scalar_variables import STEPS, ScalarVariables
+from ..trial.undone_assignments import undone_assignments
 from .batch_logs import flat_logs
-from .cell_code import clips, makes_gradients
 from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
-from .tried_layers import tried_layers
-from .unchanged import other_numbers, unchanged
 
 #: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with
 #: more rows where none does.
@@ -102,8 +93,8 @@ class StepTrial:
             known = self._find_out(model, step, batch, shares, find_out)
         except _WithoutRows as error:
             return Kinds({}, {}, "it gets %s" % error)
-        own_gradients = makes_gradients(model.optimizer)
-        return known._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if clips(step) else "")
+        own_gradients = cell_code.makes_gradients(model.optimizer)
+        return known._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else "")
 
     def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> bool:
         """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
@@ -130,13 +121,12 @@ class StepTrial:
     ) -> Found:
         """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
         run = _Run(self._traced, self._weighing, step, batch, shares, model)
-        layers = tried_layers(self._layer_class, training=True)
-        with tf.init_scope(), _tried(run, model, layers), functions_run_eagerly():
+        with run.sandbox.entered_with(model, self._layer_class, training=True):
             found = find_out(run)
-        if not run.noise.unaligned and not getattr(found, "reason", ""):
+        if not run.sandbox.noise.unaligned and not getattr(found, "reason", ""):
             return found
         run = _Run(self._traced, self._weighing, step, batch, shares, model)
-        with tf.init_scope(), _tried(run, model, tried_layers(self._layer_class, training=False)):
+        with run.sandbox.entered_with(model, self._layer_class, training=False):
             return find_out(run)
 
 
@@ -157,15 +147,14 @@ class _Run:
         self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
         self._flat = tf.nest.flatten(batch)
         self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
-        self.rows, self.noise = _ROWS, RepeatableNoise(_ROWS)
-        self.compared, self.shares = ComparedNumbers(), shares
+        self.rows, self.shares = _ROWS, shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
-        self.scalars = ReadScalars(_of_tensorflow(_variables(model)), of_metrics)
+        self.sandbox = Sandbox(_ROWS, ScalarVariables(_of_tensorflow(_variables(model)), of_metrics))
         numbers = shares.batch * sum(int(np.prod(leaf.shape)) for leaf in self.leaves)
         self.batch = shares.batch if shares.batch > 1 and numbers <= _MOST_OF_BATCH else 0
         self.added: dict[int, str] = {}
         self.names: dict[tuple[str, Any], str] = {}
-        self.gathering, self.gathers = TriedGathering(), False
+        self.gathering, self.gathers = SimulatedGather(), False
         self.judge = functools.partial(row_trial.judge, precision=_precision(model))
 
     @contextlib.contextmanager
@@ -178,7 +167,7 @@ class _Run:
             self.rows = before
 
     def __call__(self, rows: Sequence[np.ndarray], begin: int, size: int) -> Noted:
-        self.noise.next(begin, size, self.rows)
+        self.sandbox.noise.next(begin, size, self.rows)
         self.gathering.next(begin, self.rows / size)
         tensors = iter([tf.constant(leaf[begin : begin + size]) for leaf in rows])
         flat = [None if one is None else next(tensors) for one in self._flat]
@@ -221,7 +210,7 @@ def _try_rows(run: _Run) -> Kinds:
     fitting: Fitting = {}
     tried, reason = 0, "it gives no number for rows that were made up"
     taken: Sequence[np.ndarray] = ()
-    for rows in row_trial.made_up(run.leaves, _draws(run.compared.numbers), run.rows):
+    for rows in row_trial.made_up(run.leaves, _draws(run.sandbox.comparisons.numbers), run.rows):
         try:
             whole = run(rows, 0, run.rows)
             again = whole if tried else run(rows, 0, run.rows)
@@ -276,23 +265,23 @@ def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
         with other_numbers(run.model) as any_are:
             _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
     for steps in (STEPS, STEPS + 1):
-        with run.scalars.changed(steps) as any_are:
+        with run.sandbox.scalars.changed(steps) as any_are:
             _narrow(fitting, _cut_again(run, rows, run.of_all(_CUTS[0])) or {} if any_are else {})
     return fitting
 
 
 def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
     """`_cut` of the step with bounds that no value has reached among the values: all at once, or one by one."""
-    bounds, cut = run.compared.unreached(), run.of_all(_CUTS[0])
+    bounds, cut = run.sandbox.comparisons.unreached(), run.of_all(_CUTS[0])
     if not bounds:
         return {}
-    run.compared.begin()
+    run.sandbox.comparisons.begin()
     _cut_again(run, rows, cut)
-    with run.compared.moved(bounds):
+    with run.sandbox.comparisons.moved(bounds):
         found = _cut_again(run, rows, cut)
     fitting: Fitting = found or {}
     for bound in bounds if found is None else ():
-        with run.compared.moved([bound]):
+        with run.sandbox.comparisons.moved([bound]):
             _narrow(fitting, _cut_again(run, rows, cut) or {})
     return fitting
 
@@ -304,7 +293,7 @@ def _cut_as_by_ranks(run: _Run) -> Fitting:
     if share == 0 or size == 1 or numbers > _MOST_OF_BATCH:
         return {}
     with run.more_rows(share * size):
-        made_up = row_trial.made_up(run.leaves, [("numbers", tuple(run.compared.numbers))], run.rows)
+        made_up = row_trial.made_up(run.leaves, [("numbers", tuple(run.sandbox.comparisons.numbers))], run.rows)
         cut = [share] * size if size <= _MOST_PARTS else [share, share * (size - 1)]
         return _cut_again(run, next(made_up), cut) or {}
 
@@ -459,12 +448,3 @@ def _compressed(value: Any) -> np.ndarray:
 
 def _finite(arrays: Sequence[np.ndarray]) -> bool:
     return all(np.isfinite(np.asarray(one, np.float64)).all() for one in arrays)
-
-
-@contextlib.contextmanager
-def _tried(run: _Run, model: Model, layers: ContextManager[None]) -> Iterator[None]:
-    states = [recording(), run.noise.drawn(), undone_assignments(), without_effects(), run.scalars.noted()]
-    with contextlib.ExitStack() as put_back:
-        for state in [*states, run.compared.noted(), unchanged(model), layers]:
-            put_back.enter_context(state)
-        yield

@@ -7,11 +7,11 @@ from typing import Any, Callable, NamedTuple, Sequence
 import tensorflow as tf
 
 from ..gradients.exchange import scaled
-from ..gradients.row_trial import COUPLED, MEAN, SUM
 from ..gradients.traced_step import TracedStep
 from ..gradients.within_step import WithinStep
 from ..keras_types import Gradient, Tensor
 from ..rank.reporter import Reporter
+from ..trial import COUPLED, MEAN, SUM
 
 _REFUSED = (
     "the loss of %s is neither a mean nor a sum over the rows of a batch, so that workers cannot put it together: "
@@ -56,7 +56,7 @@ class Notes:
 
 
 class Kinds(NamedTuple):
-    """What a trial has found out: kinds (row_trial.py), and names, by what was noted.
+    """What a trial has found out: kinds (trial/row_trial.py), and names, by what was noted.
 
     reason: why nothing is known. gathers: the step itself puts rows of all ranks together. whole_only: it takes no part
     of a batch. hint: for the message that refuses it.

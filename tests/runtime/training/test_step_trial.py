@@ -6,11 +6,11 @@ import tensorflow as tf
 from keras.src.optimizers import base_optimizer
 from tensorflow import maximum
 
-from ddl_magics.runtime.gradients.row_trial import COUPLED, MEAN, SUM
 from ddl_magics.runtime.gradients.traced_step import TracedStep
-from ddl_magics.runtime.training.cell_code import has_code_of_the_cell
 from ddl_magics.runtime.training.step_trial import Shares, StepTrial
 from ddl_magics.runtime.training.step_weighing import StepWeighing
+from ddl_magics.runtime.trial import COUPLED, MEAN, SUM
+from ddl_magics.runtime.trial.cell_code import has_code_of_the_cell
 
 ROWS, BATCH = tf.zeros((1, 6)), (tf.zeros((1, 6)), tf.zeros((1, 1)))
 

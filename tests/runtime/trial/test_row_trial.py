@@ -5,12 +5,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ddl_magics.runtime.gradients import row_trial
-from ddl_magics.runtime.gradients.compared_numbers import ComparedNumbers
 from ddl_magics.runtime.gradients.packed_arrays import pack, unpack
-from ddl_magics.runtime.gradients.read_scalars import ReadScalars
-from ddl_magics.runtime.gradients.repeatable_noise import RepeatableNoise
-from ddl_magics.runtime.gradients.row_trial import COUPLED, MEAN, OUTPUT, SUM, TARGET, Leaf
+from ddl_magics.runtime.trial import row_trial
+from ddl_magics.runtime.trial.comparisons import Comparisons
+from ddl_magics.runtime.trial.repeatable_noise import RepeatableNoise
+from ddl_magics.runtime.trial.row_trial import COUPLED, MEAN, OUTPUT, SUM, TARGET, Leaf
+from ddl_magics.runtime.trial.scalar_variables import ScalarVariables
 
 
 def found(function, target="float32", shape=(3,), scalars=None):
@@ -90,7 +90,7 @@ def test_what_it_does_to_rows(function, kind):
 @pytest.mark.parametrize("begins_at", [0.0, 2.0])
 def test_a_term_whose_weight_changes(begins_at):
     """It is tried with another weight, and the variable has its own back."""
-    weight, scalars = tf.Variable(begins_at, trainable=False), ReadScalars()
+    weight, scalars = tf.Variable(begins_at, trainable=False), ScalarVariables()
 
     def loss(y, p):
         return tf.reduce_mean(squares(y, p)) + weight * tf.reduce_sum(tf.square(p))
@@ -101,7 +101,7 @@ def test_a_term_whose_weight_changes(begins_at):
 
 
 def test_a_counter_that_chooses():
-    steps, scalars = tf.Variable(0, dtype=tf.int64, trainable=False), ReadScalars()
+    steps, scalars = tf.Variable(0, dtype=tf.int64, trainable=False), ScalarVariables()
 
     def loss(y, p):
         return tf.cond(steps < 10, lambda: tf.reduce_mean(squares(y, p)), lambda: tf.reduce_sum(squares(y, p)))
@@ -112,7 +112,7 @@ def test_a_counter_that_chooses():
 
 def test_numbers_of_comparisons():
     y = tf.constant([1.0, -100.0])
-    compared = ComparedNumbers()
+    compared = Comparisons()
     with compared.noted():
         kept = (y != -100.0) & (y < 7) & (y > tf.reduce_mean(y))
         assert kept.numpy().tolist() == [True, False]
@@ -120,7 +120,7 @@ def test_numbers_of_comparisons():
 
 
 def test_a_variable_that_is_compared_is_no_number():
-    compared, largest = ComparedNumbers(), keras.Variable(3.0)
+    compared, largest = Comparisons(), keras.Variable(3.0)
     with compared.noted():
         assert float(tf.maximum(largest, 5.0)) == 5.0
         assert bool(largest < tf.constant(4.0))

@@ -10,7 +10,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-from .replaced import replaced
+from .patching import patched
 
 #: How the names of the methods begin that change a variable.
 _CHANGING = ("assign", "scatter_", "batch_scatter")
@@ -40,7 +40,7 @@ def undone_assignments() -> Iterator[list[Any]]:
         return assign
 
     try:
-        with replaced((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
+        with patched((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
             yield made
     finally:
         for variable, value in before.values():

@@ -6,11 +6,11 @@ import contextlib
 from typing import Any, Callable, Iterable, Iterator, Tuple
 
 #: (module or class, name in it, what makes the replacement of the original).
-Replacement = Tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
+Patch = Tuple[Any, str, Callable[[Callable[..., Any]], Callable[..., Any]]]
 
 
 @contextlib.contextmanager
-def replaced(replacements: Iterable[Replacement]) -> Iterator[None]:
+def patched(replacements: Iterable[Patch]) -> Iterator[None]:
     """Put other functions in place of some; the originals are back afterwards."""
     originals = []
     try:

@@ -15,8 +15,8 @@ from typing import Any, Callable, Iterable, Iterator, NamedTuple, Sequence, Tupl
 import numpy as np
 import tensorflow as tf
 
-from .compared_numbers import ComparedNumbers
-from .read_scalars import ReadScalars
+from .comparisons import Comparisons
+from .scalar_variables import ScalarVariables
 
 MEAN, SUM, COUPLED = "mean", "sum", "coupled"
 
@@ -79,8 +79,8 @@ def verdict(
     evaluate: Evaluate,
     leaves: Sequence[Leaf],
     constants: Sequence[float] = (),
-    scalars: ReadScalars | None = None,
-    compared: ComparedNumbers | None = None,
+    scalars: ScalarVariables | None = None,
+    compared: Comparisons | None = None,
 ) -> Verdict:
     """What `evaluate` does to the rows of its arguments, which are like `leaves`.
 
@@ -100,7 +100,7 @@ def verdict(
 
 
 def _fits_with_moved_bounds(
-    evaluate: Evaluate, leaves: Sequence[Leaf], compared: ComparedNumbers, fits: set[str]
+    evaluate: Evaluate, leaves: Sequence[Leaf], compared: Comparisons, fits: set[str]
 ) -> set[str]:
     """`fits`, as far as they hold where bounds that no value has reached are among the values."""
     for bound in compared.unreached():

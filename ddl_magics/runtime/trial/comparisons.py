@@ -16,7 +16,7 @@ import numpy as np
 import tensorflow as tf
 from tensorflow.python.ops import gen_math_ops
 
-from .replaced import replaced
+from .patching import patched
 
 #: TensorFlow's operations that compare, by whatever name a cell calls them.
 _EQUALITIES = ("Equal", "NotEqual")
@@ -28,7 +28,7 @@ _MOST = 8
 _NEVER_REACHED = 1e6
 
 
-class ComparedNumbers:
+class Comparisons:
     """What TensorFlow compares with one number while `noted`. numbers: those so far, each once, at most eight."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class ComparedNumbers:
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
-        with replaced([(gen_math_ops, "pywrap_tfe", self._noting)]):
+        with patched([(gen_math_ops, "pywrap_tfe", self._noting)]):
             yield
 
     def begin(self) -> None:

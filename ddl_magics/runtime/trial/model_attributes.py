@@ -17,7 +17,7 @@ _LISTS = (list, collections.deque)
 
 
 @contextlib.contextmanager
-def unchanged(model: Model) -> Iterator[None]:
+def restored_attributes(model: Model) -> Iterator[None]:
     """Put back what code that runs meanwhile sets in attributes of `model`, or changes in them.
 
     Variables are left to `undone_assignments`, and what a model makes while it is built stays.

@@ -13,7 +13,7 @@ from typing import Any, Callable, Iterator, Sequence
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-from .replaced import replaced
+from .patching import patched
 from .undone_assignments import changing_methods
 
 #: The operations of exchanges: what they give is the same on all ranks.
@@ -21,7 +21,7 @@ _EXCHANGES = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 
 
 @contextlib.contextmanager
-def noted_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, Any]]]:
+def recorded_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, Any]]]:
     """(variable, value) of the assignments that are traced while `counts()` is true; None for a value of Python."""
     found: list[tuple[Any, Any]] = []
 
@@ -35,7 +35,7 @@ def noted_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, An
 
         return assign
 
-    with replaced((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
+    with patched((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
         yield found
 
 

@@ -15,7 +15,7 @@ import tensorflow as tf
 from ..keras_types import Tensor
 
 
-class TriedGathering:
+class SimulatedGather:
     """Rows by part, and by number of the loss in the step.
 
     used: a step has wanted rows of all ranks. sums: the step is tried as one whose losses are sums over rows.

@@ -10,7 +10,7 @@ from typing import Any, Callable, Iterator
 import tensorflow as tf
 from tensorflow.python.ops import gen_logging_ops
 
-from .replaced import Replacement, replaced
+from .patching import Patch, patched
 
 
 @contextlib.contextmanager
@@ -42,11 +42,11 @@ def without_effects() -> Iterator[None]:
 
         return call
 
-    left_out: list[Replacement] = [
+    left_out: list[Patch] = [
         (builtins, "print", elsewhere),
         (gen_logging_ops, "print_v2", elsewhere),
         (tf, "py_function", with_result),
         (tf, "numpy_function", with_result),
     ]
-    with replaced(left_out), tf.summary.record_if(False):
+    with patched(left_out), tf.summary.record_if(False):
         yield

@@ -7,8 +7,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from ..keras_types import Layer, Model, Optimizer, is_along_rows, is_of_keras
-from .optimizers import inner
+from ..keras_types import Layer, Model, Optimizer, inner_optimizer, is_along_rows, is_of_keras
 
 #: Where layers keep functions that they are given.
 _ACTIVATIONS = ("activation", "recurrent_activation")
@@ -56,7 +55,9 @@ def clips(step: Callable[..., Any]) -> bool:
 
 def makes_gradients(optimizer: Optimizer) -> bool:
     """Whether an optimizer has code of the cell that makes gradients, of a rank's own rows, as with Keras 2."""
-    return any(_MAKING & vars(kind).keys() for kind in type(inner(optimizer)).__mro__ if not is_of_keras(kind))
+    return any(
+        _MAKING & vars(kind).keys() for kind in type(inner_optimizer(optimizer)).__mro__ if not is_of_keras(kind)
+    )
 
 
 def uses_numpy(function: Callable[..., Any]) -> bool:

@@ -20,7 +20,7 @@ from tensorflow.python.ops import (
     stateless_random_ops,
 )
 
-from .replaced import Replacement, replaced
+from .patching import Patch, patched
 
 _SEED = 20011
 
@@ -68,13 +68,13 @@ class RepeatableNoise:
         states = random.getstate(), np.random.get_state()
         of_tensorflow = getattr(context.context(), "_rng", None)  # of its operations that run at once
         seeds = None if of_tensorflow is None else of_tensorflow.getstate()
-        drawing: list[Replacement] = [
+        drawing: list[Patch] = [
             (owner, name, functools.partial(self._replacement, kind=kind, is_method=isinstance(owner, type)))
             for owner, name, kind in _drawing()
         ]
         drawing += [(owner, name, self._noting) for owner, name in _operations()]
         try:
-            with replaced(drawing):
+            with patched(drawing):
                 yield
         finally:
             random.setstate(states[0])

@@ -12,13 +12,13 @@ from typing import Any, Callable, Collection, Iterable, Iterator
 import tensorflow as tf
 from tensorflow.python.ops.resource_variable_ops import BaseResourceVariable
 
-from .replaced import replaced
+from .patching import patched
 
 #: In place of 0; what other numbers are multiplied with; what is added to integers, which count.
 _INSTEAD_OF_ZERO, _FACTOR, STEPS = 0.5, 0.7, 100_000
 
 
-class ReadScalars:
+class ScalarVariables:
     """Variables of one number that are no weights: some that are known, and those that are read within `noted`.
 
     known: variables of TensorFlow of any shape. others: the ids of variables that are left alone.
@@ -38,7 +38,7 @@ class ReadScalars:
 
             return read
 
-        with replaced([(BaseResourceVariable, "_read_variable_op", noting)]):
+        with patched([(BaseResourceVariable, "_read_variable_op", noting)]):
             yield
 
     def _counts(self, variable: Any) -> bool:

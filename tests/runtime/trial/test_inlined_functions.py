@@ -2,7 +2,7 @@
 
 import tensorflow as tf
 
-from ddl_magics.runtime.training.inlined_functions import inlined_functions
+from ddl_magics.runtime.trial.inlined_functions import inlined_functions
 
 
 class Doubled:

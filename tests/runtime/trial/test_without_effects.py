@@ -5,7 +5,7 @@ import threading
 import numpy as np
 import tensorflow as tf
 
-from ddl_magics.runtime.gradients.without_effects import without_effects
+from ddl_magics.runtime.trial.without_effects import without_effects
 
 
 def test_prints_summaries_and_functions_without_result_are_left_out(capfd, tmp_path):

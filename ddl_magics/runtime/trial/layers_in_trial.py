@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Callable, Iterator
 
-from ..gradients.replaced import replaced
 from ..keras_types import Layer, is_of_keras
 from .cell_code import has_code_of_the_cell
+from .patching import patched
 
 
 @contextlib.contextmanager
-def tried_layers(layer_class: Any, training: bool) -> Iterator[None]:
+def layers_in_trial(layer_class: Any, training: bool) -> Iterator[None]:
     """layer_class: Keras' class of layers. training: of the cell's layers; without it, all are as in inference."""
     known: dict[int, bool] = {}
 
@@ -29,7 +29,7 @@ def tried_layers(layer_class: Any, training: bool) -> Iterator[None]:
 
         return call
 
-    with replaced([(layer_class, "__call__", trying)]):
+    with patched([(layer_class, "__call__", trying)]):
         yield
 
 

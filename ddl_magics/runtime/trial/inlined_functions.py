@@ -14,17 +14,17 @@ from tensorflow.python.autograph.core import ag_ctx, converter
 from tensorflow.python.autograph.impl import api
 from tensorflow.python.util import tf_decorator
 
-from ..gradients.replaced import replaced
 from .cell_code import is_of_cell
+from .patching import patched
 
-_OURS = __name__.rpartition(".training.")[0]
+_OURS = __name__.rpartition(".trial.")[0]
 #: The class of what `tf.function` makes, which has no public name.
 _FUNCTION = type(tf.function(lambda: None))
 
 
 def inlined_functions() -> contextlib.AbstractContextManager[None]:
     """Have functions of the cell that are called meanwhile run as AutoGraph converts them."""
-    return replaced([(_FUNCTION, "__call__", _inlining)])
+    return patched([(_FUNCTION, "__call__", _inlining)])
 
 
 def _inlining(original: Callable[..., Any]) -> Callable[..., Any]:
