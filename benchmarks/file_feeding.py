@@ -23,6 +23,7 @@ from support import spark as local_cluster
 
 import ddl_magics
 from ddl_magics.runtime.data import feed, file_feed, file_share, share_files, sources
+from ddl_magics.runtime.run_spec import RunSpec
 
 from .harness import command, cpu_time, report
 from .harness.rounds import rotated
@@ -49,10 +50,10 @@ def write_files(session: Any, folder: Path, rows: int) -> dict[str, str]:
     return uris
 
 
-def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
-    source = sources.opened(session, options)
-    plan = feed.check(options["data"], options, sources.with_frame({}, options, source))
-    files = file_feed.listed(source, options, plan)
+def store_own(session: Any, spec: RunSpec, folder: Path) -> None:
+    source = sources.opened(session, spec)
+    plan = feed.check(spec.data, spec, sources.with_frame({}, spec, source))
+    files = file_feed.listed(source, spec, plan)
     made = file_feed.prepare(session.sparkContext, plan, "bench", files)
     assert made.manifest["files"], made.notices
     readings = []
@@ -66,9 +67,9 @@ def store_own(session: Any, options: dict[str, Any], folder: Path) -> None:
         )
 
 
-def store_of_spark(session: Any, options: dict[str, Any], folder: Path) -> None:
-    frames = sources.with_frame({}, options, sources.opened(session, options))
-    plan = feed.check(options["data"], options, frames)
+def store_of_spark(session: Any, spec: RunSpec, folder: Path) -> None:
+    frames = sources.with_frame({}, spec, sources.opened(session, spec))
+    plan = feed.check(spec.data, spec, frames)
     made = feed.prepare(session.sparkContext, plan, "bench")
     manifest, place = made.manifest, str(folder)
 
@@ -83,15 +84,15 @@ def store_of_spark(session: Any, options: dict[str, Any], folder: Path) -> None:
 def measure(session: Any, uris: dict[str, str], rounds: int, pause: float) -> dict[str, list[float]]:
     """{"FORMAT, WAY": CPU seconds of each round, "FORMAT, WAY, wall": seconds}."""
     samples: dict[str, list[float]] = {}
-    ways: dict[str, Callable[[Any, dict[str, Any], Path], None]] = {OWN: store_own, SPARK: store_of_spark}
+    ways: dict[str, Callable[[Any, RunSpec, Path], None]] = {OWN: store_own, SPARK: store_of_spark}
     variants = [f"{kind}, {way}" for kind in uris for way in ways]
     for number in range(-1, rounds):  # the first round warms up
         for name in rotated(variants, number):
             kind, way = name.split(", ")
-            options = {"data": uris[kind], "label": "y", "workers": WORKERS, "strategy": "allreduce", "seed": 7}
+            spec = RunSpec(data=uris[kind], label="y", workers=WORKERS, seed=7)
             with tempfile.TemporaryDirectory() as folder:
                 cpu, begin = cpu_time.so_far(), time.monotonic()
-                ways[way](session, {**options, "features": None, "validation": None}, Path(folder))
+                ways[way](session, spec, Path(folder))
                 spent = cpu_time.so_far() - cpu, time.monotonic() - begin
             time.sleep(pause)
             if number >= 0:

@@ -36,7 +36,7 @@ from statistics import fmean, pstdev
 from typing import Any
 
 from ddl_magics.errors import NoPrediction
-from ddl_magics.options import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measurement import measured_run
 

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.runtime.cell import names
-from ddl_magics.runtime.collectives import compression as compressions
 from ddl_magics.runtime.driver import server_process
-from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.rank import RankConfig
 from ddl_magics.runtime.rank_end import RankEnd
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -58,7 +57,7 @@ class Ranks:
     ) -> None:
         self._cell, self._size, self._strategy, self._rule = cell, size, strategy, rule
         self._on_events, self._hosts = on_events, hosts
-        self._compression = compressions.read(compression) if compression else None
+        self._compression = compression
         self._environment = {**environment, "KERAS_BACKEND": "tensorflow"}
         self._addresses: dict[int, wire.Address] = {}
         self._channels: list[wire.Channel] = []
@@ -96,16 +95,18 @@ class Ranks:
 
     def _config(self, rank: int, scratch: Path) -> RankConfig:
         return RankConfig(
-            cell=self._cell,
+            spec=RunSpec(
+                cell=self._cell,
+                strategy=self._strategy,
+                workers=self._size,
+                seed=11,
+                rule=self._rule,
+                compression=self._compression,
+            ),
             credentials=CREDENTIALS,
             driver=(HOST, 0),
             spark="none",
-            strategy=self._strategy,
-            workers=self._size,
             executor_cores=(os.cpu_count() or 1) if self._hosts is None else 1,
-            seed=11,
-            rule=update_rules.parse(self._rule) if self._rule else None,
-            compression=self._compression,
             rank=rank,
             host=HOST if self._hosts is None else self._hosts.address(rank),
             scratch=str(scratch),

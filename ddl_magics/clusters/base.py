@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import move
 from ddl_magics.wording import counted
 

@@ -12,7 +12,7 @@ from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import LivySession, NoSession
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 
 
 class PendingKernelSession(EmbeddedCluster):

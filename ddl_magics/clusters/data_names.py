@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime.data import roles, sources
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import nearest
 
 #: So many columns are listed in a message.
@@ -51,7 +51,7 @@ def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, 
             "where the cell uses it as it is, or make a DataFrame of it."
         )
     known = columns(frame)
-    others = roles.Roles.from_spec(spec.to_record()).named(known)
+    others = roles.Roles.from_spec(spec).named(known)
     for column in [*roles.named_columns(spec.features or (), known), *(column for _, column in others)]:
         if column not in known:
             return f"{name} has no column {column}.{nearest(column, known) or f' It has {_listed(known)}.'}"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime.data import columns
 from ddl_magics.runtime.data.records import Arrangement, Column, Features
 from ddl_magics.runtime.data.roles import Roles, choose, indices
+from ddl_magics.runtime.run_spec import RunSpec
 
 
 def described(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
@@ -74,7 +74,7 @@ def _arrangement(spec: RunSpec, namespace: Mapping[str, Any]) -> tuple[list[Colu
         return None
     try:
         frame = columns.frame_named("--data", spec.data, namespace)
-        choice = choose(spec.data, frame, Roles.from_spec(spec.to_record()))
+        choice = choose(spec.data, frame, Roles.from_spec(spec))
         known = [columns.describe(spec.data, frame, name) for name in choice.names()]
         return known, choice.arrange(known)
     except columns.DataError:  # the launch says so

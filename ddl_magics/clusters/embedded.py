@@ -23,7 +23,7 @@ from ddl_magics.clusters.base import (
     Unreachable,
     launch_answer,
 )
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
 #: How long Spark takes to start, about: for the message.

@@ -27,7 +27,7 @@ from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFaile
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
 from ddl_magics.errors import CannotScore, CannotWrite
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
 #: How long a launch, a stop or the fetch of a block is repeated while the network fails.

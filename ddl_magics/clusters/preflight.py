@@ -13,9 +13,9 @@ from itertools import islice
 from typing import Any
 
 from ddl_magics.clusters import machine
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime import strategies
 from ddl_magics.runtime.cell import names
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted, in_bytes
 
 #: The size of the cell's variables from which a line says it, and above which the run is refused.

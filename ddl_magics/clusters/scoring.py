@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ddl_magics.errors import CannotExport, CannotScore
-from ddl_magics.options import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 
 if TYPE_CHECKING:
     from ddl_magics.dashboard.evaluation import Evaluation

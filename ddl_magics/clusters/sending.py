@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import nearest
 
 #: The text must fit into one statement, which Livy and sparkmagic log.

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted, nearest
 
 #: The most that --files may have, before compression.

@@ -14,11 +14,11 @@ from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.history import comparison, differences, keeper, provenance
 from ddl_magics.history.differences import Difference
 from ddl_magics.history.provenance import Provenance
-from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of, masked_settings
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
 from ddl_magics.runtime.provenance import frames, values
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import exporting
 from ddl_magics.session.session import Session
 from ddl_magics.session.waiting import wait_in_cell

@@ -20,9 +20,9 @@ from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands import scoring_words
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, DistributedCellError
-from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of
 from ddl_magics.runs import Run
+from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
 
 USAGE = (
@@ -114,7 +114,7 @@ def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) ->
         "cell": "" if run is None else cell_of(run.spec, run.name),
         "error": _error(run, reference) if run is not None else {},
     }
-    spec = RunSpec(name=request.name, cell="", strategy=STRATEGY, workers=0, monitor=asked)
+    spec = RunSpec(name=request.name, cell="", strategy=STRATEGY, workers=0, monitor=MonitorSpec.from_record(asked))
     return session.monitor(spec, namespace)
 
 

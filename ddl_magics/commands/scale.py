@@ -7,8 +7,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
 from ddl_magics.scaling.request import parse, variants

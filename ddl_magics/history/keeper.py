@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ddl_magics.history import git, notebook_copy, provenance
-from ddl_magics.options import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.provenance import packages
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder
 
 Event = Mapping[str, Any]

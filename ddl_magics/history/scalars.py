@@ -8,9 +8,9 @@ from math import nan
 from typing import Any
 
 from ddl_magics.dashboard.running_values import RunningValues
-from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import is_secret
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 
 _CHIEF = 0
 

@@ -16,8 +16,8 @@ from traitlets.config import Configurable
 
 from ddl_magics.commands import clean as clean_command
 from ddl_magics.options.parsing import read_value
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS, Option
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import cleaning
 from ddl_magics.store.cleaning import Policy
 

@@ -6,9 +6,9 @@ import shlex
 from collections.abc import Iterable
 from typing import Any
 
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS
 from ddl_magics.runtime.redaction import MASK
+from ddl_magics.runtime.run_spec import RunSpec
 
 #: Of the notebook alone, or chosen anew for each execution.
 _LEFT_OUT = ("name", "wait", "dry_run")

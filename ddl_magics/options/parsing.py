@@ -14,9 +14,9 @@ from IPython.core.error import UsageError
 
 from ddl_magics.options import similar
 from ddl_magics.options.redaction import as_word, shown
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS, Option
 from ddl_magics.runtime.parameter_server import update_rules
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import nearest
 
 

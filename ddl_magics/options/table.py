@@ -1,6 +1,6 @@
 """The table of `%%distributed` options. Parsing, help, completion, configuration and documentation read it.
 
-To add an option, add its row here and its field to `RunSpec`.
+To add an option, add its row here, its field to `RunSpec` (runtime/run_spec.py), and the code that uses it.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.values import (
     read_cache,
     read_compression,
@@ -32,6 +31,7 @@ from ddl_magics.options.values import (
 )
 from ddl_magics.runtime.driver.run_result import ATTEMPTS
 from ddl_magics.runtime.parameter_server import rule_spec, update_rules
+from ddl_magics.runtime.run_spec import RunSpec
 
 DEFAULT_RULE = "adag"
 

@@ -12,13 +12,13 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Cluster, Polled, Unreachable
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
-from ddl_magics.options import RunSpec
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runs.follower import Follower, own_events
 from ddl_magics.runs.run import Run
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord
 
 

@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl_magics.options import RunSpec
 from ddl_magics.runs.timeline import Event
 from ddl_magics.runtime.files.names import FILES, is_inside, listed
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import synchronize_folder
 
 

@@ -7,9 +7,9 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
-from ddl_magics.options import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, RunRecord, SearchFolder, SearchRecord
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from ddl_magics.errors import NotInRun
 from ddl_magics.history import provenance, tensorboard
 from ddl_magics.history.exported import Exported
 from ddl_magics.history.scalars import parameters, scalars
-from ddl_magics.options import RunSpec
 from ddl_magics.options.line import cell_of
 from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunRecord, find_run
 
 if TYPE_CHECKING:

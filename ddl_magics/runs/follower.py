@@ -26,7 +26,6 @@ from ddl_magics.clusters.base import (
     Unreachable,
 )
 from ddl_magics.history.keeper import Keeper
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import cell_files
 from ddl_magics.runs.live_export import LiveExports
 from ddl_magics.runs.recorder import Recorder
@@ -37,6 +36,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.bounded_log import OLD_EVENTS
 from ddl_magics.runtime.files.names import listed
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder
 from ddl_magics.store.snapshots import Snapshots
 from ddl_magics.wording import counted

@@ -22,9 +22,9 @@ from ddl_magics.errors import NotInstalled
 from ddl_magics.history import mlflow, tensorboard
 from ddl_magics.history.exported import Exported
 from ddl_magics.history.scalars import Scalar, ScalarReader, parameters
-from ddl_magics.options import RunSpec
 from ddl_magics.runs.exports import exported
 from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, SearchFolder
 
 if TYPE_CHECKING:

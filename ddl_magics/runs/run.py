@@ -23,13 +23,13 @@ from ddl_magics.errors import (
 )
 from ddl_magics.history import provenance
 from ddl_magics.history.provenance import Provenance
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Event, Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.store import RunFolder, RunRecord, labels
 from ddl_magics.store.labels import Labels

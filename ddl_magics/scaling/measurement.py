@@ -13,8 +13,8 @@ from math import isfinite
 from statistics import fmean
 from typing import Any
 
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import tables
+from ddl_magics.runtime.run_spec import RunSpec
 
 Event = Mapping[str, Any]
 Fit = tuple[int, int]  # number of the fit and of the epoch

@@ -9,9 +9,9 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.errors import DistributedCellError, RunInterrupted
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling.measurement import MeasuredRun, measured_run
 from ddl_magics.scaling.prediction import shown
 from ddl_magics.scaling.report import ScalingReport

@@ -9,13 +9,13 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.options import RunSpec
 from ddl_magics.options.line import masked_settings, split_values
 from ddl_magics.options.redaction import as_word, shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT, read_count
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.parameter_server.rule_spec import RATE
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted, nearest
 
 USAGE = (

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
-from ddl_magics.options import RunSpec
 from ddl_magics.options.table import PRUNERS, SEARCHES
 from ddl_magics.runtime.cell.suggestions import Choices, FloatRange, IntRange, Parameter
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import space
 from ddl_magics.wording import counted
 

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Refused
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import Event, Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver.run_result import DEATHS
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import view as views
 from ddl_magics.search.deaths import Deaths, Executor
 from ddl_magics.search.plan import Plan, objectives

@@ -15,11 +15,11 @@ from IPython.core.error import UsageError
 from ddl_magics import store
 from ddl_magics.errors import NotInRun, SearchFailed
 from ddl_magics.history import mlflow
-from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import MASK
 from ddl_magics.runs import Run, exports, live_export
 from ddl_magics.runs.ending import Ending, search_asked, why_not_ask_search
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import study as studies
 from ddl_magics.search import text
 from ddl_magics.search import view as views

@@ -9,9 +9,9 @@ from math import isnan
 from typing import TYPE_CHECKING, Any
 
 from ddl_magics.dashboard.schema import ENDED_TRIAL_STATES, TRIAL_STATES
-from ddl_magics.options import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.cell.suggestions import Parameter
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search.study import REASON, RUN, texts
 from ddl_magics.wording import counted
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runtime.cell.suggestions import BadSuggestion
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search.plan import Plan
 from ddl_magics.search.study import EARLIER, REASON, RUN, distribution, open_study
 from ddl_magics.store import SearchFolder, SearchRecord

@@ -13,7 +13,7 @@ from typing import Any
 from ddl_magics._version import __version__
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.static import report_html
-from ddl_magics.options.spec import NO_OPTIONS
+from ddl_magics.runtime.run_spec import NO_OPTIONS
 from ddl_magics.server import details
 from ddl_magics.store import RunRecord
 

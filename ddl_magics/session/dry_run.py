@@ -11,11 +11,11 @@ from ddl_magics.clusters import dataset_shape, local_spark, machine, preflight
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.options import RunSpec
 from ddl_magics.options.table import OPTIONS, STRATEGIES
 from ddl_magics.runs import live_export
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.parameter_server import update_rules
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import space
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials

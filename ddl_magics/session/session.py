@@ -19,12 +19,12 @@ from ddl_magics.clusters import preflight
 from ddl_magics.clusters.base import Cluster, Unreachable
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
-from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT
 from ddl_magics.runs import Run, RunQueue, attaching, live_export
 from ddl_magics.runs.follower import Follower
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import Search, space
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Refused, Unreachable
-from ddl_magics.options import RunSpec
 from ddl_magics.runs import Run
 from ddl_magics.runs.attaching import RunGone
 from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunRecord
 
 #: How long the number of slots counts before it is asked for again: on Livy, that is a request.

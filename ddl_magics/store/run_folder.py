@@ -24,9 +24,9 @@ from typing import Any
 from jupyter_core.paths import jupyter_data_dir
 
 from ddl_magics._version import __version__
-from ddl_magics.options import RunSpec
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.labels import Labels
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, lines_of, read_object, read_to_change

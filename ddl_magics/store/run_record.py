@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ddl_magics.options import RunSpec, under_current_names
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec, under_current_names
 from ddl_magics.store.labels import Labels
 
 FORMAT = 1

@@ -14,9 +14,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ddl_magics.options import RunSpec, under_current_names
 from ddl_magics.options.redaction import masked
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec, under_current_names
 from ddl_magics.store import run_record
 from ddl_magics.store.files import write_atomically
 from ddl_magics.store.owned_folder import OwnedFolder, RunInUse, read_object, read_to_change

@@ -22,9 +22,9 @@ from ddl_magics.history.description import described
 from ddl_magics.history.keeper import Keeper, in_ranges
 from ddl_magics.options.parsing import parse
 from ddl_magics.options.redaction import masked_source
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.provenance import frames, packages, values
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.session.session import Session
 
 

@@ -11,8 +11,8 @@ from ddl_magics.commands import clean as clean_command
 from ddl_magics.commands.livy_request import LivyRequest
 from ddl_magics.notebook.completion import candidates
 from ddl_magics.options.parsing import parse, typed_values, words
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.options.table import OPTIONS
+from ddl_magics.runtime.run_spec import RunSpec
 
 VALUES = st.one_of(
     TEXTS,

@@ -6,7 +6,7 @@ import pytest
 
 from ddl_magics.options.line import cell_of, masked_settings
 from ddl_magics.options.parsing import parse
-from ddl_magics.options.spec import RunSpec
+from ddl_magics.runtime.run_spec import RunSpec
 
 
 @pytest.mark.parametrize(

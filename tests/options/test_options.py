@@ -8,7 +8,7 @@ from ddl_magics.notebook.config import Distributed, configured
 from ddl_magics.options import table
 from ddl_magics.options.help import help_text, markdown_table
 from ddl_magics.options.parsing import parse, wants_help, words
-from ddl_magics.options.spec import NO_OPTIONS, RunSpec
+from ddl_magics.runtime.run_spec import NO_OPTIONS, RunSpec
 
 
 def refusal(line, defaults=None):

@@ -10,10 +10,10 @@ from support.fake_cluster import FakeCluster, state, training
 from ddl_magics import store
 from ddl_magics.clusters import sent_files
 from ddl_magics.options.parsing import parse
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runs import follower
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.session.session import Session
 
 

@@ -7,6 +7,7 @@ import pytest
 from ddl_magics.runtime import target
 from ddl_magics.runtime.driver.job import Job
 from ddl_magics.runtime.events import make
+from ddl_magics.runtime.run_spec import RunSpec
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,6 @@ def test_what_a_run_says_at_its_end(events, says):
 )
 def test_which_reports_stop_a_run(event, strategy, stops):
     asked = []
-    job = SimpleNamespace(_target=target.read("loss:0.1"), spec={"strategy": strategy}, stop=asked.append)
+    job = SimpleNamespace(_target=target.read("loss:0.1"), spec=RunSpec(strategy=strategy), stop=asked.append)
     Job.check_target(job, event)
     assert asked == ([" at --target"] if stops else [])

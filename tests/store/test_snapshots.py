@@ -14,8 +14,8 @@ from ddl_magics.dashboard import snapshot
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.messages import Packer
 from ddl_magics.dashboard.snapshot import Snapshot
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.session.session import Session
 from ddl_magics.store import snapshots
 from ddl_magics.store.snapshots import Snapshots

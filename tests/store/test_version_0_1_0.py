@@ -14,9 +14,9 @@ from ddl_magics import store
 from ddl_magics.__main__ import main
 from ddl_magics.dashboard.static import RUN_TYPE
 from ddl_magics.notebook.display import bundle as static_bundle
-from ddl_magics.options.spec import RunSpec
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
 
 jsonschema = pytest.importorskip("jsonschema")
 

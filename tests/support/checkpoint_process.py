@@ -17,6 +17,7 @@ from ddl_magics.runtime.cell import execution
 from ddl_magics.runtime.checkpoints.checkpoint import Position
 from ddl_magics.runtime.executor import startup
 from ddl_magics.runtime.rank import Rank, RankConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.training import checkpointing
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -28,15 +29,11 @@ class NoChannel:
 
 def main(source, folder, positions, every):
     config = RankConfig(
-        cell=source,
+        spec=RunSpec(cell=source, workers=1, seed=11, checkpoint_every=int(every) or None),
         credentials=Credentials("r", b""),
         driver=("127.0.0.1", 0),
         spark="none",
-        strategy="allreduce",
-        workers=1,
         executor_cores=1,
-        seed=11,
-        checkpoint_every=int(every) or None,
         resume=tuple(Position(*each) for each in json.loads(positions)),
         scratch=folder,
     )

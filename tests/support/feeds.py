@@ -3,6 +3,7 @@
 import json
 
 from ddl_magics.runtime.data import feed, rank_data, share_files
+from ddl_magics.runtime.run_spec import RunSpec
 
 
 class LocalRdd:
@@ -53,16 +54,7 @@ def prepare(sc, *arguments):
 
 
 def spec(**changes):
-    options = {
-        "data": "df",
-        "features": None,
-        "label": "y",
-        "validation": None,
-        "workers": 2,
-        "strategy": "allreduce",
-        "seed": 7,
-    }
-    return dict(options, **changes)
+    return RunSpec.from_record({"data": "df", "label": "y", "seed": 7, **changes})
 
 
 def shares(spark, frame, folder, namespace=None, **changes):

@@ -60,6 +60,7 @@ RUNTIME_FLOORS = {
     "package": "the runtime as a zip",
     "scratch": "temporary folders",
     "stopping": "stop requests and NaN",
+    "run_spec": "what a cell asks for: options, cell, identity",
     "target": "--target: when training ends",
     "strategies": "how strategies differ",
     "redaction": "what looks like a secret",

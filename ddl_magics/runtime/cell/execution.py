@@ -64,15 +64,15 @@ def _run(rank: Rank) -> None:
         namespace["display"] = pictures.display
     unmentioned = {name: value for name, value in namespace.items() if name not in mentioned}  # but by functions
     datasets = _datasets(rank)
-    if rank.config.transform is None:
+    if rank.config.spec.transform is None:
         namespace.update(_marked(rank, datasets))
-    values = suggestions.Suggestions(rank.config.set or {}, searched=rank.config.trial is not None)
+    values = suggestions.Suggestions(rank.config.spec.set or {}, searched=rank.config.spec.trial is not None)
     namespace["ddl"] = Helper(rank, values)
     if rank.cluster is not None:
         namespace["strategy"] = rank.cluster.strategy
     try:
         with rank.stop.interruptible():
-            value = execute(rank.config.cell, namespace, _transform(rank, datasets, namespace))
+            value = execute(rank.config.spec.cell, namespace, _transform(rank, datasets, namespace))
             for end in rank.at_cell_end:
                 end()
             pictures.show_figures()
@@ -109,7 +109,7 @@ def _pictures(rank: Rank) -> Pictures:
     emit = functools.partial(rank.reporter.emit, "picture")
     pictures = Pictures(emit, warn, showing=config.size if config.in_ensemble else int(config.is_chief))
     os.environ["MPLBACKEND"] = "Agg"  # not that of the notebook, which this process has inherited
-    pictures.hook(config.cell)
+    pictures.hook(config.spec.cell)
     return pictures
 
 
@@ -141,7 +141,7 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
 
     for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, stopped, report):
         rank.reporter.notice("info", notice)
-    batch = config.batch_size
+    batch = config.spec.batch_size
     if cluster is not None and batch:  # the global one, which its strategy would not cut
         batch = max(1, batch // config.workers)
     dataset, validation = rank_data.datasets(
@@ -160,11 +160,11 @@ def _marked(rank: Rank, datasets: Mapping[str, Dataset]) -> dict[str, Dataset]:
 
 def _transform(rank: Rank, datasets: Mapping[str, Dataset], namespace: dict[str, Any]) -> OnceDefined | None:
     """What gives the cell its datasets with --transform: once the function is there, which the cell may define."""
-    if rank.config.transform is None:
+    if rank.config.spec.transform is None:
         return None
     import tensorflow as tf
 
-    name, by_batch = transform.read(rank.config.transform)
+    name, by_batch = transform.read(rank.config.spec.transform)
 
     def give(function: Any) -> None:
         if not callable(function):
@@ -392,7 +392,8 @@ class Helper:
         if self._training is None or (config.size > 1 and not config.reduces_gradients):
             instead = "strategy.experimental_distribute_dataset" if self.strategy else "model.fit"
             raise RuntimeError(
-                "ddl.distribute needs --strategy allreduce; with --strategy %s, use %s" % (config.strategy, instead)
+                "ddl.distribute needs --strategy allreduce; with --strategy %s, use %s"
+                % (config.spec.strategy, instead)
             )
         return self._training.distribute(data, reduction)
 

@@ -10,6 +10,7 @@ import threading
 import zipfile
 from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol, Sequence
 
+from ..run_spec import RunSpec
 from ..spark import storage
 from ..transport import messages, wire
 from . import checkpoint, checkpoint_storage
@@ -114,32 +115,32 @@ class _Run(Protocol):
     def checkpoints(self) -> CheckpointFiles: ...
 
 
-def sources(sc: SparkContext, spec: Mapping[str, Any], job: _Run | None) -> list[Source]:
+def sources(sc: SparkContext, spec: RunSpec, job: _Run | None) -> list[Source]:
     """A `Source` for each checkpoint of the run that the spec wants to resume. Raises `NoCheckpoint` if there is none.
 
-    job: that run, if the driver still has it. Else its checkpoints are looked for in the notebook's folder (the spec's
-    "checkpoints"), and then where that run's --checkpoint put them ("resume_uri").
+    job: that run, if the driver still has it. Else its checkpoints are looked for in the notebook's folder
+    (`spec.checkpoints`), and then where that run's --checkpoint put them (`spec.resume_uri`).
     """
-    folder = spec.get("checkpoints") or ""
+    folder = spec.checkpoints or ""
     paths = [file.path for file in job.checkpoints.files()] if job is not None else []
     if not paths and os.path.isdir(folder):
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint-") and name.endswith(".npz")]
         paths = [os.path.join(folder, name) for name in sorted(names)]
     if paths:
         return [Source(path, functools.partial(shutil.copyfile, path)) for path in paths]
-    stored = _stored(sc, spec) if spec.get("resume_uri") else []
+    stored = _stored(sc, spec, spec.resume_uri) if spec.resume_uri else []
     if not stored:
         raise NoCheckpoint(
             "--resume %s: there is no checkpoint of it here; a run has checkpoints from its first epoch until it has "
             "finished, in its notebook's folder if Spark runs on that machine, else in its Spark session; "
-            "--checkpoint URI keeps them for longer" % spec["resume"]
+            "--checkpoint URI keeps them for longer" % spec.resume
         )
     return stored
 
 
-def _stored(sc: SparkContext, spec: Mapping[str, Any]) -> list[Source]:
-    uri = checkpoint_storage.folder_of(spec["resume_uri"], spec["resume"])
-    asked = checkpoint_storage.OPTION, uri, spec["run"]
+def _stored(sc: SparkContext, spec: RunSpec, root: str) -> list[Source]:
+    uri = checkpoint_storage.folder_of(root, spec.resume or "")
+    asked = checkpoint_storage.OPTION, uri, spec.run
 
     def copy(name: str, own: str) -> None:
         with storage.Folder(sc, *asked) as folder:
@@ -148,7 +149,7 @@ def _stored(sc: SparkContext, spec: Mapping[str, Any]) -> list[Source]:
     try:
         names = checkpoint_storage.newest(storage.names(sc, *asked))
     except storage.StorageError as error:
-        raise NoCheckpoint("--resume %s: %s" % (spec["resume"], error)) from None
+        raise NoCheckpoint("--resume %s: %s" % (spec.resume, error)) from None
     return [Source("%s/%s" % (uri, name), functools.partial(copy, name)) for name in names]
 
 

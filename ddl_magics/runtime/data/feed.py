@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 
 import numpy as np
 
+from ..run_spec import RunSpec
 from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
 from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
@@ -80,7 +81,7 @@ class Feed:
             rdd.unpersist()
 
 
-def check(value: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> Plan:
+def check(value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> Plan:
     """The `Plan` with these arguments: checked as far as that needs no Spark job. Raises `DataError`, one line."""
     return Plan(value, spec, namespace)
 

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import urllib.parse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Literal, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
 
 import numpy as np
 
+from ..run_spec import RunSpec
 from ..spark import jvm_gateway, slots, spark_error
 from . import by_value, conditions, feed, file_systems, parquet, roles, tfrecord
 from .columns import DataError, describe, is_spark
@@ -41,9 +42,9 @@ class Files:
     conditions: list[Condition] | None
 
 
-def listed(source: Source | None, spec: Mapping[str, Any], plan: Plan) -> Files | None:
+def listed(source: Source | None, spec: RunSpec, plan: Plan) -> Files | None:
     """The files of --data, or None where it names none that ranks could read."""
-    where = spec.get("where")
+    where = spec.where
     if source is None or source.format not in ("parquet", "tfrecord"):
         return None
     if source.format == "tfrecord":

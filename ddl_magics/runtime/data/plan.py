@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Mapping
 
+from ..run_spec import RunSpec
 from . import roles, sorting, sources
 from .cache_option import CacheOption
 from .columns import DataError, check_frame, describe, frame_named, is_spark, quoted
@@ -19,27 +20,26 @@ DEAL_SEED = 0
 class Plan:
     """Which rows and columns become which tensors for whom. Raises `DataError`, one line.
 
-    value: the DataFrame, or its name. spec: the RunSpec as JSON; "data", "features", "label", "weight", "validation",
-    "workers", "strategy", "cache" and the options of windows count. namespace: the session's globals, where DataFrames
-    are found by name.
+    value: the DataFrame, or its name. spec: its options of --data, workers and strategy count. namespace: the
+    session's globals, where DataFrames are found by name.
     """
 
-    def __init__(self, value: Any, spec: Mapping[str, Any], namespace: Mapping[str, Any]) -> None:
-        self.name: str = spec.get("data") or "the DataFrame"
+    def __init__(self, value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> None:
+        self.name: str = spec.data or "the DataFrame"
         if isinstance(value, str):
             value = frame_named("--data", value, namespace)
         check_frame("--data", self.name, value)
-        if spec.get("where"):
-            value = sources.where(self.name, value, spec["where"])
+        if spec.where:
+            value = sources.where(self.name, value, spec.where)
         self.frame = value
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
         self.columns = [describe(self.name, value, name) for name in self._names]
-        roles.mark_sparse(self.columns, spec.get("sparse") or ())
+        roles.mark_sparse(self.columns, spec.sparse or ())
         self.arrangement = choice.arrange(self.columns)
-        self.size: int = 1 if spec.get("strategy") == "single" else spec["workers"]
+        self.size = spec.ranks
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
-        self.whole = spec.get("strategy") not in ("allreduce", "average")
+        self.whole = spec.strategy not in ("allreduce", "average")
         self.sequences = SequencePlan.from_spec(spec)
         #: Hints for the user, a line each.
         self.notices: list[str] = []
@@ -53,12 +53,12 @@ class Plan:
         self.rows = self._selected(self.name, value)
         #: Of the rows' places and of the split. Not the run's: its next run is to find the same shares in the cache.
         self.seed = DEAL_SEED
-        self.cache = CacheOption.read(spec.get("cache"))
+        self.cache = CacheOption.read(spec.cache)
         #: The share of the rows that is held out for validation; or the rows of another DataFrame, and its name.
         self.fraction = 0.0
         self.validation_rows: DataFrame | None = None
         self.validation_name = ""
-        validation = spec.get("validation")
+        validation = spec.validation
         if isinstance(validation, str):
             if self.sequences is None or self.sequences.since is None:
                 self._take_validation(validation, namespace)

@@ -7,10 +7,11 @@ matrix of a, b and c as `meta`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Sequence
 
 import numpy as np
 
+from ..run_spec import RunSpec
 from .columns import DataError, check_column, check_weight
 
 if TYPE_CHECKING:
@@ -60,11 +61,10 @@ class Roles:
     past: bool = False
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> Roles:
-        """spec: a RunSpec as JSON."""
-        past = spec.get("sequence_length") is not None and spec.get("horizon") != 0
-        keys = spec.get("order_by"), tuple(spec.get("group_by") or ())
-        return cls(spec.get("features"), spec.get("label"), spec.get("weight"), *keys, past)
+    def from_spec(cls, spec: RunSpec) -> Roles:
+        past = spec.sequence_length is not None and spec.horizon != 0
+        keys = spec.order_by, spec.group_by or ()
+        return cls(spec.features, spec.label, spec.weight, *keys, past)
 
     def named(self, known: Sequence[str]) -> list[tuple[str, str]]:
         """(option, column) of all but the features."""

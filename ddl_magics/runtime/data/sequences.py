@@ -12,10 +12,11 @@ rank stores twice is the rows at the seams.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Iterable, Mapping, Tuple
+from typing import TYPE_CHECKING, Any, Iterable, Tuple
 
 import numpy as np
 
+from ..run_spec import RunSpec
 from . import packing
 from .columns import DataError
 from .row_order import class_count
@@ -45,20 +46,20 @@ class SequencePlan:
     since: str | None
 
     @classmethod
-    def from_spec(cls, spec: Mapping[str, Any]) -> SequencePlan | None:
-        """Of a RunSpec as JSON; None for a run without windows. Raises `DataError`, one line."""
-        length, order_by, validation = spec.get("sequence_length"), spec.get("order_by"), spec.get("validation")
+    def from_spec(cls, spec: RunSpec) -> SequencePlan | None:
+        """None for a run without windows. Raises `DataError`, one line."""
+        length, order_by, validation = spec.sequence_length, spec.order_by, spec.validation
         is_date = isinstance(validation, str) and not validation.isidentifier()
         if length is None or order_by is None:
             if is_date:
                 raise DataError("--validation %s: a date needs --sequence-length and --order-by" % validation)
             return None
-        horizon = spec.get("horizon")
-        if spec.get("label") is None:
+        horizon = spec.horizon
+        if spec.label is None:
             if horizon is not None:
                 raise DataError("--horizon %d needs --label: it says which row has the label of a window" % horizon)
             horizon = 0
-        stride, group_by = spec.get("sequence_stride") or 1, tuple(spec.get("group_by") or ())
+        stride, group_by = spec.sequence_stride or 1, spec.group_by or ()
         since = str(validation) if is_date else None
         return cls(length, 1 if horizon is None else horizon, stride, order_by, group_by, since)
 

@@ -10,6 +10,7 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
+from ..run_spec import RunSpec
 from ..spark import spark_error
 from . import by_value, tfrecord
 from .columns import DataError, is_spark
@@ -201,12 +202,12 @@ def _no_parquet(error: Exception) -> str:
     return spark_error.cause(error)
 
 
-def opened(session: Any, spec: Mapping[str, Any]) -> Source | None:
+def opened(session: Any, spec: RunSpec) -> Source | None:
     """The files of --data, or None where it names a DataFrame."""
-    uri = str(spec.get("data") or "")
+    uri = str(spec.data or "")
     return source(session, uri) if uri and is_files(uri) else None
 
 
-def with_frame(namespace: Mapping[str, Any], spec: Mapping[str, Any], files: Source | None) -> Mapping[str, Any]:
+def with_frame(namespace: Mapping[str, Any], spec: RunSpec, files: Source | None) -> Mapping[str, Any]:
     """`namespace` with the DataFrame of the files under the name that --data gives them."""
-    return namespace if files is None else {**namespace, str(spec["data"]): files.frame}
+    return namespace if files is None else {**namespace, str(spec.data): files.frame}

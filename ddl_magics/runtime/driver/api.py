@@ -20,6 +20,7 @@ from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import cache_lookup, feed, file_feed, sources, tfrecord_folder
 from ..data.cache_option import CacheOption
 from ..data.columns import DataError, frame_named
+from ..run_spec import RunSpec
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, environment, out, prediction, uploads
 from .job import Job
@@ -30,7 +31,6 @@ if TYPE_CHECKING:
     from pyspark import SparkContext
     from pyspark.sql import SparkSession
 
-    from .run_spec import RunSpec
 
 #: At most this much JSON in a reply of `poll`.
 REPLY_BYTES = 60 * 1024
@@ -53,31 +53,34 @@ def launch(spec: str, namespace: Mapping[str, Any]) -> str:
     {"ok": true}, or {"ok": false, "error": {"kind", "message"}} where nothing was started: kind "usage", "slots" or
     "spark", message one line.
     """
-    return _launch(json.loads(spec), namespace)
+    try:
+        return _launch(RunSpec.from_record(json.loads(spec)), namespace)
+    except ValueError as error:
+        return _error("usage", str(error))
 
 
 def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     session = _session(namespace)
     if session is None:
         return _error("spark", "there is no active SparkSession in this process; create one, or restart the kernel")
-    sc, run = session.sparkContext, spec["run"]
-    if spec.get("monitor"):
+    sc, run = session.sparkContext, spec.run
+    if spec.monitor:
         return _launch_monitor(session, spec, namespace)
-    problem = strategies.problem(spec["strategy"], spec["cell"])
+    problem = strategies.problem(spec.strategy, spec.cell)
     if problem:
         return _error("usage", problem)
     problem = _slot_problem(sc, spec)
     if problem:
         return _error("slots", problem)
     try:
-        sent = uploads.take(run) if spec.get("files") else b""
-        captured = names.captured(spec["cell"], namespace, _given(spec), spec.get("transform"))
-        packed = names.pack_captured(spec["cell"], captured, namespace)
+        sent = uploads.take(run) if spec.files else b""
+        captured = names.captured(spec.cell, namespace, _given(spec), spec.transform)
+        packed = names.pack_captured(spec.cell, captured, namespace)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)
         own = jvm_gateway.separate_context(sc)
-        resume, out_uri, checkpoint_uri = spec.get("resume"), spec.get("out"), spec.get("checkpoint")
+        resume, out_uri, checkpoint_uri = spec.resume, spec.out, spec.checkpoint
         resumed = checkpoint_files.sources(own, spec, registry.get(resume)) if resume else ()
         if out_uri:
             storage.check(sc, out.OPTION, out_uri, run)
@@ -85,9 +88,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
             folder = checkpoint_storage.folder_of(checkpoint_uri, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
         launched_with = (
-            None
-            if spec.get("provenance") is False
-            else environment.of_launch(sc, captured, frames.get(spec.get("data") or ""))
+            None if spec.provenance is False else environment.of_launch(sc, captured, frames.get(spec.data or ""))
         )
         job = Job(own, spec, packed, prepare, resumed, sent, launched_with)
     except (
@@ -108,13 +109,13 @@ def _launch_monitor(session: SparkSession, spec: RunSpec, namespace: Mapping[str
         monitor = MonitorJob(session, spec, namespace)
     except ValueError as error:
         return _error("usage", str(error))
-    registry.add(spec["run"], monitor)
+    registry.add(spec.run, monitor)
     monitor.start()
     return json.dumps({"ok": True})
 
 
 def _given(spec: RunSpec) -> tuple[str, ...]:
-    return strategies.given(spec["strategy"], spec.get("data"), spec.get("validation"))
+    return strategies.given(spec.strategy, spec.data, spec.validation)
 
 
 def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
@@ -127,12 +128,12 @@ def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
 
 def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
     """Why the session cannot give the run its slots, in one line, or None."""
-    workers = 1 if spec["strategy"] == "single" else spec["workers"]
-    problem: str | None = gpus.problem(sc, spec.get("gpus"))
+    workers = spec.ranks
+    problem: str | None = gpus.problem(sc, spec.gpus)
     if problem:
         return problem
-    most = slots.total(sc, spec.get("gpus"), allocation.released(sc))
-    if spec["strategy"] in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
+    most = slots.total(sc, spec.gpus, allocation.released(sc))
+    if spec.strategy in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
         return (
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
             "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
@@ -155,7 +156,7 @@ def _check_data(
     spec: RunSpec, frames: Mapping[str, Any], source: sources.Source | None
 ) -> Callable[[SparkContext, str], feed.Feed] | None:
     """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
-    name = spec.get("data")
+    name = spec.data
     if not name:
         return None
     plan = feed.check(name, spec, frames)

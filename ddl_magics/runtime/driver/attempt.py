@@ -77,7 +77,7 @@ class Attempt:
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
         self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
         self._hosts: dict[int, str] = {}
-        self._silence = Silence(TICK_SECONDS, config.stall_notice)
+        self._silence = Silence(TICK_SECONDS, config.spec.stall_notice)
         self._cleared = False
         self._checkpoints: list[CheckpointFile] = []  # from which the ranks continue
         self.group = "%s attempt %d" % (run.group, number)
@@ -161,7 +161,7 @@ class Attempt:
             text = "nothing has come from %s for %.0f s, though its host answers; are Spark's processes there stopped?"
             self._notice(rank, "warning", text % (self._hosts[rank], self._silence.seconds[rank]))
         for rank, seconds in list(self._silence.seconds.items()):
-            if self._config.stall is not None and seconds >= self._config.stall:
+            if self._config.spec.stall is not None and seconds >= self._config.spec.stall:
                 message = "nothing has come from its supervisor for %.0f s; --stall ended it" % seconds
                 self.on_end(rank, RankEnd("failed", Failure(rank, "", "stalled", message)))
 
@@ -171,7 +171,7 @@ class Attempt:
     def _restart_dead_ranks(self) -> None:
         """Start ranks that died again while the others continue, if the strategy allows that."""
         record = self._record
-        if self._run.spec["strategy"] not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
+        if self._run.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
         for rank, result in record.deaths().items():
             if self._numbers[rank] >= self._run.attempts:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from .. import strategies
+from ..run_spec import RunSpec
 from ..spark import certificates
 from ..spark.settings import conf_of
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from .run_spec import RunSpec
 
 #: Any of these has Spark encrypt something of its own.
 _OF_SPARK = ("spark.network.crypto.enabled", "spark.ssl.enabled", "spark.io.encryption.enabled")
@@ -34,14 +34,14 @@ KEYS_IN_THE_CLEAR = (
 
 def certificate(sc: SparkContext, spec: RunSpec) -> str | None:
     """`Credentials.certificate` of a run. ValueError for a strategy whose connections cannot be encrypted."""
-    wanted = spec.get("encrypt") or "auto"
+    wanted = spec.encrypt or "auto"
     by_spark = next(iter(settings(sc)), None)
     if wanted == "no" or (wanted == "auto" and by_spark is None):
         return None
-    if spec["strategy"] in strategies.TF_DISTRIBUTE:
+    if spec.strategy in strategies.TF_DISTRIBUTE:
         reason = "--encrypt yes is set" if by_spark is None else "%s is set" % by_spark
-        raise ValueError(_REFUSED % (reason, spec["strategy"]))
-    return certificates.make(sc, spec["run"])
+        raise ValueError(_REFUSED % (reason, spec.strategy))
+    return certificates.make(sc, spec.run)
 
 
 def settings(sc: SparkContext) -> list[str]:

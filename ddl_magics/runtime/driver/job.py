@@ -22,6 +22,7 @@ from ..monitoring.sources import REFERENCE_FILE
 from ..provenance.packages import Distinct
 from ..rank.config import JobConfig
 from ..rank_end import UNCACHED
+from ..run_spec import RunSpec
 from ..spark import slots, spark_error
 from ..spark.settings import conf_of
 from ..strategies import ENSEMBLE, RESTARTED_ALONE
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
 
     from ..data.feed import Feed
-    from .run_spec import RunSpec
 
 
 class Job:
@@ -63,16 +63,16 @@ class Job:
         resumed: the checkpoints of another run from which this one continues. NoCheckpoint, which is a ValueError,
         where one cannot be read.
         """
-        self.workers = 1 if spec["strategy"] == "single" else spec["workers"]
+        self.workers = spec.ranks
         self.state = events.PREFLIGHT
-        self.log = EventLog(spec["run"])
+        self.log = EventLog(spec.run)
         self.files = RunFiles(spec, self._report)
         self.sc, self.spec = sc, spec
         self.sketches = Sketches()
         self.packages = Distinct(environment["packages"] if environment else {})
         self._environment = environment
-        self.attempts = spec.get("attempts") or run_result.ATTEMPTS
-        self.group = "ddl_magics " + spec["run"]
+        self.attempts = spec.attempts or run_result.ATTEMPTS
+        self.group = "ddl_magics " + spec.run
         self.servers: ParameterServers | None = None
         self._packed, self._prepare, self._sent = packed, prepare, sent
         self._data: Feed | None = None  # of --data
@@ -85,7 +85,7 @@ class Job:
         self._number = 1  # of the attempt in progress, or of the next
         self._stop_reason: str | None = None  # words that follow "stopped", once a stop was asked for
         self._deadline: float | None = None  # of --timeout
-        wanted = spec.get("target")
+        wanted = spec.target
         self._target = target.read(wanted) if wanted else None
         self._encrypted = self._hosts_noted = False
         self._copies = self._checkpoint_copies()
@@ -98,7 +98,7 @@ class Job:
             raise
 
     def _checkpoint_copies(self) -> checkpoint_storage.CheckpointUploader | None:
-        root, run = self.spec.get("checkpoint"), self.spec["run"]
+        root, run = self.spec.checkpoint, self.spec.run
         if not root:
             return None
         uri = checkpoint_storage.folder_of(root, run)
@@ -141,7 +141,7 @@ class Job:
                 result = result.with_suffix("; " + target.verdict(self._target, self.log.all_events()))
             if result.state != events.FINISHED:
                 result = self._offer_checkpoints(result, stored)
-            if self.spec.get("out"):
+            if self.spec.out:
                 self.files.write_out(self.sc, self.log.all_events())
         finally:
             fields = {} if result.failure is None else {"failure": result.failure.to_json()}
@@ -150,7 +150,7 @@ class Job:
     def _keep_reference(self) -> None:
         """Make an artifact of how the rows of --data were distributed."""
         inputs = None if self._data is None else self._data.inputs
-        reference = None if inputs is None else self.sketches.reference(self.spec["run"], inputs)
+        reference = None if inputs is None else self.sketches.reference(self.spec.run, inputs)
         if reference is not None:
             self.files.keep_text(REFERENCE_FILE, json.dumps(reference))
 
@@ -165,8 +165,8 @@ class Job:
             return run_result.failed_job("error", str(error))
         self._prepare_data(cleanup)
         host, bind_host = self._host(), self._bind_host()
-        if self.spec["strategy"] == "ps":
-            rule, servers = self.spec["rule"], self.spec.get("ps") or 1
+        if self.spec.strategy == "ps":
+            rule, servers = self.spec.rule, self.spec.ps or 1
             self.servers = ParameterServers(
                 credentials,
                 self.workers,
@@ -191,7 +191,7 @@ class Job:
                 if self._stop_reason is not None:
                     return self._stopped_early()
                 # Entries were removed since the driver looked, or Spark has placed a rank on another host.
-                message = "dealing the rows of %s: a worker's host does not have its share" % self.spec["data"]
+                message = "dealing the rows of %s: a worker's host does not have its share" % self.spec.data
                 self.enter(events.WAITING, message)
                 with self._dealing:
                     self._deal_whole()
@@ -199,7 +199,7 @@ class Job:
                 continue
             if result.death is None or self._stop_reason is not None:
                 return result
-            if self._number >= self.attempts or self.spec["strategy"] in RESTARTED_ALONE:
+            if self._number >= self.attempts or self.spec.strategy in RESTARTED_ALONE:
                 last = "; it was attempt %d of %d" % (self.attempts, self.attempts)
                 return result.with_suffix(last) if self.attempts > 1 else result
             self._number += 1
@@ -238,7 +238,7 @@ class Job:
             message = "%s; %s" % (reason, message) if reason else message
             self.enter(events.WAITING, message, ready=ready, needed=self.workers)
 
-        problem = executors.wait_for_slots(self.sc, self.workers, self.spec.get("gpus"), report, self._wait_for_stop)
+        problem = executors.wait_for_slots(self.sc, self.workers, self.spec.gpus, report, self._wait_for_stop)
         if self._stop_reason is not None:
             return self._stopped_early()
         return None if problem is None else run_result.failed_job("spark", problem)
@@ -258,7 +258,7 @@ class Job:
 
     def check_time(self) -> None:
         """Ask for a stop when --timeout is over."""
-        timeout = self.spec.get("timeout")
+        timeout = self.spec.timeout
         if timeout and self._deadline is not None and time.monotonic() > self._deadline:
             self.stop(" by --timeout after %g s" % timeout)
 
@@ -269,7 +269,7 @@ class Job:
         """
         if self._target is None or event["kind"] != "values" or event["rank"] != 0:
             return
-        if self.spec["strategy"] != ENSEMBLE and self._target.is_reached(event["metrics"].get(self._target.metric)):
+        if self.spec.strategy != ENSEMBLE and self._target.is_reached(event["metrics"].get(self._target.metric)):
             self.stop(" at --target")
 
     def note_hosts(self, hosts: Iterable[str]) -> None:
@@ -288,12 +288,12 @@ class Job:
             if event["rows"] >= event["of"]:
                 self.enter(events.RUNNING, "training on %s" % counted(self.workers, "worker"))
                 return
-            message = data_progress.of_reading("reading %s" % self.spec["data"], event, self.workers)
+            message = data_progress.of_reading("reading %s" % self.spec.data, event, self.workers)
             self.enter(events.WAITING, message, ready=event["rows"], needed=event["of"])
 
     def note_start(self) -> None:
         """Training begins. The time of --timeout runs from the first call on."""
-        timeout = self.spec.get("timeout")
+        timeout = self.spec.timeout
         if timeout and self._deadline is None:
             self._deadline = time.monotonic() + timeout
 
@@ -302,7 +302,7 @@ class Job:
         if self._prepare is None:
             return
         workers = counted(self.workers, "worker")
-        self.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self.spec["data"], workers))
+        self.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self.spec.data, workers))
         with self._watched(events.PREFLIGHT, self.group, "preparing"):
             data = self._data = self._prepare(self.sc, self.group)
         cleanup.callback(self._close_feeds)
@@ -310,7 +310,7 @@ class Job:
         for notice in data.notices:
             self._notice("info", notice)
         rows = {name: data.manifest[name] for name in ("rows", "validation_rows")}
-        self._report(events.make("data", events.JOB, name=self.spec["data"], inputs=data.inputs, **rows))
+        self._report(events.make("data", events.JOB, name=self.spec.data, inputs=data.inputs, **rows))
 
     def _watched(self, state: str, group: str, what: str) -> contextlib.AbstractContextManager[None]:
         """While it lasts, and the run is in `state`, that says how far the rows of --data are."""
@@ -320,7 +320,7 @@ class Job:
                 if self.state == state:
                     self.enter(state, message, ready=done, needed=tasks)
 
-        what = "%s %s" % (what, self.spec["data"])
+        what = "%s %s" % (what, self.spec.data)
         going = lambda: self.state == state  # noqa: E731
         return data_progress.watch(self.sc, group, what, report, going, last_stage=state == events.PREFLIGHT)
 
@@ -376,15 +376,14 @@ class Job:
         self._encrypted = certificate is not None
         if certificate is not None and encryption.keys_are_exposed(self.sc):
             self._notice("warning", encryption.KEYS_IN_THE_CLEAR)
-        return wire.Credentials(self.spec["run"], self._secret, certificate)
+        return wire.Credentials(self.spec.run, self._secret, certificate)
 
     def _config(self, credentials: wire.Credentials, listener: wire.Listener) -> JobConfig:
         """What the ranks of all attempts have in common."""
-        return JobConfig.from_spec(
-            self.spec,
+        return JobConfig(
+            spec=replace(self.spec, conf={}, mlflow=None),  # which may have secrets, and no rank reads them
             credentials=credentials,
             driver=(self._host(), listener.address[1]),
-            workers=self.workers,
             spark=self.sc.version,
             executor_cores=slots.executor_cores(self.sc),
         )
@@ -431,4 +430,4 @@ class Job:
         if not files:
             return result
         position = checkpoint_files.resume_point(files)
-        return result.with_suffix("; --resume %s continues %s, the last checkpoint" % (self.spec["name"], position))
+        return result.with_suffix("; --resume %s continues %s, the last checkpoint" % (self.spec.name, position))

@@ -12,7 +12,7 @@ import json
 import os
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
+from typing import Any, Callable, Iterator, Mapping, cast
 
 from .. import events
 from ..checkpoints import checkpoint_files
@@ -20,14 +20,12 @@ from ..monitoring import drift, labels, sources
 from ..monitoring.counting import Counter
 from ..monitoring.reference import Reference
 from ..monitoring.windows import ROWS, SHOWN, Watch
+from ..run_spec import MonitorSpec, RunSpec
 from ..spark import jvm_gateway, spark_error
 from ..wording import counted
 from . import run_result
 from .event_log import EventLog, state_event
 from .run_files import RunFiles
-
-if TYPE_CHECKING:
-    from .run_spec import RunSpec
 
 #: How often the stream looks for new records, and this thread at the stream.
 TRIGGER_SECONDS, LOOK_SECONDS = 2.0, 0.5
@@ -51,21 +49,22 @@ class MonitorJob:
     def __init__(self, session: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> None:
         """Raises `BadSource` or `ValueError`, one line. namespace: the session's variables, for --labels."""
         self.spec, self.state, self.workers = spec, events.PREFLIGHT, 0
-        self.log = EventLog(spec["run"])
+        self.log = EventLog(spec.run)
         self.files = RunFiles(spec, self._report)
         self.checkpoints = checkpoint_files.CheckpointFiles(lambda text: self._notice("warning", text))  # it has none
-        self._asked: Mapping[str, Any] = spec["monitor"] or {}
-        self._reference: Reference = self._asked["reference"]
-        self._seconds = float(self._asked["window"])
-        self._source = sources.read("--log", self._asked["log"])
+        assert spec.monitor is not None
+        self._monitor = spec.monitor
+        self._reference = cast("Reference", spec.monitor.reference)
+        self._seconds = float(spec.monitor.window)
+        self._source = sources.read("--log", self._monitor.log)
         self._counter = Counter(self._reference, self._seconds)
         self._session = session.newSession()
         sc = session.sparkContext
         self._session.conf.set("spark.sql.shuffle.partitions", str(max(2, min(64, sc.defaultParallelism))))
         self._own = jvm_gateway.separate_context(sc)
-        self.group = "ddl_magics " + spec["run"]
-        self._labels = _Labels(self, self._asked.get("labels"), namespace)
-        self._folder = _Folder(self._own, self._asked["checkpoint"])
+        self.group = "ddl_magics " + spec.run
+        self._labels = _Labels(self, self._monitor.labels, namespace)
+        self._folder = _Folder(self._own, self._monitor.checkpoint)
         self._watch = Watch(self._reference, self._counter)
         self._lock = threading.Lock()
         self._collecting = threading.Lock()
@@ -152,7 +151,7 @@ class MonitorJob:
                 stream.failures = 0
             return
         problem = query.exception()
-        if problem is None and self._asked.get("once"):
+        if problem is None and self._monitor.once:
             stream.done = True
         elif stream.again is not None:
             try:
@@ -173,16 +172,16 @@ class MonitorJob:
 
     def _start_counting(self) -> Any:
         stream = sources.stream(self._session, self._source)
-        requests = self._counter.requests(stream, self._asked["delay"])
+        requests = self._counter.requests(stream, self._monitor.delay)
         return self._started(requests, "requests", self._count)
 
     def _started(self, frame: Any, name: str, function: Callable[[Any, int], None]) -> Any:
         writer = frame.writeStream.foreachBatch(function).option("checkpointLocation", self._folder.inside(name))
         writer = writer.queryName("%s %s" % (self.group, name))
-        if self._asked.get("once"):
+        if self._monitor.once:
             now = tuple(map(int, self._session.version.split(".")[:2])) >= (3, 3)
             return writer.trigger(**({"availableNow": True} if now else {"once": True})).start()
-        return writer.trigger(processingTime="%g seconds" % float(self._asked.get("every") or TRIGGER_SECONDS)).start()
+        return writer.trigger(processingTime="%g seconds" % float(self._monitor.every or TRIGGER_SECONDS)).start()
 
     def collected(self, frame: Any) -> list[Any]:
         """The rows of a small DataFrame."""
@@ -255,16 +254,16 @@ class MonitorJob:
         things, error = watch.things(), watch.error()
         _, rows = watch.newest()
         self._count_left_out()
-        asked = self._asked.get("error") or {}
+        metric = self._monitor.error
         if error is not None:
-            error = {**error, "name": asked.get("name", "error"), "before": asked.get("before")}
+            error = {**error, "name": metric.name, "before": metric.before}
         reasons = self._reasons(things, error)
-        advice = {"reasons": reasons, "cell": self._asked.get("cell") or ""} if reasons else None
+        advice = {"reasons": reasons, "cell": self._monitor.cell} if reasons else None
         self._report(
             events.make(
                 "watch",
                 events.JOB,
-                model=self._asked.get("model") or "",
+                model=self._monitor.model,
                 log=self._source.uri,
                 window=self._seconds,
                 rows=rows,
@@ -334,16 +333,16 @@ class MonitorJob:
         return self._session
 
     @property
-    def asked(self) -> Mapping[str, Any]:
-        return self._asked
+    def monitor(self) -> MonitorSpec:
+        return self._monitor
 
     def requests(self, of_stream: bool) -> Any:
         """The requests of the log, once more."""
         read = sources.stream if of_stream else sources.table
-        return self._counter.requests(read(self._session, self._source), self._asked["delay"])
+        return self._counter.requests(read(self._session, self._source), self._monitor.delay)
 
     def errors(self, pairs: Any) -> Any:
-        kind = (self._asked.get("error") or {}).get("kind", "absolute")
+        kind = self._monitor.error.kind
         return labels.errors(pairs, self._reference["outputs"][0], kind, self._seconds)
 
     def started(self, frame: Any, function: Callable[[Any, int], None]) -> Any:
@@ -401,7 +400,7 @@ class _Labels:
         job = self._job
         assert self._source is not None
         true = labels.labels_of(sources.stream(job.session, self._source))
-        pairs = labels.joined(job.requests(of_stream=True), true, job.asked["label_delay"])
+        pairs = labels.joined(job.requests(of_stream=True), true, job.monitor.label_delay)
         return job.started(pairs, lambda batch, number: job.add_errors(number, job.collected(job.errors(batch))))
 
     def join_if_due(self) -> None:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Iterable, Mapping
 
 from ..events import Event
 from ..histories import histories
+from ..run_spec import RunSpec
 from ..spark.storage import Folder, StorageError
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
 
-    from .run_spec import RunSpec
 
 OPTION = "--out"
 HISTORY = "history.json"
@@ -31,15 +31,15 @@ def write(
     written: dict[str, str] = {}
     if not files:  # a failed run leaves the folder empty, for the next one
         return written, None
-    uri = spec["out"]
+    uri = spec.out
     assert uri, "without --out nothing is written"
     try:
-        with Folder(sc, OPTION, uri, spec["run"]) as folder:
+        with Folder(sc, OPTION, uri, spec.run) as folder:
             for name, path in sorted(files.items()):
                 written[name] = folder.put(path, name)
             history = os.path.join(scratch, HISTORY)
             with open(history, "w") as file:
-                json.dump({"run": spec["run"], "name": spec["name"], "histories": histories(events)}, file)
+                json.dump({"run": spec.run, "name": spec.name, "histories": histories(events)}, file)
             written[HISTORY] = folder.put(history, HISTORY)
     except (StorageError, OSError) as error:
         return written, str(error)

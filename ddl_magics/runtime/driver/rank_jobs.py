@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any, Callable
 
 from .. import package
+from ..run_spec import RunSpec
 from ..spark import gpus, jvm_gateway, spark_error, task
 from ..strategies import COLLECTIVE
 from ..wording import counted
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark import RDD, Broadcast, SparkContext
 
     from ..rank.config import JobConfig
-    from .run_spec import RunSpec
 
 #: How long cancelled jobs may take to end.
 CANCEL_SECONDS = 20.0
@@ -58,14 +58,14 @@ class RankJobs:
         thread.start()
 
     def _run(self, config: JobConfig, only: int | None) -> None:
-        error, strategy = None, self._spec["strategy"]
+        error, strategy = None, self._spec.strategy
         try:
             rdd, config = (self._rdd, config) if only is None else self._again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
             stage = rdd.barrier() if strategy in COLLECTIVE else rdd
-            description = "%s: %s on %s" % (self._spec["name"], strategy, counted(self._workers, "worker"))
+            description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._workers, "worker"))
             description += "" if only is None else ", rank %d again" % only
-            ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.get("gpus"))
+            ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)
             jvm_gateway.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J raises many kinds
             error = spark_error.cause(problem)

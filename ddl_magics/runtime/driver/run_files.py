@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Callable, Iterable, NamedTuple
 
 from .. import events, scratch
 from ..files.names import FILES
+from ..run_spec import RunSpec
 from . import out
 
 if TYPE_CHECKING:
@@ -16,7 +17,6 @@ if TYPE_CHECKING:
 
     from ..checkpoints.checkpoint import CheckpointFile
     from ..transport.incoming import IncomingFile
-    from .run_spec import RunSpec
 
 
 class Artifact(NamedTuple):
@@ -54,7 +54,7 @@ class RunFiles:
         if name.startswith(FILES):
             about = {"name": name[len(FILES) :], "size": file.size, "sha256": file.sha256}
             self._report(events.make("file", 0, **about))
-        elif not self._spec.get("out"):
+        elif not self._spec.out:
             self._announce(name)
 
     def keep_text(self, name: str, text: str) -> None:
@@ -63,7 +63,7 @@ class RunFiles:
         with open(path, "wb") as file:
             file.write(content)
         self.artifacts[name] = Artifact(path, len(content), hashlib.sha256(content).hexdigest())
-        if not self._spec.get("out"):
+        if not self._spec.out:
             self._announce(name)
 
     def write_out(self, sc: SparkContext, run_events: Iterable[events.Event]) -> None:

@@ -36,12 +36,12 @@ class StallWatch:
         end: Callable[[Failure], None],
     ) -> None:
         """notice(level, message): shows the user a line. end(failure): ends the rank, after the time of --stall."""
-        self._rank, self._stall, self._pid, self._folder = rank, job.stall, pid, folder
+        self._rank, self._stall, self._pid, self._folder = rank, job.spec.stall, pid, folder
         self._notice, self._end = notice, end
-        self._with_children = job.strategy == TF_PS
+        self._with_children = job.spec.strategy == TF_PS
         self._patience = WAITING_SECONDS if job.uses_tf_distribute else 0.0
         self._lock = threading.Lock()
-        self._clock = StallClock(time.monotonic(), job.stall_notice)
+        self._clock = StallClock(time.monotonic(), job.spec.stall_notice)
         self._noticed = 0.0  # seconds of the stall that was reported, so far
         self._relaying = False
 

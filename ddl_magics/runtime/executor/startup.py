@@ -23,7 +23,7 @@ def connect(rank: Rank, peers: Mapping[str, Any], listener: PeerListener | None)
         from ..collectives import rendezvous
 
         rank.peers.ring = rendezvous.connect(listener, peers["addresses"])
-    elif config.strategy == "ps":
+    elif config.spec.strategy == "ps":
         from ..parameter_server import shards
 
         rank.server = shards.connect(peers["servers"], config.credentials, config.rank, config.attempt, SERVER_SECONDS)
@@ -69,7 +69,7 @@ def prepare(rank: Rank) -> str | None:
 
         keras_fit.install(rank)
     if not gpus:
-        if config.gpus and config.strategy != strategies.TF_PS:  # whose worker is another process
+        if config.gpus and config.spec.strategy != strategies.TF_PS:  # whose worker is another process
             message = "Spark gave this worker GPU %s, and TensorFlow sees none: it needs a build for GPUs, and CUDA"
             rank.reporter.notice("warning", message % ", ".join(config.gpus))
         return None

@@ -179,7 +179,8 @@ class _Supervisor:
         self._stalled: Failure | None = None  # the reason why it was ended
         self._over = threading.Event()
         self._printed, self._may_print = 0, most_printed(rank, job.size)
-        self._prewarms = job.prewarm and not job.uses_tf_distribute  # which set more before they import TensorFlow
+        # Strategies of TensorFlow set more before they import it.
+        self._prewarms = job.spec.prewarm is not False and not job.uses_tf_distribute
         self._threads: dict[str, str] | None = None  # of the rank, once its peers are known
         own = dict(os.environ, **gpus.environment(of_spark))
         self._devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
@@ -339,7 +340,7 @@ class _Supervisor:
         self._send(messages.EVENTS, [events.make("log", self._rank, stream=stream, text=text)])
 
     def _sample(self, pid: int) -> None:
-        process = telemetry.ProcessSampler(pid, with_children=self._job.strategy == TF_PS)
+        process = telemetry.ProcessSampler(pid, with_children=self._job.spec.strategy == TF_PS)
         while not self._over.wait(SAMPLE_SECONDS):
             use = process.sample()
             if use is not None:

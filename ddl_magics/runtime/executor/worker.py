@@ -83,7 +83,7 @@ class _Worker:
     def run(self) -> RankEnd:
         config = self._config
         process_state.offer_stack(config.scratch)
-        files = WorkingFolder(config.scratch, config.folder, config.is_chief)
+        files = WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         files.begin()
         reading = file_share.begin(config.manifest, config.scratch, config.rank, config.executor_cores)
         listener = self._meet()
@@ -117,7 +117,7 @@ class _Worker:
     def _meet(self) -> PeerListener | None:
         """Announce this rank's address; returns once the peers' are known: its listener, if ranks reach each other."""
         listener, config = None, self._config
-        if config.strategy in strategies.COLLECTIVE and config.workers > 1:
+        if config.spec.strategy in strategies.COLLECTIVE and config.workers > 1:
             from ..collectives.peer_listener import PeerListener
 
             listener = PeerListener(config.host, config.credentials, config.rank, config.attempt, config.workers)
@@ -125,7 +125,7 @@ class _Worker:
         self._report_state("starting", 1)
         address = list(listener.address) if listener else None
         self._channel.send_json(messages.READY, {"address": address})
-        if config.provenance:  # while the rank waits anyway
+        if config.spec.provenance is not False:  # while the rank waits anyway
             environment = events.make("environment", config.rank, packages=packages.installed())
             self._channel.send_json(messages.EVENTS, [environment])
         self._peers_known.wait()

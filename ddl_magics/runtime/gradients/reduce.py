@@ -87,10 +87,10 @@ def allreduce(peers: Peers, value: Any, op: str, kind: int = USER) -> np.ndarray
     if op not in ("mean", "sum"):
         raise ValueError("op is %r; it must be 'mean' or 'sum'" % (op,))
     array, config = np.asarray(value), peers.config
-    if config.strategy in strategies.WITHOUT_CELL_COLLECTIVES:
+    if config.spec.strategy in strategies.WITHOUT_CELL_COLLECTIVES:
         raise RuntimeError(
             "ddl.allreduce and ddl.barrier need --strategy allreduce; workers of --strategy %s do not meet"
-            % config.strategy
+            % config.spec.strategy
         )
     if config.workers == 1:
         return array

@@ -43,7 +43,7 @@ class SyncBatchNorm:
         return self._config.reduces_gradients and isinstance(layer, self._kind) and self._asked(layer)
 
     def _asked(self, layer: Layer) -> bool:
-        return bool(layer.synchronized) or self._config.sync_batchnorm
+        return bool(layer.synchronized) or bool(self._config.spec.sync_batchnorm)
 
     def begin_fit(self, model: Model) -> None:
         """Say once what a reader of the model would not expect of its statistics."""
@@ -54,8 +54,8 @@ class SyncBatchNorm:
         if config.reduces_gradients and not all(self._asked(layer) for layer in layers):
             self._reporter.notice_once("info", _SLICES)
         if not config.reduces_gradients and any(layer.synchronized for layer in layers):
-            rule = " --rule " + config.rule.text if config.strategy == "allreduce" and config.rule else ""
-            self._reporter.notice_once("warning", _NO_BATCH % (config.strategy, rule))
+            rule = " --rule " + config.rule.text if config.spec.strategy == "allreduce" and config.rule else ""
+            self._reporter.notice_once("warning", _NO_BATCH % (config.spec.strategy, rule))
 
     def moments(
         self, x: Tensor, axes: Sequence[int], mask: Tensor | None = None, slack: float = 0.0

@@ -24,7 +24,7 @@ OUTPUT_ROWS, BATCH_ROWS, OUTPUT_BYTES, OUTPUT_SECONDS = 2_000, 256, 32 << 20, 2.
 def report(rank: Rank) -> None:
     """Send the sketches of this rank's rows of --data, if it has any. A notice where they cannot be made."""
     config = rank.config
-    if not config.manifest or config.reference is False or config.transform is not None:
+    if not config.manifest or config.spec.reference is False or config.spec.transform is not None:
         return  # with --transform, the rows are not what the model takes
     try:
         rank.reporter.emit("reference", **_sketches(rank, config.manifest))

@@ -1,12 +1,10 @@
-"""What ranks are told before they start: made from the spec of a run on the driver, in one place, and frozen.
-
-To have an option known on the ranks, give `JobConfig` a field, and `JobConfig.from_spec` its value.
-"""
+"""What ranks are told before they start: the spec of the run, and what the driver adds to it; frozen."""
 
 from __future__ import annotations
 
 import json
 from dataclasses import asdict, dataclass, fields
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Mapping, TypeVar
 
 from .. import strategies, target
@@ -16,6 +14,7 @@ from ..collectives.compression import Compression
 from ..histories import History
 from ..parameter_server import update_rules
 from ..parameter_server.rule_spec import RuleSpec
+from ..run_spec import RunSpec
 from ..target import Target
 from ..transport.credentials import Credentials
 
@@ -29,115 +28,75 @@ Config = TypeVar("Config", bound="JobConfig")
 class JobConfig:
     """What all ranks of an attempt have in common.
 
-    credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version.
-    workers: the number of ranks. executor_cores: of each executor. manifest: of the rows that --data gave each rank,
-    as `feed.Feed` has it, or None; cache: where they may be, and are to be kept. batch_size: as --batch-size says, or
-    None without --data. transform: as --transform says, or None.
-    prewarm: keep a process with TensorFlow imported for the next run. attempt: from 1; of a rank that is started again
-    alone, its own. resume: the checkpoints that the attempt continues from. resumes_run: they are another run's.
-    stall: seconds without a step that count as the death of a rank, or None. stall_notice: seconds after which they are
-    reported, or None for the usual.
-    folder: the notebook's, which may be on the ranks' machines; None where it is not.
-    target: at which every fit ends. epochs: where it ends at the latest, or None.
-    set: values of the cell's parameters as text, by name. trial: the run's number in its search; None outside of one.
-    provenance: report which packages the rank has. reference: report how the rows of --data are distributed.
-    reported: {fit: history} so far, for a rank that is started again while the others continue; else None.
+    credentials: of all connections. driver: (host, port) of its listener. spark: Spark's version. executor_cores: of
+    each executor. manifest: of the rows that --data gave each rank, as `feed.Feed` has it, or None; cache: where they
+    may be, and are to be kept. attempt: from 1; of a rank that is started again alone, its own. resume: the checkpoints
+    that the attempt continues from. reported: {fit: history} so far, for a rank that is started again while the others
+    continue; else None.
     """
 
-    cell: str
+    spec: RunSpec
     credentials: Credentials
     driver: tuple[str, int]
     spark: str
-    strategy: str
-    workers: int
     executor_cores: int
-    seed: int
-    rule: RuleSpec | None = None
-    window: int | None = None
-    parameter_servers: int = 1
-    batch_size: int | None = None
     manifest: Manifest | None = None
-    transform: str | None = None
     cache: CacheUse | None = None
-    compression: Compression | None = None
-    sync_batchnorm: bool = False
-    sync_noise: bool = False
-    gather: str = "auto"
-    checkpoint_every: int | None = None
-    prewarm: bool = True
-    resumes_run: bool = False
-    folder: str | None = None
-    stall: float | None = None
-    stall_notice: float | None = None
-    target: Target | None = None
-    epochs: int | None = None
-    set: Mapping[str, str] | None = None
-    trial: int | None = None
-    provenance: bool = True
-    reference: bool = True
     attempt: int = 1
     resume: tuple[Position, ...] = ()
     reported: Mapping[int, History] | None = None
 
-    @classmethod
-    def from_spec(cls, spec: Mapping[str, Any], **of_the_job: Any) -> JobConfig:
-        """The configuration for `spec`, the JSON of a RunSpec; of_the_job: the fields that a spec does not have."""
-        return cls(
-            cell=spec["cell"],
-            strategy=spec["strategy"],
-            seed=spec["seed"],
-            rule=update_rules.parse(spec["rule"]) if spec["rule"] else None,
-            window=spec["window"],
-            parameter_servers=spec.get("ps") or 1,
-            batch_size=spec["batch_size"],
-            transform=spec.get("transform"),
-            compression=compression.read(spec["compression"]) if spec.get("compression") else None,
-            sync_batchnorm=bool(spec.get("sync_batchnorm")),
-            sync_noise=bool(spec.get("sync_noise")),
-            gather=spec.get("gather") or "auto",
-            checkpoint_every=spec.get("checkpoint_every"),
-            prewarm=spec.get("prewarm") is not False,
-            resumes_run=bool(spec.get("resume")),
-            folder=spec.get("folder"),
-            stall=spec.get("stall"),
-            stall_notice=spec.get("stall_notice"),
-            target=target.read(spec["target"]) if spec.get("target") else None,
-            epochs=spec.get("epochs"),
-            set=spec.get("set"),
-            trial=spec.get("trial"),
-            provenance=spec.get("provenance") is not False,
-            reference=spec.get("reference") is not False,
-            **of_the_job,
-        )
-
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` reads: of plain values, as Spark's workers know no class of this package."""
-        value: dict[str, Any] = json.loads(json.dumps({**asdict(self), "credentials": self.credentials.to_json()}))
+        own = {"credentials": self.credentials.to_json(), "spec": self.spec.to_record()}
+        value: dict[str, Any] = json.loads(json.dumps({**asdict(self), **own}))
         return value
 
     @classmethod
     def from_json(cls: type[Config], value: Mapping[str, Any]) -> Config:
-        known = {one.name for one in fields(cls)}
-        given = {name: each for name, each in value.items() if name in known}
-        given["credentials"] = Credentials.from_json(given["credentials"])
-        given["driver"] = tuple(given["driver"])
-        for name, kind in (("rule", RuleSpec), ("compression", Compression), ("target", Target)):
-            if given[name] is not None:
-                given[name] = kind(*given[name])
-        given["resume"] = tuple(Position(*each) for each in given["resume"])
-        if given["reported"] is not None:
-            given["reported"] = {int(fit): history for fit, history in given["reported"].items()}
-        return cls(**given)
+        names = {attribute.name for attribute in fields(cls)}
+        arguments = {name: argument for name, argument in value.items() if name in names}
+        arguments["spec"] = RunSpec.from_record(arguments["spec"])
+        arguments["credentials"] = Credentials.from_json(arguments["credentials"])
+        arguments["driver"] = tuple(arguments["driver"])
+        arguments["resume"] = tuple(Position(*position) for position in arguments["resume"])
+        if arguments["reported"] is not None:
+            arguments["reported"] = {int(fit): history for fit, history in arguments["reported"].items()}
+        return cls(**arguments)
 
     def of_rank(self, rank: int, host: str, scratch: str, gpus: list[str] | None = None) -> RankConfig:
         """The configuration of one rank; the arguments are `RankConfig`'s fields."""
-        given = {one.name: getattr(self, one.name) for one in fields(JobConfig)}
-        return RankConfig(rank=rank, host=host, scratch=scratch, gpus=gpus, **given)
+        common = {attribute.name: getattr(self, attribute.name) for attribute in fields(JobConfig)}
+        return RankConfig(rank=rank, host=host, scratch=scratch, gpus=gpus, **common)
+
+    @property
+    def workers(self) -> int:
+        """The number of ranks."""
+        return self.spec.ranks
+
+    @property
+    def seed(self) -> int:
+        assert self.spec.seed is not None, "the notebook chooses a seed where the cell has none"
+        return self.spec.seed
+
+    @cached_property
+    def rule(self) -> RuleSpec | None:
+        """The update rule of --rule."""
+        return update_rules.parse(self.spec.rule) if self.spec.rule else None
+
+    @cached_property
+    def compression(self) -> Compression | None:
+        return compression.read(self.spec.compression) if self.spec.compression else None
+
+    @cached_property
+    def target(self) -> Target | None:
+        """At which every fit ends."""
+        return target.read(self.spec.target) if self.spec.target else None
 
     @property
     def in_ensemble(self) -> bool:
         """Whether each rank trains a model of its own."""
-        return self.strategy == strategies.ENSEMBLE
+        return self.spec.strategy == strategies.ENSEMBLE
 
     @property
     def models(self) -> int:
@@ -147,7 +106,7 @@ class JobConfig:
     @property
     def uses_tf_distribute(self) -> bool:
         """Whether the processes exchange what TensorFlow has them exchange, and not this library."""
-        return self.strategy in strategies.TF_DISTRIBUTE
+        return self.spec.strategy in strategies.TF_DISTRIBUTE
 
     @property
     def size(self) -> int:
@@ -157,12 +116,12 @@ class JobConfig:
     @property
     def local_updates(self) -> bool:
         """Whether each rank updates its own weights with its own batches, and meets the others now and then."""
-        return strategies.local_updates(self.strategy, self.rule)
+        return strategies.local_updates(self.spec.strategy, self.rule)
 
     @property
     def reduces_gradients(self) -> bool:
         """Whether all ranks take every step together: gradients are summed over them."""
-        return self.strategy == "allreduce" and self.size > 1 and not self.local_updates
+        return self.spec.strategy == "allreduce" and self.size > 1 and not self.local_updates
 
 
 @dataclass(frozen=True)

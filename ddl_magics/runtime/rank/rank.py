@@ -53,7 +53,7 @@ class Rank:
         self.data_wait = DataWait()
         self.peers = Peers(config, self.progress, self.stop)
         self.errors = HookErrors()
-        self.files = files or WorkingFolder(config.scratch, config.folder, config.is_chief)
+        self.files = files or WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         self.reading: Reading | None = None
         self.server: ParameterClient[Any] | None = None
         self.cluster: TfCluster | None = None

@@ -75,7 +75,7 @@ class TfCluster:
         """give_up(error) ends this process; any thread may call it."""
         self._config, self._reporter, self._stop, self._give_up = rank.config, rank.reporter, rank.stop, give_up
         config = rank.config
-        mine = roles(config.strategy, config.rank, config.workers, config.parameter_servers)
+        mine = roles(config.spec.strategy, config.rank, config.workers, config.spec.ps or 1)
         os.environ["TF_GRPC_REUSE_PORT"] = "true"
         threads = int(os.environ.get("TF_NUM_INTEROP_THREADS") or 0)
         os.environ["TF_NUM_INTEROP_THREADS"] = str(max(threads, INTEROP_THREADS))
@@ -87,7 +87,7 @@ class TfCluster:
         self._cluster = cluster_of(self._gather(addresses))
         self.strategy: Any = None
         self.servers: TfServers | None = None
-        if config.strategy == TF_PS:
+        if config.spec.strategy == TF_PS:
             rank.peers.ring = None  # the others serve, and take no part in anything
             self._start_servers([role for role in mine if role[0] != "chief"])
         if self.runs_cell:
@@ -96,7 +96,7 @@ class TfCluster:
 
     @property
     def runs_cell(self) -> bool:
-        return self._config.strategy == TF_ALLREDUCE or self._config.is_chief
+        return self._config.spec.strategy == TF_ALLREDUCE or self._config.is_chief
 
     def _gather(self, value: list[Any]) -> list[Any]:
         """Every rank's `value`, in order of rank. All ranks wait for each other."""
@@ -118,7 +118,7 @@ class TfCluster:
 
         if self._config.is_chief:
             self._reporter.notice("warning", _OPEN)
-        if self._config.strategy == TF_ALLREDUCE:
+        if self._config.spec.strategy == TF_ALLREDUCE:
             self.strategy = tf.distribute.MultiWorkerMirroredStrategy()
         else:
             resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
@@ -156,7 +156,7 @@ class TfCluster:
 
     def abort(self) -> None:
         """End TensorFlow's wait for other ranks with an error, as the run is to stop. From any thread."""
-        if self._config.strategy == TF_ALLREDUCE:
+        if self._config.spec.strategy == TF_ALLREDUCE:
             from tensorflow.python.eager import context
 
             context.context().abort_collective_ops(14, "the run was asked to stop")  # UNAVAILABLE

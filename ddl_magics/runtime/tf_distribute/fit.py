@@ -31,7 +31,7 @@ def install(rank: Rank) -> None:
     """Hook the Keras of this process, and tf_keras where the cell names it."""
     rows = _Rows()
     packages = [keras]
-    if "tf_keras" in rank.config.cell:
+    if "tf_keras" in rank.config.spec.cell:
         import tf_keras
 
         packages.append(tf_keras)
@@ -71,12 +71,12 @@ def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
     @functools.wraps(original)
     def fit(model: Model, *args: Any, **kwargs: Any) -> Any:
         if package.__version__.startswith("3."):
-            raise NotImplementedError(_NO_FIT % (package.__version__, config.strategy))
+            raise NotImplementedError(_NO_FIT % (package.__version__, config.spec.strategy))
         if stop.asked:
             raise StopRun
         batch = _rows(args[0] if args else kwargs.get("x"), kwargs.get("batch_size"))
-        batch = batch or config.batch_size or 0  # what is not known is `dataset`, of --data
-        monitor = base(rank, model, rows, batch // (config.workers if config.strategy == TF_ALLREDUCE else 1))
+        batch = batch or config.spec.batch_size or 0  # what is not known is `dataset`, of --data
+        monitor = base(rank, model, rows, batch // (config.workers if config.spec.strategy == TF_ALLREDUCE else 1))
         given = kwargs.get("callbacks") or []
         kwargs["callbacks"] = (list(given) if isinstance(given, (list, tuple)) else [given]) + [monitor]
         kwargs["verbose"] = 0 if not config.is_chief else 2 if kwargs.get("verbose") in (None, "auto", 1) else 0

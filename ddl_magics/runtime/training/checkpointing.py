@@ -134,14 +134,14 @@ class FitCheckpoints:
 
     @property
     def _of_another_run(self) -> bool:
-        return bool(self._about) and self._config.resumes_run and self._config.attempt == 1
+        return bool(self._about) and bool(self._config.spec.resume) and self._config.attempt == 1
 
     def _checked_every(self) -> int | None:
         """--checkpoint-every, where it can be had; else a notice says so."""
         config = self._config
         together = config.reduces_gradients or config.size == 1
-        if not config.checkpoint_every or (together and self._access.resumes_within_epochs):
-            return config.checkpoint_every
+        if not config.spec.checkpoint_every or (together and self._access.resumes_within_epochs):
+            return config.spec.checkpoint_every
         if config.is_chief:
             message = "--checkpoint-every is for steps that all workers take together, and for Keras 3: "
             self._rank.reporter.notice("warning", message + "checkpoints are taken after epochs")

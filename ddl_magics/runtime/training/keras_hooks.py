@@ -94,7 +94,7 @@ class KerasHooks(KerasAccess):
         self.rank, self.config, self.keras = rank, rank.config, keras
         self.traced, self.rows = TracedStep(), RowCounter()
         self.within = WithinStep(rank.peers, rank.errors, self.traced)
-        self.batch_loss = BatchLoss(self.traced, self.within, rank.reporter, rank.config.gather)
+        self.batch_loss = BatchLoss(self.traced, self.within, rank.reporter, rank.config.spec.gather or "auto")
         self.batchnorm = SyncBatchNorm(rank.config, rank.reporter, self.traced, self.within, self.batchnorm_class)
         self.calls = Calls()
         self.data = CallData(rank, self.calls, keras.layers.RNN)
@@ -109,7 +109,7 @@ class KerasHooks(KerasAccess):
         self._checkpoints = Checkpoints(rank, self, self.metric_sums)
         apart = rank.config.local_updates
         self.whole_metrics = WholeMetrics(
-            self.traced, self.within, rank.reporter, self.metric_sums, rank.config.gather, apart
+            self.traced, self.within, rank.reporter, self.metric_sums, rank.config.spec.gather or "auto", apart
         )
         self.applying = False  # gradients of the job, in the outermost optimizer
         self._eager_exchanges: dict[Any, GradientExchange] = {}
@@ -335,7 +335,7 @@ class KerasHooks(KerasAccess):
         if self.calls.current is not None:  # a callback's
             return original(model, *args, **kwargs)
         if self.config.local_updates:
-            self.rank.reporter.notice_once("warning", _NOT_SHARED % (TRAIN_BATCH, self.config.strategy))
+            self.rank.reporter.notice_once("warning", _NOT_SHARED % (TRAIN_BATCH, self.config.spec.strategy))
         return self._on_batch(TRAIN_BATCH, original, model, args, kwargs)
 
     def _test_on_batch(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:

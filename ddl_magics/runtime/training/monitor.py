@@ -40,7 +40,7 @@ class Monitor(keras.callbacks.Callback):
             "fit",
             fit=self._progress.fit,
             model=model.name,
-            epochs=min(int(self.params.get("epochs") or 0), self._config.epochs or 2**31),
+            epochs=min(int(self.params.get("epochs") or 0), self._config.spec.epochs or 2**31),
             steps=None if steps is None else int(steps),
             parameters=parameters,
             models=self._config.models,
@@ -104,7 +104,7 @@ class Monitor(keras.callbacks.Callback):
             self._reporter.emit("member", fit=fit, epoch=epoch, metrics=metrics)
         self._refuse_nan(metrics)
         self._check_target(metrics)
-        if epoch + 1 == self._config.epochs:
+        if epoch + 1 == self._config.spec.epochs:
             self.model.stop_training = True  # on all ranks at once
         if self._rank.peers.ring is not None:
             reduce.agree_on_stop(self._rank.peers)

@@ -116,7 +116,7 @@ class Noise:
         alike = [(layer, "_maybe_build"), (layer, "add_weight"), (data_seed, "get_seed")]
         for owner, name in [*alike, (structured_function.StructuredFunctionWrapper, "__init__")]:
             _replace(owner, name, self._call_alike)
-        if self._config.sync_noise:
+        if self._config.spec.sync_noise:
             self._install_whole()
 
     def _install_whole(self) -> None:

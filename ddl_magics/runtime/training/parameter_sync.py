@@ -34,7 +34,7 @@ class ParameterSync(keras.callbacks.Callback):
         assert rank.server is not None
         self._rank, self._config, self._progress = rank, rank.config, rank.progress
         self._server, self._fit, self._access = rank.server, fit, access
-        self._window = rank.config.window or rank.config.size
+        self._window = rank.config.spec.window or rank.config.size
         self._begun = False
         self._synced_step = 0  # batches of this epoch that were handed over
 

@@ -34,7 +34,7 @@ class RingSync(keras.callbacks.Callback):
         config = rank.config
         self._rank, self._access, self._metric_sums = rank, access, metric_sums
         self._rule = update_rules.make(config.rule, config.size) if config.rule else None
-        self._window = config.window or config.size
+        self._window = config.spec.window or config.size
         self._begun = False
         self._windows = 0  # of the epoch, that are over: with steps_per_execution, not every batch is seen
 

@@ -62,7 +62,7 @@ def written(tmp_path_factory):
 def prepared(spark, options):
     """The plan, and what is made of it where ranks can read the files."""
     source = sources.opened(spark, options)
-    plan = feed.check(options["data"], options, sources.with_frame({}, options, source))
+    plan = feed.check(options.data, options, sources.with_frame({}, options, source))
     return plan, file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(source, options, plan))
 
 
@@ -76,8 +76,8 @@ def fed(spark, options):
 def stored(spark, folder, options):
     """The shares that ranks read themselves, and those that Spark deals: (manifest, their folders by rank) of each."""
     own, dealt = fed(spark, options)
-    hint = f"--data {options['data']}: s is text, so that the features are a dict of columns and no matrix"
-    assert own.manifest["files"] and own.notices == [hint] * ("s" in (options["features"] or ()))
+    hint = f"--data {options.data}: s is text, so that the features are a dict of columns and no matrix"
+    assert own.manifest["files"] and own.notices == [hint] * ("s" in (options.features or ()))
     if own.manifest["files"]["format"] == "tfrecord":
         for tensor in [*own.manifest["tensors"], *dealt.manifest["tensors"]]:
             tensor["text_bytes"] = 0  # the index has an upper bound of it

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import launch
-from support.feeds import LocalSpark, batches, open_rank, prepare, shares
+from support.feeds import LocalSpark, batches, open_rank, prepare, shares, spec
 
 from ddl_magics.runtime.data import rank_data, reader, row_order
 from ddl_magics.runtime.data.feed import DataError
@@ -257,7 +257,7 @@ BERLIN, TWO = series("Berlin", 20), [series("Berlin", 20), series("Rome", 20)]
 )
 def test_mistakes_are_refused_in_one_line(local, frame, changes, message):
     with pytest.raises(DataError) as caught:
-        options = {"data": "df", "strategy": "allreduce", "workers": 2, "seed": 7, **WINDOWS, **changes}
+        options = spec(**{"label": None, **WINDOWS, **changes})
         prepare(local, frame, options, {"df": frame})
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
@@ -302,7 +302,7 @@ def test_mistakes_on_spark_are_refused_in_one_line(spark_cluster, changes, messa
     frame = spark_cluster(2).range(40).selectExpr("id % 20 time", "id x", "id y", "id < 20 city", "array(id) pair")
     frame = frame.selectExpr("*", "map('a', x) kinds")
     with pytest.raises(DataError) as caught:
-        options = {"data": "df", "strategy": "allreduce", "workers": 2, "seed": 7, **WINDOWS, **changes}
+        options = spec(**{"label": None, **WINDOWS, **changes})
         prepare(spark_cluster(2).sparkContext, frame, options, {"df": frame})
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)

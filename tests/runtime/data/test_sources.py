@@ -1,5 +1,6 @@
 """--data as files, --where, and the partitions of what Spark reads."""
 
+import dataclasses
 import gzip
 import os
 import random
@@ -46,7 +47,7 @@ def test_every_row_of_the_files_that_is_wanted_is_used_once(spark, tmp_path):
     )
     options = spec(data=f"file://{tmp_path}/t.orc", where="a >= 1700 and y < 2", features=["a"])
     frames = sources.with_frame({}, options, sources.opened(spark, options))
-    made = prepare(spark.sparkContext, options["data"], options, frames)
+    made = prepare(spark.sparkContext, options.data, options, frames)
     rows = [packing.decode(blob)[1][1].tolist() for blob in made.rdd.collect()]
     assert sorted(a for own in rows for a in own) == [a for a in range(1700, 2000) if a % 3 < 2]
     made.close()
@@ -73,17 +74,17 @@ def test_many_partitions_are_joined_and_no_row_is_lost(spark):
     ],
 )
 def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
-    options = {**spec(data=files), **changes}
-    options["data"] = options["data"].format(files=files)
+    options = spec(**{"data": files, **changes})
+    options = dataclasses.replace(options, data=options.data.format(files=files))
     with pytest.raises(DataError) as caught:
-        feed.check(options["data"], options, sources.with_frame({}, options, sources.opened(spark, options)))
+        feed.check(options.data, options, sources.with_frame({}, options, sources.opened(spark, options)))
     assert message.format(files=files) in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
 def test_json_is_refused_with_what_to_do():
     with pytest.raises(DataError) as caught:
-        sources.opened(None, {"data": "hdfs:///a/b.jsonl"})
+        sources.opened(None, spec(data="hdfs:///a/b.jsonl"))
     assert str(caught.value) == (
         "--data hdfs:///a/b.jsonl: read it into a DataFrame first: df = spark.read.json('hdfs:///a/b.jsonl'), "
         "and --data df"
@@ -99,8 +100,8 @@ def test_csv_files_are_rows_of_the_types_that_all_values_have(spark, tmp_path):
     options = spec(data=f"file://{tmp_path}/*.csv*", where="y = 0 or a > 4", features=["a", "b c", "text"])
     source = sources.opened(spark, options)
     assert source.frame.schema.simpleString() == "struct<a:double,b c:double,text:string,y:int>"
-    made = prepare(spark.sparkContext, options["data"], options, sources.with_frame({}, options, source))
-    assert f"--data {options['data']}: text is text, so that the features are a dict of columns and no matrix" in (
+    made = prepare(spark.sparkContext, options.data, options, sources.with_frame({}, options, source))
+    assert f"--data {options.data}: text is text, so that the features are a dict of columns and no matrix" in (
         made.notices
     )
     rows = [packing.decode(blob)[1][1:] for blob in made.rdd.collect()]
@@ -138,7 +139,7 @@ def test_a_row_of_csv_with_another_number_of_values_is_one_line(spark, tmp_path,
     options = spec(data=f"file://{tmp_path}/1.csv", features=["a", "b"])
     frames = sources.with_frame({}, options, sources.opened(spark, options))
     with pytest.raises(DataError, match=r"1\.csv cannot be computed: .*[Mm]alformed"):
-        prepare(spark.sparkContext, options["data"], options, frames)
+        prepare(spark.sparkContext, options.data, options, frames)
 
 
 def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
@@ -148,7 +149,7 @@ def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
     options = spec(data=f"file://{tmp_path}/*.csv", features=["a"])
     with pytest.raises(DataError) as caught:
         frames = sources.with_frame({}, options, sources.opened(spark, options))
-        prepare(spark.sparkContext, options["data"], options, frames)
+        prepare(spark.sparkContext, options.data, options, frames)
     assert "CSV header" in str(caught.value) and "\n" not in str(caught.value), caught.value
 
 

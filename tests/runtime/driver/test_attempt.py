@@ -17,18 +17,16 @@ from ddl_magics.runtime.driver import attempt as attempts
 from ddl_magics.runtime.driver.run_result import judge
 from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.rank_end import Failure, RankEnd
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
 CONFIG = JobConfig(
-    cell="",
+    spec=RunSpec(strategy="ps", seed=0),
     credentials=Credentials("r", b""),
     driver=("127.0.0.1", 1),
     spark="3",
-    strategy="ps",
-    workers=2,
     executor_cores=1,
-    seed=0,
 )
 
 
@@ -78,7 +76,7 @@ class Run:
 
     def __init__(self, strategy):
         self.workers, self.attempts, self.group, self.sc = 2, 3, "g", None
-        self.spec = {"strategy": strategy}
+        self.spec = RunSpec(strategy=strategy)
         self.warned = []
         self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
         self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
@@ -277,7 +275,7 @@ def test_what_a_connection_brings_when_its_rank_has_a_successor_is_dropped(
 
 
 def test_a_rank_that_the_driver_does_not_read_as_it_sends_checkpoints_is_not_silent(start, monkeypatch):
-    config = dataclasses.replace(CONFIG, strategy="allreduce", stall=0.3, stall_notice=0.1)
+    config = dataclasses.replace(CONFIG, spec=RunSpec(stall=0.3, stall_notice=0.1))
     ranks = start("allreduce", config)
     silence = ranks.attempt._silence
     watched = []
@@ -289,7 +287,7 @@ def test_a_rank_that_the_driver_does_not_read_as_it_sends_checkpoints_is_not_sil
 
 
 def test_a_rank_that_is_not_heard_of_is_named_and_dead_after_the_time_of_the_option(start, monkeypatch):
-    config = dataclasses.replace(CONFIG, strategy="allreduce", stall=0.6, stall_notice=0.3)
+    config = dataclasses.replace(CONFIG, spec=RunSpec(stall=0.6, stall_notice=0.3))
     monkeypatch.setattr(attempts, "TICK_SECONDS", 0.1)
     ranks = start("allreduce", config)
     said = []

@@ -18,6 +18,7 @@ from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import attempt as attempts
 from ddl_magics.runtime.provenance.packages import Distinct
 from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import link_watch, sockets, wire
 
 #: In place of 20 and 30 s.
@@ -78,7 +79,7 @@ class Run:
 
     def __init__(self, folder):
         self.workers, self.attempts, self.group, self.sc, self.servers = 1, 2, "g", None, None
-        self.spec = {"strategy": "single"}
+        self.spec = RunSpec(strategy="single")
         self.attempt, self.got, self.pids, self._folder = None, [], [], folder
         self.log = SimpleNamespace(histories=dict, append=self._append)
         self.checkpoints = SimpleNamespace(files=list, keep=lambda file: self._take("checkpoint"))
@@ -142,15 +143,11 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
     listener = wire.Listener(there.here, CREDENTIALS, DRIVER, run.admit, run.accept)
     address = (there.here, listener.address[1])
     config = JobConfig(
-        cell=CELL,
+        spec=RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False),
         credentials=CREDENTIALS,
         driver=address,
         spark="3",
-        strategy="single",
-        workers=1,
         executor_cores=1,
-        seed=0,
-        prewarm=False,
     )
     try:
         first = run.attempt = attempts.Attempt(run, 1, "", None, None, config)

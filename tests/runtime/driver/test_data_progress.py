@@ -9,6 +9,7 @@ from support.until import until
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import data_progress
 from ddl_magics.runtime.driver.job import Job
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.spark import jvm_gateway
 
 
@@ -62,7 +63,7 @@ def test_the_rows_that_spark_has_read_are_counted_but_for_those_of_a_cached_fram
 
 def test_reading_is_a_state_of_the_run_until_all_is_read():
     run = SimpleNamespace(_entering=threading.RLock(), _stop_reason=None, state=events.RUNNING, workers=2, told=[])
-    run.spec = {"data": "t.parquet"}
+    run.spec = RunSpec(data="t.parquet")
 
     def enter(state, message, **fields):
         run.state = state

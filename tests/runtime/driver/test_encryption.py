@@ -16,6 +16,7 @@ from support.capture import Capture
 from support.paths import KERAS2_PYTHON, environment
 
 from ddl_magics.runtime.driver import encryption
+from ddl_magics.runtime.run_spec import RunSpec
 
 pytestmark = [
     pytest.mark.timeout(300),
@@ -114,7 +115,7 @@ def asked(encrypt, master="yarn", **conf):
     named = {name.replace("_", "."): value for name, value in conf.items()}
     sc = SimpleNamespace(master=master, _conf=named)
     with unittest.mock.patch.object(encryption.certificates, "make", lambda sc, run: "made"):
-        made = encryption.certificate(sc, {"run": "r", "strategy": "allreduce", "encrypt": encrypt})
+        made = encryption.certificate(sc, RunSpec(run="r", encrypt=encrypt))
     return made is not None, encryption.keys_are_exposed(sc)
 
 

@@ -9,6 +9,7 @@ from support.launch import Refused, fetch, load_driver, run_cell, start
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver import out
+from ddl_magics.runtime.run_spec import RunSpec
 
 CELL = """
 import numpy as np
@@ -87,5 +88,5 @@ def test_a_storage_that_does_not_answer_is_not_waited_for(spark_cluster, monkeyp
 
 
 def test_a_run_without_files_leaves_the_folder_to_the_next(tmp_path):
-    assert out.write(None, {"out": f"file://{tmp_path}", "run": "r", "name": "n"}, {}, [], tmp_path) == ({}, None)
+    assert out.write(None, RunSpec(out=f"file://{tmp_path}", run="r", name="n"), {}, [], tmp_path) == ({}, None)
     assert not list(tmp_path.iterdir())

@@ -16,6 +16,7 @@ from support import launch, processes
 from support.until import until
 
 from ddl_magics.runtime.rank import JobConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -118,14 +119,11 @@ def test_nothing_is_left_after_the_session(cluster):
 # -- without Spark, this process is the worker
 
 JOB = JobConfig(
-    cell="",
+    spec=RunSpec(workers=1, seed=11),
     credentials=Credentials("r", b""),
     driver=("127.0.0.1", 0),
     spark="none",
-    strategy="allreduce",
-    workers=1,
     executor_cores=2,
-    seed=11,
 )
 THREADS = {"OMP_NUM_THREADS": "1"}
 
@@ -164,7 +162,7 @@ def test_it_ends_by_itself(worker, bound):
     [
         ("ANYTHING", JOB, None),
         (None, JOB, ["1"]),
-        (None, replace(JOB, workers=2), None),
+        (None, replace(JOB, spec=RunSpec(workers=2, seed=11)), None),
         (None, replace(JOB, executor_cores=1), None),
     ],
 )

@@ -19,6 +19,7 @@ from ddl_magics.runtime.executor.stall import BEFORE, StallClock
 from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.rank.pulse import Pulse
 from ddl_magics.runtime.rank.rank import Rank
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import wire
 
 STEP = Pulse(fit=0, epoch=0, step=1, moves=0, training=True, waiting=False)
@@ -98,14 +99,11 @@ def test_time_in_which_this_process_did_not_run_is_no_stall():
 def test_a_pulse_says_where_a_rank_is_and_whether_it_waits_for_others():
     ours, theirs = socket.socketpair()
     config = JobConfig(
-        cell="",
+        spec=RunSpec(seed=0),
         credentials=CREDENTIALS,
         driver=("h", 1),
         spark="3",
-        strategy="allreduce",
-        workers=2,
         executor_cores=1,
-        seed=0,
     )
     rank = Rank(config.of_rank(0, "h", ""), wire.Channel(theirs, wire.Identity("supervisor", -1, 0)))
     assert Pulse.of(rank) == BEFORE
@@ -160,7 +158,7 @@ def test_a_process_that_offers_no_stack_is_not_asked(tmp_path):
 
 def test_a_stall_is_reported_once_and_its_end_once_more(hanging, tmp_path, monkeypatch):
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(stall=None, stall_notice=0.5, strategy="single", uses_tf_distribute=False)
+    job = SimpleNamespace(spec=RunSpec(stall=None, stall_notice=0.5, strategy="single"), uses_tf_distribute=False)
     said, over = [], threading.Event()
     watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
     thread = threading.Thread(target=watch.run, args=(over,))
@@ -195,7 +193,7 @@ def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_is_stopped_and
 ):
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
     command = [sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path)]
-    job = SimpleNamespace(stall=1.0, stall_notice=0.3, strategy="single", uses_tf_distribute=False)
+    job = SimpleNamespace(spec=RunSpec(stall=1.0, stall_notice=0.3, strategy="single"), uses_tf_distribute=False)
     said, ended = [], []
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
@@ -213,7 +211,7 @@ def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_is_stopped_and
 
 def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, tmp_path, monkeypatch):
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(stall=0.3, stall_notice=0.1, strategy="single", uses_tf_distribute=False)
+    job = SimpleNamespace(spec=RunSpec(stall=0.3, stall_notice=0.1, strategy="single"), uses_tf_distribute=False)
     said, over = [], threading.Event()
     watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
     watch.feed(STEP)
@@ -228,7 +226,7 @@ def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, 
 
 def test_a_stall_of_the_time_of_the_option_ends_the_rank(hanging, tmp_path, monkeypatch):
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(stall=0.5, stall_notice=60.0, strategy="single", uses_tf_distribute=False)
+    job = SimpleNamespace(spec=RunSpec(stall=0.5, stall_notice=60.0, strategy="single"), uses_tf_distribute=False)
     ended = []
     watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: None, ended.append)
     watch.feed(STEP)

@@ -10,6 +10,7 @@ from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import rank_messages
 from ddl_magics.runtime.driver.run_files import RunFiles
 from ddl_magics.runtime.rank.config import JobConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -50,9 +51,12 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     (notebook / "old.txt").write_text("old")
     (scratch / "names.pkl").write_bytes(names.pack(CELL, {}))
     job = JobConfig(
-        cell=CELL, credentials=Credentials("r", b""), driver=("h", 1), spark="3", strategy="single", workers=1,
-        executor_cores=1, seed=1, folder=str(notebook),
-    )  # fmt: skip
+        spec=RunSpec(cell=CELL, strategy="single", seed=1, folder=str(notebook)),
+        credentials=Credentials("r", b""),
+        driver=("h", 1),
+        spark="3",
+        executor_cores=1,
+    )
     config = job.of_rank(0, "h", str(scratch))
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-c", RANK, str(theirs.fileno())]
@@ -62,7 +66,7 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     process.stdin.close()
 
     reported, ends = [], []
-    files = RunFiles({"run": "r", "out": "hdfs:///out"}, reported.append)
+    files = RunFiles(RunSpec(run="r", out="hdfs:///out"), reported.append)
     listener = SimpleNamespace(
         on_frame=lambda: None,
         new_path=files.new_path,

@@ -9,6 +9,7 @@ from support.rings import ThreadRing
 from ddl_magics.runtime.gradients import sync_batchnorm, within_step
 from ddl_magics.runtime.gradients.traced_step import TracedStep
 from ddl_magics.runtime.rank import Rank, RankConfig
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.training.share import Share
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -53,7 +54,7 @@ def said(ended):
 def layer(ring, rows):
     """What synchronizes a layer of the rank of `ring`, while a step with so many rows is traced."""
     config = RankConfig(
-        "", Credentials("test", b""), ("", 0), "none", "allreduce", ring.size, 1, seed=11, rank=ring.rank
+        RunSpec(workers=ring.size, seed=11), Credentials("test", b""), ("", 0), "none", executor_cores=1, rank=ring.rank
     )
     rank = Rank(config, channel=None)
     rank.peers.ring = ring

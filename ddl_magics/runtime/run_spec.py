@@ -1,0 +1,229 @@
+"""`RunSpec`: all that a cell asks for, as one frozen value, from the notebook to the driver, the ranks and the store.
+
+An option is a row of ddl_magics/options/table.py, a field of `RunSpec`, and the code that reads `spec.FIELD`; on a rank
+that is `config.spec.FIELD`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import MISSING, asdict, dataclass, field, fields
+from typing import Any, Mapping
+
+#: Fields of a spec that no option of the cell's line sets.
+NO_OPTIONS = (
+    "run",
+    "cell",
+    "checkpoints",
+    "resume_uri",
+    "folder",
+    "parent",
+    "trial",
+    "epochs",
+    "monitor",
+    "stall_notice",
+)
+
+#: Name of a field in stored runs of 0.1.0 -> its name now.
+FORMER_NAMES = {"spare": "prewarm"}
+
+#: Fields that only the notebook reads.
+_NOT_STORED = ("wait", "send", "dry_run")
+
+
+def under_current_names(record: Mapping[str, Any]) -> dict[str, Any]:
+    """A stored spec, which may be one of 0.1.0, with the current names of its fields."""
+    return {FORMER_NAMES.get(name, name): value for name, value in record.items()}
+
+
+@dataclass(frozen=True)
+class ErrorMetric:
+    """The error of a row that a monitor compares with that of the training.
+
+    kind: as `labels.errors` takes it. name: for people. before: its mean at training time, if that is known.
+    """
+
+    kind: str = "absolute"
+    name: str = "error"
+    before: float | None = None
+
+
+@dataclass(frozen=True)
+class MonitorSpec:
+    """What a monitor watches, and how.
+
+    reference: a `monitoring.reference.Reference`. log, labels, checkpoint: addresses; labels may name a DataFrame.
+    window, every: seconds. delay, label_delay: as Spark writes intervals. once: end after catching up with the log.
+    model: its name. cell: the cell that trains it again.
+    """
+
+    reference: Mapping[str, Any]
+    log: str
+    checkpoint: str
+    window: float
+    delay: str
+    label_delay: str = "1 day"
+    labels: str | None = None
+    every: float | None = None
+    once: bool = False
+    model: str = ""
+    cell: str = ""
+    error: ErrorMetric = ErrorMetric()
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> MonitorSpec:
+        """Of its JSON object. Raises ValueError as `RunSpec.from_record` does."""
+        values = _checked(cls, record)
+        if "error" in values:
+            values["error"] = ErrorMetric(**_checked(ErrorMetric, values["error"]))
+        return cls(**values)
+
+
+@dataclass(frozen=True)
+class RunSpec:
+    """What a cell asks for. `to_record` makes the JSON object for `driver.launch`, the ranks and the store.
+
+    `rule` and `window` are None for a run without an update rule, `ps` for one without parameter servers, `batch_size`
+    without `data`. `data` names a DataFrame or has the URI of files; `validation` is a fraction of the rows, the name
+    of a DataFrame, or a date. `seed` is None until the notebook has chosen one. `timeout` and `stall` are in seconds;
+    `stall_notice`, which only tests set, is after how many seconds a stall is reported. `out`, `checkpoint` and
+    `resume_uri` are URIs of folders.
+    `resume` is the name or id of a run, for the driver always its id; `checkpoints` is then the folder with that run's
+    files on the notebook's machine, and `resume_uri` its --checkpoint. `prewarm`, `provenance` and `reference` None
+    mean True, `release` None means no, `gather` and `encrypt` None mean "auto". `folder` is the notebook's, to which
+    the paths of `files` are relative, or None where executors have no such folder.
+    `set` holds values of the cell's parameters, as text. `trials` makes a search of the cell; its trials are runs with
+    the id of the search as `parent`, and the number of the trial in it. `warm_start` is the name or id of an earlier
+    search, in the stored spec of a search always its id. `epochs` caps every `fit`; scaling runs set it, whose `parent`
+    is the run whose cell they measure. `tensorboard` and `mlflow` are where the notebook writes the run while it
+    trains.
+    `monitor` is for a monitor, which trains nothing: it has the strategy "monitor", and no workers.
+    `wait`, `dry_run` and `send` are for the notebook alone: `wait` None means to wait where nobody can click, and
+    `send` holds names of the notebook's variables.
+    """
+
+    run: str = ""
+    name: str = ""
+    cell: str = ""
+    strategy: str = "allreduce"
+    rule: str | None = None
+    workers: int = 2
+    window: int | None = None
+    ps: int | None = None
+    data: str | None = None
+    where: str | None = None
+    cache: str | None = None
+    features: tuple[str, ...] | None = None
+    label: str | None = None
+    weight: str | None = None
+    transform: str | None = None
+    sparse: tuple[str, ...] | None = None
+    batch_size: int | None = None
+    validation: float | str | None = None
+    sequence_length: int | None = None
+    order_by: str | None = None
+    horizon: int | None = None
+    sequence_stride: int | None = None
+    group_by: tuple[str, ...] | None = None
+    seed: int | None = None
+    timeout: float | None = None
+    out: str | None = None
+    gpus: int | None = None
+    compression: str | None = None
+    sync_batchnorm: bool | None = None
+    sync_noise: bool | None = None
+    gather: str | None = None
+    encrypt: str | None = None
+    attempts: int | None = None
+    stall: float | None = None
+    target: str | None = None
+    checkpoint: str | None = None
+    checkpoint_every: int | None = None
+    resume: str | None = None
+    checkpoints: str | None = None
+    resume_uri: str | None = None
+    prewarm: bool | None = None
+    release: str | None = None
+    provenance: bool | None = None
+    tensorboard: str | None = None
+    mlflow: str | None = None
+    reference: bool | None = None
+    set: Mapping[str, str] | None = None
+    trials: int | None = None
+    search: str | None = None
+    prune: str | None = None
+    objective: str | None = None
+    parallel: int | None = None
+    warm_start: str | None = None
+    conf: Mapping[str, str] = field(default_factory=dict)
+    wait: bool | None = None
+    dry_run: bool | None = None
+    send: tuple[str, ...] | None = None
+    files: tuple[str, ...] | None = None
+    folder: str | None = None
+    parent: str | None = None
+    trial: int | None = None
+    epochs: int | None = None
+    monitor: MonitorSpec | None = None
+    stall_notice: float | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks train: the workers that are asked for, but one where the strategy is single."""
+        return 1 if self.strategy == "single" else self.workers
+
+    def to_record(self) -> dict[str, Any]:
+        """A JSON object of plain values, which `from_record` reads."""
+        record = {name: value for name, value in asdict(self).items() if name not in _NOT_STORED}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in record.items()}
+
+    @classmethod
+    def from_record(cls, record: Mapping[str, Any]) -> RunSpec:
+        """The spec of a stored run, without fields that this version does not know.
+
+        Raises:
+            ValueError: a field has a value of another type than it can have.
+        """
+        values = _checked(cls, under_current_names(record))
+        if values.get("monitor") is not None:
+            values["monitor"] = MonitorSpec.from_record(values["monitor"])
+        return cls(**values)
+
+
+#: Annotation of a field -> the types that its values have in JSON.
+_JSON_TYPES: Mapping[str, tuple[type, ...]] = {
+    "None": (type(None),),
+    "bool": (bool,),
+    "int": (int,),
+    "float": (float, int),
+    "str": (str,),
+    "tuple[str, ...]": (list,),
+    "Mapping[str, str]": (dict,),
+    "Mapping[str, Any]": (dict,),
+    "ErrorMetric": (dict,),
+    "MonitorSpec": (dict,),
+}
+
+
+def _json_types(kind: type) -> dict[str, set[type]]:
+    """Field of the dataclass -> types. Annotations are text: Python 3.8 cannot evaluate `int | None`."""
+    annotations = {attribute.name: str(attribute.type).split(" | ") for attribute in fields(kind)}
+    return {name: {json for word in words for json in _JSON_TYPES[word]} for name, words in annotations.items()}
+
+
+_SPECS: tuple[type, ...] = (ErrorMetric, MonitorSpec, RunSpec)
+_FIELDS = {kind: _json_types(kind) for kind in _SPECS}
+
+
+def _checked(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments for the dataclass from its JSON object, without fields that it does not have; or ValueError."""
+    types = _FIELDS[kind]
+    values = {name: value for name, value in record.items() if name in types}
+    for name, value in values.items():
+        if type(value) not in types[name] or (type(value) is list and not all(type(item) is str for item in value)):
+            raise ValueError("%s cannot be %.40r" % (name, value))
+        if type(value) is list:
+            values[name] = tuple(value)
+    for attribute in fields(kind):
+        if attribute.name not in values and attribute.default is MISSING and attribute.default_factory is MISSING:
+            raise ValueError("%s is missing" % attribute.name)
+    return values
