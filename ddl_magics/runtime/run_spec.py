@@ -6,7 +6,7 @@ that is `config.spec.FIELD`.
 
 from __future__ import annotations
 
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Mapping
 
 #: Fields of a spec that no option of the cell's line sets.
@@ -56,11 +56,11 @@ class MonitorSpec:
     model: its name. cell: the cell that trains it again.
     """
 
-    reference: Mapping[str, Any]
-    log: str
-    checkpoint: str
-    window: float
-    delay: str
+    reference: Mapping[str, Any] = field(default_factory=dict)
+    log: str = ""
+    checkpoint: str = ""
+    window: float = 60.0
+    delay: str = "10 minutes"
     label_delay: str = "1 day"
     labels: str | None = None
     every: float | None = None
@@ -223,7 +223,4 @@ def _checked(kind: type, record: Mapping[str, Any]) -> dict[str, Any]:
             raise ValueError("%s cannot be %.40r" % (name, value))
         if type(value) is list:
             values[name] = tuple(value)
-    for attribute in fields(kind):
-        if attribute.name not in values and attribute.default is MISSING and attribute.default_factory is MISSING:
-            raise ValueError("%s is missing" % attribute.name)
     return values

@@ -44,9 +44,9 @@ def test_ranks_get_the_spec_with_their_configuration():
         {"monitor": 3},
         {"monitor": {**MONITOR, "once": "yes"}},
         {"monitor": {**MONITOR, "error": {"before": "low"}}},
-        {"monitor": {name: value for name, value in MONITOR.items() if name != "log"}},
+        {"monitor": {**MONITOR, "log": None}},
     ],
 )
 def test_values_of_other_types_are_refused(record):
-    with pytest.raises(ValueError, match=r" cannot be .|log is missing"):
+    with pytest.raises(ValueError, match=" cannot be "):
         RunSpec.from_record(record)
