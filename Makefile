@@ -73,7 +73,7 @@ build/spark.jsa: $(READY) tests/support/spark_archive.py
 
 test: install lint build/spark.jsa
 	npm test
-	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope --durations=60
+	$(PYTHON) -m pytest -m "not slow" -n $(PROCESSES) --dist loadscope --repeat-failed=5 --durations=60
 
 # What the tests of the last `pytest` have cost, the longest first.
 test-times:

@@ -5,13 +5,18 @@ import sys
 
 import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
-from support import comparison, launch, parallel, paths, processes, spark, starts, times
+from support import comparison, flaky, launch, parallel, paths, processes, spark, starts, times
 
 processes.start_session()
 starts.make_cheap()
 
 
+def pytest_addoption(parser):
+    flaky.add_option(parser)
+
+
 def pytest_configure(config):
+    flaky.configure(config)
     if not hasattr(config, "workerinput"):  # of pytest -n, whose own process is told what each test took
         config.pluginmanager.register(times.Times())
 

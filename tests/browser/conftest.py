@@ -1,16 +1,11 @@
 """One JupyterLab and one Chromium for all browser tests, and pages that are loaded once."""
 
 import contextlib
-import os
 import shutil
-import weakref
 from pathlib import Path
-from typing import ClassVar
 
 import pytest
-from _pytest.runner import runtestprotocol
 from playwright.sync_api import Error, expect
-from support.times import REPEATED
 
 from ddl_magics import store
 
@@ -27,26 +22,6 @@ def pytest_collection_modifyitems(items):
     for item in items:
         if here in item.path.parents:
             item.add_marker(pytest.mark.browser)
-
-
-def pytest_runtest_protocol(item, nextitem):
-    """In CI, a browser test that fails is tried once more, with new pages. The second try counts; both are told."""
-    if not os.environ.get("CI") or not item.path.is_relative_to(Path(__file__).parent):
-        return None
-    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-    reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    failed = [report for report in reports if report.failed]
-    if failed:
-        REPEATED.parent.mkdir(exist_ok=True)
-        with open(REPEATED, "a") as file:
-            file.write(f"{item.nodeid}\n{failed[0].longreprtext}\n\n")
-        for shared in list(Shared.everyone):
-            shared.renew()
-        reports = runtestprotocol(item, log=False, nextitem=nextitem)
-    for report in reports:
-        item.ihook.pytest_runtest_logreport(report=report)
-    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
-    return True
 
 
 @pytest.fixture(scope="package")
@@ -79,11 +54,8 @@ def context(browser):
 class Shared:
     """A page that one test after the other has; there is another one after a test that failed."""
 
-    everyone: ClassVar[weakref.WeakSet] = weakref.WeakSet()
-
     def __init__(self, make):
         self._make, self._made = make, None
-        self.everyone.add(self)
 
     def renew(self):
         """Has the next test another page."""

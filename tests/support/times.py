@@ -7,24 +7,15 @@ from support.paths import ROOT
 #: {test: {"setup": seconds, "call": seconds, "teardown": seconds}} of the last session.
 FILE = ROOT / "build" / "test-times.json"
 
-#: The tests of the browser that were tried twice, with why.
-REPEATED = ROOT / "build" / "repeated-tests.txt"
-
 
 class Times:
     """A plugin of pytest; with `pytest -n`, of the process that starts the others."""
 
     def __init__(self):
         self._seconds = {}
-        REPEATED.unlink(missing_ok=True)
 
     def pytest_runtest_logreport(self, report):
         self._seconds.setdefault(report.nodeid, {})[report.when] = round(report.duration, 3)
-
-    def pytest_terminal_summary(self, terminalreporter):
-        if REPEATED.exists():
-            terminalreporter.section("tried twice")
-            terminalreporter.write(REPEATED.read_text())
 
     def pytest_sessionfinish(self):
         if self._seconds:
