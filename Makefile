@@ -80,7 +80,7 @@ test-times:
 	@$(PYTHON) scripts/test_times.py
 
 test-quick: env
-	$(PYTHON) -m pytest -n $(PROCESSES) --dist loadscope -m "not slow and not browser and not spark and not livy and not keras2" --ignore=tests/project/test_wheel.py --ignore=tests/serving/test_serving.py --ignore=tests/runtime/training/test_checkpointing.py
+	$(PYTHON) -m pytest -n $(PROCESSES) --dist loadscope -m "not slow and not browser and not spark and not ranks and not livy and not keras2" --ignore=tests/project/test_wheel.py --ignore=tests/serving/test_serving.py --ignore=tests/runtime/training/test_checkpointing.py
 
 test-slow: install build/spark.jsa
 	$(PYTHON) -m pytest -m slow

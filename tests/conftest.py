@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
-from support import comparison, flaky, launch, parallel, paths, processes, spark, starts, times
+from support import comparison, executors, flaky, launch, parallel, paths, processes, spark, starts, times
 
 processes.start_session()
 starts.make_cheap()
@@ -32,6 +32,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if "spark_cluster" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+        if "rank_pool" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.ranks)
     mark_livy_tests(items)
     items.sort(key=_cluster)
     if hasattr(config, "workerinput"):  # of pytest -n
@@ -78,6 +80,17 @@ def spark_cluster():
     clusters = spark.Clusters()
     yield clusters.get
     clusters.stop()
+
+
+@pytest.fixture(scope="session")
+def rank_pool(tmp_path_factory):
+    """`rank_pool(n)`: a session whose runs have n workers without Spark, on processes that stay between tests.
+
+    For what ranks learn, exchange and report. What Spark does in a run, --data among it, needs `spark_cluster`.
+    """
+    pool = executors.Executors(tmp_path_factory.mktemp("executors"))
+    yield pool.get
+    pool.stop()
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ NOT_SYNCHRONIZED = ("normalized", "normalized_images")
 
 
 @pytest.fixture(scope="module")
-def learned(spark_cluster):
+def learned(rank_pool):
     """{part: what two workers have learned}, in one run.
 
     Another type of numbers needs a run of its own: the weights that Keras draws depend on the first type of a process.
@@ -30,7 +30,7 @@ def learned(spark_cluster):
     parts = {name: (of, "float64") for name, of in {"float64": ALWAYS, "loops": LOOPS}.items()}
     parts |= {"synchronized": (SYNCHRONIZED, "float64"), "not synchronized": (NOT_SYNCHRONIZED + NOISY, "float64")}
     parts["silent"] = (SILENT, "float64", comparison.SILENCE)
-    return comparison.learn_parts(spark_cluster(2), parts, 2, seconds=700)
+    return comparison.learn_parts(rank_pool(2), parts, 2, seconds=700)
 
 
 @pytest.mark.parametrize("part", ["float64", "loops", "synchronized"])
@@ -39,8 +39,8 @@ def test_float64(learned, reference, part):
 
 
 @pytest.mark.slow
-def test_float32(spark_cluster, reference):
-    comparison.check(comparison.learn(spark_cluster(2), FLOAT32, "float32", 2), reference)
+def test_float32(rank_pool, reference):
+    comparison.check(comparison.learn(rank_pool(2), FLOAT32, "float32", 2), reference)
 
 
 def test_what_is_exchanged_is_told_once_for_each_loss(learned):

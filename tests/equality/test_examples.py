@@ -14,9 +14,9 @@ def assert_equal_or_refused(learned, plain, of):
 
 
 @pytest.mark.timeout(300)
-def test_some_of_each_kind(spark_cluster, tmp_path):
+def test_some_of_each_kind(rank_pool, tmp_path):
     chosen = {name: one for name, one in examples.found().items() if name in ALWAYS}
-    learned = examples.learn(spark_cluster(2), chosen.values(), 2)
+    learned = examples.learn(rank_pool(2), chosen.values(), 2)
     assert_equal_or_refused(learned, examples.plain(tmp_path / "plain", chosen.values()), chosen)
 
 

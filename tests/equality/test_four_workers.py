@@ -20,8 +20,8 @@ CASES += ("own_contrast", "metrics_of_all_kinds")
 NORMALIZED = ("normalized_masked",)
 
 
-def test_the_last_batch_has_two_rows(spark_cluster, reference):
-    learned = comparison.learn(spark_cluster(4), CASES + NORMALIZED, "float64", 4, sync_batchnorm=True)
+def test_the_last_batch_has_two_rows(rank_pool, reference):
+    learned = comparison.learn(rank_pool(4), CASES + NORMALIZED, "float64", 4, sync_batchnorm=True)
     comparison.check(learned, reference)
 
 
@@ -34,8 +34,8 @@ def test_the_last_batch_has_two_rows(spark_cluster, reference):
         pytest.param(3, comparison.OVER_HOSTS, marks=pytest.mark.slow),
     ],
 )
-def test_hosts_have_several_workers(spark_cluster, reference, tmp_path, a_host, names):
+def test_hosts_have_several_workers(rank_pool, reference, tmp_path, a_host, names):
     """One of three and one of one; two of two."""
-    learned = comparison.learn(spark_cluster(4, hosts.python(tmp_path, a_host)), names, "float64", 4, hosts.TRANSPORT)
+    learned = comparison.learn(rank_pool(4, hosts.python(tmp_path, a_host)), names, "float64", 4, hosts.TRANSPORT)
     assert learned.ended.logs().count("transport Hierarchy True") == 4
     comparison.check(learned, reference)

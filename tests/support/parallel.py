@@ -41,7 +41,7 @@ def priority(item) -> int:
         return 0
     if item.nodeid.startswith(LAST):
         return 3
-    return 1 if item.get_closest_marker("spark") else 2
+    return 1 if item.get_closest_marker("spark") or item.get_closest_marker("ranks") else 2
 
 
 class Rooms(LoadScopeScheduling):

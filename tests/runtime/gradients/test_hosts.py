@@ -27,23 +27,23 @@ same = ddl.allreduce(weights) == weights
 """
 
 
-@pytest.fixture
-def spark(spark_cluster, tmp_path):
+@pytest.fixture(scope="module")
+def two_hosts(rank_pool, tmp_path_factory):
     """Two hosts of one executor."""
-    return spark_cluster(2, hosts.python(tmp_path, 1))
+    return rank_pool(2, hosts.python(tmp_path_factory.mktemp("hosts"), 1))
 
 
-def digits(spark, epochs, **spec):
-    ended = launch.run_cell(spark, hosts.TRANSPORT + DIGITS.replace("EPOCHS", str(epochs)), seconds=300, **spec)
+def digits(two_hosts, epochs, **spec):
+    ended = launch.run_cell(two_hosts, hosts.TRANSPORT + DIGITS.replace("EPOCHS", str(epochs)), seconds=300, **spec)
     assert ended.state == "FINISHED", (ended.message, ended.failure)
     assert ended.logs().count("transport Ring True") == 2
     assert ended.result["same"]
     return ended.result
 
 
-def test_bfloat16_learns_what_one_process_learns(spark, reference):
+def test_bfloat16_learns_what_one_process_learns(two_hosts, reference):
     names = ("sgd_momentum", "embedding")
-    learned = comparison.learn(spark, names, "float32", 2, hosts.TRANSPORT, compression="bf16")
+    learned = comparison.learn(two_hosts, names, "float32", 2, hosts.TRANSPORT, compression="bf16")
     assert learned.ended.logs().count("transport Ring True") == 2
     learned.assert_ranks_equal()
     ours, theirs = learned.results, reference(names, "float32")
@@ -57,8 +57,8 @@ def test_bfloat16_learns_what_one_process_learns(spark, reference):
 
 
 @pytest.mark.slow  # test_compression.py has what is sent and what is kept for later
-def test_training_with_the_largest_hundredth_learns(spark):
-    learnt = digits(spark, 15, compression="topk:0.01")
+def test_training_with_the_largest_hundredth_learns(two_hosts):
+    learnt = digits(two_hosts, 15, compression="topk:0.01")
     assert learnt["history"]["accuracy"][-1] > 0.95
 
 
@@ -71,12 +71,11 @@ buckets.MIN_BUCKET_BYTES = 0
 
 
 @pytest.fixture(scope="module")
-def ring(spark_cluster, tmp_path_factory):
+def ring(two_hosts):
     """{part: what two hosts of one executor have learned}, in one run."""
     normalized = ("normalized_branches", "normalized_adversaries")
     parts = {"": (comparison.OVER_HOSTS, "float64"), "normalized": (normalized, "float64", SMALL_BUCKETS)}
-    spark = spark_cluster(2, hosts.python(tmp_path_factory.mktemp("hosts"), 1))
-    learned = comparison.learn_parts(spark, parts, 2, hosts.TRANSPORT, sync_batchnorm=True)
+    learned = comparison.learn_parts(two_hosts, parts, 2, hosts.TRANSPORT, sync_batchnorm=True)
     assert learned[""].ended.logs().count("transport Ring True") == 2
     return learned
 

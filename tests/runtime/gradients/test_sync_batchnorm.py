@@ -24,9 +24,9 @@ pytestmark = pytest.mark.timeout(600)
 @pytest.mark.parametrize(
     "names", [NORMALIZED + comparison.NOISY, pytest.param(MORE_NORMALIZED, marks=pytest.mark.slow)]
 )
-def test_float64(spark_cluster, reference, names):
+def test_float64(rank_pool, reference, names):
     options = {"sync_batchnorm": True, "sync_noise": True}
-    comparison.check(comparison.learn(spark_cluster(2), names, "float64", 2, **options), reference)
+    comparison.check(comparison.learn(rank_pool(2), names, "float64", 2, **options), reference)
 
 
 APART = """
@@ -39,8 +39,8 @@ model.fit(x, x[:, :1], batch_size=16, verbose=0)
 """
 
 
-def test_workers_that_take_steps_of_their_own_synchronize_nothing_and_the_run_says_so(spark_cluster):
-    ((level, message),) = said(launch.run_cell(spark_cluster(2), APART, strategy="average"))
+def test_workers_that_take_steps_of_their_own_synchronize_nothing_and_the_run_says_so(rank_pool):
+    ((level, message),) = said(launch.run_cell(rank_pool(2), APART, strategy="average"))
     assert (
         level == "warning" and "changes nothing here: workers of --strategy average take steps of their own" in message
     )

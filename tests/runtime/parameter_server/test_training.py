@@ -33,9 +33,9 @@ DIFFERENT = ("adag-distance", "dynsgd", "eamsgd")
         if name != launch.DEFAULT_RULE
     ],
 )
-def test_every_rule_trains(spark_cluster, digits_reference, rule):
+def test_every_rule_trains(rank_pool, digits_reference, rule):
     one_process = digits_reference(SEEDS[:3], "float32")
-    ended = launch.run_cell(spark_cluster(2), _with_rule(rule, SEEDS[:3], 12), strategy="ps", rule=rule)
+    ended = launch.run_cell(rank_pool(2), _with_rule(rule, SEEDS[:3], 12), strategy="ps", rule=rule)
     assert ended.state == "FINISHED", ended.failure
     ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
     assert ours >= theirs - 2 * WITHIN, (ended.result, one_process)
@@ -45,9 +45,9 @@ def test_every_rule_trains(spark_cluster, digits_reference, rule):
 @pytest.mark.slow
 @pytest.mark.parametrize("rule", update_rules.names("ps"))
 @pytest.mark.executors(4)
-def test_every_rule_is_as_accurate_as_one_process(spark_cluster, digits_reference, rule):
+def test_every_rule_is_as_accurate_as_one_process(rank_pool, digits_reference, rule):
     one_process = digits_reference(SEEDS, "float32")
-    ended = launch.run_cell(spark_cluster(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)
+    ended = launch.run_cell(rank_pool(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)
     assert ended.state == "FINISHED", ended.failure
     ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
     assert ours >= theirs - WITHIN, (ended.result, one_process)
@@ -63,8 +63,8 @@ model.fit(x, x[:, 0], batch_size=16, epochs=1, verbose=0)
 """
 
 
-def test_momentum_elastic_averaging_requires_an_optimizer_with_momentum(spark_cluster):
-    ended = launch.run_cell(spark_cluster(2), HASTY, strategy="ps", rule="eamsgd", workers=1)
+def test_momentum_elastic_averaging_requires_an_optimizer_with_momentum(rank_pool):
+    ended = launch.run_cell(rank_pool(2), HASTY, strategy="ps", rule="eamsgd", workers=1)
     assert ended.state == "FAILED"
     assert "--rule eamsgd is made for keras.optimizers.SGD with momentum and nesterov=True" in ended.message
 
@@ -98,10 +98,10 @@ ddl.log(mean=float(norm.moving_mean.numpy().sum()), variance=float(norm.moving_v
 
 
 @pytest.fixture(scope="module", params=["ps", "allreduce"])
-def trained(spark_cluster, request):
+def trained(rank_pool, request):
     """A run of both cells; with three servers, where there are any."""
     servers = 3 if request.param == "ps" else None
-    ended = launch.run_cell(spark_cluster(2), SEEN + BATCH_NORM, strategy=request.param, ps=servers)
+    ended = launch.run_cell(rank_pool(2), SEEN + BATCH_NORM, strategy=request.param, ps=servers)
     assert ended.state == "FINISHED", ended.failure
     return ended
 
@@ -120,10 +120,10 @@ def test_batch_norm_statistics_are_averaged(trained):
 
 
 @pytest.mark.parametrize("workers", [2, pytest.param(4, marks=pytest.mark.slow)])
-def test_accuracy_of_one_process(spark_cluster, digits_reference, workers):
+def test_accuracy_of_one_process(rank_pool, digits_reference, workers):
     one_process = digits_reference(SEEDS, "float32")
     cell = f"{comparison.DIGITS}\nrun_cases({SEEDS!r}, 'float32')"
-    ended = launch.run_cell(spark_cluster(workers), cell, strategy="ps", workers=workers, seconds=350)
+    ended = launch.run_cell(rank_pool(workers), cell, strategy="ps", workers=workers, seconds=350)
     assert ended.state == "FINISHED", ended.failure
     ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
     assert ours >= theirs - WITHIN, (ended.result, one_process)
@@ -133,8 +133,8 @@ def test_accuracy_of_one_process(spark_cluster, digits_reference, workers):
     assert max(e["staleness_max"] for e in ended.of_kind("commits")) > 0
 
 
-def test_a_warning_of_divergence_comes_before_the_first_step(spark_cluster):
-    ended = launch.run_cell(spark_cluster(2), HASTY, strategy="ps", rule="downpour:scale=2", window=10)
+def test_a_warning_of_divergence_comes_before_the_first_step(rank_pool):
+    ended = launch.run_cell(rank_pool(2), HASTY, strategy="ps", rule="downpour:scale=2", window=10)
     kinds = [
         e["kind"] for e in ended.events if e["kind"] == "steps" or "will probably diverge" in str(e.get("message"))
     ]

@@ -96,9 +96,9 @@ def test_data_is_shared_out_validation_is_everybodys_and_ranks_do_not_meet(ended
     assert all("workers of --strategy ensemble do not meet" in ended.logs(rank) for rank in range(2))
 
 
-def test_a_failure_of_one_rank_ends_the_run_with_its_name(spark_cluster):
+def test_a_failure_of_one_rank_ends_the_run_with_its_name(rank_pool):
     cell = CELL + "if ddl.rank == 1:\n    raise ValueError('no such column')\n" + fit(100_000).split("\n", 8)[-1]
-    ended = launch.run_cell(spark_cluster(2), cell, strategy="ensemble")
+    ended = launch.run_cell(rank_pool(2), cell, strategy="ensemble")
     assert (ended.state, ended.failure["rank"]) == ("FAILED", 1)
     assert "no such column" in ended.failure["message"]
 
@@ -117,8 +117,8 @@ def test_a_killed_rank_begins_again_while_the_others_go_on(spark_cluster):
     assert weights(ended.run, 1).shape == (3, 1)
 
 
-def test_a_stop_keeps_every_model(spark_cluster):
-    run = launch.start(spark_cluster(2), fit(100_000), strategy="ensemble")
+def test_a_stop_keeps_every_model(rank_pool):
+    run = launch.start(rank_pool(2), fit(100_000), strategy="ensemble")
     run.until(lambda run: {"epoch", "member"} <= {event["kind"] for event in run.events})
     run.stop()
     ended = run.wait(60)

@@ -84,9 +84,9 @@ def all_differ(epochs):
 
 
 @pytest.fixture(scope="module")
-def reduced(spark_cluster):
+def reduced(rank_pool):
     """A run of this cell, and of the one of test_noise.py behind it, which sets seeds."""
-    return launch.run_cell(spark_cluster(2), CELL + test_noise.CELL)
+    return launch.run_cell(rank_pool(2), CELL + test_noise.CELL)
 
 
 def test_each_row_has_its_own_noise(reduced):
@@ -102,8 +102,8 @@ def test_epochs_of_an_all_reduce_differ_as_in_one_process(reduced):
     assert all(epochs == epochs[:1] * EPOCHS for epochs in fits["seeded"].values())
 
 
-def test_workers_with_steps_of_their_own_never_keep_their_batches(spark_cluster):
-    fits = seen(launch.run_cell(spark_cluster(2), CELL, strategy="ps", rule=launch.DEFAULT_RULE))
+def test_workers_with_steps_of_their_own_never_keep_their_batches(rank_pool):
+    fits = seen(launch.run_cell(rank_pool(2), CELL, strategy="ps", rule=launch.DEFAULT_RULE))
     assert_as_told_of_epochs(fits.pop("python"))
     assert all(is_all_rows(ranks, epoch) for ranks in fits.values() for epoch in range(EPOCHS))
     assert all(all_differ(epochs) for ranks in fits.values() for epochs in ranks.values())

@@ -64,17 +64,17 @@ run_cases(['1'], 'float32')
     [("average", {"strategy": "average"}), ("easgd", {"strategy": "allreduce", "rule": "easgd", "window": 1})],
 )
 def test_workers_come_to_what_the_formula_says_and_are_as_accurate_as_one_process(
-    spark_cluster, digits_reference, method, spec
+    rank_pool, digits_reference, method, spec
 ):
     """The first fails the run, where it does not hold."""
-    ended = launch.run_cell(spark_cluster(2), LINE.replace("METHOD", method) + DIGITS, **spec)
+    ended = launch.run_cell(rank_pool(2), LINE.replace("METHOD", method) + DIGITS, **spec)
     assert ended.state == "FINISHED", ended.failure
     assert ended.result["1"] >= digits_reference(["1"], "float32")["1"] - 0.04
 
 
-def test_a_stop_keeps_the_model(spark_cluster):
+def test_a_stop_keeps_the_model(rank_pool):
     cell = LINE.split("history =")[0] + "model.fit(x, y, batch_size=16, epochs=100000, verbose=0)"
-    run = launch.start(spark_cluster(2), cell, strategy="average")
+    run = launch.start(rank_pool(2), cell, strategy="average")
     run.until(lambda run: any(event["kind"] == "epoch" for event in run.events))
     run.stop()
     ended = run.wait(60)

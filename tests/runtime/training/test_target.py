@@ -32,8 +32,8 @@ TARGET = 0.5
     ],
     ids=lambda spec: spec.get("rule") or spec["strategy"],
 )
-def test_a_fit_ends_after_the_epoch_that_reaches_it_and_the_cell_continues(spark_cluster, spec):
-    ended = launch.run_cell(spark_cluster(2), FITS, target=f"val_loss:{TARGET}", **spec)
+def test_a_fit_ends_after_the_epoch_that_reaches_it_and_the_cell_continues(rank_pool, spec):
+    ended = launch.run_cell(rank_pool(2), FITS, target=f"val_loss:{TARGET}", **spec)
     assert ended.state == "FINISHED", ended.failure
     without, history = ended.result
     *before, last = history["val_loss"]
@@ -46,22 +46,22 @@ def test_a_fit_ends_after_the_epoch_that_reaches_it_and_the_cell_continues(spark
     assert notices == ["--target: the history has no val_loss after this epoch, but loss"]
 
 
-def test_members_of_an_ensemble_end_one_by_one(spark_cluster):
+def test_members_of_an_ensemble_end_one_by_one(rank_pool):
     cell = FITS.replace("SGD(0.01)", "SGD(0.01 * (ddl.rank + 1))")
-    ended = launch.run_cell(spark_cluster(2), cell, strategy="ensemble", target=f"val_loss:{TARGET}")
+    ended = launch.run_cell(rank_pool(2), cell, strategy="ensemble", target=f"val_loss:{TARGET}")
     assert ended.state == "FINISHED", ended.failure
     assert ended.message.endswith("; target val_loss <= 0.5 reached by 2 of 2 models")
     first, second = (ended.of_kind("values", rank)[0]["metrics"]["epochs"] for rank in range(2))
     assert second < first < 400
 
 
-def test_a_loop_of_the_cells_own_is_stopped_and_its_model_kept(spark_cluster):
+def test_a_loop_of_the_cells_own_is_stopped_and_its_model_kept(rank_pool):
     loop = """
 for epoch in range(100_000):
     logs = model.train_on_batch(x, y, return_dict=True)
     ddl.log(loss=logs["loss"], step=epoch)
 """
-    ended = launch.run_cell(spark_cluster(2), FITS.split("without =")[0] + loop, target="loss:0.5")
+    ended = launch.run_cell(rank_pool(2), FITS.split("without =")[0] + loop, target="loss:0.5")
     assert ended.state == "STOPPED", ended.failure
     values = [event["metrics"]["loss"] for event in ended.of_kind("values", 0)]
     first = next(i for i, value in enumerate(values) if value <= TARGET)

@@ -229,14 +229,14 @@ LOGGED = {"epochs", "noise", "noisy", "scale", "weights"}
 
 
 @pytest.fixture(scope="module")
-def fits(spark_cluster, tmp_path_factory):
+def fits(rank_pool, tmp_path_factory):
     """One run of many small fits, as a launch takes longer than all of them."""
     foreign = FOREIGN_TO_XLA.replace("COMPILED", "False")
     states = own_step("tf.reduce_mean((y - p) ** 2)")
     cell = EVALUATION + STOPPING + NOISE + PROGRESS + foreign + REFUSALS + states + GENERATED + MIXED
     cell += "[evaluated, refusals]"
     shared = str(tmp_path_factory.mktemp("shared"))
-    return finished(spark_cluster(2), cell, {"SHARED": shared}, compression="bf16")
+    return finished(rank_pool(2), cell, {"SHARED": shared}, compression="bf16")
 
 
 def logged(ended, name):
@@ -417,13 +417,13 @@ model.fit(x, y, batch_size=26, epochs=2, verbose=0)
 
 
 @pytest.mark.parametrize(("strategy", "workers"), [("single", 1), ("average", 2)])
-def test_xla_compiles_steps_that_are_made_several_at_once(spark_cluster, strategy, workers):
-    assert len(finished(spark_cluster(2), XLA, strategy=strategy, workers=workers).history["loss"]) == 2
+def test_xla_compiles_steps_that_are_made_several_at_once(rank_pool, strategy, workers):
+    assert len(finished(rank_pool(2), XLA, strategy=strategy, workers=workers).history["loss"]) == 2
 
 
 @pytest.mark.parametrize("strategy", ["ps", "average"])
-def test_a_metric_that_does_not_add_up_is_named(spark_cluster, strategy):
-    ended = finished(spark_cluster(2), BIGGEST, strategy=strategy)
+def test_a_metric_that_does_not_add_up_is_named(rank_pool, strategy):
+    ended = finished(rank_pool(2), BIGGEST, strategy=strategy)
     said = [event["message"] for event in ended.of_kind("notice") if "states of the metric" in event["message"]]
     assert len(said) == 1 and said[0].startswith("the states of the metric 'biggest' are added up over the workers")
 

@@ -1,0 +1,156 @@
+"""Executors without Spark: processes of this machine that stay between tests and run the tasks of ranks.
+
+What a run asks of Spark where it has no --data is little: a task for each rank, on executors that keep their Python.
+Everything else is as on Spark: driver, supervisors, and ranks that are forks of a prewarmed process. A launch costs no
+JVM, and runs of 1, 2 and 4 workers share the processes. Tests that count processes of their session do not see them.
+"""
+
+import itertools
+import os
+import pickle
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
+
+from py4j.clientserver import ClientServer
+from pyspark import __version__, cloudpickle
+from pyspark.sql import SparkSession
+
+from support import paths, processes
+from support.executor_process import read, write
+
+
+class Executor:
+    """A process that runs one task after the other, and starts again for the next where it was killed."""
+
+    def __init__(self, number, python, folder):
+        self._number, self._python, self._process = number, python, None
+        self._folder = folder / str(number)  # as an executor of Spark's local-cluster has one: hosts.py
+        self._folder.mkdir(exist_ok=True)
+        self._lock = threading.Lock()
+
+    def run(self, task, rank):
+        """What the task of a rank yields. RuntimeError with its words where it raises, or where its process ends."""
+        with self._lock:  # a job that was cancelled may be ending
+            return self._run(task, rank)
+
+    def _run(self, task, rank):
+        if self._process is None or self._process.poll() is not None:
+            self._process = self._start()
+        try:
+            write(self._process.stdin, cloudpickle.dumps((task, rank)))
+            failed, found = pickle.loads(read(self._process.stdout))
+        except (EOFError, OSError) as error:
+            raise RuntimeError(f"executor {self._number} was lost") from error
+        if failed:
+            raise RuntimeError(found)
+        return found
+
+    def _start(self):
+        command = [self._python, "-m", "support.executor_process", "--executor-id", str(self._number)]
+        variables = {"SPARK_REUSE_WORKER": "1"}  # Spark's word for: it stays
+        variables |= {processes.SESSION_VARIABLE: os.environ[processes.SESSION_VARIABLE] + "-executors"}
+        return subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            cwd=self._folder,
+            env=paths.environment(**variables),
+        )
+
+    def kill(self):
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+
+class Executors:
+    """Holds executors of this Python and, for tests that pretend hosts, of one other at a time."""
+
+    def __init__(self, folder):
+        self._folder, self._executors = folder, {}
+
+    def get(self, workers, python=sys.executable):
+        """A session whose runs may have `workers` workers, in `python`. Its processes start with the first run."""
+        for other in {*self._executors} - {sys.executable, python}:
+            self._end(self._executors.pop(other))
+        executors = self._executors.setdefault(python, [])
+        while len(executors) < workers:
+            executors.append(Executor(len(executors), python, self._folder))
+        return _Session(_Context(executors[:workers]))
+
+    def stop(self):
+        for executors in self._executors.values():
+            self._end(executors)
+
+    @staticmethod
+    def _end(executors):
+        for executor in executors:
+            executor.kill()
+
+
+class _Session(SparkSession):
+    def __init__(self, context):
+        self._sc = context
+
+    @property
+    def sparkContext(self):
+        return self._sc
+
+
+class _Context:
+    """What the driver uses of a SparkContext for a run without --data."""
+
+    version, applicationId = __version__, "executors-of-the-tests"
+    _gateway = ClientServer.__new__(ClientServer)  # whose threads are pinned
+
+    def __init__(self, executors):
+        self.executors = executors
+        self.master = f"local-cluster[{len(executors)},1,1024]"
+        self._conf = SimpleNamespace(get=lambda name, default=None: default, getAll=list)
+        registered = SimpleNamespace(size=lambda: len(executors))
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(getExecutorIds=lambda: registered))
+        self.busy = {}  # job group -> its executors
+
+    def broadcast(self, value):
+        return Broadcast(value)
+
+    def parallelize(self, ranks, tasks):
+        return _Ranks(self, tasks)
+
+    def cancelJobGroup(self, group):
+        for executor in self.busy.get(group, ()):
+            executor.kill()
+
+
+class Broadcast:
+    def __init__(self, value):
+        self.value = value
+
+    def destroy(self):
+        """Nothing is held anywhere."""
+
+
+class _Ranks:
+    """An RDD with a partition for each rank, which has no rows."""
+
+    def __init__(self, context, size, task=None):
+        self.context, self._size, self._task = context, size, task
+
+    def barrier(self):
+        return self
+
+    def mapPartitionsWithIndex(self, task):
+        return _Ranks(self.context, self._size, task)
+
+    def collectWithJobGroup(self, group, description):
+        executors = self.context.executors[: self._size]
+        self.context.busy[group] = executors
+        try:
+            with ThreadPoolExecutor(self._size) as threads:
+                runs = threads.map(lambda rank: executors[rank].run(self._task, rank), range(self._size))
+                return list(itertools.chain.from_iterable(runs))
+        finally:
+            del self.context.busy[group]
