@@ -1,11 +1,9 @@
 """`--target` as a rule: its text, when it is reached, and what a run says of it at its end."""
 
-from types import SimpleNamespace
-
 import pytest
 
 from ddl_magics.runtime import target
-from ddl_magics.runtime.driver.job import Job
+from ddl_magics.runtime.driver.limits import RunLimits
 from ddl_magics.runtime.events import make
 from ddl_magics.runtime.run_spec import RunSpec
 
@@ -102,6 +100,5 @@ def test_what_a_run_says_at_its_end(events, says):
 )
 def test_which_reports_stop_a_run(event, strategy, stops):
     asked = []
-    job = SimpleNamespace(_target=target.read("loss:0.1"), spec=RunSpec(strategy=strategy), stop=asked.append)
-    Job.check_target(job, event)
+    RunLimits(RunSpec(strategy=strategy, target="loss:0.1"), asked.append).check_event(event)
     assert asked == ([" at --target"] if stops else [])

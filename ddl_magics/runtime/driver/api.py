@@ -196,8 +196,8 @@ def poll(request: str) -> str:
     job = registry.get(asked["run"])
     if job is None:
         return json.dumps({"events": [], "last": asked["after"], "more": False, "state": "LOST"})
-    state = job.state  # before the log is read: the event of a terminal state is in this reply or the next
-    texts, last, more = job.log.read(asked["after"], REPLY_BYTES)
+    state = job.journal.state  # before the log is read: the event of a terminal state is in this reply or the next
+    texts, last, more = job.journal.log.read(asked["after"], REPLY_BYTES)
     rest = json.dumps({"last": last, "more": more, "state": state})
     return '{"events": [%s], %s' % (", ".join(texts), rest[1:])
 

@@ -27,15 +27,13 @@ from ..wording import counted
 from . import rank_messages
 from .rank_connection import RankConnection
 from .rank_jobs import RankJobs
+from .run_context import RunContext
 from .run_result import AttemptRecord, RunResult, TimedEnd, judge
 from .silence import Silence
 
 if TYPE_CHECKING:
-    from pyspark import RDD, Broadcast
-
     from ..checkpoints.checkpoint import CheckpointFile
     from ..rank.config import JobConfig
-    from .job import Job
 
 #: From the submission until every rank has reported.
 RANKS_SECONDS = 120.0
@@ -47,29 +45,28 @@ TICK_SECONDS = 0.5
 
 
 class Attempt:
-    """Attempt `number` (from 1) of `run`. `start`, then `wait` for its result; `clear` must follow.
+    """Attempt `number` (from 1) of a run. `start`, then `wait` for its result; `clear` must follow.
 
-    group: of its Spark jobs.
     `stop`, `admit` and `accept` may be called at any time, from any thread.
     """
 
     def __init__(
         self,
-        run: Job,
+        context: RunContext,
         number: int,
+        most: int,
         message: str,
-        rdd: RDD[Any],
-        broadcast_payload: Broadcast[dict[str, bytes]],
+        jobs: RankJobs,
         config: JobConfig,
     ) -> None:
-        """message: of the state that the attempt begins with. rdd, broadcast_payload: as `RankJobs` takes them.
-
-        config: what the ranks of all attempts have in common.
+        """most: a rank that is restarted alone is started at most so often. message: of the state that the attempt
+        begins with. config: what its ranks have in common.
         """
         self.number = number
-        self._run, self._message, self._config = run, message, config
-        self._numbers = dict.fromkeys(range(run.workers), number)  # by rank: higher for one that was restarted alone
-        self._record = AttemptRecord(run.workers)
+        self._context, self._most, self._message, self._config = context, most, message, config
+        self._journal, self._workers = context.journal, config.workers
+        self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
+        self._record = AttemptRecord(self._workers)
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
         self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
@@ -80,18 +77,15 @@ class Attempt:
         self._silence = Silence(TICK_SECONDS, config.spec.stall_notice)
         self._cleared = False
         self._checkpoints: list[CheckpointFile] = []  # from which the ranks continue
-        self.group = "%s attempt %d" % (run.group, number)
-        self._jobs = RankJobs(
-            run.sc, run.spec, run.workers, self.group, rdd, run.dealt_again, broadcast_payload, self._on_job_end
-        )
+        self._jobs = jobs
         self._job_errors: list[str | None] = []
 
     def start(self) -> None:
         """Submit the Spark job of all ranks."""
         with self._changed:
-            self._expect(self._run.workers)
+            self._expect(self._workers)
             if self._record.stop_asked_at is None:
-                self._run.enter(events.SUBMITTED, self._message)
+                self._journal.enter(events.SUBMITTED, self._message)
         self._submit()
 
     def _expect(self, workers: int, seconds: float | None = None) -> None:
@@ -104,15 +98,15 @@ class Attempt:
 
     def _submit(self, only: int | None = None) -> None:
         """Start a Spark job of all ranks, or of the one."""
-        self._checkpoints = self._run.checkpoints.files()
+        self._checkpoints = self._context.checkpoints.files()
         config = replace(
             self._config,
             attempt=self.number if only is None else self._numbers[only],
             resume=tuple(checkpoint_files.positions(self._checkpoints)),
             # The parameter servers have the weights that a rank started again alone continues from.
-            reported=self._run.log.histories() if only is not None and self._run.servers else None,
+            reported=self._journal.log.histories() if only is not None and self._context.servers else None,
         )
-        self._jobs.submit(config, only)
+        self._jobs.submit(config, self._on_job_end, only)
 
     def _on_job_end(self, error: str | None) -> None:
         with self._changed:
@@ -131,10 +125,10 @@ class Attempt:
             self._record.stop_asked_at, self._record.stop_reason = now, reason
             started = bool(self._started)
             if started:
-                self._record.absent = set(range(self._run.workers)) - self._started
+                self._record.absent = set(range(self._workers)) - self._started
             self._record.stop_deadline = now + (STOP_GRACE_SECONDS if started else 0.0)
             message = "finishing the step" if started else "stopping before the workers started"
-            self._run.enter(events.STOPPING, message)
+            self._journal.enter(events.STOPPING, message)
             channels = list(self._channels.values())
             self._changed.notify_all()
         for channel in channels:
@@ -143,10 +137,10 @@ class Attempt:
     def wait(self) -> RunResult:
         """Return the attempt's result once there is one."""
         while True:
-            self._run.check_time()
+            self._context.limits.check_time()
             with self._changed:
-                if self._run.servers is not None:
-                    self._record.server_death = self._run.servers.death
+                if self._context.servers is not None:
+                    self._record.server_death = self._context.servers.death
                 self._note_silent_ranks()
                 self._restart_dead_ranks()
                 result = judge(self._record, time.monotonic())
@@ -166,15 +160,15 @@ class Attempt:
                 self.on_end(rank, RankEnd("failed", Failure(rank, "", "stalled", message)))
 
     def _notice(self, rank: int, level: str, message: str) -> None:
-        self._run.log.append(events.make("notice", rank, level=level, message=message), self._numbers[rank])
+        self._journal.log.append(events.make("notice", rank, level=level, message=message), self._numbers[rank])
 
     def _restart_dead_ranks(self) -> None:
         """Start ranks that died again while the others continue, if the strategy allows that."""
         record = self._record
-        if self._run.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
+        if self._config.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
         for rank, result in record.deaths().items():
-            if self._numbers[rank] >= self._run.attempts:
+            if self._numbers[rank] >= self._most:
                 continue
             self._numbers[rank] += 1
             record.forget(rank)
@@ -187,7 +181,7 @@ class Attempt:
                 channel.close(0)
             self._expect(1, RANKS_WITH_DATA_SECONDS)  # its task may have to wait for a slot while the others train
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
-            self._run.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._run.attempts))
+            self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._most))
             self._submit(rank)
 
     def clear(self, cancel: bool) -> None:
@@ -205,7 +199,7 @@ class Attempt:
     def admit(self, identity: wire.Identity) -> str | None:
         """Why a supervisor may not connect, or None."""
         with self._changed:
-            if identity.role != "supervisor" or not 0 <= identity.rank < self._run.workers:
+            if identity.role != "supervisor" or not 0 <= identity.rank < self._workers:
                 return "not a rank of this run"
             if identity.attempt != self._numbers[identity.rank]:
                 return "attempt %d is not the current one" % identity.attempt
@@ -260,15 +254,15 @@ class Attempt:
         if event["kind"] == "notice" and event["message"].startswith(NOT_KEPT) and not self._is_new(event["message"]):
             return
         if event["kind"] == "reference":
-            return self._run.sketches.add(rank, event)
+            return self._context.sketches.add(rank, event)
         if event["kind"] == "reading":
-            return self._run.note_reading(event)
+            return self._context.rows.note_reading(event)
         if event["kind"] == "worker":
             self._hosts[rank] = event["host"]
         if event["kind"] == "environment":
-            event["like"], event["packages"] = self._run.packages.add(rank, event["packages"])
-        self._run.log.append(event, self._numbers[rank])
-        self._run.check_target(event)
+            event["like"], event["packages"] = self._context.packages.add(rank, event["packages"])
+        self._journal.log.append(event, self._numbers[rank])
+        self._context.limits.check_event(event)
 
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""
@@ -278,21 +272,20 @@ class Attempt:
             return not known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
-        workers = self._run.workers
         with self._changed:
             self._ready[rank] = address
             restarted = self._numbers[rank] != self.number
             ready = len(self._ready)
             if self._record.stop_asked_at is None and not restarted:
-                message = "%d of %s" % (ready, counted(workers, "worker"))
-                self._run.enter(events.WAITING, message, ready=ready, needed=workers)
-            if ready < workers:
+                message = "%d of %s" % (ready, counted(self._workers, "worker"))
+                self._journal.enter(events.WAITING, message, ready=ready, needed=self._workers)
+            if ready < self._workers:
                 return
             self._record.start_deadline = None
             if self._record.stop_asked_at is None:
-                self._run.enter(events.RUNNING, "training on %s" % counted(workers, "worker"))
-            self._run.note_start()
-            addresses = [self._ready[r] for r in range(workers)]
+                self._journal.enter(events.RUNNING, "training on %s" % counted(self._workers, "worker"))
+            self._context.limits.start()
+            addresses = [self._ready[r] for r in range(self._workers)]
             channels = dict(self._channels)
             # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
@@ -315,7 +308,7 @@ class Attempt:
     ) -> None:
         """Tell the ranks that wait who their peers are; the chief gets checkpoints first."""
         hosts = {r: channel.address[0] for r, channel in sorted(channels.items())}
-        self._run.note_hosts(hosts.values())
+        self._context.network.note_hosts(hosts.values())
         if 0 in waiting:
             checkpoint_files.send(waiting[0], self._checkpoints)
         for r, channel in waiting.items():
@@ -324,21 +317,21 @@ class Attempt:
                 "addresses": addresses,
                 "local_size": len(local),
                 "local_rank": local.index(r),
-                "servers": self._run.servers.addresses if self._run.servers else None,
+                "servers": self._context.servers.addresses if self._context.servers else None,
             }
             _send(channel, messages.PEERS, peers)
 
     def on_artifact(self, file: IncomingFile) -> None:
         if file.problem is None:
-            return self._run.files.keep(file)
+            return self._context.files.keep(file)
         text = "%s could not be stored on the driver's disk, in %s: %s; make room there"
         self._record.file_lost = text % (file.header["name"], os.path.dirname(file.path), error_text(file.problem))
 
     def on_checkpoint(self, file: IncomingFile) -> None:
         if file.problem is None:
-            return self._run.checkpoints.keep(file)
+            return self._context.checkpoints.keep(file)
         text = "a checkpoint could not be stored on the driver's disk, in %s: %s"
-        self._run.checkpoints.warn_once(text % (os.path.dirname(file.path), error_text(file.problem)))
+        self._context.checkpoints.warn_once(text % (os.path.dirname(file.path), error_text(file.problem)))
 
     def on_end(self, rank: int, end: RankEnd) -> None:
         if end.failure is not None:
@@ -349,7 +342,7 @@ class Attempt:
             self._changed.notify_all()
 
     def new_path(self) -> str:
-        return self._run.files.new_path()
+        return self._context.files.new_path()
 
 
 def _send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ driver's memory is bounded: no step is lost, only resolution.
 from __future__ import annotations
 
 import threading
-from typing import Any, Iterator
+from typing import Iterator
 
 from .. import events
 from ..bounded_log import BoundedLog, Range
@@ -111,8 +111,3 @@ class EventLog:
     def histories(self) -> dict[int, History]:
         """What has been reported so far: {fit: {metric: [value of each epoch]}}."""
         return dict(enumerate(histories(self.all_events())))
-
-
-def state_event(state: str, message: str, **fields: Any) -> events.Event:
-    """The run enters a state."""
-    return events.make("state", events.JOB, state=state, message=message, **fields)

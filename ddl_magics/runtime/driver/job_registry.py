@@ -70,7 +70,7 @@ class JobRegistry:
         """Allow that the job is forgotten, if it has ended. False where it has not, or is not known."""
         with self._lock:
             job = self._jobs.get(run)
-            ended = job is not None and job.state in TERMINAL
+            ended = job is not None and job.journal.state in TERMINAL
             if ended:
                 self._released.pop(run, None)
                 self._released[run] = time.monotonic()
@@ -94,7 +94,7 @@ class JobRegistry:
 
     def busy(self) -> int:
         """Slots that runs in progress take."""
-        return sum(job.workers for job in self.all().values() if job.state not in TERMINAL)
+        return sum(job.workers for job in self.all().values() if job.journal.state not in TERMINAL)
 
     def forget_all(self) -> None:
         """Delete the files of all runs: the process exits."""

@@ -24,7 +24,7 @@ from ..run_spec import MonitorSpec, RunSpec
 from ..spark import jvm_gateway, spark_error
 from ..wording import counted
 from . import run_result
-from .event_log import EventLog, state_event
+from .journal import Journal
 from .run_files import RunFiles
 
 #: How often the stream looks for new records, and this thread at the stream.
@@ -48,10 +48,12 @@ class MonitorJob:
 
     def __init__(self, session: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> None:
         """Raises `BadSource` or `ValueError`, one line. namespace: the session's variables, for --labels."""
-        self.spec, self.state, self.workers = spec, events.PREFLIGHT, 0
-        self.log = EventLog(spec.run)
-        self.files = RunFiles(spec, self._report)
-        self.checkpoints = checkpoint_files.CheckpointFiles(lambda text: self._notice("warning", text))  # it has none
+        self.spec, self.workers = spec, 0
+        self.journal = Journal(spec.run)
+        self.files = RunFiles(spec, self.journal)
+        self.checkpoints = checkpoint_files.CheckpointFiles(
+            lambda text: self.journal.notice("warning", text)
+        )  # it has none
         assert spec.monitor is not None
         self._monitor = spec.monitor
         self._reference = cast("Reference", spec.monitor.reference)
@@ -82,14 +84,14 @@ class MonitorJob:
     # -- what the API calls
 
     def start(self) -> None:
-        self._enter(events.PREFLIGHT, "opening the checkpoint")
+        self.journal.enter(events.PREFLIGHT, "opening the checkpoint")
         threading.Thread(target=self._run, name=self.group, daemon=True).start()
 
     def stop(self, reason: str = "") -> None:
-        if self.state in events.TERMINAL or self._stopping.is_set():
+        if self.journal.state in events.TERMINAL or self._stopping.is_set():
             return
         self._reason = reason
-        self._enter(events.STOPPING, "the stream ends after its batch, or in %g s" % STOP_SECONDS)
+        self.journal.enter(events.STOPPING, "the stream ends after its batch, or in %g s" % STOP_SECONDS)
         self._stopping.set()
 
     def forget(self) -> None:
@@ -102,7 +104,7 @@ class MonitorJob:
         try:
             self._watch = Watch(self._reference, self._counter, self._folder.read())
             if self._watch.batch >= 0:
-                self._notice("info", "continues after %s" % counted(self._watch.totals["requests"], "request"))
+                self.journal.notice("info", "continues after %s" % counted(self._watch.totals["requests"], "request"))
             self._at_start = dict(self._watch.totals)
             self._follow()
             with self._lock:
@@ -110,14 +112,14 @@ class MonitorJob:
                 self._folder.write(self._watch.to_json())
             done = counted(self._watch.totals["requests"], "request")
             if self._stopping.is_set():
-                self._enter(events.STOPPED, "stopped%s after %s" % (self._reason, done))
+                self.journal.enter(events.STOPPED, "stopped%s after %s" % (self._reason, done))
             else:
-                self._enter(events.FINISHED, "caught up with %s" % done)
+                self.journal.enter(events.FINISHED, "caught up with %s" % done)
         except Exception as error:  # Spark's and Py4J's, of many kinds
             message = _explained(self._session.version, spark_error.cause(error))
             result = run_result.failed_job("spark", message)
             assert result.failure is not None
-            self._enter(result.state, result.message, failure=result.failure.to_json())
+            self.journal.enter(result.state, result.message, failure=result.failure.to_json())
 
     def _follow(self) -> None:
         """Keep the streams running until a stop, or with --once until all is counted."""
@@ -126,7 +128,7 @@ class MonitorJob:
         try:
             for start in starts:
                 streams.append(_Stream(start))
-            self._enter(events.RUNNING, "watching %s" % self._source.uri)
+            self.journal.enter(events.RUNNING, "watching %s" % self._source.uri)
             while not self._stopping.wait(LOOK_SECONDS):
                 for stream in streams:
                     self._look_at(stream)
@@ -168,7 +170,7 @@ class MonitorJob:
             raise RuntimeError(problem)
         if stream.failures in (1, 10, 100):
             message = "the stream was interrupted: %s; it is started again in %g s, and counts nothing twice"
-            self._notice("warning", message % (problem, pause))
+            self.journal.notice("warning", message % (problem, pause))
 
     def _start_counting(self) -> Any:
         stream = sources.stream(self._session, self._source)
@@ -259,7 +261,7 @@ class MonitorJob:
             error = {**error, "name": metric.name, "before": metric.before}
         reasons = self._reasons(things, error)
         advice = {"reasons": reasons, "cell": self._monitor.cell} if reasons else None
-        self._report(
+        self.journal.report(
             events.make(
                 "watch",
                 events.JOB,
@@ -280,7 +282,7 @@ class MonitorJob:
         self._alert(things)
         if reasons and "; ".join(reasons) != self._advised:
             self._advised = "; ".join(reasons)
-            self._notice("warning", "train again: %s" % self._advised)
+            self.journal.notice("warning", "train again: %s" % self._advised)
 
     def _count_left_out(self) -> None:
         """How many records were late or doubles since the start: what went in, less what was counted."""
@@ -297,7 +299,9 @@ class MonitorJob:
             if level != "none" and self._levels.get(name, "none") == "none":
                 text = "%s has moved: PSI %.2f over %.2f, in %s"
                 rows = sum(thing["now"])
-                self._notice("warning", text % (_of(thing), thing["psi"], thing["threshold"], counted(rows, "row")))
+                self.journal.notice(
+                    "warning", text % (_of(thing), thing["psi"], thing["threshold"], counted(rows, "row"))
+                )
             self._levels[name] = level
 
     def _reasons(self, things: list[dict[str, Any]], error: Mapping[str, Any] | None) -> list[str]:
@@ -315,16 +319,6 @@ class MonitorJob:
         if drift.error_rose(before, error["mean"], error["spread"], error["rows"]):
             found.append("the error rose from %.3g to %.3g (%s)" % (before, error["mean"], error["name"]))
         return found
-
-    def _enter(self, state: str, message: str, **fields: Any) -> None:
-        self._report(state_event(state, message, **fields))
-        self.state = state
-
-    def _notice(self, level: str, message: str) -> None:
-        self._report(events.make("notice", events.JOB, level=level, message=message))
-
-    def _report(self, event: events.Event) -> None:
-        self.log.append(event, 1)
 
     # -- for the labels
 

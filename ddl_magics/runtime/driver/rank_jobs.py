@@ -27,23 +27,19 @@ class RankJobs:
 
     rdd: a partition for each rank, with its blobs of --data. again(config): the same for a rank that is started again
     alone, and what it is sent. broadcast_payload: what `task.make_task` takes.
-    on_end(error): called in the thread of each job that has ended, with Spark's error in one line or None.
     """
 
     def __init__(
         self,
         sc: SparkContext,
         spec: RunSpec,
-        workers: int,
         group: str,
         rdd: RDD[Any],
         again: Callable[[JobConfig], tuple[RDD[Any], JobConfig]],
         broadcast_payload: Broadcast[dict[str, bytes]],
-        on_end: Callable[[str | None], None],
     ) -> None:
-        self._sc, self._spec, self._workers, self._group = sc, spec, workers, group
+        self._sc, self._spec, self._group = sc, spec, group
         self._rdd, self._again, self._broadcast_payload = rdd, again, broadcast_payload
-        self._on_end = on_end
         self._threads: list[threading.Thread] = []
 
     @property
@@ -51,25 +47,28 @@ class RankJobs:
         """How many jobs there are, ended ones included."""
         return len(self._threads)
 
-    def submit(self, config: JobConfig, only: int | None = None) -> None:
-        """Start a job. config: what its ranks are sent. only: the one rank that is to run."""
-        thread = threading.Thread(target=self._run, args=(config, only), daemon=True)
+    def submit(self, config: JobConfig, on_end: Callable[[str | None], None], only: int | None = None) -> None:
+        """Start a job. config: what its ranks are sent. only: the rank that is to run alone.
+
+        on_end(error): called in the job's thread when it has ended, with Spark's error in one line or None.
+        """
+        thread = threading.Thread(target=self._run, args=(config, on_end, only), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, config: JobConfig, only: int | None) -> None:
+    def _run(self, config: JobConfig, on_end: Callable[[str | None], None], only: int | None) -> None:
         error, strategy = None, self._spec.strategy
         try:
             rdd, config = (self._rdd, config) if only is None else self._again(config)
             rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
             stage = rdd.barrier() if strategy in COLLECTIVE else rdd
-            description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._workers, "worker"))
+            description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._spec.ranks, "worker"))
             description += "" if only is None else ", rank %d again" % only
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)
             jvm_gateway.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J raises many kinds
             error = spark_error.cause(problem)
-        self._on_end(error)
+        on_end(error)
 
     def cancel(self) -> None:
         if self._threads:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import hashlib
 import os
 import threading
-from typing import TYPE_CHECKING, Callable, Iterable, NamedTuple
+from typing import TYPE_CHECKING, Iterable, NamedTuple
 
 from .. import events, scratch
 from ..files.names import FILES
 from ..run_spec import RunSpec
 from . import out
+from .journal import Journal
 
 if TYPE_CHECKING:
     from pyspark import SparkContext
@@ -28,15 +29,15 @@ class Artifact(NamedTuple):
 
 
 class RunFiles:
-    """report: appends an event of the job to the run's log. Thread-safe.
+    """Thread-safe.
 
     The files that the cell has written are announced when they are kept. With --out, other artifacts are announced by
     `write_out`, as their URI must be known; else when they are kept.
     """
 
-    def __init__(self, spec: RunSpec, report: Callable[[events.Event], None]) -> None:
+    def __init__(self, spec: RunSpec, journal: Journal) -> None:
         self.artifacts: dict[str, Artifact] = {}
-        self._spec, self._report = spec, report
+        self._spec, self._journal = spec, journal
         self._folder = scratch.make("run")
         self._lock = threading.Lock()
         self._created = 0
@@ -52,8 +53,8 @@ class RunFiles:
         name = str(file.header["name"])
         self.artifacts[name] = Artifact(file.path, file.size, file.sha256)
         if name.startswith(FILES):
-            about = {"name": name[len(FILES) :], "size": file.size, "sha256": file.sha256}
-            self._report(events.make("file", 0, **about))
+            name = name[len(FILES) :]
+            self._journal.report(events.make("file", 0, name=name, size=file.size, sha256=file.sha256))
         elif not self._spec.out:
             self._announce(name)
 
@@ -75,9 +76,9 @@ class RunFiles:
             self._announce(name, written.get(name))
         if written:
             folder = next(iter(written.values())).rpartition("/")[0]
-            self._notice("info", "written to %s: %s" % (folder, ", ".join(written)))
+            self._journal.notice("info", "written to %s: %s" % (folder, ", ".join(written)))
         if problem:
-            self._notice("warning", "%s; the files that are not there are sent to the notebook" % problem)
+            self._journal.notice("warning", "%s; the files that are not there are sent to the notebook" % problem)
 
     def remove(self) -> None:
         """Delete the run's folder."""
@@ -86,7 +87,6 @@ class RunFiles:
     def _announce(self, name: str, uri: str | None = None) -> None:
         artifact = self.artifacts[name]
         fields = {} if uri is None else {"uri": uri}
-        self._report(events.make("artifact", 0, name=name, size=artifact.size, sha256=artifact.sha256, **fields))
-
-    def _notice(self, level: str, message: str) -> None:
-        self._report(events.make("notice", events.JOB, level=level, message=message))
+        self._journal.report(
+            events.make("artifact", 0, name=name, size=artifact.size, sha256=artifact.sha256, **fields)
+        )

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import launch
-from support.feeds import LocalSpark, batches, open_rank, prepare, shares
+from support.feeds import LocalSpark, batches, open_rank, prepare, shares, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
@@ -71,9 +71,8 @@ def test_names_with_signs_are_columns_first(tmp_path):
     ],
 )
 def test_mistakes_are_refused_in_one_line(changes, message):
-    options = {"data": "df", "features": None, "label": "y", "workers": 2, "strategy": "allreduce", "seed": 7}
     with pytest.raises(DataError) as caught:
-        prepare(LocalSpark(), frame(), {**options, **changes}, {})
+        prepare(LocalSpark(), frame(), spec(**changes), {})
     assert str(caught.value).startswith(message)
 
 

@@ -108,9 +108,9 @@ def test_csv_files_are_rows_of_the_types_that_all_values_have(spark, tmp_path):
     found = sorted(zip(*(np.concatenate(columns).tolist() for columns in zip(*rows, strict=True)), strict=True))
     assert found == [(1.0, 0.5, b'x, "y"', 0), (3.0, -2.0, b"z", 0), (4.5, 1.0, b"w", 1)]
     made.close()
-    again = {**options, "where": None}
+    again = dataclasses.replace(options, where=None)
     with pytest.raises(DataError, match="column 'text': it has empty values"):
-        prepare(spark.sparkContext, again["data"], again, sources.with_frame({}, again, source))
+        prepare(spark.sparkContext, again.data, again, sources.with_frame({}, again, source))
 
 
 @pytest.mark.parametrize(

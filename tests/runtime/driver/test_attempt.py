@@ -57,12 +57,12 @@ class Channel:
 class Jobs:
     """In the place of `RankJobs`."""
 
-    def __init__(self, *arguments):
+    def __init__(self):
         self.configs = []
 
     submitted = property(lambda self: len(self.configs))
 
-    def submit(self, config, only=None):
+    def submit(self, config, on_end, only=None):
         self.configs.append((only, config.attempt))
 
     def cancel(self):
@@ -72,11 +72,10 @@ class Jobs:
 
 
 class Run:
-    """In the place of `Job`: what an attempt calls."""
+    """In the place of a `RunContext` and of all that it holds: what an attempt calls."""
 
-    def __init__(self, strategy):
-        self.workers, self.attempts, self.group, self.sc = 2, 3, "g", None
-        self.spec = RunSpec(strategy=strategy)
+    def __init__(self):
+        self.journal = self.limits = self.network = self
         self.warned = []
         self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
         self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
@@ -86,23 +85,24 @@ class Run:
     def enter(self, state, message, **fields):
         self.states.append((state, message))
 
-    def note_start(self):
+    def start(self):
         pass
 
-    check_time = dealt_again = note_start
+    check_time = start
 
     def note_hosts(self, hosts):
         self.hosts = sorted(hosts)
 
-    check_target = note_hosts
+    check_event = note_hosts
 
 
 class Ranks:
     """An attempt, and the ranks as it sees them."""
 
     def __init__(self, strategy="ps", config=CONFIG):
-        self.run = Run(strategy)
-        self.attempt = attempts.Attempt(self.run, 1, "starting", None, None, config)
+        config = dataclasses.replace(config, spec=dataclasses.replace(config.spec, strategy=strategy))
+        self.run = Run()
+        self.attempt = attempts.Attempt(self.run, 1, 3, "starting", Jobs(), config)
         self.attempt.start()
 
     def connect(self, rank, number=1):
@@ -125,13 +125,12 @@ class Ranks:
 
 
 @pytest.fixture
-def start(monkeypatch):
+def start():
     def start(strategy="ps", config=CONFIG):
         started.append(Ranks(strategy, config))
         return started[-1]
 
     started = []
-    monkeypatch.setattr(attempts, "RankJobs", Jobs)
     yield start
     for ranks in started:
         ranks.attempt.clear(cancel=False)

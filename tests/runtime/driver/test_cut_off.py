@@ -40,12 +40,9 @@ class Hosts:
     def __init__(self, prefixes):
         self._prefixes, self.processes = prefixes, []
 
-    def __call__(self, *arguments):
-        return self
-
     submitted = property(lambda self: len(self.processes))
 
-    def submit(self, config, only=None):
+    def submit(self, config, on_end, only=None):
         command = [*self._prefixes[config.attempt - 1], sys.executable, "-m", "support.supervisor_process"]
         process = subprocess.Popen(
             command,
@@ -75,11 +72,11 @@ class Hosts:
 
 
 class Run:
-    """In the place of `Job`. got: (attempt, kind) of all that has come, in order."""
+    """In the place of a `RunContext` and of all that it holds. got: (attempt, kind) of all that has come, in order."""
 
     def __init__(self, folder):
-        self.workers, self.attempts, self.group, self.sc, self.servers = 1, 2, "g", None, None
-        self.spec = RunSpec(strategy="single")
+        self.journal = self.limits = self.network = self
+        self.servers = None
         self.attempt, self.got, self.pids, self._folder = None, [], [], folder
         self.log = SimpleNamespace(histories=dict, append=self._append)
         self.checkpoints = SimpleNamespace(files=list, keep=lambda file: self._take("checkpoint"))
@@ -100,18 +97,15 @@ class Run:
     def enter(self, state, message, **fields):
         pass
 
-    def dealt_again(self, config):
-        raise AssertionError("there is no --data")
-
-    def note_start(self):
+    def start(self):
         pass
 
-    check_time = note_start
+    check_time = start
 
     def note_hosts(self, hosts):
         pass
 
-    check_target = note_hosts
+    check_event = note_hosts
 
     def admit(self, identity):
         return self.attempt.admit(identity)
@@ -138,7 +132,6 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
     for name, value in (("IDLE_SECONDS", 4), ("PROBE_SECONDS", 1), ("PROBES", 4)):
         monkeypatch.setattr(sockets, f"KEEPALIVE_{name}", value)
     hosts = Hosts([there.prefix, []])
-    monkeypatch.setattr(attempts, "RankJobs", hosts)
     run = Run(tmp_path)
     listener = wire.Listener(there.here, CREDENTIALS, DRIVER, run.admit, run.accept)
     address = (there.here, listener.address[1])
@@ -150,7 +143,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
         executor_cores=1,
     )
     try:
-        first = run.attempt = attempts.Attempt(run, 1, "", None, None, config)
+        first = run.attempt = attempts.Attempt(run, 1, 2, "", hosts, config)
         first.start()
         run.until(1, "steps", "epoch", "checkpoint")
         there.cut()
@@ -166,7 +159,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
         time.sleep(2)
         assert len(run.got) == taken
 
-        second = run.attempt = attempts.Attempt(run, 2, "", None, None, dataclasses.replace(config, attempt=2))
+        second = run.attempt = attempts.Attempt(run, 2, 2, "", hosts, dataclasses.replace(config, attempt=2))
         second.start()
         run.until(2, "steps", "epoch", "checkpoint")
         assert len(run.pids) == 2 and os.path.exists(f"/proc/{run.pids[1]}")

@@ -1,14 +1,12 @@
 """How far Spark is with the rows of --data: what the view, the terminal and the panel say meanwhile."""
 
-import threading
-from types import SimpleNamespace
-
 import pytest
 from support.until import until
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import data_progress
-from ddl_magics.runtime.driver.job import Job
+from ddl_magics.runtime.driver.journal import Journal
+from ddl_magics.runtime.driver.rank_rows import RankRows
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.spark import jvm_gateway
 
@@ -62,20 +60,20 @@ def test_the_rows_that_spark_has_read_are_counted_but_for_those_of_a_cached_fram
 
 
 def test_reading_is_a_state_of_the_run_until_all_is_read():
-    run = SimpleNamespace(_entering=threading.RLock(), _stop_reason=None, state=events.RUNNING, workers=2, told=[])
-    run.spec = RunSpec(data="t.parquet")
-
-    def enter(state, message, **fields):
-        run.state = state
-        run.told.append((state, message.partition(":")[0], fields))
-
-    run.enter = enter
+    journal = Journal("r")
+    journal.enter(events.RUNNING, "training")
+    rows = RankRows(None, RunSpec(data="t.parquet"), "group", None, journal)
     event = {"of": 1000, "row_bytes": 8, "seconds": 2.0}
-    for rows in (400, 1000):
-        Job.note_reading(run, {**event, "rows": rows})
-    run.state = events.STOPPING
-    Job.note_reading(run, {**event, "rows": 600})
-    assert run.told == [
-        (events.WAITING, "reading t.parquet", {"ready": 400, "needed": 1000}),
-        (events.RUNNING, "training on 2 workers", {}),
+    for count in (400, 1000):
+        rows.note_reading({**event, "rows": count})
+    journal.enter(events.STOPPING, "stopping")
+    rows.note_reading({**event, "rows": 600})
+    states = [
+        (state["state"], state["message"].partition(":")[0], state.get("ready"), state.get("needed"))
+        for state in journal.log.all_events()
+    ]
+    assert states[1:] == [
+        (events.WAITING, "reading t.parquet", 400, 1000),
+        (events.RUNNING, "training on 2 workers", None, None),
+        (events.STOPPING, "stopping", None, None),
     ]

@@ -6,30 +6,26 @@ import pytest
 
 from ddl_magics.clusters.encryption import finding
 from ddl_magics.runtime.driver import encryption
-from ddl_magics.runtime.driver.job import Job
+from ddl_magics.runtime.driver.driver_network import DriverNetwork
+from ddl_magics.runtime.driver.journal import Journal
+from ddl_magics.runtime.run_spec import RunSpec
 
 ON = {"spark.ssl.enabled": "TRUE", "spark.io.encryption.enabled": "true", "spark.network.crypto.enabled": "false"}
 
 
-class Run:
-    """As much of a `Job` as `note_hosts` uses."""
-
-    def __init__(self, settings, encrypted=False):
-        self.sc = SimpleNamespace(_conf=settings, master="yarn")
-        self._encrypted, self._hosts_noted, self.notices = encrypted, False, []
-
-    def _host(self):
-        return "10.0.0.1"
-
-    def _notice(self, level, message):
-        self.notices.append((level, message))
+def notices(settings, *reports, encrypted=False):
+    """The notices of a run whose workers are on these hosts, reported one after the other."""
+    sc = SimpleNamespace(_conf={**settings, "spark.driver.host": "10.0.0.1"}, master="yarn")
+    journal = Journal("r")
+    network = DriverNetwork(sc, RunSpec(), journal)
+    network._encrypted = encrypted
+    for hosts in reports:
+        network.note_hosts(hosts)
+    return [(event["level"], event["message"]) for event in journal.log.all_events()]
 
 
 def test_a_run_on_several_hosts_warns_once():
-    run = Run(ON)
-    for _ in range(2):
-        Job.note_hosts(run, ["10.0.0.2", "10.0.0.2"])
-    [(level, message)] = run.notices
+    [(level, message)] = notices(ON, *[["10.0.0.2", "10.0.0.2"]] * 2)
     assert level == "warning"
     assert message.startswith("Spark encrypts (spark.ssl.enabled, spark.io.encryption.enabled), and this run's conn")
     assert message.endswith("cross the network between 2 hosts in clear text")
@@ -41,13 +37,11 @@ def test_a_run_on_several_hosts_warns_once():
     ids=["spark encrypts nothing", "the run encrypts", "one host"],
 )
 def test_otherwise_nothing_is_said(settings, encrypted, hosts):
-    run = Run(settings, encrypted)
-    Job.note_hosts(run, hosts)
-    assert run.notices == []
+    assert notices(settings, hosts, encrypted=encrypted) == []
 
 
 def test_check_says_what_a_run_will_do():
-    by_spark = encryption.settings(Run(ON).sc)
+    by_spark = encryption.settings(SimpleNamespace(_conf=ON))
     said = finding({"master": "yarn", "encrypted_by": by_spark})
     assert said.startswith("a run's connections are encrypted, as Spark encrypts (spark.ssl.enabled, spark.io.encr")
     assert finding({"master": "yarn", "encrypted_by": []}).startswith("none, neither of Spark's own connections")

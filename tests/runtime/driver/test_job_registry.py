@@ -13,7 +13,7 @@ class Job:
     workers = 2
 
     def __init__(self, size=10, state=FINISHED):
-        self.state, self.forgotten, self.stops = state, False, []
+        self.journal, self.forgotten, self.stops = SimpleNamespace(state=state), False, []
         self.files = SimpleNamespace(artifacts={"model-0.keras": Artifact("", size, "")})
 
     def forget(self):

@@ -66,7 +66,7 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     process.stdin.close()
 
     reported, ends = [], []
-    files = RunFiles(RunSpec(run="r", out="hdfs:///out"), reported.append)
+    files = RunFiles(RunSpec(run="r", out="hdfs:///out"), SimpleNamespace(report=reported.append))
     listener = SimpleNamespace(
         on_frame=lambda: None,
         new_path=files.new_path,

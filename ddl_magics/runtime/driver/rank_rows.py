@@ -1,0 +1,123 @@
+"""The rows of --data on their way to the ranks: distributed before the first attempt, and dealt again where needed."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Callable
+
+from .. import events
+from ..rank.config import JobConfig
+from ..run_spec import RunSpec
+from ..wording import counted
+from . import data_progress
+from .journal import Journal
+from .rank_jobs import best_effort
+
+if TYPE_CHECKING:
+    from pyspark import RDD, SparkContext
+
+    from ..data.feed import Feed
+    from ..data.records import Inputs
+
+
+class RankRows:
+    """The feed of --data. Without --data, partitions without rows."""
+
+    def __init__(
+        self,
+        sc: SparkContext,
+        spec: RunSpec,
+        group: str,
+        prepare: Callable[[SparkContext, str], Feed] | None,
+        journal: Journal,
+    ) -> None:
+        """group: of the Spark jobs. prepare(sc, group): makes the feed; None without --data."""
+        self._sc, self._spec, self._group, self._journal = sc, spec, group, journal
+        self._prepare = prepare
+        self._feed: Feed | None = None
+        self._feeds: list[Feed] = []  # all that were made
+        self._dealing = threading.Lock()
+
+    @property
+    def inputs(self) -> Inputs | None:
+        return None if self._feed is None else self._feed.inputs
+
+    def distribute(self) -> None:
+        """Make the feed."""
+        if self._prepare is None:
+            return
+        workers = counted(self._spec.ranks, "worker")
+        self._journal.enter(events.PREFLIGHT, "distributing the rows of %s to %s" % (self._spec.data, workers))
+        with self._watched(events.PREFLIGHT, self._group, "preparing"):
+            feed = self._feed = self._prepare(self._sc, self._group)
+        self._feeds.append(feed)
+        for notice in feed.notices:
+            self._journal.notice("info", notice)
+        rows = {name: feed.manifest[name] for name in ("rows", "validation_rows")}
+        self._journal.report(events.make("data", events.JOB, name=self._spec.data, inputs=feed.inputs, **rows))
+
+    def watched_by(self, group: str) -> contextlib.AbstractContextManager[None]:
+        """While it lasts, the run's state says how far the job group of an attempt is with the rows for its ranks."""
+        if self._feed is not None and (self._feed.cache is None or self._feed.cache["dealt"]):
+            return self._watched(events.SUBMITTED, group, "dealing")
+        return contextlib.nullcontext()
+
+    def _watched(self, state: str, group: str, verb: str) -> contextlib.AbstractContextManager[None]:
+        def report(message: str, done: int, tasks: int) -> None:
+            self._journal.enter_from((state,), state, message, ready=done, needed=tasks)
+
+        text = "%s %s" % (verb, self._spec.data)
+        going = lambda: self._journal.state == state  # noqa: E731
+        return data_progress.watch(self._sc, group, text, report, going, last_stage=state == events.PREFLIGHT)
+
+    def note_reading(self, event: events.Event) -> None:
+        """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
+        before, workers = (events.RUNNING, events.WAITING), self._spec.ranks
+        if event["rows"] >= event["of"]:
+            self._journal.enter_from(before, events.RUNNING, "training on %s" % counted(workers, "worker"))
+            return
+        message = data_progress.of_reading("reading %s" % self._spec.data, event, workers)
+        self._journal.enter_from(before, events.WAITING, message, ready=event["rows"], needed=event["of"])
+
+    def partitions(self) -> RDD[Any]:
+        """An RDD with a partition for each rank, with its rows."""
+        if self._feed is None:
+            return self._sc.parallelize(range(self._spec.ranks), self._spec.ranks)
+        rdd: RDD[Any] = self._feed.rdd
+        return rdd
+
+    def described_in(self, config: JobConfig) -> JobConfig:
+        """The configuration, with what ranks must know of their rows."""
+        if self._feed is None:
+            return config
+        return replace(config, manifest=self._feed.manifest, cache=self._feed.cache)
+
+    def deal_all(self) -> None:
+        """Deal the rows of all ranks, where the cache was to have some."""
+        with self._dealing:
+            self._deal_all()
+
+    def _deal_all(self) -> Feed:
+        assert self._feed is not None
+        self._feed = self._feed.whole()
+        self._feeds.append(self._feed)
+        return self._feed
+
+    def dealt_again(self, config: JobConfig) -> tuple[RDD[Any], JobConfig]:
+        """The partitions, and the configuration, for a rank that is started again alone: it may be on another host."""
+        if self._feed is None:
+            return self.partitions(), config
+        with self._dealing:
+            feed = self._deal_all()
+            used, cache = config.cache, feed.cache
+            if used is not None and (cache is None or used["digest"] != cache["digest"]):
+                raise RuntimeError(
+                    "the rows of --data have changed since they came into the cache: start the run again"
+                )
+            return feed.rdd, replace(config, cache=cache)
+
+    def close(self) -> None:
+        for feed in self._feeds:
+            best_effort(feed.close)
