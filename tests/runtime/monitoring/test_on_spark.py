@@ -186,7 +186,7 @@ def test_no_record_of_kafka_is_lost_or_counted_twice(spark_cluster, reference, k
 
     job = load_driver().registry.get(monitor.run)
     crashes = iter(["before", "after"])
-    write = job._folder.write
+    write = job._counts._file.write
 
     def crash(state):
         """The worst moments: the counts are not stored yet, or they are, and Spark does not know."""
@@ -196,7 +196,7 @@ def test_no_record_of_kafka_is_lost_or_counted_twice(spark_cluster, reference, k
         if when:
             raise RuntimeError(f"a crash {when} the counts are stored")
 
-    job._folder.write = crash
+    job._counts._file.write = crash
     for record in requests(100, random, first=200):
         log.write(record)
     log.close()

@@ -1,18 +1,20 @@
 """The counts of a batch are stored before Spark marks it as done: what fails in between is neither lost nor doubled."""
 
 import json
-import threading
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from support.monitoring_logs import trained
 
-from ddl_magics.runtime.driver import monitor_job
+from ddl_magics.runtime.driver import monitor_stream
+from ddl_magics.runtime.driver.monitor_arrivals import Arrivals
+from ddl_magics.runtime.driver.monitor_counts import StoredCounts
 from ddl_magics.runtime.driver.monitor_job import MonitorJob
 from ddl_magics.runtime.monitoring import counting, windows
 from ddl_magics.runtime.monitoring.counting import Counter
 from ddl_magics.runtime.monitoring.windows import Watch
+from ddl_magics.runtime.run_spec import MonitorSpec
 
 REFERENCE = trained(np.random.default_rng(6))
 COUNTER = Counter(REFERENCE, 60.0)
@@ -43,43 +45,36 @@ class Folder:
 
 
 @pytest.fixture
-def job():
-    made = MonitorJob.__new__(MonitorJob)
-    made._reference, made._counter, made._folder = REFERENCE, COUNTER, Folder()
-    made._watch, made._lock = Watch(REFERENCE, COUNTER), threading.Lock()
-    made._stale = made._changed = False
-    made._counter = type("Fake", (), {"counts": lambda self, batch: batch, **vars(COUNTER)})()
-    made.collected = lambda frame: frame
-    return made
+def counts():
+    return StoredCounts(REFERENCE, COUNTER, Folder())
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-def test_a_batch_that_comes_again_after_a_failure_is_counted_once(job, fails):
-    job._count(ROWS, 0)
-    job._folder.fails = fails
+def test_a_batch_that_comes_again_after_a_failure_is_counted_once(counts, fails):
+    counts.add(0, lambda: ROWS)
+    counts._file.fails = fails
     with pytest.raises(OSError):
-        job._count(ROWS, 1)
-    job._count(ROWS, 1)
-    job._count(ROWS, 2)
-    assert job._watch.totals["requests"] == 3
-    assert Watch(REFERENCE, COUNTER, job._folder.state).totals["rows"] == 30
-    job._count(ROWS, 2)
-    assert job._watch.totals["requests"] == 3
+        counts.add(1, lambda: ROWS)
+    counts.add(1, lambda: ROWS)
+    counts.add(2, lambda: ROWS)
+    assert counts.watch.totals["requests"] == 3
+    assert Watch(REFERENCE, COUNTER, counts._file.state).totals["rows"] == 30
+    counts.add(2, lambda: ROWS)
+    assert counts.watch.totals["requests"] == 3
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-def test_labels_that_come_again_after_a_failure_are_counted_once(job, fails):
-    job._count(ROWS, 0)
-    job._folder.fails = fails
+def test_labels_that_come_again_after_a_failure_are_counted_once(counts, fails):
+    counts.add(0, lambda: ROWS)
+    counts._file.fails = fails
     with pytest.raises(OSError):
-        job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
-    job.add_errors(0, [(600.0, 10, 20.0, 40.0)])
-    assert (job._watch.error()["rows"], job._watch.error()["mean"]) == (10, 2.0)
+        counts.add_errors(0, [(600.0, 10, 20.0, 40.0)])
+    counts.add_errors(0, [(600.0, 10, 20.0, 40.0)])
+    assert (counts.watch.error()["rows"], counts.watch.error()["mean"]) == (10, 2.0)
 
 
-def test_late_records_are_summed_beyond_the_batches_that_spark_still_knows(job):
-    job._recent, job._came, job._late, job._at_start = {}, 0, 0, {}
-    job._watch.totals["requests"] = 400
+def test_late_records_are_summed_beyond_the_batches_that_spark_still_knows():
+    arrivals, totals = Arrivals(), {"requests": 400, "unreadable": 0}
 
     def progress(batch):
         return {
@@ -91,42 +86,43 @@ def test_late_records_are_summed_beyond_the_batches_that_spark_still_knows(job):
 
     for newest in range(50):
         recent = [progress(batch) for batch in range(max(0, newest - 3), newest + 1)]
-        job._note_progress(SimpleNamespace(name="m requests", recentProgress=recent))
-    job._count_left_out()
-    assert len(job._recent) == 4 and (job._watch.totals["late"], job._watch.totals["double"]) == (50, 50)
+        arrivals.note(SimpleNamespace(name="m requests", recentProgress=recent))
+    arrivals.count_in(totals)
+    assert len(arrivals._recent) == 4 and (totals["late"], totals["double"]) == (50, 50)
 
 
-def test_a_stream_is_ended_where_the_next_one_cannot_begin(job):
+def test_a_stream_is_ended_where_the_next_one_cannot_begin():
     ended = []
     query = SimpleNamespace(isActive=False, stop=lambda: ended.append("requests"))
 
     def no_labels():
         raise OSError("no folder")
 
+    job = MonitorJob.__new__(MonitorJob)
     job._start_counting = lambda: query
-    job._labels = SimpleNamespace(starts=lambda: [no_labels])
+    job._monitor, job._labels = MonitorSpec(), SimpleNamespace(starts=lambda: [no_labels])
     with pytest.raises(OSError, match="no folder"):
         job._follow()
     assert ended == ["requests"]
 
 
-def test_a_stream_that_cannot_begin_again_is_tried_later(job, monkeypatch):
+def test_a_stream_that_cannot_begin_again_is_tried_later(monkeypatch):
     """Where the storage of the log is away, the start itself fails."""
-    away, said = [True, True, False], []
+    queries, warnings = [SimpleNamespace(isActive=False, exception=lambda: OSError("away")), None, None], []
 
     def start():
-        if away.pop(0):
+        query = queries.pop(0) if queries else SimpleNamespace(isActive=True, lastProgress=None)
+        if query is None:
             raise OSError("the storage is away")
-        return SimpleNamespace(isActive=True, lastProgress=None, recentProgress=[], exception=lambda: None)
+        return query
 
-    monkeypatch.setattr(monitor_job, "AGAIN_SECONDS", 0.0)
-    job._asked, job._notice, job._note_progress = {}, lambda level, text: said.append(text), lambda query: None
-    stream = monitor_job._Stream(lambda: SimpleNamespace(isActive=False, exception=lambda: OSError("away")))
-    stream._start = start
+    monkeypatch.setattr(monitor_stream, "AGAIN_SECONDS", 0.0)
+    stream = monitor_stream.MonitorStream(start, False, warnings.append)
     for _ in range(4):
-        job._look_at(stream)
-    assert stream.query.isActive and stream.failures == 3
-    assert [text.split(";")[0] for text in said] == ["the stream was interrupted: away"]
+        assert not stream.paused
+        stream.look()
+    assert stream.query.isActive and stream.failures == 3 and not queries
+    assert [text.split(";")[0] for text in warnings] == ["the stream was interrupted: away"]
 
 
 def test_the_rate_of_a_window_that_is_not_over_is_that_of_its_time():
