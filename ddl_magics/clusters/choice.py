@@ -8,6 +8,7 @@ from typing import Any
 
 from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
 from ddl_magics.clusters.base import Cluster, NotStarted, Refused
+from ddl_magics.clusters.driver_cluster import DriverCluster
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
@@ -15,12 +16,13 @@ from ddl_magics.clusters.livy_session import LivySession, NoSession
 from ddl_magics.runtime.run_spec import RunSpec
 
 
-class PendingKernelSession(EmbeddedCluster):
+class PendingKernelSession(DriverCluster):
     """A Livy session that has not started yet, such as a sparkmagic kernel's; the first run starts it."""
 
     name = "this kernel's Livy session"
+    poll_seconds = 1.0
     #: What starts it, for `%ddl check`.
-    how = "run a Spark cell"
+    remedy = "run a Spark cell"
 
     def status(self) -> NotStarted:
         return NotStarted("a Livy session is started (about half a minute)", 30.0)
@@ -29,15 +31,23 @@ class PendingKernelSession(EmbeddedCluster):
         """None: the cell's names are the session's, and not those of this kernel."""
         return None
 
-    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
-        return ()
+    def findings(self) -> Iterable[tuple[str, str]]:
+        return [("cluster", f"{self.name} has not started: {self.remedy}, then %ddl check again")]
+
+    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused:
+        return Refused("spark", f"{self.name} has not started: {self.remedy}, then start the run again")
+
+    def _call(
+        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        raise ConnectionError(f"it has not started: {self.remedy}")
 
 
 class NextSession(PendingKernelSession):
     """The session that follows one which --release has ended."""
 
     name = "a new Livy session"
-    how = "the next run starts it"
+    remedy = "the next run starts it"
 
 
 class Choice:

@@ -12,17 +12,9 @@ from collections.abc import Callable, Iterable, Mapping
 from types import ModuleType
 from typing import Any
 
-from ddl_magics.clusters import data_names, dataset_shape, local_spark, preflight, sent_files, shipping
-from ddl_magics.clusters.base import (
-    NOT_OURS,
-    DriverCluster,
-    Launched,
-    NotStarted,
-    Ready,
-    Refused,
-    Unreachable,
-    launch_answer,
-)
+from ddl_magics.clusters import data_names, dataset_shape, embedded_check, local_spark, preflight, sent_files, shipping
+from ddl_magics.clusters.base import Launched, NotStarted, Ready, Refused, Unreachable
+from ddl_magics.clusters.driver_cluster import NOT_OURS, DriverCluster, launch_answer
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -37,6 +29,7 @@ class EmbeddedCluster(DriverCluster):
 
     name = "this machine"
     poll_seconds = 0.25
+    in_kernel = True
 
     def __init__(
         self,
@@ -53,7 +46,7 @@ class EmbeddedCluster(DriverCluster):
         if self._session() is None:
             return NotStarted(f"an embedded Spark is started (about {START_SECONDS:.0f} s)", START_SECONDS)
         try:
-            details = self._call("info", "{}")
+            details = self._call("info", {})
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
             return Unreachable(f"Spark does not answer ({type(error).__name__}: {error})")
         return Ready(int(details["slots"]), int(details["free"]), details)
@@ -126,7 +119,10 @@ class EmbeddedCluster(DriverCluster):
     def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
         return [*preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
 
-    def workers_problem(self) -> str | None:
+    def findings(self) -> Iterable[tuple[str, str]]:
+        return embedded_check.lines(self.name, self.status(), self._workers_problem())
+
+    def _workers_problem(self) -> str | None:
         """Why the notebook's own Spark session cannot be used, in one line, or None."""
         if local_spark.is_connect(self._namespace().get("spark")):
             return local_spark.CONNECT
@@ -134,11 +130,6 @@ class EmbeddedCluster(DriverCluster):
         return None if session is None else local_spark.workers_problem(session)
 
     def spark(self, spec: RunSpec) -> Any:
-        """The notebook's SparkSession, or a new one for the spec's workers. Call it in a background thread.
-
-        Raises:
-            CannotStart: there is none, and none can be created.
-        """
         with self._starting:
             if self._session() is None:
                 self._created = local_spark.create_session(max(1, spec.workers), spec.conf)
@@ -153,7 +144,7 @@ class EmbeddedCluster(DriverCluster):
             sent_files.upload(spec, self._call)
             # The driver uses the variable `spark`, and the notebook's may hold a session that was stopped.
             names = {**namespace, "spark": self._session()}
-            return launch_answer(self._call("launch", json.dumps(spec.to_record()), names))
+            return launch_answer(self._call("launch", spec.to_record(), names))
         except sent_files.CannotSendFiles as error:
             return Refused("usage", str(error))
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
@@ -193,8 +184,11 @@ class EmbeddedCluster(DriverCluster):
             self._created = None  # the user has stopped it
         return self._created or local_spark.existing_session(self._namespace())
 
-    def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
+    def _call(
+        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         if self._driver is None:
             self._driver = self._load_driver()
+        arguments = (json.dumps(request),) if namespace is None else (json.dumps(request), namespace)
         reply: dict[str, Any] = json.loads(getattr(self._driver, function)(*arguments))
         return reply

@@ -6,27 +6,16 @@ import json
 import math
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-from ddl_magics.clusters import livy_remote, sending, sent_files, shipping
-from ddl_magics.clusters.base import (
-    NOT_OURS,
-    DriverCluster,
-    Launched,
-    NotStarted,
-    Postponed,
-    Ready,
-    Refused,
-    Unreachable,
-    launch_answer,
-)
+from ddl_magics.clusters import livy_check, livy_remote, sending, sent_files, shipping
+from ddl_magics.clusters.base import Launched, NotStarted, Postponed, Ready, Refused, Unreachable
+from ddl_magics.clusters.driver_cluster import NOT_OURS, DriverCluster, launch_answer
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed, TooSlow
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
-from ddl_magics.errors import CannotScore, CannotWrite
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -37,8 +26,6 @@ OPEN_SECONDS = 120.0
 #: Details of a session (slots, settings) that are older than this are asked for again.
 DETAILS_SECONDS = 60.0
 
-#: Calls that get the session's variables.
-_WITH_NAMES = frozenset(("launch", "predict", "evaluate", "write_tfrecord"))
 #: How long calls may take that ask Spark: for the schema of files or a first row, or as long as their jobs.
 _SECONDS = {"launch": 600.0, "predict": 600.0, "evaluate": math.inf, "write_tfrecord": math.inf}
 #: Calls that are repeated after errors. The follower of a run repeats `poll`, and the run queue `busy`.
@@ -84,7 +71,7 @@ class LivyCluster(DriverCluster):
     def status(self) -> Ready | NotStarted | Unreachable:
         try:
             details = self.details()
-            busy = int(self._call("busy", "{}")["busy"])
+            busy = int(self._call("busy", {})["busy"])
         except ProcessLookupError as error:
             return Unreachable(str(error), gone=True)
         except Busy as error:
@@ -106,7 +93,7 @@ class LivyCluster(DriverCluster):
         with self._asking:
             if fresh or self._details is None or time.monotonic() > self._asked_at + DETAILS_SECONDS:
                 try:
-                    reply = self._call("info", "{}")
+                    reply = self._call("info", {})
                 except (Busy, TooSlow):
                     if self._details is None:
                         raise
@@ -117,13 +104,11 @@ class LivyCluster(DriverCluster):
                 self._asked_at = time.monotonic()
             return self._details
 
-    def runs(self) -> list[dict[str, Any]]:
-        """The runs that the session's driver has, oldest first: {"run", "state", "spec"}.
+    def findings(self) -> Iterable[tuple[str, str]]:
+        return livy_check.lines(self.name, self.session, self.channel, self.details)
 
-        Raises:
-            ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
-        """
-        return list(self._call("runs", "{}")["runs"])
+    def runs(self) -> Sequence[Mapping[str, Any]]:
+        return list(self._call("runs", {})["runs"])
 
     def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
         if spec.conf:
@@ -163,7 +148,7 @@ class LivyCluster(DriverCluster):
                 with_retries(partial(self.channel.statement, code), RETRY_SECONDS)
             sent_files.upload(spec, self._call)
             # The notebook's folder is not on the cluster, and one of the same path would be another.
-            return launch_answer(self._call("launch", json.dumps({**spec.to_record(), "folder": None})))
+            return launch_answer(self._call("launch", {**spec.to_record(), "folder": None}, namespace))
         except (sending.CannotSend, sent_files.CannotSendFiles) as error:
             return Refused("usage", str(error))
         except Busy:
@@ -182,78 +167,18 @@ class LivyCluster(DriverCluster):
         self.session.end()
         return f"{self.name} has ended; the next run starts a new one"
 
-    def predict(self, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the session define a DataFrame with predictions; returns the reply of `driver.api.predict`.
-
-        Args:
-            run: the id of the run.
-            file: its model's file on this machine, which is sent where the driver has forgotten the run.
-            request: "data", "name", "features", "output", "batch_rows", "on_error" and "transform" as
-                `driver.api.predict` has them.
-
-        Raises:
-            CannotScore: a ValueError of one line; the session refuses it, or does not answer.
-        """
-        return self._score("predict", run, file, request)
-
-    def evaluate(self, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Have the session evaluate a model, as a statement; returns the reply of `driver.api.evaluate`.
-
-        An interrupt of the kernel ends the evaluation.
-
-        Args:
-            run, file: as for `predict`.
-            request: "data", "features", "label", "weight", "batch_rows" and "transform" as `driver.api.evaluate` has
-                them.
-
-        Raises:
-            CannotScore: a ValueError of one line; the session refuses it, or does not answer.
-        """
-        return self._score("evaluate", run, file, request)
-
-    def write_tfrecord(self, data: str, uri: str, compression: str | None) -> dict[str, Any]:
-        """Have the session write its DataFrame `data`, as a statement; returns the reply of `api.write_tfrecord`.
-
-        An interrupt of the kernel ends it.
-
-        Raises:
-            CannotWrite: a ValueError of one line; the session refuses it, or does not answer.
-        """
-        try:
-            asked = {"data": data, "uri": uri, "compression": compression}
-            reply = self._call("write_tfrecord", json.dumps(asked))
-        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
-            raise CannotWrite(f"{self.name} does not write {data}: {error}") from None
-        if not reply.get("ok"):
-            raise CannotWrite(str((reply.get("error") or {}).get("message", f"{self.name} gave no reason")))
-        return reply
-
-    def _score(self, function: str, run: str, file: Path, request: Mapping[str, Any]) -> dict[str, Any]:
-        """Call a function of the driver that needs the model of a run."""
-        asked = {**request, "run": run, "artifact": file.name, "sent": False}
-        try:
-            reply = self._call(function, json.dumps(asked))
-            if reply.get("unknown"):
-                sent_files.send(run, file.read_bytes(), self._call)
-                reply = self._call(function, json.dumps({**asked, "sent": True}))
-        except sent_files.CannotSendFiles as error:
-            raise CannotScore(f"the model cannot be sent to {self.name}: {error}") from None
-        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
-            raise CannotScore(f"{self.name} does not {function}: {error}") from None
-        if not reply.get("ok"):
-            raise CannotScore(str((reply.get("error") or {}).get("message", f"{self.name} gave no reason")))
-        return reply
-
     def shutdown(self) -> None:
         """End the session if this kernel created it for itself."""
         self.session.close()
 
-    def _call(self, function: str, *arguments: Any) -> dict[str, Any]:
+    def _call(
+        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
         self.channel.open(OPEN_SECONDS)
+        argument, with_names = json.dumps(request), namespace is not None
 
         def ask() -> dict[str, Any]:
-            with_names = function in _WITH_NAMES
-            return self.channel.call(function, *arguments, namespace=with_names, seconds=_SECONDS.get(function))
+            return self.channel.call(function, argument, namespace=with_names, seconds=_SECONDS.get(function))
 
         try:
             return with_retries(ask, RETRY_SECONDS) if function in _RETRIED else ask()
@@ -261,4 +186,4 @@ class LivyCluster(DriverCluster):
             if function != "poll":
                 raise
             # Without a side channel a poll waits for the cell that the session executes. The run continues meanwhile.
-            return {"events": [], "last": json.loads(arguments[0])["after"], "more": False, "state": ""}
+            return {"events": [], "last": request["after"], "more": False, "state": ""}

@@ -13,9 +13,9 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ddl_magics.clusters import encryption, executors, file_reading
-from ddl_magics.clusters.livy import LivyCluster
+from ddl_magics.clusters.livy_channel import Channel
 from ddl_magics.clusters.livy_http import LivyHttp
-from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS
+from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS, LivySession
 from ddl_magics.wording import counted
 
 #: A larger difference between the clocks is reported: events have the cluster's time, and ages are computed here.
@@ -29,37 +29,45 @@ _LOOPBACK = ("localhost", "127.0.0.1", "::1")
 _PROBLEMS = (ConnectionError, ProcessLookupError, TimeoutError, KeyError, TypeError, ValueError)
 
 
-def lines(cluster: LivyCluster) -> Iterator[tuple[str, str]]:
-    """(subject, finding) of each line."""
-    session = cluster.session
-    yield "cluster", cluster.name
-    yield "Livy", _asked(lambda: _livy(session.http))
-    yield "CSRF", _asked(lambda: _csrf(cluster))
+def lines(
+    name: str, session: LivySession, channel: Channel, ask_details: Callable[[bool], Mapping[str, Any]]
+) -> Iterator[tuple[str, str]]:
+    """(subject, finding) of each line.
+
+    Args:
+        name: of the cluster.
+        session: the Livy session.
+        channel: to its Python.
+        ask_details: `LivyCluster.details`.
+    """
+    yield "cluster", name
+    yield "Livy", _answer(lambda: _livy(session.http))
+    yield "CSRF", _answer(lambda: _csrf(session))
     try:
-        details = cluster.details(fresh=True)
+        details = ask_details(True)
     except _PROBLEMS as error:
         yield "session", f"cannot be used: {error}"
         return
-    known = _session(cluster)
-    yield "session", f"{known.get('state', 'cannot be asked')}; {_heartbeat(cluster, known)}"
-    yield "idle timeout", _idle_timeout(known)
+    description = _description(session)
+    yield "session", f"{description.get('state', 'cannot be asked')}; {_heartbeat(session, description)}"
+    yield "idle timeout", _idle_timeout(description)
     yield "Spark", _spark(details)
     yield "executors", _executors(details)
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
     yield "encryption", encryption.finding(details)
     yield "files", file_reading.finding(details)
-    yield "side channel", _asked(lambda: _side_channel(cluster))
+    yield "side channel", _answer(lambda: _side_channel(channel))
     try:
-        before = time.time()
-        environment = cluster.channel.environment()
-        now = time.time()
+        asked_at = time.time()
+        environment = channel.environment()
+        answered_at = time.time()
     except _PROBLEMS as error:
         yield "Python", f"cannot be asked: {error}"
         return
     yield "Python", _python(environment)
     yield "TensorFlow", _tensorflow(environment)
-    yield "clock", _clock(environment["time"], before, now)
+    yield "clock", _clock(environment["time"], asked_at, answered_at)
 
 
 def _livy(http: LivyHttp) -> str:
@@ -69,9 +77,9 @@ def _livy(http: LivyHttp) -> str:
     return f"{http.get('/version').get('version')} at {http.url}, {http.authentication}{warning}"
 
 
-def _csrf(cluster: LivyCluster) -> str:
-    http = cluster.session.http
-    required = http.requires_header(f"/sessions/{cluster.session.number}/connect")
+def _csrf(session: LivySession) -> str:
+    http = session.http
+    required = http.requires_header(f"/sessions/{session.number}/connect")
     if required is None:
         return "X-Requested-By is sent; whether Livy requires it could not be found out"
     if required and not http.header_configured:
@@ -82,49 +90,52 @@ def _csrf(cluster: LivyCluster) -> str:
     return f"X-Requested-By is sent, and {'required' if required else 'not required'}"
 
 
-def _session(cluster: LivyCluster) -> Mapping[str, Any]:
+def _description(session: LivySession) -> Mapping[str, Any]:
+    """The session as Livy describes it; empty without an answer."""
     try:
-        known = cluster.session.http.get(f"/sessions/{cluster.session.number}")
+        description = session.http.get(f"/sessions/{session.number}")
     except _PROBLEMS:
         return {}
-    return known if isinstance(known, dict) else {}
+    return description if isinstance(description, dict) else {}
 
 
-def _heartbeat(cluster: LivyCluster, known: Mapping[str, Any]) -> str:
-    seconds = known.get("heartbeatTimeoutInSecond")
-    if cluster.session.detached or seconds == 0:
+def _heartbeat(session: LivySession, description: Mapping[str, Any]) -> str:
+    seconds = description.get("heartbeatTimeoutInSecond")
+    if session.detached or seconds == 0:
         return "outlives this kernel (no heartbeat)"
-    if seconds or cluster.session.owned:
+    if seconds or session.owned:
         return f"ends with its kernel, or {seconds or HEARTBEAT_TIMEOUT_SECONDS} s after a crash (heartbeat)"
     return "ends with its kernel, or about a minute after a crash (if sparkmagic made it): this Livy tells no heartbeat"
 
 
-def _idle_timeout(known: Mapping[str, Any]) -> str:
-    idle, whole = known.get("idleTimeout"), known.get("ttl")
+def _idle_timeout(description: Mapping[str, Any]) -> str:
+    idle, lifetime = description.get("idleTimeout"), description.get("ttl")
     if idle:
-        ends = f"{idle} without a request"
+        limit = f"{idle} without a request"
     else:
-        ends = "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report"
-    age = f"; it ends {whole} after its start, also during a run: create a new one for a longer run" if whole else ""
-    return f"{ends}; a run that a notebook follows keeps it alive{age}"
+        limit = "Livy's default (livy.server.session.timeout, 1 h unless set), which Livy does not report"
+    finding = f"{limit}; a run that a notebook follows keeps it alive"
+    if lifetime:
+        finding += f"; it ends {lifetime} after its start, also during a run: create a new one for a longer run"
+    return finding
 
 
 def _spark(details: Mapping[str, Any]) -> str:
     version = str(details.get("spark"))
-    old = _below(version, OLDEST_SPARK)
+    too_old = _below(version, OLDEST_SPARK)
     slots = counted(int(details["slots"]), "slot")
-    return f"{version} at {details.get('master')}, {slots}" + ("; Spark 3.0 or newer is needed" if old else "")
+    return f"{version} at {details.get('master')}, {slots}" + ("; Spark 3.0 or newer is needed" if too_old else "")
 
 
 def _executors(details: Mapping[str, Any]) -> str:
-    slots, ready = int(details["slots"]), int(details.get("ready", 0))
+    slots, ready_slots = int(details["slots"]), int(details.get("ready", 0))
     if details.get("released") or details.get("dynamic_allocation"):
         for _, finding in executors.lines(details):
             return finding
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"
-    coming = "" if ready >= slots else "; the rest start with the first run"
-    return f"{counted(ready, 'slot')} ready, {details.get('free', slots)} of {slots} free{coming}"
+    coming = "" if ready_slots >= slots else "; the rest start with the first run"
+    return f"{counted(ready_slots, 'slot')} ready, {details.get('free', slots)} of {slots} free{coming}"
 
 
 def _allocation(details: Mapping[str, Any]) -> str:
@@ -140,12 +151,11 @@ def _gpus(details: Mapping[str, Any]) -> str:
     executor, task = int(details.get("executor_gpus", 0)), float(details.get("task_gpus", 0))
     if not executor:
         return "none managed by Spark; a worker uses the GPUs that it finds on its host"
-    each = f"{task:g} per task" if task else "none per task: use --gpus N, or set spark.task.resource.gpu.amount"
-    return f"{executor} per executor, {each}"
+    task_share = f"{task:g} per task" if task else "none per task: use --gpus N, or set spark.task.resource.gpu.amount"
+    return f"{executor} per executor, {task_share}"
 
 
-def _side_channel(cluster: LivyCluster) -> str:
-    channel = cluster.channel
+def _side_channel(channel: Channel) -> str:
     if not channel.has_side_channel:
         return f"none ({channel.no_side_channel_reason}): events arrive between cells, not while one is executed"
     before = time.monotonic()
@@ -154,10 +164,10 @@ def _side_channel(cluster: LivyCluster) -> str:
 
 
 def _python(environment: Mapping[str, Any]) -> str:
-    both = f"{environment['python']} on the cluster, {platform.python_version()} here"
+    versions = f"{environment['python']} on the cluster, {platform.python_version()} here"
     if _below(str(environment["python"]), OLDEST_PYTHON):
-        return f"{both}; the cluster's must be 3.8 or newer: set spark.pyspark.python"
-    return both
+        return f"{versions}; the cluster's must be 3.8 or newer: set spark.pyspark.python"
+    return versions
 
 
 def _tensorflow(environment: Mapping[str, Any]) -> str:
@@ -172,16 +182,16 @@ def _tensorflow(environment: Mapping[str, Any]) -> str:
     return has
 
 
-def _clock(cluster_time: float, before: float, now: float) -> str:
-    """The cluster's clock was read between our times `before` and `now`."""
-    skew = max(before - cluster_time, cluster_time - now, 0.0)
+def _clock(cluster_time: float, asked_at: float, answered_at: float) -> str:
+    """The cluster's clock was read between these two times of this machine's clock."""
+    skew = max(asked_at - cluster_time, cluster_time - answered_at, 0.0)
     if skew > SKEW_SECONDS:
         return f"the cluster's differs by {skew:.0f} s: synchronize it with NTP"
     return "in sync"
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
 
 
 def _below(version: str, oldest: tuple[int, int]) -> bool:
@@ -189,7 +199,7 @@ def _below(version: str, oldest: tuple[int, int]) -> bool:
     return bool(_numbers(version)) and _numbers(version) < oldest
 
 
-def _asked(ask: Callable[[], str]) -> str:
+def _answer(ask: Callable[[], str]) -> str:
     try:
         return ask()
     except _PROBLEMS as error:

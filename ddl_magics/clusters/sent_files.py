@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import base64
 import io
-import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,12 @@ class CannotSendFiles(Exception):
     """One line that names the path and says what to do."""
 
 
-def upload(spec: RunSpec, call: Callable[[str, str], dict[str, Any]]) -> None:
-    """Send the files of --files to the driver. call: of the cluster: the name of a driver's function, and a request.
+#: Calls a function of the driver's API with a request.
+DriverCall = Callable[[str, Mapping[str, Any]], dict[str, Any]]
+
+
+def upload(spec: RunSpec, call: DriverCall) -> None:
+    """Send the files of --files to the driver.
 
     Raises:
         CannotSendFiles: see `check`; or the driver refuses them.
@@ -35,12 +38,12 @@ def upload(spec: RunSpec, call: Callable[[str, str], dict[str, Any]]) -> None:
         send(spec.run, _zipped(spec), call)
 
 
-def send(run: str, data: bytes, call: Callable[[str, str], dict[str, Any]]) -> None:
+def send(run: str, data: bytes, call: DriverCall) -> None:
     """Send bytes to the driver, which keeps them for the run with this id; as `upload`."""
     parts = [data[i : i + PART_BYTES] for i in range(0, len(data), PART_BYTES)]
     for index, part in enumerate(parts):
         text = base64.b64encode(part).decode("ascii")
-        reply = call("upload", json.dumps({"run": run, "index": index, "count": len(parts), "data": text}))
+        reply = call("upload", {"run": run, "index": index, "count": len(parts), "data": text})
         if not reply.get("ok"):
             raise CannotSendFiles(str((reply.get("error") or {}).get("message", "the driver did not take the files")))
 

@@ -24,19 +24,10 @@ def write_tfrecord(df: Any, uri: str, *, compression: str | None = None) -> int:
         CannotWrite: a ValueError of one line; a column is of another type, a value is beyond float32, or the folder
             cannot be written.
     """
-    return int(written(df, uri, compression)["rows"])
-
-
-def written(df: Any, uri: str, compression: str | None) -> dict[str, Any]:
-    """Write as `write_tfrecord` does; returns "rows", "files" and "bytes".
-
-    Raises:
-        CannotWrite: a ValueError, one line.
-    """
     from ddl_magics.runtime.data import tfrecord_folder
     from ddl_magics.runtime.data.columns import DataError
 
     try:
-        return tfrecord_folder.write(df, uri, compression)._asdict()
+        return tfrecord_folder.write(df, uri, compression).rows
     except DataError as error:
         raise CannotWrite(str(error)) from None

@@ -8,11 +8,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters import scoring
 from ddl_magics.clusters.base import Cluster
-from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.commands import scored_model, scoring_words
-from ddl_magics.commands.predict import frame_here
 from ddl_magics.commands.scored_model import ScoredModel
 from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import CannotScore, RunInterrupted
@@ -83,9 +80,5 @@ def _found(request: Request, model: ScoredModel, cluster: Cluster, namespace: Mu
     label, weight = request.label or model.label, request.weight or model.weight
     if label is None:
         raise CannotScore(f"name the column of the labels: --label y. Write: {USAGE}")
-    asked: dict[str, Any] = {"features": model.features(request.features), "label": label, "weight": weight}
-    if isinstance(cluster, LivyCluster):
-        asked |= {"data": request.data, "batch_rows": request.batch_rows, "transform": model.transform}
-        return Evaluation(cluster.evaluate(model.key, model.file, asked)["found"])
-    frame, function = frame_here(request.data, namespace), model.transform_here(namespace)
-    return scoring.evaluate(frame, model.file, **asked, batch_size=request.batch_rows, **function)
+    scoring = model.request(request.data, request.features, request.batch_rows)
+    return Evaluation(cluster.evaluate(scoring, label, weight, namespace))

@@ -10,7 +10,6 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Ready
-from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.history import comparison, differences, keeper, provenance
 from ddl_magics.history.differences import Difference
 from ddl_magics.history.provenance import Provenance
@@ -167,7 +166,7 @@ class Reproduction:
     @property
     def _compares_variables(self) -> bool:
         """Whether the variables that the run gets are this kernel's."""
-        return isinstance(self._session.cluster, EmbeddedCluster)
+        return self._session.cluster.in_kernel
 
     @property
     def _compares_data(self) -> bool:

@@ -14,7 +14,6 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.clusters.base import Cluster
-from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands import scoring_words
@@ -122,9 +121,9 @@ def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
     """The name of a DataFrame as it is, a folder or topic with its whole address."""
     if word in namespace:
         return word
-    if "/" in word or (not isinstance(cluster, LivyCluster) and Path(word).is_dir()):
+    if "/" in word or (cluster.in_kernel and Path(word).is_dir()):
         return _address(word, cluster)
-    if not isinstance(cluster, LivyCluster):
+    if cluster.in_kernel:
         raise UsageError(f"--labels {word}: there is no DataFrame of that name, and it is no folder.")
     return word  # a DataFrame of the Livy session, whose names are not known here
 
@@ -156,7 +155,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def _address(word: str, cluster: Cluster) -> str:
     """A folder of this machine with its whole path. On a cluster, a path is what Spark makes of it there."""
-    if isinstance(cluster, LivyCluster) or source("", word).topic or ":" in word.partition("/")[0]:
+    if not cluster.in_kernel or source("", word).topic or ":" in word.partition("/")[0]:
         return word
     return str(Path(word).expanduser().absolute())
 
@@ -165,7 +164,7 @@ def _checkpoint(request: Request, reference: Mapping[str, Any], cluster: Cluster
     """Of the same model and log, always the same: a monitor that is started again continues."""
     key = json.dumps([reference["run"], _address(request.log, cluster), request.labels, request.window])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
-    if isinstance(cluster, LivyCluster):
+    if not cluster.in_kernel:
         return f".ddl_magics/monitors/{name}"
     return f"file://{store.runs_folder().parent / 'monitors' / name}"
 

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddl_magics.clusters.base import ScoringRequest
 from ddl_magics.clusters.scoring import exported, training_inputs
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotScore
 from ddl_magics.runs import Run
-from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.session.session import Session
 
 
@@ -54,21 +54,9 @@ class ScoredModel:
             raise CannotScore(f"{self.file} does not know the columns of its input: name them, --features a b")
         return self.inputs
 
-    def transform_here(self, namespace: Mapping[str, Any]) -> dict[str, Any]:
-        """The arguments of `ddl_magics.predict` for the notebook's function that --transform names.
-
-        Raises:
-            CannotScore: the notebook has none.
-        """
-        if self.run is None or self.transform is None:
-            return {}
-        name, by_batch = read_transform(self.transform)
-        if not callable(namespace.get(name)):
-            raise CannotScore(
-                f"{self.run.name} was trained with --transform {name}, and the notebook has no such function: run the "
-                "cell that defines it"
-            )
-        return {"transform": namespace[name], "transform_batches": by_batch}
+    def request(self, data: str, features: Sequence[str], batch_rows: int) -> ScoringRequest:
+        """To score the DataFrame `data` with the model. features: as for `features`. Raises `CannotScore`."""
+        return ScoringRequest(self.file, self.key, data, self.features(features), batch_rows, self.transform)
 
 
 def find(word: str, session: Session) -> ScoredModel:

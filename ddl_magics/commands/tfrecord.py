@@ -8,10 +8,7 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters import tfrecord
 from ddl_magics.clusters.base import Cluster
-from ddl_magics.clusters.data_names import frames
-from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.errors import CannotWrite, RunInterrupted
 from ddl_magics.options.line import split_values
 from ddl_magics.options.redaction import as_word
@@ -60,19 +57,10 @@ def write(request: Request, cluster: Cluster, namespace: Mapping[str, Any]) -> s
         RunInterrupted: the kernel was interrupted, which stops the writing.
     """
     try:
-        if isinstance(cluster, LivyCluster):
-            written = cluster.write_tfrecord(request.data, request.uri, request.compression)
-        else:
-            written = _write_here(request, namespace)
+        written = cluster.write_tfrecord(request.data, request.uri, request.compression, namespace)
     except CannotWrite as error:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         raise RunInterrupted("the writing has been stopped") from None
     made = f"{counted(written['rows'], 'row')} in {counted(written['files'], 'file')}, {in_bytes(written['bytes'])}"
     return f"{request.uri} has {request.data}: {made}; _index.json tells the records and bytes of each"
-
-
-def _write_here(request: Request, namespace: Mapping[str, Any]) -> dict[str, Any]:
-    if request.data not in namespace:
-        raise CannotWrite(f"there is no DataFrame {request.data}.{nearest(request.data, frames(namespace))}")
-    return tfrecord.written(namespace[request.data], request.uri, request.compression)

@@ -13,8 +13,7 @@ from IPython.core.magic import Magics, line_cell_magic, line_magic, magics_class
 
 from ddl_magics import store
 from ddl_magics.clusters.base import Ready
-from ddl_magics.clusters.choice import Choice, PendingKernelSession
-from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.choice import Choice
 from ddl_magics.clusters.livy_session import NoSession
 from ddl_magics.clusters.local_spark import CannotStart
 from ddl_magics.commands import (
@@ -237,7 +236,7 @@ class DistributedMagics(Magics):
         if len(arguments) % 2 or not {"--workers", "--conf"}.issuperset(arguments[::2]):
             raise UsageError("write: %ddl spark [--workers N] [--conf KEY=VALUE]")
         cluster, variable = self.session.cluster, self.shell.user_ns.get("spark")
-        if not isinstance(cluster, EmbeddedCluster) or isinstance(cluster, PendingKernelSession):
+        if not cluster.in_kernel:
             print(f"spark is a variable of {cluster.name}, and needs no start")
             return
         if variable is not None and not hasattr(variable, "sparkContext"):

@@ -10,7 +10,6 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.clusters.base import Cluster, Polled, Unreachable
-from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runs.follower import Follower, own_events
@@ -75,8 +74,6 @@ def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
     Raises:
         UsageError: the cluster does not answer, or the run's folder cannot be made.
     """
-    if not isinstance(cluster, LivyCluster):
-        return None
     try:
         runs = cluster.runs()
     except (ConnectionError, TimeoutError, ProcessLookupError) as error:

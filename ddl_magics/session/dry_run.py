@@ -9,8 +9,6 @@ from IPython.core.error import UsageError
 
 from ddl_magics.clusters import dataset_shape, local_spark, machine, preflight
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
-from ddl_magics.clusters.choice import PendingKernelSession
-from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.options.table import OPTIONS, STRATEGIES
 from ddl_magics.runs import live_export
 from ddl_magics.runtime.assert_never import assert_never
@@ -37,18 +35,13 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
     except UsageError as error:
         problem = str(error)
     lines += _training(spec)
-    if problem is None and _is_here(cluster):
+    if problem is None and cluster.in_kernel:
         lines += _sizes(spec, preflight.captured(spec, namespace))
         lines += [("dataset", shape) for shape in [dataset_shape.described(spec, namespace)] if shape]
     lines += [("notice", notice) for notice in ([] if problem else cluster.notices(spec, namespace))]
     lines.append(("refused", problem) if problem else ("start", "nothing was started: leave --dry-run out"))
     width = max(len(subject) for subject, _ in lines)
     return "\n".join(f"{subject:<{width}}  {finding}" for subject, finding in lines)
-
-
-def _is_here(cluster: Cluster) -> bool:
-    """Whether the cluster is the Spark of this kernel."""
-    return isinstance(cluster, EmbeddedCluster) and not isinstance(cluster, PendingKernelSession)
 
 
 def _slots(cluster: Cluster, spec: RunSpec) -> str:
@@ -83,11 +76,11 @@ def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> It
     plan = with_earlier_trials(make_plan(spec))
     yield from plan.lines()
     status = cluster.status()
-    if isinstance(status, NotStarted) and _is_here(cluster) and "spark.master" not in spec.conf:
+    if isinstance(status, NotStarted) and cluster.in_kernel and "spark.master" not in spec.conf:
         slots = local_spark.default_slots(spec.workers)
         status = Ready(slots, slots, {"master": "local"})
     if isinstance(status, Ready):
-        most = preflight.most_at_once(spec, namespace) if _is_here(cluster) and spec.parallel is None else None
+        most = preflight.most_at_once(spec, namespace) if cluster.in_kernel and spec.parallel is None else None
         trials = min(at_once(status, spec.workers, most), spec.parallel or status.slots, plan.spec.trials or 0)
         yield "at once", counted(trials, "trial")
 

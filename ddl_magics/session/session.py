@@ -17,7 +17,6 @@ from IPython.core.error import UsageError
 from ddl_magics import store
 from ddl_magics.clusters import preflight
 from ddl_magics.clusters.base import Cluster, Unreachable
-from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT
@@ -183,8 +182,8 @@ class Session:
             assert clusters is not None, "a new search has no earlier runs"
             return self._attach(record.id, clusters)
 
-        here = isinstance(cluster, EmbeddedCluster) and spec.parallel is None
-        most = preflight.most_at_once(spec, copied) if here else None
+        counted_memory = cluster.in_kernel and spec.parallel is None
+        most = preflight.most_at_once(spec, copied) if counted_memory else None
 
         def end() -> None:
             copied.clear()  # the search has ended, and must not keep the notebook's arrays

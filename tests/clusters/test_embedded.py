@@ -106,7 +106,7 @@ def test_the_files_of_runs_go_before_the_kernel_does():
     cluster = EmbeddedCluster(load_driver=lambda: SimpleNamespace(registry=registry, poll=lambda request: "{}"))
     cluster.shutdown()
     assert forgotten == [], "nothing ran"
-    cluster._call("poll", "{}")
+    cluster._call("poll", {})
     cluster.shutdown()
     assert forgotten == ["all"]
 

@@ -193,7 +193,7 @@ def test_the_cluster_tells_unreachable_from_gone_and_is_patient_where_it_matters
     assert isinstance(cluster.poll("r", 0), Unreachable)
     assert not cluster.poll("r", 0).gone
     livy.faults = {"POST /sessions/7/statements": [LATER, LATER]}
-    assert cluster._call("launch", "{}")["got"] == {}
+    assert cluster._call("launch", {}, {})["got"] == {}
     livy.state = "gone"
     answer = cluster.poll("r", 0)
     assert isinstance(answer, Unreachable) and answer.gone

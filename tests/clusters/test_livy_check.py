@@ -215,6 +215,6 @@ def test_a_session_that_is_gone_ends_the_report(checked):
     one.lines()
     one.livy.state = "gone"
     http = LivyHttp(Connection(one.livy.url))
-    said = dict(livy_check.lines(LivyCluster(LivySession(http, 7), one.runtime)))
+    said = dict(LivyCluster(LivySession(http, 7), one.runtime).findings())
     assert list(said) == ["cluster", "Livy", "CSRF", "session"]
     assert said["session"].startswith("cannot be used: Livy session 7 at ") and json.dumps(said)

@@ -10,12 +10,16 @@ from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.commands import monitor
 
 
+class InKernel(FakeCluster):
+    in_kernel = True
+
+
 def test_labels_are_a_dataframe_or_a_folder_also_by_its_bare_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "labels").mkdir()
 
     def found(word, names=()):
-        return monitor._labels(word, FakeCluster(), dict.fromkeys(names))
+        return monitor._labels(word, InKernel(), dict.fromkeys(names))
 
     assert found("labels") == str(tmp_path / "labels")
     assert found("labels", names=["labels"]) == "labels", "a DataFrame before a folder"
@@ -33,7 +37,7 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
         ("abfss://logs@account/requests", "abfss://logs@account/requests"),
         ("kafka://broker:9092/requests", "kafka://broker:9092/requests"),
     ]:
-        assert monitor._address(word, FakeCluster()) == here
+        assert monitor._address(word, InKernel()) == here
         assert monitor._address(word, livy) == word
 
 

@@ -78,6 +78,10 @@ def test_checks_of_a_clusters_class_are_counted_outside_of_clusters():
     assert counts.cluster_checks(trees) == ["ddl_magics/runs/a.py:1"] * 2
 
 
+def test_only_the_clusters_know_which_kind_they_are():
+    assert counts.cluster_checks(counts.read(ROOT)) == []
+
+
 def test_loose_dicts_are_counted():
     trees = _trees(
         a="def f() -> dict[str, Any]: ...\ndef g() -> Mapping[str, Any]: ...\ndef h() -> dict[str, int]: ..."

@@ -4,7 +4,8 @@ import base64
 import hashlib
 import json
 
-from ddl_magics.clusters.base import DriverCluster, Ready, launch_answer
+from ddl_magics.clusters.base import Ready
+from ddl_magics.clusters.driver_cluster import DriverCluster, launch_answer
 from ddl_magics.runtime import events as ev
 
 
@@ -70,10 +71,10 @@ class FakeCluster(DriverCluster):
     def shutdown(self):
         self.shut = True
 
-    def _call(self, function, *arguments):
+    def _call(self, function, request, namespace=None):
         if self.broken:
             raise self.broken
-        return getattr(self, "_" + function)(json.loads(arguments[0]))
+        return getattr(self, "_" + function)(json.loads(json.dumps(request)))
 
     def _poll(self, request):
         events = self.script[: self.visible]

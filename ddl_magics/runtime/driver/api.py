@@ -277,9 +277,10 @@ def _pyarrow() -> str | None:
 def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
     """Define a DataFrame of the session with predictions beside its columns.
 
-    {"run", "artifact", "sent", "data", "name", "features", "output", "batch_rows", "on_error", "transform"} -> {"ok":
-    true, "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be
-    sent by `upload` first. features: as `Predictor` takes them. transform: of the run, or None.
+    {"run", "artifact", "file", "sent", "data", "name", "features", "output", "batch_rows", "on_error", "transform"} ->
+    {"ok": true, "columns": [[name, type]]}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model
+    must be sent by `upload` first. file: the model's path, if it is on this machine, or None. features: as `Predictor`
+    takes them. transform: of the run, or None.
     """
     return prediction.predict(request, namespace, registry.get)
 
@@ -287,9 +288,9 @@ def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
 def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
     """Evaluate a model on a DataFrame of the session; returns when that has ended.
 
-    {"run", "artifact", "sent", "data", "features", "label", "weight", "batch_rows", "transform"} -> {"ok": true,
-    "found": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must be sent by
-    `upload` first. features, label, weight: as `scoring.evaluation` has them. transform: as for `predict`.
+    {"run", "artifact", "file", "sent", "data", "features", "label", "weight", "batch_rows", "transform"} -> {"ok":
+    true, "evaluated": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must
+    be sent by `upload` first. features, label, weight: as `scoring.evaluation` has them. Else as for `predict`.
     """
     return prediction.evaluate(request, namespace, registry.get)
 

