@@ -158,7 +158,7 @@ A reader ignores kinds and fields that it does not know.
 {_fields(envelope)}
 
 `rank` is {events.JOB} for events of the whole run. Old events of a long run are
-[merged](how-it-works.md#long-runs); then `first` is the `seq` of the first event that this one stands for.
+[merged](stored-runs.md#long-runs); then `first` is the `seq` of the first event that this one stands for.
 
 {kinds}""".rstrip("\n")
         + "\n"

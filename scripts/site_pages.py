@@ -20,9 +20,14 @@ SECTIONS = {
     "How-to guides": (
         *(
             "docs/data.md",
+            "docs/data-files.md",
+            "docs/strategies.md",
+            "docs/losses.md",
+            "docs/cell-output.md",
             "docs/notebooks.md",
             "docs/coming-from.md",
             "docs/orchestration.md",
+            "docs/predictions.md",
             "docs/models.md",
             "docs/serving.md",
             "docs/monitoring.md",
@@ -34,7 +39,8 @@ SECTIONS = {
             "docs/platforms.md",
             "docs/faults.md",
         ),
-        *("docs/panel.md", "docs/history.md", "docs/jupyterhub.md", "docs/air-gap.md", "docs/troubleshooting.md"),
+        *("docs/panel.md", "docs/history.md", "docs/stored-runs.md", "docs/jupyterhub.md", "docs/air-gap.md"),
+        "docs/troubleshooting.md",
     ),
     "Reference": (
         "docs/options.md",
@@ -44,7 +50,10 @@ SECTIONS = {
         "docs/events.md",
         "docs/rest.md",
     ),
-    "Explanation": ("docs/how-it-works.md", "docs/examples.md", "docs/security.md", "benchmarks/README.md"),
+    "Explanation": (
+        *("docs/how-it-works.md", "docs/allreduce.md", "docs/parameter-server.md", "docs/run-life.md"),
+        *("docs/examples.md", "docs/security.md", "docs/comparison.md", "benchmarks/README.md"),
+    ),
     "Project": ("CONTRIBUTING.md", "docs/releasing.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md"),
 }
 

@@ -32,7 +32,7 @@ ALWAYS = (
     "callbacks_of_batches",
     "own_optimizers",
 )
-#: For --sync-batchnorm. Not normalized_images: docs/how-it-works.md says what its moving variance is without; nor
+#: For --sync-batchnorm. Not normalized_images: docs/allreduce.md says what its moving variance is without; nor
 #: normalized_masked, of whose batch of nothing but masked values Keras 2 makes NaN.
 NORMALIZED = ("synchronized_images", "normalized_branches", "normalized_sum")
 SILENT = ("sgd_momentum", "legacy_momentum")
