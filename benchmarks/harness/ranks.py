@@ -116,11 +116,11 @@ class Ranks:
         try:
             while True:
                 kind, payload = channel.recv(messages.CHUNK_BYTES + (1 << 16))
-                if kind == messages.READY:
+                if kind == messages.RANK_READY:
                     self._ready(rank, messages.parse(payload)["address"])
                 elif kind == messages.EVENTS and self._on_events:
                     self._on_events(rank, messages.parse(payload))
-                elif kind == messages.END:
+                elif kind == messages.RANK_ENDED:
                     failure = RankEnd.from_json(messages.parse(payload)).failure
                     if failure is not None:
                         print(f"rank {rank}: {failure.traceback or failure.message}", file=sys.stderr)

@@ -226,7 +226,7 @@ def _guess(address, role):
     me = wire.Identity(role, 1, 0)
     try:
         channel = wire.connect(address, wire.Credentials("guess", b"guess"), me, me, patience())
-    except (wire.Refused, wire.ConnectionLost) as error:
+    except (wire.PeerRefused, wire.ConnectionLost) as error:
         return Outcome(name, True, time.monotonic() - start, b"", str(error))
     channel.close()
     return Outcome(name, False, time.monotonic() - start, b"", "let in")

@@ -65,11 +65,11 @@ class Announcement(NamedTuple):
 
 
 class Diverged(Exception):
-    """Ranks `rank` and `other` are in different collectives; the message says what each does."""
+    """Ranks `rank` and `other_rank` are in different collectives; the message says what each does."""
 
-    def __init__(self, rank: int, other: int, message: str, record: bytes = b"") -> None:
+    def __init__(self, rank: int, other_rank: int, message: str, record: bytes = b"") -> None:
         super().__init__(message)
-        self.rank, self.other, self.record = rank, other, record
+        self.rank, self.other_rank, self.record = rank, other_rank, record
 
 
 class PeerLost(Exception):
@@ -100,14 +100,14 @@ class CollectiveCall(NamedTuple):
         call = _CALL.pack(self.operation, kind, fit, epoch, step, self.size, self.dtype.encode())
         return call + _ANNOUNCED.pack(self.rank, weight, flags, check, scale)
 
-    def matches(self, other: CollectiveCall) -> bool:
+    def matches(self, peer_call: CollectiveCall) -> bool:
         """Whether both ranks are in the same collective. Only the data of a gather may differ in size."""
-        sizes = self.size == other.size or self.operation == GATHER
+        sizes = self.size == peer_call.size or self.operation == GATHER
         return (
             sizes
-            and self.operation == other.operation
-            and self.dtype == other.dtype
-            and self.announcement[:4] == other.announcement[:4]
+            and self.operation == peer_call.operation
+            and self.dtype == peer_call.dtype
+            and self.announcement[:4] == peer_call.announcement[:4]
         )
 
 
@@ -116,15 +116,15 @@ def encode(call: CollectiveCall) -> bytes:
     return _record(CALL, call.pack())
 
 
-def disagreement(one: CollectiveCall, other: CollectiveCall) -> Diverged:
+def disagreement(call: CollectiveCall, peer_call: CollectiveCall) -> Diverged:
     """The exception for two calls that do not match. Its `record` passes it on to other ranks."""
-    if one.rank > other.rank:  # the message is the same on every rank
-        one, other = other, one
+    if call.rank > peer_call.rank:  # the message is the same on every rank
+        call, peer_call = peer_call, call
     message = (
         "the ranks are in different collectives: rank %d %s, rank %d %s; every rank must run the same steps, and make "
         "the same calls of ddl.allreduce() and ddl.barrier()"
-    ) % (one.rank, _doing(one, other), other.rank, _doing(other, one))
-    return Diverged(one.rank, other.rank, message, _record(DISAGREEMENT, one.pack() + other.pack()))
+    ) % (call.rank, _doing(call, peer_call), peer_call.rank, _doing(peer_call, call))
+    return Diverged(call.rank, peer_call.rank, message, _record(DISAGREEMENT, call.pack() + peer_call.pack()))
 
 
 def departure(lost: PeerLost) -> bytes:
@@ -168,14 +168,14 @@ def _unpack(body: bytes) -> CollectiveCall:
     return CollectiveCall(rank, operation, size, dtype.rstrip(b"\0").decode(errors="replace"), announcement)
 
 
-def _doing(call: CollectiveCall, other: CollectiveCall) -> str:
-    """What the rank of `call` does, in the detail that tells it from what the rank of `other` does."""
-    ours, theirs = call.announcement, other.announcement
-    text = DOING.get(ours.kind, "is in collective {kind}, step {step} of epoch {epoch}")
-    text = text.format(kind=ours.kind, fit=ours.fit + 1, epoch=ours.epoch + 1, step=ours.step + 1)
-    if ours.kind == theirs.kind:
-        if ours.fit != theirs.fit and "fit" not in text:
-            text += " of fit %d" % (ours.fit + 1)
-        if ours[:4] == theirs[:4]:
+def _doing(call: CollectiveCall, peer_call: CollectiveCall) -> str:
+    """What the rank of `call` does, in the detail that tells it from what the rank of `peer_call` does."""
+    announced, peer_announced = call.announcement, peer_call.announcement
+    text = DOING.get(announced.kind, "is in collective {kind}, step {step} of epoch {epoch}")
+    text = text.format(kind=announced.kind, fit=announced.fit + 1, epoch=announced.epoch + 1, step=announced.step + 1)
+    if announced.kind == peer_announced.kind:
+        if announced.fit != peer_announced.fit and "fit" not in text:
+            text += " of fit %d" % (announced.fit + 1)
+        if announced[:4] == peer_announced[:4]:
             text += " with %d bytes of %s" % (call.size, call.dtype[:-1] or "data")
     return text

@@ -90,7 +90,7 @@ class Buckets:
 def _scaled(timings: Timings, seconds: float) -> Timings:
     """`seconds` in the proportions of `timings`, those of the thread in the whole step."""
     total = sum(timings)
-    return Timings(*(each * seconds / total for each in timings)) if total else Timings(wait=seconds)
+    return Timings(*(duration * seconds / total for duration in timings)) if total else Timings(wait=seconds)
 
 
 def _moving(timings: Timings) -> float:

@@ -150,7 +150,7 @@ class Collective(abc.ABC):
         if largest.size > limit:
             message = "rank %d brings %d bytes, at most %d can be gathered"
             raise ValueError(message % (largest.rank, largest.size, limit))
-        return [each.tobytes() for each in gathered], [call.announcement for call in calls]
+        return [chunk.tobytes() for chunk in gathered], [call.announcement for call in calls]
 
     # How a collective is done. `calls` are those that this rank speaks for: its own, or its host's in a ring of hosts.
 

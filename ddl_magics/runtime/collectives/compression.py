@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 BFLOAT16, TOPK = "bf16", "topk"
 
 _LOW_HALF, _NAN = np.uint32(0x7FFF), np.uint16(0x7FC0)
-_ONE, _HALF_WORD = np.uint32(1), np.uint32(16)
+_LOWEST_BIT, _HALF_WORD = np.uint32(1), np.uint32(16)
 _NO_INDICES = np.zeros(0, np.uint32)
 
 
@@ -59,7 +59,7 @@ def to_bfloat16(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint16]:
     """
     words = values.view(np.uint32)
     rounded: npt.NDArray[np.uint32] = words >> _HALF_WORD
-    rounded &= _ONE
+    rounded &= _LOWEST_BIT
     rounded += _LOW_HALF
     rounded += words
     rounded >>= _HALF_WORD
@@ -108,14 +108,14 @@ class ExactCodec:
         return self._buffer[block]
 
     def landing(self, block: slice, adding: bool) -> np.ndarray:
-        own = self._buffer[block]
-        return self._landing[: own.nbytes].view(own.dtype) if adding else own
+        values = self._buffer[block]
+        return self._landing[: values.nbytes].view(values.dtype) if adding else values
 
     def accept(self, block: slice, received: np.ndarray, adding: bool) -> np.ndarray:
-        own = self._buffer[block]
+        values = self._buffer[block]
         if adding:
-            np.add(own, received, out=own)
-        return own
+            np.add(values, received, out=values)
+        return values
 
 
 class Bfloat16Codec:
@@ -130,23 +130,23 @@ class Bfloat16Codec:
         buffer += residual
 
     def encode(self, block: slice) -> npt.NDArray[np.uint16]:
-        own, residual = self._buffer[block], self._residual[block]
-        halves = to_bfloat16(own)
+        values, residual = self._buffer[block], self._residual[block]
+        halves = to_bfloat16(values)
         rounded = from_bfloat16(halves)
-        np.subtract(own, rounded, out=residual)
+        np.subtract(values, rounded, out=residual)
         _clear_non_finite(residual)
-        own[:] = rounded
+        values[:] = rounded
         return halves
 
     def landing(self, block: slice, adding: bool) -> npt.NDArray[np.uint16]:
         return np.empty(block.stop - block.start, np.uint16)
 
     def accept(self, block: slice, received: npt.NDArray[np.uint16], adding: bool) -> npt.NDArray[np.uint16]:
-        own = self._buffer[block]
+        values = self._buffer[block]
         if not adding:
-            from_bfloat16(received, out=own)
+            from_bfloat16(received, out=values)
             return received
-        np.add(own, from_bfloat16(received), out=own)
+        np.add(values, from_bfloat16(received), out=values)
         return self.encode(block)
 
 
@@ -169,17 +169,19 @@ def topk_allreduce(
     buffer += residual
     count = max(1, int(len(buffer) * share)) if len(buffer) else 0
     size = len(buffer)
-    chosen = np.argpartition(np.abs(buffer), size - count)[size - count :].astype(np.uint32) if count else _NO_INDICES
-    values = buffer[chosen]
+    indices = np.argpartition(np.abs(buffer), size - count)[size - count :].astype(np.uint32) if count else _NO_INDICES
+    values = buffer[indices]
     residual[:] = buffer
-    residual[chosen] = 0
+    residual[indices] = 0
     _clear_non_finite(residual)
-    payload = chosen.tobytes() + values.tobytes()
+    payload = indices.tobytes() + values.tobytes()
     payloads, announcements = collective.gather_with_announcements(payload, announcement, 8 * size + 8)
     buffer.fill(0)
     for payload in payloads:
-        sent = len(payload) // 8
-        buffer[np.frombuffer(payload, np.uint32, sent)] += np.frombuffer(payload, np.float32, sent, 4 * sent)
+        count_sent = len(payload) // 8
+        buffer[np.frombuffer(payload, np.uint32, count_sent)] += np.frombuffer(
+            payload, np.float32, count_sent, 4 * count_sent
+        )
     return announcements
 
 

@@ -27,7 +27,7 @@ class _Links:
 
     def __init__(self, host: Link, ring: Link | None) -> None:
         self._host = host
-        self._all = [host, ring] if ring is not None else [host]
+        self._links = [host, ring] if ring is not None else [host]
 
     @property
     def completed(self) -> int:
@@ -35,39 +35,39 @@ class _Links:
 
     @completed.setter
     def completed(self, count: int) -> None:
-        for link in self._all:
+        for link in self._links:
             link.completed = count
 
     @property
     def can_notify_forward(self) -> bool:
-        return all(link.can_notify_forward for link in self._all)
+        return all(link.can_notify_forward for link in self._links)
 
     @property
     def wait_seconds(self) -> float:
-        return sum(link.wait_seconds for link in self._all)
+        return sum(link.wait_seconds for link in self._links)
 
     @property
     def wire_seconds(self) -> float:
-        return sum(link.wire_seconds for link in self._all)
+        return sum(link.wire_seconds for link in self._links)
 
     def begin(self) -> None:
-        for link in self._all:
+        for link in self._links:
             link.begin()
 
     def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
-        for link in self._all:
+        for link in self._links:
             link.notify(error, forward)
 
     def drain(self) -> None:
-        for link in self._all:
+        for link in self._links:
             link.drain()
 
     def hang_up(self) -> None:
-        for link in self._all:
+        for link in self._links:
             link.hang_up()
 
     def close(self) -> None:
-        for link in self._all:
+        for link in self._links:
             link.close()
 
 
@@ -85,20 +85,20 @@ class Hierarchy(Collective):
         self._leader = self._group[0]
 
     def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
-        known = self._host._announce(calls)
+        all_calls = self._host._announce(calls)
         if self._ring is not None:
-            known = self._ring._announce(known)
-        return self._share(known)
+            all_calls = self._ring._announce(all_calls)
+        return self._share(all_calls)
 
     def _allreduce(
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
-        known = self._host._allreduce(buffer, calls, None)
+        all_calls = self._host._allreduce(buffer, calls, None)
         if self._ring is not None:
-            known = self._ring._allreduce(buffer, known, residual)
-        known = self._share(known)
+            all_calls = self._ring._allreduce(buffer, all_calls, residual)
+        all_calls = self._share(all_calls)
         self._host._broadcast(buffer.view(np.uint8), self._leader)
-        return known
+        return all_calls
 
     def _broadcast(self, data: npt.NDArray[np.uint8], root: int) -> None:
         if root in self._group:
@@ -115,8 +115,8 @@ class Hierarchy(Collective):
             np.concatenate(self._ring._gather(of_host, calls), out=everything)
         self._host._broadcast(everything, self._leader)
         ranks = [rank for group in self._groups for rank in group]
-        ends = np.cumsum([calls[rank].size for rank in ranks])
-        pieces = dict(zip(ranks, np.split(everything, ends[:-1])))
+        offsets = np.cumsum([calls[rank].size for rank in ranks])
+        pieces = dict(zip(ranks, np.split(everything, offsets[:-1])))
         return [pieces[rank] for rank in range(self.size)]
 
     def _share(self, calls: list[CollectiveCall]) -> list[CollectiveCall]:

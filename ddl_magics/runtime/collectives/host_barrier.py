@@ -93,9 +93,9 @@ class HostBarrier:
         self.wait()
         records = [page[begin : begin + announcement.RECORD_BYTES] for page in self._pages]
         calls = [announcement.parse(bytearray(record)) for record in records]
-        for other in calls:
-            if not other.matches(call):
-                raise announcement.disagreement(call, other)
+        for peer_call in calls:
+            if not peer_call.matches(call):
+                raise announcement.disagreement(call, peer_call)
         return calls
 
     def wait(self) -> None:
@@ -105,11 +105,11 @@ class HostBarrier:
         self._fence()
         self._arrived[self.group_rank][0] = self._number
         self._fence()
-        last = self._all_arrived()
+        is_last = self._all_arrived()
         for peer in self._sockets:
-            if not self._ordered or (last and self._asleep[peer][0] == self._number):
+            if not self._ordered or (is_last and self._asleep[peer][0] == self._number):
                 self._wake(peer)
-        if not last:
+        if not is_last:
             self._wait_for_others(start)
         self.wait_seconds += time.perf_counter() - start
 

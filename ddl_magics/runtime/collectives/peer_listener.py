@@ -24,7 +24,7 @@ class PeerListener:
     def __init__(self, host: str, credentials: wire.Credentials, rank: int, attempt: int, size: int) -> None:
         self.rank, self.size = rank, size
         self._credentials, self._attempt = credentials, attempt
-        self._others = set(range(size)) - {rank}
+        self._peers = set(range(size)) - {rank}
         self._arrived: dict[tuple[int, int], wire.Channel] = {}  # by rank and purpose
         self._changed = threading.Condition()
         self._closed = False
@@ -33,20 +33,20 @@ class PeerListener:
 
     def connect_to(self, peer: int, address: wire.Address, purpose: int, deadline: float) -> wire.Channel:
         """Connects to rank `peer`. Raises PeerLost if that fails until `deadline`, a time of time.monotonic()."""
-        left = max(0.0, deadline - time.monotonic())
+        remaining = max(0.0, deadline - time.monotonic())
         try:
             me, expected, plain = self._identity(self.rank), self._identity(peer), purpose == HOST
-            channel = wire.connect((address[0], address[1]), self._credentials, me, expected, left, plain)
+            channel = wire.connect((address[0], address[1]), self._credentials, me, expected, remaining, plain)
             channel.send(purpose)
-        except (wire.ConnectionLost, wire.Refused) as error:
+        except (wire.ConnectionLost, wire.PeerRefused) as error:
             raise PeerLost(peer, str(error)) from error
         return channel
 
     def wait_for(self, peer: int, purpose: int, deadline: float) -> wire.Channel:
         """The connection that rank `peer` makes to this rank. Raises PeerLost if it does not until `deadline`."""
         with self._changed:
-            left = max(0.0, deadline - time.monotonic())
-            if not self._changed.wait_for(lambda: (peer, purpose) in self._arrived, left):
+            remaining = max(0.0, deadline - time.monotonic())
+            if not self._changed.wait_for(lambda: (peer, purpose) in self._arrived, remaining):
                 raise PeerLost(peer, "it did not connect in time")
             return self._arrived.pop((peer, purpose))
 
@@ -63,7 +63,7 @@ class PeerListener:
         return wire.Identity("rank", rank, self._attempt)
 
     def _admit(self, peer: wire.Identity) -> str | None:
-        if peer.role == "rank" and peer.attempt == self._attempt and peer.rank in self._others:
+        if peer.role == "rank" and peer.attempt == self._attempt and peer.rank in self._peers:
             return None
         return "only the other ranks of attempt %d may connect here" % self._attempt
 
@@ -77,8 +77,8 @@ class PeerListener:
         channel.settimeout(None)
         secured = channel.encrypted or purpose == HOST or self._credentials.certificate is None
         with self._changed:
-            known = purpose in (RING, HOST, LEADERS) and (channel.peer.rank, purpose) not in self._arrived
-            if self._closed or not known or not secured:
+            expected = purpose in (RING, HOST, LEADERS) and (channel.peer.rank, purpose) not in self._arrived
+            if self._closed or not expected or not secured:
                 channel.close(0)
             else:
                 self._arrived[channel.peer.rank, purpose] = channel

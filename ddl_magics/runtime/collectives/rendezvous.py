@@ -61,13 +61,13 @@ def connect(
                 if not ring.crosses_network:
                     ring.chunk_bytes, ring.blocks = LOOPBACK_CHUNK_BYTES, LOOPBACK_BLOCKS
                 return ring
-            chosen = connector.within_and_between(groups, memories)
-            chosen.crosses_network = len(machines) > 1
+            collective = connector.within_and_between(groups, memories)
+            collective.crosses_network = len(machines) > 1
         except BaseException as error:
             ring.close("it failed to connect: %s" % error)
             raise
         ring.close("it uses another transport")
-        return chosen
+        return collective
     finally:
         listener.close()
 
@@ -119,19 +119,21 @@ class _Connector:
 def _form_groups(ring: Ring, host: str) -> tuple[list[list[int]], Memories, set[str]]:
     """The groups of ranks that share memory, the memory of each rank in this one's group, and the machines."""
     try:
-        own: memory_file.MemoryFile | None = memory_file.MemoryFile(MEMORY_BYTES)
+        own_memory: memory_file.MemoryFile | None = memory_file.MemoryFile(MEMORY_BYTES)
     except OSError:
-        own = None
-    memories: dict[int, npt.NDArray[np.uint8]] = {ring.rank: own.bytes if own else np.zeros(MEMORY_BYTES, np.uint8)}
-    offers = _gather_json(ring, {"host": host, "memory": own.offer() if own else None})
+        own_memory = None
+    memories: dict[int, npt.NDArray[np.uint8]] = {
+        ring.rank: own_memory.bytes if own_memory else np.zeros(MEMORY_BYTES, np.uint8)
+    }
+    offers = _gather_json(ring, {"host": host, "memory": own_memory.offer() if own_memory else None})
     for rank, offer in enumerate(offers):
-        if own and rank != ring.rank and offer["host"] == host and offer["memory"]:
+        if own_memory and rank != ring.rank and offer["host"] == host and offer["memory"]:
             memory = memory_file.attach(offer["memory"])
             if memory is not None:
                 memories[rank] = memory
     groups = _groups([set(opened) for opened in _gather_json(ring, sorted(memories))])
-    if own:
-        own.close()
+    if own_memory:
+        own_memory.close()
     return groups, memories, {offer["host"].split()[0] for offer in offers}
 
 

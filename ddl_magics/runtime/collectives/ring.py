@@ -61,22 +61,22 @@ class Ring(Collective):
         self.blocks = BLOCKS
 
     def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
-        known = list(calls)
+        all_calls = list(calls)
         outgoing = _queue(*map(announcement.encode, calls))
-        hops = (self._receive_calls(hop, known, outgoing) for hop in range(self._ring_size - 1))
+        hops = (self._receive_calls(hop, all_calls, outgoing) for hop in range(self._ring_size - 1))
         self.link.transfer(outgoing, itertools.chain.from_iterable(hops))
-        return sorted(known)
+        return sorted(all_calls)
 
     def _allreduce(
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
-        known = list(calls)
+        all_calls = list(calls)
         codec: BlockCodec
         codec = ExactCodec(buffer, self._landing) if residual is None else Bfloat16Codec(buffer, residual)
         pieces = [self._chunks(piece, buffer.itemsize) for piece in self._pieces(buffer)]
         outgoing = _queue(*map(announcement.encode, calls))
-        self.link.transfer(outgoing, self._reduce(outgoing, known, pieces, codec))
-        return sorted(known)
+        self.link.transfer(outgoing, self._reduce(outgoing, all_calls, pieces, codec))
+        return sorted(all_calls)
 
     def _pieces(self, buffer: np.ndarray) -> list[slice]:
         """The pieces of a buffer: at least one, with which the calls are exchanged."""
@@ -103,8 +103,8 @@ class Ring(Collective):
         gathered = [np.empty(size, np.uint8) for size in sizes]
         gathered[self._ring_rank] = data
         outgoing = _queue(data)
-        others = [gathered[(self._ring_rank - hop) % self._ring_size] for hop in range(1, self._ring_size)]
-        self.link.transfer(outgoing, self._receive_and_forward(outgoing, others, self._ring_size - 2))
+        arriving = [gathered[(self._ring_rank - hop) % self._ring_size] for hop in range(1, self._ring_size)]
+        self.link.transfer(outgoing, self._receive_and_forward(outgoing, arriving, self._ring_size - 2))
         return gathered
 
     # Generators of what is received, as views that the link fills in turn. They append what is forwarded to `outgoing`.
@@ -127,16 +127,16 @@ class Ring(Collective):
         self, outgoing: Queue, calls: list[CollectiveCall], pieces: list[list[list[slice]]], codec: BlockCodec
     ) -> Iterator[memoryview]:
         """The hops of all pieces: in each stage the first hop of a piece, then the other hops of the previous piece."""
-        held = _queue()  # forwarded by the first hop of a piece, but sent behind the beginning of the next piece
+        delayed = _queue()  # forwarded by the first hop of a piece, but sent behind the beginning of the next piece
         for stage in range(len(pieces) + 1):
             if stage < len(pieces):
                 outgoing.extend(_queue(*map(codec.encode, pieces[stage][self._ring_rank])))
-            outgoing.extend(held)
-            held.clear()
+            outgoing.extend(delayed)
+            delayed.clear()
             if stage < len(pieces):
                 if stage == 0:
-                    yield from self._receive_calls(0, calls, held)
-                yield from self._hop(0, held, pieces[stage], codec)
+                    yield from self._receive_calls(0, calls, delayed)
+                yield from self._hop(0, delayed, pieces[stage], codec)
             if stage > 0:
                 for hop in range(1, 2 * self._ring_size - 2):
                     if stage == 1 and hop < self._ring_size - 1:
@@ -170,6 +170,6 @@ def _queue(*buffers: bytes | np.ndarray) -> Queue:
     return collections.deque(view for view in views if view)
 
 
-def _cut(whole: slice, step: int) -> list[slice]:
+def _cut(span: slice, step: int) -> list[slice]:
     """Consecutive slices of `step` elements."""
-    return [slice(start, min(start + step, whole.stop)) for start in range(whole.start, whole.stop, step)]
+    return [slice(start, min(start + step, span.stop)) for start in range(span.start, span.stop, step)]

@@ -34,11 +34,13 @@ class RingLink:
     announcing: set while the ring exchanges calls, so that waiting counts as waiting for the other ranks.
     """
 
-    def __init__(self, previous_rank: int, previous: socket.socket, next_rank: int, next_: socket.socket) -> None:
-        self._previous, self._next = previous, next_
+    def __init__(
+        self, previous_rank: int, previous_socket: socket.socket, next_rank: int, next_socket: socket.socket
+    ) -> None:
+        self._previous_socket, self._next_socket = previous_socket, next_socket
         self._previous_rank, self._next_rank = previous_rank, next_rank
-        previous.setblocking(False)
-        next_.setblocking(False)
+        previous_socket.setblocking(False)
+        next_socket.setblocking(False)
         self.completed = 0
         self.can_notify_forward = True
         self.announcing = False
@@ -58,50 +60,50 @@ class RingLink:
         if self._departed is not None:
             raise self._departed
         view = next(incoming, None)
-        while view is not None or outgoing or unsent(self._next):
-            sending = bool(outgoing) or unsent(self._next)
-            moved = sending and self._send(outgoing)
+        while view is not None or outgoing or unsent(self._next_socket):
+            sending = bool(outgoing) or unsent(self._next_socket)
+            progressed = sending and self._send(outgoing)
             if view is not None:
                 count = self._receive(view)
                 if count:
-                    moved = True
+                    progressed = True
                     view = view[count:] if count < len(view) else next(incoming, None)
-            if not moved:
+            if not progressed:
                 self._wait(sending, view is not None)
 
     def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
         record = announcement.departure(error) if isinstance(error, PeerLost) else error.record
-        for sock in (self._previous, self._next) if forward else (self._previous,):
+        for sock in (self._previous_socket, self._next_socket) if forward else (self._previous_socket,):
             try:
                 sock.send(record)
             except OSError:
                 pass  # it is gone, or does not read: then it finds the connection closed
 
     def drain(self) -> None:
-        drain(self._next, LINGER_SECONDS)
+        drain(self._next_socket, LINGER_SECONDS)
 
     def hang_up(self) -> None:
-        hang_up(self._next)
-        hang_up(self._previous)
+        hang_up(self._next_socket)
+        hang_up(self._previous_socket)
 
     def close(self) -> None:
-        self._next.close()
-        self._previous.close()
+        self._next_socket.close()
+        self._previous_socket.close()
 
     def _send(self, outgoing: Queue) -> bool:
         try:
-            sent = self._next.sendmsg(list(itertools.islice(outgoing, _VIEWS_AT_ONCE)))
+            count = self._next_socket.sendmsg(list(itertools.islice(outgoing, _VIEWS_AT_ONCE)))
         except BlockingIOError:
             return False
         except OSError:
             raise self._lost(self._next_rank) from None
         self.can_notify_forward = False
-        drop_sent(outgoing, sent)
+        drop_sent(outgoing, count)
         return True
 
     def _receive(self, view: memoryview) -> int:
         try:
-            count = self._previous.recv_into(view)
+            count = self._previous_socket.recv_into(view)
         except BlockingIOError:
             return 0
         except OSError:
@@ -113,17 +115,17 @@ class RingLink:
     def _wait(self, sending: bool, receiving: bool) -> None:
         poll = select.poll()
         if receiving:
-            poll.register(self._previous, select.POLLIN)
+            poll.register(self._previous_socket, select.POLLIN)
         if sending or self._departed is None:
-            poll.register(self._next, select.POLLIN | (select.POLLOUT if sending else 0))
+            poll.register(self._next_socket, select.POLLIN | (select.POLLOUT if sending else 0))
         start = time.perf_counter()
-        ready = poll.poll()
+        events = poll.poll()
         if self.announcing:
             self.wait_seconds += time.perf_counter() - start
         else:
             self.wire_seconds += time.perf_counter() - start
-        for descriptor, event in ready:
-            if descriptor == self._next.fileno() and event & ~select.POLLOUT:
+        for descriptor, event in events:
+            if descriptor == self._next_socket.fileno() and event & ~select.POLLOUT:
                 self._read_notice()
 
     def _lost(self, rank: int) -> PeerLost:
@@ -133,26 +135,26 @@ class RingLink:
         """
         deadline = time.monotonic() + NOTICE_SECONDS
         poll = select.poll()
-        poll.register(self._next, select.POLLIN)
+        poll.register(self._next_socket, select.POLLIN)
         while self._departed is None and poll.poll(max(0.0, deadline - time.monotonic()) * 1000):
             self._read_notice()
-        return self._gone(rank)
+        return self._closed_connection(rank)
 
-    def _gone(self, rank: int) -> PeerLost:
-        sockets = [(self._previous_rank, self._previous), (self._next_rank, self._next)]
-        cut = any(each == rank and link_watch.was_cut(sock) for each, sock in sockets)
+    def _closed_connection(self, rank: int) -> PeerLost:
+        sockets = [(self._previous_rank, self._previous_socket), (self._next_rank, self._next_socket)]
+        cut = any(peer == rank and link_watch.was_cut(sock) for peer, sock in sockets)
         return PeerLost(rank, announcement.UNREACHABLE if cut else announcement.CLOSED)
 
     def _read_notice(self) -> None:
         """Reads from the next rank, and raises the error that a complete notice holds."""
         try:
-            received = self._next.recv(announcement.RECORD_BYTES - len(self._notice))
+            received = self._next_socket.recv(announcement.RECORD_BYTES - len(self._notice))
         except BlockingIOError:
             return
         except OSError:
             received = b""
         if not received:
-            raise self._gone(self._next_rank)
+            raise self._closed_connection(self._next_rank)
         self._notice += received
         if len(self._notice) < announcement.RECORD_BYTES:
             return

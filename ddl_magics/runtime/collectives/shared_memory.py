@@ -52,7 +52,7 @@ class SharedMemory(Collective):
         self, buffer: np.ndarray, calls: Sequence[CollectiveCall], residual: npt.NDArray[np.float32] | None
     ) -> list[CollectiveCall]:
         barrier = self.link
-        known: list[CollectiveCall] = []
+        all_calls: list[CollectiveCall] = []
         pieces = [self._piece(data) for data in self._pieces(buffer)]
         for stage in range(len(pieces) + 2):
             if stage > 1:
@@ -63,8 +63,8 @@ class SharedMemory(Collective):
             if stage < len(pieces):
                 pieces[stage].copy_in()
             if stage == 0:
-                known = barrier.announce(calls[0])
-        return known
+                all_calls = barrier.announce(calls[0])
+        return all_calls
 
     def _broadcast(self, data: Bytes, root: int) -> None:
         root_in_group = self.link.ranks.index(root)
@@ -81,12 +81,12 @@ class SharedMemory(Collective):
         gathered[self._group_rank] = data
         for begin in range(0, max(call.size for call in calls), PIECE_BYTES):
             area = self._next_area()
-            own = data[begin : begin + PIECE_BYTES]
-            self._inputs[self._group_rank][area][: len(own)] = own
+            own_piece = data[begin : begin + PIECE_BYTES]
+            self._inputs[self._group_rank][area][: len(own_piece)] = own_piece
             self.link.wait()
-            for peer, whole in enumerate(gathered):
+            for peer, peer_data in enumerate(gathered):
                 if peer != self._group_rank:
-                    piece = whole[begin : begin + PIECE_BYTES]
+                    piece = peer_data[begin : begin + PIECE_BYTES]
                     piece[:] = self._inputs[peer][area][: len(piece)]
         return gathered
 
@@ -114,17 +114,17 @@ class _Piece:
         bounds = [len(data) * i // size for i in range(size + 1)]
         slices = [data[bounds[i] : bounds[i + 1]] for i in range(size)]
         shared = [area[: data.nbytes].view(data.dtype) for area in inputs]
-        summed = [area[: one.nbytes].view(data.dtype) for area, one in zip(sums, slices)]
-        begin, end = bounds[group_rank], bounds[group_rank + 1]
-        self._in = [(shared[group_rank][:begin], data[:begin]), (shared[group_rank][end:], data[end:])]
-        self._addends = [slices[p] if p == group_rank else shared[p][begin:end] for p in range(size)]
+        summed = [area[: rank_slice.nbytes].view(data.dtype) for area, rank_slice in zip(sums, slices)]
+        begin, stop = bounds[group_rank], bounds[group_rank + 1]
+        self._in = [(shared[group_rank][:begin], data[:begin]), (shared[group_rank][stop:], data[stop:])]
+        self._addends = [slices[p] if p == group_rank else shared[p][begin:stop] for p in range(size)]
         self._sum, self._slice = summed[group_rank], slices[group_rank]
         self._out = [(slices[p], summed[p]) for p in range(size) if p != group_rank]
 
     def copy_in(self) -> None:
         """Copies the slices that others sum into this rank's shared memory."""
-        for shared, own in self._in:
-            shared[:] = own
+        for shared, source in self._in:
+            shared[:] = source
 
     def add(self) -> None:
         """Sums this rank's slice, in order of rank."""
@@ -135,8 +135,8 @@ class _Piece:
 
     def copy_out(self) -> None:
         """Copies the sums of the others into this rank's buffer."""
-        for own, shared in self._out:
-            own[:] = shared
+        for target, shared in self._out:
+            target[:] = shared
 
 
 def _areas(memory: Bytes, begin: int, size: int) -> list[Bytes]:

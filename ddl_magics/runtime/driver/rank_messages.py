@@ -66,7 +66,7 @@ def receive(rank: int, channel: wire.Channel, listener: ConnectionListener) -> N
                     events = [dict(event) for event in messages.parse(payload)]
                 for event in events:
                     listener.on_event(rank, event)
-            elif kind == messages.READY:
+            elif kind == messages.RANK_READY:
                 with _reading():
                     address = _address(messages.parse(payload)["address"])
                 listener.on_ready(rank, address)
@@ -75,7 +75,7 @@ def receive(rank: int, channel: wire.Channel, listener: ConnectionListener) -> N
                 with _reading():
                     file = IncomingFile(path, messages.parse(payload))
                 incoming[messages.CHUNK if kind == messages.ARTIFACT else messages.PIECE] = file
-            elif kind == messages.END:
+            elif kind == messages.RANK_ENDED:
                 with _reading():
                     end = RankEnd.from_json(messages.parse(payload))
                 listener.on_end(rank, end)

@@ -51,7 +51,7 @@ class ForkedRank:
     def release(self) -> None:
         """Nobody signals it any more. Raises `wire.ConnectionLost` where the process that has forked it is gone."""
         self._channel.settimeout(None)
-        self._channel.send_json(messages.ENDED, {})
+        self._channel.send_json(messages.FORK_ENDED, {})
 
 
 def ask(channel: wire.Channel) -> tuple[ForkedRank, socket.socket]:
@@ -90,7 +90,7 @@ def fork(channel: wire.Channel) -> wire.Channel | None:
     channel.send_json(messages.CLAIM, {"pid": pid})
     ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
     assert ended is not None, "without WNOHANG it waits"
-    channel.send_json(messages.ENDED, {"status": ended.si_status * (1 if ended.si_code == os.CLD_EXITED else -1)})
+    channel.send_json(messages.FORK_ENDED, {"status": ended.si_status * (1 if ended.si_code == os.CLD_EXITED else -1)})
     channel.recv()  # ForkedRank.release
     os.waitpid(pid, 0)
     return None

@@ -78,13 +78,13 @@ def supervise(
                 wire.Identity("driver", -1, 0),
                 CONNECT_SECONDS,
             )
-        except wire.Refused:  # Spark has tried the task of a dead executor again: the driver sees to that itself
+        except wire.PeerRefused:  # Spark has tried the task of a dead executor again: the driver sees to that itself
             return {"rank": rank, "outcome": "refused"}
         cleanup.callback(driver.close)
         share.keep(driver, rank, cleanup)
         if share.problem is not None:
             end = RankEnd("failed", share.problem)
-            driver.send_json(messages.END, end.to_json())
+            driver.send_json(messages.RANK_ENDED, end.to_json())
         else:
             end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
         return {"rank": rank, "outcome": end.outcome}
@@ -225,7 +225,7 @@ class _Supervisor:
             guard.end()
             child.close()
         end = self._end or RankEnd("failed", self._stalled or self._death(process))
-        self._send(messages.END, end.to_json())
+        self._send(messages.RANK_ENDED, end.to_json())
         return end
 
     def _variables(self) -> dict[str, str]:
@@ -260,7 +260,7 @@ class _Supervisor:
                 kind, payload = child.recv()
                 if kind == messages.PULSE:
                     watch.feed(Pulse.from_json(messages.parse(payload)))
-                elif kind == messages.END:
+                elif kind == messages.RANK_ENDED:
                     self._end = RankEnd.from_json(messages.parse(payload))
                 else:
                     with watch.relaying():

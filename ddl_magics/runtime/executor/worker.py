@@ -46,7 +46,7 @@ def main() -> None:
     end = _Worker(config, channel).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    channel.send_json(messages.END, end.to_json())
+    channel.send_json(messages.RANK_ENDED, end.to_json())
     channel.close()
     os._exit(0)  # threads that the cell left running must not keep a slot
 
@@ -124,7 +124,7 @@ class _Worker:
         threading.Thread(target=self._listen, daemon=True).start()
         self._report_state("starting", 1)
         address = list(listener.address) if listener else None
-        self._channel.send_json(messages.READY, {"address": address})
+        self._channel.send_json(messages.RANK_READY, {"address": address})
         if config.spec.provenance is not False:  # while the rank waits anyway
             environment = events.make("environment", config.rank, packages=packages.installed())
             self._channel.send_json(messages.EVENTS, [environment])

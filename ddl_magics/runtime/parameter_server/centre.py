@@ -43,9 +43,9 @@ class EpochEnd:
     """
 
     def __init__(self, arrivals: list[Arrival], centre: Vector, version: int) -> None:
-        self.sums: Vector = np.sum([each.sums for each in arrivals], axis=0)
-        self.means: Vector = np.mean([each.means for each in arrivals], axis=0)
-        self.stop = any(each.stop for each in arrivals)
+        self.sums: Vector = np.sum([arrival.sums for arrival in arrivals], axis=0)
+        self.means: Vector = np.mean([arrival.means for arrival in arrivals], axis=0)
+        self.stop = any(arrival.stop for arrival in arrivals)
         #: None once the next epoch is over: its memory is free for other centres.
         self.centre: Vector | None = centre
         self.version = version
@@ -69,7 +69,7 @@ class Fit:
         self.broadcasts: dict[str, Any] = {}
         self._applied: dict[int, tuple[int, int, int]] = {}  # by rank, its last: attempt, seq, staleness
         self._arrived: dict[int, dict[int, Arrival]] = collections.defaultdict(dict)  # by epoch and rank
-        self._ended: dict[int, EpochEnd] = {}  # all: a rank that is started again may ask for several
+        self._epoch_ends: dict[int, EpochEnd] = {}  # all: a rank that is started again may ask for several
         self._history: collections.deque[tuple[int, Vector]] = collections.deque(maxlen=rule.history)
         self._remember()
 
@@ -79,8 +79,8 @@ class Fit:
 
     def _centre_of(self, version: int) -> Vector | None:
         """The centre of `version`, or the oldest that is kept; None for a rule that keeps none."""
-        for known, centre in reversed(self._history):
-            if known <= version:
+        for kept_version, centre in reversed(self._history):
+            if kept_version <= version:
                 return centre
         return self._history[0][1] if self._history else None
 
@@ -105,9 +105,9 @@ class Fit:
         Raises `Refusal` ("usage") for another size or dtype, and for a version that there has never been.
         """
         self.check(rank, delta.dtype, delta.size)
-        last = self._applied.get(rank)
-        if last is not None and (attempt, seq) <= last[:2]:
-            return last[2]
+        last_commit = self._applied.get(rank)
+        if last_commit is not None and (attempt, seq) <= last_commit[:2]:
+            return last_commit[2]
         if not 0 <= version <= self.version:
             raise Refusal("usage", rank, "rank %d commits against version %d of %d" % (rank, version, self.version))
         staleness = self.version - version + max(0, extra_staleness)
@@ -123,29 +123,31 @@ class Fit:
 
         Raises `Refusal` ("usage") where the vectors are not as long as those of the ranks before.
         """
-        if epoch in self._ended:
+        if epoch in self._epoch_ends:
             return
         arrived = self._arrived[epoch]
-        for other, theirs in arrived.items():
-            if arrival.sums.size != theirs.sums.size or arrival.means.size != theirs.means.size:
+        for other_rank, other_arrival in arrived.items():
+            sizes = arrival.sums.size, arrival.means.size
+            other_sizes = other_arrival.sums.size, other_arrival.means.size
+            if sizes != other_sizes:
                 raise Refusal(
                     "usage",
                     rank,
                     "rank %d ends epoch %d with %d sums and %d means, rank %d with %d and %d: their models differ"
-                    % (rank, epoch, arrival.sums.size, arrival.means.size, other, theirs.sums.size, theirs.means.size),
+                    % (rank, epoch, *sizes, other_rank, *other_sizes),
                 )
         arrived[rank] = arrival
 
-    def ended(self, epoch: int, awaited: AbstractSet[int]) -> EpochEnd | None:
+    def epoch_end(self, epoch: int, awaited: AbstractSet[int]) -> EpochEnd | None:
         """The end of `epoch` once all ranks in `awaited` have arrived, else None."""
-        if epoch not in self._ended:
+        if epoch not in self._epoch_ends:
             arrived = self._arrived[epoch]
             if not arrived or not awaited <= set(arrived):
                 return None
-            for older in self._ended.values():
+            for older in self._epoch_ends.values():
                 older.centre = None
             arrivals = [arrived[rank] for rank in sorted(arrived)]
-            self._ended[epoch] = EpochEnd(arrivals, self.centre, self.version)
+            self._epoch_ends[epoch] = EpochEnd(arrivals, self.centre, self.version)
             self.epoch = max(self.epoch, epoch + 1)
             del self._arrived[epoch]
-        return self._ended[epoch]
+        return self._epoch_ends[epoch]

@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 RECONNECT_SECONDS = 5.0
 
 
-class Refused(Exception):
+class RequestRefused(Exception):
     """The server did not carry out a request: one line that says why."""
 
 
-class NonFinite(Refused):
+class NonFinite(RequestRefused):
     """A vector of `rank` holds NaN or infinity and was not applied."""
 
     def __init__(self, rank: int, message: str) -> None:
@@ -36,7 +36,7 @@ class NonFinite(Refused):
         self.rank = rank
 
 
-class RankLost(Refused):
+class RankLost(RequestRefused):
     """`rank` has ended or died before it brought what this rank waits for."""
 
     def __init__(self, rank: int, message: str) -> None:
@@ -61,7 +61,7 @@ class ParameterClient(Protocol[Version]):
         self, fit: int, initial: Vector | None, dtype: npt.DTypeLike, size: int, rate: float | None = None
     ) -> tuple[Vector, Version]: ...
 
-    def pull(self, fit: int, known: Version | None = None) -> tuple[Vector | None, Version]: ...
+    def pull(self, fit: int, local_version: Version | None = None) -> tuple[Vector | None, Version]: ...
 
     def commit(
         self, fit: int, seq: int, delta: Vector, version: Version, extra_staleness: int = 0, want_centre: bool = True
@@ -85,8 +85,8 @@ class Client:
     timeout: bound in seconds for connecting and for any silence of the server, which reports that it lives while a call
     waits for other ranks. A connection that breaks during a call is made anew, once, and the call repeated.
 
-    Every call raises `wire.ConnectionLost` if there is no connection then either, `wire.Refused` if the server does not
-    admit this rank, and `Refused` if it does not carry out the request.
+    Every call raises `wire.ConnectionLost` if that fails as well, `wire.PeerRefused` if the server does not admit this
+    rank, and `RequestRefused` if the server does not carry out the request.
     """
 
     def __init__(
@@ -123,9 +123,9 @@ class Client:
         self.epoch = reply["epoch"]
         return centre, reply["version"]
 
-    def pull(self, fit: int, known: int | None = None) -> tuple[Vector | None, int]:
-        """The newest centre and its version; (None, version) if that is the version `known`."""
-        reply, centre = self._request(protocol.PULL, {"fit": fit, "known": known})
+    def pull(self, fit: int, local_version: int | None = None) -> tuple[Vector | None, int]:
+        """The newest centre and its version; (None, version) if that is `local_version`."""
+        reply, centre = self._request(protocol.PULL, {"fit": fit, "local_version": local_version})
         return (centre[0] if centre else None), reply["version"]
 
     def commit(
@@ -240,7 +240,7 @@ class Client:
         return protocol.recv_vector(self._channel, protocol.new_vector(self._buffers, dtype, size))
 
 
-def _refused(refused: protocol.Refused) -> Refused:
+def _refused(refused: protocol.RefusalMessage) -> RequestRefused:
     """The error for an answer REFUSED."""
     kind, rank, message = refused["kind"], refused["rank"], refused["message"]
     if kind == "nonfinite":
@@ -248,5 +248,5 @@ def _refused(refused: protocol.Refused) -> Refused:
     if kind == "lost":
         return RankLost(rank, message)
     if kind == "usage":
-        return Refused(message)
+        return RequestRefused(message)
     assert_never(kind)

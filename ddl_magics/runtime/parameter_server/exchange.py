@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from .vector import Vector
 
 
-class Exchanged(NamedTuple):
+class CommitAnswer(NamedTuple):
     """The answer to a commit."""
 
     #: What to add to the worker's weights, whatever they are by now.
@@ -34,14 +34,14 @@ def overlap_staleness(batches: int, overlapped: int, commits: int) -> int:
     return -(-overlapped * commits // batches)
 
 
-def concurrent_staleness(others: int) -> int:
-    """What to add to the staleness of a commit that `others` other workers make at about the same time.
+def concurrent_staleness(other_workers: int) -> int:
+    """What to add to the staleness of a commit, if this many other workers commit at about the same time.
 
-    That is so at the end of the first window from a common centre, and at the end of an epoch. On average half of the
-    others commit later, which no version counts; rounded up. With it the 1 / (staleness + 1) of n such commits add up
-    to about 1, as those of n workers who take turns do, instead of to 1 + 1/2 + ... + 1/n.
+    They do so at the end of the first window from a common centre, and at the end of an epoch. On average half of them
+    commit later, which no version counts; rounded up. With this addition, the 1 / (staleness + 1) of n such commits add
+    up to about 1, as with n workers who take turns. Without it, they add up to 1 + 1/2 + ... + 1/n.
     """
-    return -(-others // 2)
+    return -(-other_workers // 2)
 
 
 class Exchanger(Generic[Version]):
@@ -60,7 +60,7 @@ class Exchanger(Generic[Version]):
         """Begin the next window at `centre` (1-D float32, all weights of the model), which has `version`."""
         self._base, self._version = centre, version
         self._overlapped = self._overlap_commits = 0
-        self._first = True
+        self._first_window = True
 
     @property
     def in_flight(self) -> bool:
@@ -68,7 +68,7 @@ class Exchanger(Generic[Version]):
         return self._pending is not None
 
     @property
-    def answered(self) -> bool:
+    def answer_arrived(self) -> bool:
         """Whether `collect` would return at once."""
         return self._pending is not None and self._pending.done()
 
@@ -79,11 +79,11 @@ class Exchanger(Generic[Version]):
         self._overlap = self._concurrent = 0
         if not self._rule.fresh:  # a fresh base is as new as a commit can be, whatever the window began with
             self._overlap = overlap_staleness(batches, self._overlapped, self._overlap_commits)
-            self._concurrent = concurrent_staleness(self._rule.lag) if self._first or ends_epoch else 0
-        self._first = False
+            self._concurrent = concurrent_staleness(self._rule.lag) if self._first_window or ends_epoch else 0
+        self._first_window = False
         self._pending = self._thread.submit(self._exchange, local, batches, self._overlap + self._concurrent)
 
-    def collect(self, trained: int) -> Exchanged:
+    def collect(self, trained: int) -> CommitAnswer:
         """Wait for the answer to `send`. trained: batches that were trained since.
 
         Raises what `client.Client.commit` raises.
@@ -93,7 +93,7 @@ class Exchanger(Generic[Version]):
         shift, self._base, self._version, staleness = pending.result()
         staleness -= self._concurrent
         self._overlapped, self._overlap_commits = trained, staleness - self._overlap
-        return Exchanged(shift, staleness)
+        return CommitAnswer(shift, staleness)
 
     def close(self) -> None:
         """End the thread; an exchange in flight is not waited for."""

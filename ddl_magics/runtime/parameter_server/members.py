@@ -45,11 +45,11 @@ class Members:
         self._connected[rank] = channel
         return older
 
-    def disconnected(self, rank: int, channel: Channel, left: bool) -> None:
-        """Note that a connection is closed, unless a newer one has replaced it. left: the rank took its leave."""
+    def disconnected(self, rank: int, channel: Channel, has_left: bool) -> None:
+        """Note that a connection is closed, unless a newer one has replaced it. has_left: the rank took its leave."""
         if self._connected.get(rank) is channel:
             del self._connected[rank]
-            if rank == CHIEF and not left:
+            if rank == CHIEF and not has_left:
                 self._rejoin_deadline = time.monotonic() + self._rejoin_seconds
 
     def fit_begins(self) -> None:
@@ -59,7 +59,7 @@ class Members:
 
     def awaited(self) -> set[int]:
         """The ranks that an epoch's end waits for."""
-        now = time.monotonic()
-        joining = self._absent if self._join_deadline is None or now < self._join_deadline else set()
-        rejoining = {CHIEF} if now < self._rejoin_deadline else set()
+        current_time = time.monotonic()
+        joining = self._absent if self._join_deadline is None or current_time < self._join_deadline else set()
+        rejoining = {CHIEF} if current_time < self._rejoin_deadline else set()
         return set(self._connected) | joining | rejoining

@@ -134,7 +134,7 @@ class ClientBuffer:
 
     def state(self) -> protocol.MemoryState | None:
         """What the server must know at every request; None once memory could not be opened."""
-        return {"host": self._host, "holds": self._held()} if self._host else None
+        return {"host": self._host, "holds": self._tokens_in_use()} if self._host else None
 
     def write(self, update: Vector) -> bool:
         """Write an update into the staging buffer; False where there is none that fits."""
@@ -164,9 +164,9 @@ class ClientBuffer:
 
     def release_unused(self) -> None:
         """Close memory that no vector uses: the server may not use it again."""
-        self._open = {token: self._open[token] for token in (self._held() if self._host else ())}
+        self._open = {token: self._open[token] for token in (self._tokens_in_use() if self._host else ())}
 
-    def _held(self) -> list[str]:
+    def _tokens_in_use(self) -> list[str]:
         return [token for token in self._open if sys.getrefcount(self._open[token]) > _UNUSED]
 
     def _vector(self, offer: memory_file.MemoryOffer, dtype: str, size: int) -> Vector | None:

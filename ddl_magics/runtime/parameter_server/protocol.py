@@ -33,7 +33,7 @@ LEAVE = 6  # {}
 
 # server -> rank
 REPLY = 16  # Reply, then its vectors without an offer
-REFUSED = 17  # Refused
+REFUSED = 17  # RefusalMessage
 ALIVE = 18  # {}: the server lives, and others are waited for
 
 # both ways
@@ -52,7 +52,7 @@ class MemoryState(TypedDict):
     holds: list[str]
 
 
-class Request(TypedDict):
+class RequestHeader(TypedDict):
     """In every request.
 
     memory: None once the rank could not open the server's memory. lent: whether the vector of the request lies in the
@@ -63,7 +63,7 @@ class Request(TypedDict):
     lent: bool
 
 
-class BeginRequest(Request):
+class BeginRequest(RequestHeader):
     """initial: whether the rank brings the initial weights. rate: its learning rate, if it has one."""
 
     fit: int
@@ -73,14 +73,14 @@ class BeginRequest(Request):
     rate: float | None
 
 
-class PullRequest(Request):
-    """known: the version that the rank has; if that is the newest, the reply has no centre."""
+class PullRequest(RequestHeader):
+    """local_version: that of the rank's centre; if it is the newest, the reply has no centre."""
 
     fit: int
-    known: int | None
+    local_version: int | None
 
 
-class CommitRequest(Request):
+class CommitRequest(RequestHeader):
     """version: of the centre that the delta was computed against. late: added to the staleness that follows from it.
     want: whether the reply has the new centre.
     """
@@ -94,7 +94,7 @@ class CommitRequest(Request):
     want: bool
 
 
-class EpochEndRequest(Request):
+class EpochEndRequest(RequestHeader):
     """sums, means: the sizes of the two vectors."""
 
     fit: int
@@ -104,7 +104,7 @@ class EpochEndRequest(Request):
     stop: bool
 
 
-class BroadcastRequest(Request):
+class BroadcastRequest(RequestHeader):
     """value: JSON, which counts from rank 0 alone."""
 
     fit: int
@@ -127,7 +127,7 @@ class Reply(TypedDict, total=False):
     value: Any
 
 
-class Refused(TypedDict):
+class RefusalMessage(TypedDict):
     """As a `centre.Refusal`."""
 
     kind: RefusalKind

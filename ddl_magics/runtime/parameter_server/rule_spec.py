@@ -108,8 +108,8 @@ class RuleSpec(NamedTuple):
     @property
     def text(self) -> str:
         """As --rule takes it."""
-        given = ",".join("%s=%.17g" % pair for pair in self.settings.items())
-        return self.name + (":" + given if given else "")
+        explicit = ",".join("%s=%.17g" % pair for pair in self.settings.items())
+        return self.name + (":" + explicit if explicit else "")
 
 
 class RuleDefinition(NamedTuple):
@@ -123,33 +123,33 @@ class RuleDefinition(NamedTuple):
     #: (workers, **settings but `RATE`) -> the rule, without name, settings and rate.
     make: Callable[..., Rule]
 
-    def build(self, given: Mapping[str, float], workers: int, rate: float | None) -> Rule:
-        """The `Rule` for `workers` workers with the settings `given`; the others follow from the job.
+    def build(self, explicit: Mapping[str, float], workers: int, rate: float | None) -> Rule:
+        """The `Rule` for `workers` workers with the settings `explicit`; the others follow from the job.
 
         rate: the learning rate of the workers' optimizer, or None where it has none.
         """
         settings = {setting.name: setting.value(workers, rate) for setting in self.settings}
-        settings.update(given)
-        own = {name: value for name, value in settings.items() if name != RATE.name}
-        return self.make(workers, **own)._replace(name=self.name, settings=settings, rate=settings[RATE.name])
+        settings.update(explicit)
+        rule_settings = {name: value for name, value in settings.items() if name != RATE.name}
+        return self.make(workers, **rule_settings)._replace(name=self.name, settings=settings, rate=settings[RATE.name])
 
 
 def parse(text: str, rules: Mapping[str, RuleDefinition]) -> RuleSpec:
     """The `RuleSpec` of `NAME` or `NAME:setting=value,...`. Raises `UnknownRule`."""
-    name, _, rest = text.partition(":")
+    name, _, settings_text = text.partition(":")
     if name not in rules:
         raise UnknownRule("no update rule is called %.80r; %s" % (name, _hint(name, list(rules))))
-    given = {}
-    for item in filter(None, rest.split(",")):
+    settings = {}
+    for item in filter(None, settings_text.split(",")):
         setting, equals, value = item.partition("=")
-        known = [each.name for each in rules[name].settings]
-        if setting not in known:
-            raise UnknownRule("the rule %s has no setting %.80r; %s" % (name, setting, _hint(setting, known)))
+        names = [defined.name for defined in rules[name].settings]
+        if setting not in names:
+            raise UnknownRule("the rule %s has no setting %.80r; %s" % (name, setting, _hint(setting, names)))
         number = _positive(value)
         if not equals or number is None:
             raise UnknownRule("%s of the rule %s must be a number above 0, not %.80r." % (setting, name, value))
-        given[setting] = number
-    return RuleSpec(name, given)
+        settings[setting] = number
+    return RuleSpec(name, settings)
 
 
 def _positive(text: str) -> float | None:
@@ -160,8 +160,8 @@ def _positive(text: str) -> float | None:
     return value if 0 < value < math.inf else None
 
 
-def _hint(word: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    if near:
-        return "did you mean %s?" % near[0]
-    return "there are: %s." % ", ".join(sorted(known))
+def _hint(name: str, choices: list[str]) -> str:
+    matches = difflib.get_close_matches(name, choices, 1)
+    if matches:
+        return "did you mean %s?" % matches[0]
+    return "there are: %s." % ", ".join(sorted(choices))

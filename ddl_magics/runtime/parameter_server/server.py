@@ -37,7 +37,7 @@ FITS_KEPT = 2
 #: Elements that are checked at a time, so that the result of a check stays in the processor's cache.
 _BLOCK = 1 << 17
 
-_Found = TypeVar("_Found")
+_Value = TypeVar("_Value")
 _Answer = Tuple[protocol.Reply, Sequence[Vector]]
 
 
@@ -107,7 +107,7 @@ class Server:
 
     def _accept(self, channel: wire.Channel) -> None:
         """Serve a connection to its end, in the thread that the listener gives to each."""
-        peer, older, left = channel.peer, None, False
+        peer, older, has_left = channel.peer, None, False
         buffer = ServerBuffer(channel, self._vectors)
         try:
             with self._changed:
@@ -118,14 +118,14 @@ class Server:
                 older.close(0)
             while self._serve(buffer):
                 pass
-            left = True
+            has_left = True
         except wire.ConnectionLost:
             pass  # noted below: those who wait for this rank continue without it
         except (wire.ProtocolError, ValueError, KeyError, TypeError) as error:
             print("rank %d is cut off: %r" % (peer.rank, error), file=sys.stderr, flush=True)
         finally:
             with self._changed:
-                self._members.disconnected(peer.rank, channel, left)
+                self._members.disconnected(peer.rank, channel, has_left)
                 self._changed.notify_all()
             buffer.close()
             channel.close()
@@ -144,7 +144,7 @@ class Server:
         try:
             reply, vectors = self._handlers[kind](buffer, header)
         except Refusal as refusal:
-            refused: protocol.Refused = {"kind": refusal.kind, "rank": refusal.rank, "message": str(refusal)}
+            refused: protocol.RefusalMessage = {"kind": refusal.kind, "rank": refusal.rank, "message": str(refusal)}
             channel.send_json(protocol.REFUSED, refused)
             return True
         buffer.answer(reply, vectors)
@@ -155,11 +155,11 @@ class Server:
             raise Refusal("usage", rank, "rank %d asks about fit %d, which is not there" % (rank, number))
         return self._fits[number]
 
-    def _wait(self, buffer: ServerBuffer, ready: Callable[[], _Found | None]) -> _Found:
+    def _wait(self, buffer: ServerBuffer, condition: Callable[[], _Value | None]) -> _Value:
         """The first true value of `ready()`, called under the lock; meanwhile the rank gets ALIVE."""
         while True:
             with self._changed:
-                value = self._changed.wait_for(ready, self._alive_seconds)
+                value = self._changed.wait_for(condition, self._alive_seconds)
             if value:
                 return value
             buffer.channel.send(protocol.ALIVE, b"{}")
@@ -175,8 +175,9 @@ class Server:
         def begun() -> Fit | None:
             if number not in self._fits:
                 if self._fits and number < max(self._fits):
-                    why = "every rank must train equally often" if buffer.attempt == 1 else "it has no checkpoint of it"
-                    words = rank, number + 1, max(self._fits) + 1, why
+                    first_attempt = buffer.attempt == 1
+                    cause = "every rank must train equally often" if first_attempt else "it has no checkpoint of it"
+                    words = rank, number + 1, max(self._fits) + 1, cause
                     raise Refusal("usage", rank, "rank %d begins fit %d, and others are in fit %d: %s" % words)
                 self._need_chief("the weights of fit %d" % number)
             return self._fits.get(number)
@@ -195,19 +196,19 @@ class Server:
         self._members.fit_begins()
         if number not in self._fits:  # else rank 0 has connected again, and the fit keeps its centre
             self._fits[number] = Fit(update_rules.get(self._rule, self._size, rate), initial)
-            for old in sorted(self._fits)[:-FITS_KEPT]:
-                del self._fits[old]
+            for outdated in sorted(self._fits)[:-FITS_KEPT]:
+                del self._fits[outdated]
         self._changed.notify_all()
 
-    def _need_chief(self, what: str) -> None:
-        """Raises a `Refusal` where rank 0 can no longer bring `what`."""
+    def _need_chief(self, needed_value: str) -> None:
+        """Raises a `Refusal` where rank 0 can no longer bring `needed_value`."""
         if CHIEF not in self._members.awaited():
-            raise Refusal("lost", CHIEF, "rank 0 has ended or died before it brought %s" % what)
+            raise Refusal("lost", CHIEF, "rank 0 has ended or died before it brought %s" % needed_value)
 
     def _pull(self, buffer: ServerBuffer, header: protocol.PullRequest) -> _Answer:
         with self._changed:
             fit = self._fit(buffer.rank, header["fit"])
-            return {"version": fit.version}, [] if header["known"] == fit.version else [fit.centre]
+            return {"version": fit.version}, [] if header["local_version"] == fit.version else [fit.centre]
 
     def _commit(self, buffer: ServerBuffer, header: protocol.CommitRequest) -> _Answer:
         rank, attempt, seq = buffer.rank, buffer.attempt, header["seq"]
@@ -231,10 +232,10 @@ class Server:
             fit = self._fit(rank, header["fit"])
             fit.arrive(epoch, rank, Arrival(sums, means, header["stop"]))
             self._changed.notify_all()
-        end: EpochEnd = self._wait(buffer, lambda: fit.ended(epoch, self._members.awaited()))
+        epoch_end: EpochEnd = self._wait(buffer, lambda: fit.epoch_end(epoch, self._members.awaited()))
         with self._changed:
-            centre = fit.centre if end.centre is None else end.centre
-            return {"version": end.version, "stop": end.stop}, [end.sums, end.means, centre]
+            centre = fit.centre if epoch_end.centre is None else epoch_end.centre
+            return {"version": epoch_end.version, "stop": epoch_end.stop}, [epoch_end.sums, epoch_end.means, centre]
 
     def _broadcast(self, buffer: ServerBuffer, header: protocol.BroadcastRequest) -> _Answer:
         rank, tag, value = buffer.rank, header["tag"], header["value"]
@@ -246,19 +247,19 @@ class Server:
                 fit.broadcasts[tag] = value
                 self._changed.notify_all()
 
-        def found() -> list[Any] | None:
+        def broadcast_value() -> list[Any] | None:
             if tag not in fit.broadcasts:
                 self._need_chief("%r" % (tag,))
                 return None
             return [fit.broadcasts[tag]]
 
-        return {"value": self._wait(buffer, found)[0]}, []
+        return {"value": self._wait(buffer, broadcast_value)[0]}, []
 
 
-def _check_finite(rank: int, vector: Vector, what: str) -> None:
+def _check_finite(rank: int, vector: Vector, description: str) -> None:
     blocks = (vector[begin : begin + _BLOCK] for begin in range(0, vector.size, _BLOCK))
     if not all(np.isfinite(block).all() for block in blocks):
-        raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, what))
+        raise Refusal("nonfinite", rank, "rank %d's %s is not finite (NaN or infinity)" % (rank, description))
 
 
 def main() -> None:

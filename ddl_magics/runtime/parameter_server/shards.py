@@ -71,12 +71,14 @@ class ShardedClient:
             return client.begin(fit, shard, dtype, high - low, rate)
 
         bounds = self._bounds()
-        replies = self._all(begin, shards, bounds[:-1], bounds[1:])
+        replies = self._call_all(begin, shards, bounds[:-1], bounds[1:])
         return self._join(shard for shard, _ in replies), tuple(version for _, version in replies)
 
-    def pull(self, fit: int, known: Versions | None = None) -> tuple[Vector | None, Versions]:
-        """As `Client.pull`; (None, known) if no shard has changed since the versions `known`."""
-        replies = self._all(lambda client, known: client.pull(fit, known), known or [None] * len(self._clients))
+    def pull(self, fit: int, local_version: Versions | None = None) -> tuple[Vector | None, Versions]:
+        """As `Client.pull`; (None, local_version) if no shard has changed since `local_version`."""
+        replies = self._call_all(
+            lambda client, version: client.pull(fit, version), local_version or [None] * len(self._clients)
+        )
         versions = tuple(version for _, version in replies)
         shards = [shard for shard, _ in replies if shard is not None]
         if not shards:
@@ -96,7 +98,7 @@ class ShardedClient:
         def commit(client: Client, shard: Vector, version: int) -> tuple[Vector | None, int, int]:
             return client.commit(fit, seq, shard, version, extra_staleness, want_centre)
 
-        replies = self._all(commit, self._cut(delta), version)
+        replies = self._call_all(commit, self._cut(delta), version)
         centre = self._join(shard for shard, _, _ in replies if shard is not None) if want_centre else None
         return centre, tuple(version for _, version, _ in replies), max(staleness for _, _, staleness in replies)
 
@@ -104,13 +106,13 @@ class ShardedClient:
         self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, Versions, bool]:
         """As `Client.epoch_end`; the first server alone adds up sums and means."""
-        nothing = np.zeros(0)
-        others = len(self._clients) - 1
+        empty = np.zeros(0)
+        other_servers = len(self._clients) - 1
 
-        def end(client: Client, sums: npt.NDArray[Any], means: npt.NDArray[Any]) -> Any:
+        def end_epoch(client: Client, sums: npt.NDArray[Any], means: npt.NDArray[Any]) -> Any:
             return client.epoch_end(fit, epoch, sums, means, stop)
 
-        replies = self._all(end, [sums] + [nothing] * others, [means] + [nothing] * others)
+        replies = self._call_all(end_epoch, [sums] + [empty] * other_servers, [means] + [empty] * other_servers)
         sums, means, _, _, stop = replies[0]
         return sums, means, self._join(reply[2] for reply in replies), tuple(reply[3] for reply in replies), stop
 
@@ -120,10 +122,10 @@ class ShardedClient:
 
     def leave(self) -> None:
         """As `Client.leave`."""
-        self._all(Client.leave)
+        self._call_all(Client.leave)
         self._threads.shutdown(wait=False)
 
-    def _all(self, call: Callable[..., _Answer], *arguments: Iterable[Any]) -> list[_Answer]:
+    def _call_all(self, call: Callable[..., _Answer], *arguments: Iterable[Any]) -> list[_Answer]:
         """The answers of `call(client, ...)` for every server with its arguments. Raises the first server's error."""
         return list(self._threads.map(call, self._clients, *arguments))
 

@@ -146,11 +146,11 @@ def _adag_distance(workers: int, eta: float) -> Rule:
     def merge(centre: Vector, delta: Vector, staleness: int, base: Vector | None) -> Vector:
         if staleness:  # else the distance is zero
             assert base is not None, "the rule has a history"
-            moved = centre - base
-            moved *= moved
-            moved /= eta
-            moved += 1
-            delta /= moved
+            distance = centre - base
+            distance *= distance
+            distance /= eta
+            distance += 1
+            delta /= distance
         return _add(centre, delta, staleness, base)
 
     return Rule(_mean_step, merge, _gain_of_mean_step, workers - 1, history=_HISTORY_PER_WORKER * workers)

@@ -57,7 +57,7 @@ class Reporter:
         self._stream(path, dict(position._asdict(), name=position.file), messages.CHECKPOINT, messages.PIECE)
 
     def send_end(self, end: RankEnd) -> None:
-        self._channel.send_json(messages.END, end.to_json())
+        self._channel.send_json(messages.RANK_ENDED, end.to_json())
 
     def _stream(self, path: str, about: dict[str, Any], announcement: int, piece: int) -> None:
         digest = hashlib.sha256()

@@ -90,7 +90,7 @@ class ParameterSync(keras.callbacks.Callback):
             return
         trained = batch + 1 - self._synced_step
         full = trained >= self._window
-        if self._exchanger.answered or (full and self._exchanger.in_flight):
+        if self._exchanger.answer_arrived or (full and self._exchanger.in_flight):
             self._collect(trained)
         if full:
             self._send(trained)

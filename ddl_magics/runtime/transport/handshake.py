@@ -55,7 +55,7 @@ class ConnectionLost(Exception):
     """The connection could not be made, or has ended."""
 
 
-class Refused(Exception):
+class PeerRefused(Exception):
     """The peer does not know the secret, is not the expected one, or refuses this process; the message says which."""
 
 
@@ -70,23 +70,23 @@ def respond(
 ) -> Identity:
     """The listening side, which is `identity`. Returns the identity that the peer proved.
 
-    `admit` gets that identity, and returns None to accept the peer or the reason to refuse it. Raises Refused,
+    `admit` gets that identity, and returns None to accept the peer or the reason to refuse it. Raises PeerRefused,
     ConnectionLost or OSError.
     """
     deadline = time.monotonic() + HANDSHAKE_SECONDS
-    theirs = _read(sock, HELLO.size, deadline)
-    peer = _parse_hello(theirs)
-    ours = hello(identity)
-    _write(sock, ours, deadline)
+    peer_hello = _read(sock, HELLO.size, deadline)
+    peer = _parse_hello(peer_hello)
+    own_hello = hello(identity)
+    _write(sock, own_hello, deadline)
     proof = _read(sock, PROOF_BYTES, deadline)
-    if not hmac.compare_digest(proof, _proof(credentials, b"connect", theirs, ours)):
+    if not hmac.compare_digest(proof, _proof(credentials, b"connect", peer_hello, own_hello)):
         _write(sock, _NO_PROOF + bytes(REFUSAL_BYTES), deadline)
-        raise Refused("a peer does not know the secret")
+        raise PeerRefused("a peer does not know the secret")
     reason = admit(peer)
     refusal = (reason or "").encode()[:REFUSAL_BYTES].ljust(REFUSAL_BYTES, b"\0")
-    _write(sock, _proof(credentials, b"listen", theirs, ours, refusal) + refusal, deadline)
+    _write(sock, _proof(credentials, b"listen", peer_hello, own_hello, refusal) + refusal, deadline)
     if reason:
-        raise Refused(reason)
+        raise PeerRefused(reason)
     return peer
 
 
@@ -95,24 +95,24 @@ def initiate(
 ) -> None:
     """The connecting side, which is `identity`; the peer must prove to be `expected`.
 
-    deadline: a time of time.monotonic(). Raises Refused, ConnectionLost or OSError.
+    deadline: a time of time.monotonic(). Raises PeerRefused, ConnectionLost or OSError.
     """
     deadline = min(deadline, time.monotonic() + HANDSHAKE_SECONDS)
-    ours = hello(identity)
-    _write(sock, ours, deadline)
-    theirs = _read(sock, HELLO.size, deadline)
-    peer = _parse_hello(theirs)
-    _write(sock, _proof(credentials, b"connect", ours, theirs), deadline)
+    own_hello = hello(identity)
+    _write(sock, own_hello, deadline)
+    peer_hello = _read(sock, HELLO.size, deadline)
+    peer = _parse_hello(peer_hello)
+    _write(sock, _proof(credentials, b"connect", own_hello, peer_hello), deadline)
     answer = _read(sock, PROOF_BYTES + REFUSAL_BYTES, deadline)
     proof, refusal = answer[:PROOF_BYTES], answer[PROOF_BYTES:]
-    if not hmac.compare_digest(proof, _proof(credentials, b"listen", ours, theirs, refusal)):
-        raise Refused("%s does not share this run's secret" % describe(expected))
+    if not hmac.compare_digest(proof, _proof(credentials, b"listen", own_hello, peer_hello, refusal)):
+        raise PeerRefused("%s does not share this run's secret" % describe(expected))
     reason = refusal.rstrip(b"\0").decode(errors="replace")
     if reason:
-        raise Refused("%s refused the connection: %s" % (describe(expected), reason))
+        raise PeerRefused("%s refused the connection: %s" % (describe(expected), reason))
     if peer != expected:
-        named = describe(expected), expected.attempt, describe(peer), peer.attempt
-        raise Refused("expected %s (attempt %d), met %s (attempt %d)" % named)
+        identities = describe(expected), expected.attempt, describe(peer), peer.attempt
+        raise PeerRefused("expected %s (attempt %d), met %s (attempt %d)" % identities)
 
 
 def hello(identity: Identity) -> bytes:
@@ -123,9 +123,9 @@ def hello(identity: Identity) -> bytes:
 def _parse_hello(hello: bytes) -> Identity:
     magic, version, role, rank, attempt, _ = HELLO.unpack(hello)
     if magic != MAGIC or role >= len(ROLES):
-        raise Refused("the peer speaks another protocol")
+        raise PeerRefused("the peer speaks another protocol")
     if version != VERSION:
-        raise Refused("the peer speaks version %d of the protocol, this is version %d" % (version, VERSION))
+        raise PeerRefused("the peer speaks version %d of the protocol, this is version %d" % (version, VERSION))
     return Identity(ROLES[role], rank, attempt)
 
 

@@ -26,8 +26,8 @@ SUPERVISOR_SILENT_SECONDS = 20.0
 TICK_SECONDS = 1.0
 
 # Linux' struct tcp_info: eight bytes, of which the fourth counts probes of a window that is closed; then numbers of 32
-# bits, of which the fifth counts unacknowledged segments, the tenth and thirteenth are milliseconds since data were
-# sent last and since an acknowledgement came last.
+# bits: the fifth counts unacknowledged segments, the tenth is the milliseconds since data were last sent, and the
+# thirteenth the milliseconds since the last acknowledgement.
 _TCP_INFO = struct.Struct("=3xB4x16xI16xI8xI")
 
 
@@ -39,11 +39,11 @@ class _Link:
 
     def is_cut(self, sock: socket.socket, passed: float) -> bool:
         """To be called once in TICK_SECONDS. passed: seconds since the last call in which this process ran."""
-        probes, unacknowledged, sent, answered = _TCP_INFO.unpack_from(
+        probes, unacknowledged, since_sent, since_acknowledged = _TCP_INFO.unpack_from(
             sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, _TCP_INFO.size)
         )
-        outstanding = probes or (unacknowledged and sent < answered)
-        self.silent = self.silent + passed if outstanding and answered >= 1000 * passed else 0.0
+        outstanding = probes or (unacknowledged and since_sent < since_acknowledged)
+        self.silent = self.silent + passed if outstanding and since_acknowledged >= 1000 * passed else 0.0
         return self.silent >= self.limit
 
 
@@ -73,11 +73,11 @@ def was_cut(sock: socket.socket) -> bool:
 def _run() -> None:
     """Look at all connections until there are none."""
     global _running
-    before = time.monotonic()
+    previous_time = time.monotonic()
     while True:
         time.sleep(TICK_SECONDS)
-        now = time.monotonic()
-        passed, before = min(now - before, 2 * TICK_SECONDS), now
+        current_time = time.monotonic()
+        passed, previous_time = min(current_time - previous_time, 2 * TICK_SECONDS), current_time
         with _lock:
             links = list(_links.items())
             if not links:

@@ -80,8 +80,8 @@ def attach(offer: MemoryOffer) -> npt.NDArray[np.uint8] | None:
             os.close(descriptor)
     except (OSError, ValueError):
         return None
-    same = hmac.compare_digest(memory[:TOKEN_BYTES].tobytes(), bytes.fromhex(offer["token"]))
-    return memory if same else None
+    is_token_right = hmac.compare_digest(memory[:TOKEN_BYTES].tobytes(), bytes.fromhex(offer["token"]))
+    return memory if is_token_right else None
 
 
 def host_id() -> str:

@@ -12,10 +12,10 @@ from typing import Any
 
 # rank or supervisor -> driver
 EVENTS = 1  # [event, ...]
-READY = 2  # {"address": [host, port] | null}: the rank waits for PEERS
+RANK_READY = 2  # {"address": [host, port] | null}: the rank waits for PEERS
 ARTIFACT = 3  # {"name", "size", "sha256"}: CHUNKs follow
 CHUNK = 4  # bytes
-END = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
+RANK_ENDED = 5  # {"outcome": "finished" | "stopped" | "failed", "failure": {...} | null}
 
 # driver -> rank
 # {"addresses": [[host, port], ...], "local_size": n, "local_rank": 0 to n - 1, "servers": [[host, port], ...] |
@@ -38,7 +38,7 @@ CLAIM = 11  # {"folder", "variables": {name: value | null}, "forks": bool}: a ra
 PULSE = 12
 
 # prewarmed process -> supervisor; the supervisor answers with the same kind and {}
-ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
+FORK_ENDED = 13  # {"status"}: of the rank that it has forked, as `subprocess.Popen.returncode`
 
 CHUNK_BYTES = 1 << 20
 

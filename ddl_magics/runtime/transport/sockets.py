@@ -85,11 +85,11 @@ def drain(sock: socket.socket, seconds: float) -> None:
 def drop_sent(views: deque[memoryview], count: int) -> None:
     """Removes the first `count` bytes, which were sent, from a queue of views."""
     while count:
-        first = views.popleft()
-        if count < len(first):
-            views.appendleft(first[count:])
+        view = views.popleft()
+        if count < len(view):
+            views.appendleft(view[count:])
             return
-        count -= len(first)
+        count -= len(view)
 
 
 def error_text(error: Exception) -> str:

@@ -16,7 +16,7 @@ import threading
 import time
 from typing import Any, Iterable, Iterator, NamedTuple
 
-from .handshake import ConnectionLost, Refused
+from .handshake import ConnectionLost, PeerRefused
 
 #: The first byte of every TLS connection. That of a connection without encryption is the first of handshake.MAGIC.
 FIRST_BYTE = b"\x16"
@@ -69,18 +69,18 @@ class TlsSocket(socket.socket):
     def sendmsg(self, buffers: Iterable[Any], *_: Any) -> int:
         """The number of bytes that it took. BlockingIOError where it took none."""
         self._send_encrypted()
-        taken = 0
+        count = 0
         with self._lock:
             for buffer in buffers:
-                view = memoryview(buffer).cast("B")[: _SENT_AT_ONCE - taken]
+                view = memoryview(buffer).cast("B")[: _SENT_AT_ONCE - count]
                 if view:
-                    taken += self._tls.session.write(view)
+                    count += self._tls.session.write(view)
             self._encrypted = memoryview(self._tls.leaving.read())
         try:
             self._send_encrypted()
         except BlockingIOError:
             pass  # the next call sends the rest
-        return taken
+        return count
 
     def send(self, data: Any, flags: int = 0) -> int:
         return self.sendmsg([data])
@@ -123,22 +123,22 @@ def encrypt(sock: socket.socket, certificate: str, listens: bool, deadline: floa
     """`sock` encrypted; it is closed for other use.
 
     certificate: `Credentials.certificate`. listens: this side was connected to. deadline: a time of time.monotonic().
-    Raises Refused for a peer with another certificate, ConnectionLost, and OSError.
+    Raises PeerRefused for a peer with another certificate, ConnectionLost, and OSError.
     """
     arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
     session = _context(certificate, listens).wrap_bio(arriving, leaving, server_side=listens)
     tls = _Tls(session, arriving, leaving)
-    done = False
-    while not done:
+    finished = False
+    while not finished:
         try:
             session.do_handshake()
-            done = True
+            finished = True
         except ssl.SSLWantReadError:
             pass
         except ssl.SSLError as error:
             _exchange(sock, tls, deadline, receive=False)  # tells the peer why
-            raise Refused(_NOT_OURS % (error.reason or error)) from None
-        _exchange(sock, tls, deadline, receive=not done)
+            raise PeerRefused(_NOT_OURS % (error.reason or error)) from None
+        _exchange(sock, tls, deadline, receive=not finished)
     return TlsSocket(sock, tls)
 
 

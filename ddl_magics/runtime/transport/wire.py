@@ -17,7 +17,7 @@ from typing import Callable, Tuple, Union
 
 from . import link_watch, tls
 from .credentials import Credentials
-from .handshake import HANDSHAKE_SECONDS, MAGIC, ConnectionLost, Identity, Refused, describe, initiate, respond
+from .handshake import HANDSHAKE_SECONDS, MAGIC, ConnectionLost, Identity, PeerRefused, describe, initiate, respond
 from .sockets import close_after_fork, configure, drain, drop_sent, error_text, hang_up
 
 __all__ = [
@@ -28,8 +28,8 @@ __all__ = [
     "Credentials",
     "Identity",
     "Listener",
+    "PeerRefused",
     "ProtocolError",
-    "Refused",
     "connect",
     "describe",
 ]
@@ -79,8 +79,8 @@ class Channel:
         with self._sending:
             try:
                 while views:
-                    sent = self.socket.sendmsg([views[i] for i in range(min(len(views), _BUFFERS_AT_ONCE))])
-                    drop_sent(views, sent)
+                    count = self.socket.sendmsg([views[i] for i in range(min(len(views), _BUFFERS_AT_ONCE))])
+                    drop_sent(views, count)
             except OSError as error:  # half a frame may have been sent, so nothing can follow it
                 hang_up(self.socket)
                 raise self._connection_lost(error_text(error)) from error
@@ -242,7 +242,7 @@ class Listener:
             configure(secured)
             link_watch.watch(secured, self._identity.role)
             channel = Channel(secured, peer)
-        except (OSError, ConnectionLost, Refused):
+        except (OSError, ConnectionLost, PeerRefused):
             secured.close()
             sock.close()
         finally:
@@ -286,7 +286,7 @@ def connect(
     """Connects to the `Listener` at `address`, which must prove to be `expected`; this side is `identity`.
 
     Retries for `timeout` seconds while nobody listens there or the listener is overloaded, then raises ConnectionLost.
-    Raises Refused at once if one side does not know the secret or refuses the other. plain: without encryption.
+    Raises PeerRefused at once if one side does not know the secret or refuses the other. plain: without encryption.
     """
     deadline = time.monotonic() + timeout
     while True:
@@ -294,7 +294,7 @@ def connect(
             return _connect_once(address, credentials, identity, expected, deadline, plain)
         except ssl.SSLError as error:
             message = "%s refused the connection: %s" % (describe(expected), error.reason or error)
-            raise Refused(message) from None
+            raise PeerRefused(message) from None
         except (OSError, ConnectionLost) as error:
             if time.monotonic() + RETRY_SECONDS >= deadline:
                 peer = "%s at %s:%d" % (describe(expected), address[0], address[1])

@@ -87,7 +87,7 @@ def test_a_rank_in_another_step_is_named_on_all_ranks(ring):
 
     outcomes = ring.each(train)
     assert all(isinstance(outcome, Diverged) for outcome in outcomes), outcomes
-    assert all(1 in (outcome.rank, outcome.other) for outcome in outcomes)
+    assert all(1 in (outcome.rank, outcome.other_rank) for outcome in outcomes)
 
 
 def test_a_rank_that_leaves_is_named_and_no_thread_stays(ring):

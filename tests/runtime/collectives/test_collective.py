@@ -183,8 +183,8 @@ def test_ranks_in_different_collectives_are_named_on_every_rank(size, common, do
         outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(500_000), odd if rank.rank == 1 else common))
         for outcome in outcomes:
             assert isinstance(outcome, Diverged)
-            assert 1 in (outcome.rank, outcome.other)
-            (neighbour,) = {outcome.rank, outcome.other} - {1}
+            assert 1 in (outcome.rank, outcome.other_rank)
+            (neighbour,) = {outcome.rank, outcome.other_rank} - {1}
             assert f"rank 1 {other}" in str(outcome)
             assert f"rank {neighbour} {doing}" in str(outcome)
         again = ring.each(lambda rank: rank.allreduce(np.zeros(1), Announcement(STEP)))
@@ -329,7 +329,7 @@ def test_only_the_other_ranks_of_this_attempt_are_admitted():
     me = wire.Identity("rank", 2, 1)
     strangers = [("rank", 1, 0), ("rank", 4, 1), ("rank", -1, 1), ("rank", 2, 1), ("server", 1, 1), ("driver", -1, 1)]
     for stranger in strangers:
-        with pytest.raises(wire.Refused, match="only the other ranks of attempt 1 may connect here"):
+        with pytest.raises(wire.PeerRefused, match="only the other ranks of attempt 1 may connect here"):
             wire.connect(listener.address, CREDENTIALS, wire.Identity(*stranger), me, 5)
     channel = wire.connect(listener.address, CREDENTIALS, wire.Identity("rank", 0, 1), me, 5)
     channel.send(RING)

@@ -201,7 +201,7 @@ def test_a_java_of_the_driver_that_has_died_is_named(start):
     ranks = start("ensemble")
     ranks.run.note_hosts = ask_java
     for rank in (0, 1):
-        ranks.connect(rank).incoming.put((messages.READY, b'{"address": null}'))
+        ranks.connect(rank).incoming.put((messages.RANK_READY, b'{"address": null}'))
     assert "message of the rank: Spark's driver process (Java) has died: restart" in ranks.attempt.wait().message
 
 
@@ -238,7 +238,7 @@ def late(monkeypatch):
             (messages.PIECE, b"x"),
             (messages.ARTIFACT, header),
             (messages.CHUNK, b"x"),
-            (messages.END, RankEnd("finished").to_json()),
+            (messages.RANK_ENDED, RankEnd("finished").to_json()),
         ):
             channel.incoming.put((kind, value if isinstance(value, bytes) else json.dumps(value).encode()))
         channel.incoming.put(None)

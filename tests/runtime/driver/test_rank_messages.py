@@ -54,8 +54,8 @@ def test_messages_arrive_in_order_and_parsed(tmp_path):
     failure = Failure(1, "h", "error", "ZeroDivisionError: x", "Traceback")
     frames = [
         (messages.EVENTS, [{"kind": "log"}, {"kind": "fit"}]),
-        (messages.READY, {"address": ["h", 7]}),
-        (messages.END, RankEnd("failed", failure).to_json()),
+        (messages.RANK_READY, {"address": ["h", 7]}),
+        (messages.RANK_ENDED, RankEnd("failed", failure).to_json()),
     ]
     assert received(tmp_path, *frames) == [
         ("on_event", 1, {"kind": "log"}),
@@ -84,10 +84,10 @@ def test_a_file_and_a_checkpoint_may_be_on_their_way_at_once(tmp_path):
 @pytest.mark.parametrize(
     "frame",
     [
-        (messages.END, {"outcome": "vanished", "failure": None}),
-        (messages.END, {"outcome": "failed", "failure": {"message": "m"}}),
-        (messages.END, []),
-        (messages.READY, {}),
+        (messages.RANK_ENDED, {"outcome": "vanished", "failure": None}),
+        (messages.RANK_ENDED, {"outcome": "failed", "failure": {"message": "m"}}),
+        (messages.RANK_ENDED, []),
+        (messages.RANK_READY, {}),
         (messages.EVENTS, 7),
         (messages.EVENTS, [7]),
         (messages.CHUNK, b"of nothing"),
@@ -96,7 +96,7 @@ def test_a_file_and_a_checkpoint_may_be_on_their_way_at_once(tmp_path):
     ],
 )
 def test_what_breaks_the_protocol_ends_the_connection(tmp_path, frame):
-    assert received(tmp_path, frame, (messages.READY, {"address": None})) == []
+    assert received(tmp_path, frame, (messages.RANK_READY, {"address": None})) == []
 
 
 def test_a_part_of_a_file_is_deleted_with_its_connection(tmp_path):
@@ -113,14 +113,18 @@ def test_a_file_for_which_the_disk_has_no_room_costs_no_more_than_the_file(tmp_p
     (tmp_path / "full").symlink_to("/dev/full")
     data = bytes(100_000)
     frames = [(announcement, header(data)), (piece, data[:70_000]), (piece, data[70_000:])]
-    (_, file), ready = received(tmp_path, *frames, (messages.READY, {"address": None}))
+    (_, file), ready = received(tmp_path, *frames, (messages.RANK_READY, {"address": None}))
     assert file.problem.errno == errno.ENOSPC and ready == ("on_ready", 1, None)
     assert list(tmp_path.iterdir()) == []
 
 
 def test_a_file_that_cannot_be_created_is_no_lost_connection(tmp_path, monkeypatch):
     monkeypatch.setattr(Listener, "new_path", lambda self: str(tmp_path / "missing" / "file"))
-    frames = [(messages.ARTIFACT, header(b"model")), (messages.CHUNK, b"model"), (messages.READY, {"address": None})]
+    frames = [
+        (messages.ARTIFACT, header(b"model")),
+        (messages.CHUNK, b"model"),
+        (messages.RANK_READY, {"address": None}),
+    ]
     (_, file), ready = received(tmp_path, *frames)
     assert file.problem.errno == errno.ENOENT and ready == ("on_ready", 1, None)
 
@@ -134,8 +138,8 @@ def test_an_error_of_the_driver_is_not_taken_for_the_end_of_the_connection(tmp_p
 
     for name, frame in (
         ("on_event", (messages.EVENTS, [{"kind": "log"}])),
-        ("on_ready", (messages.READY, {"address": None})),
-        ("on_end", (messages.END, RankEnd("finished").to_json())),
+        ("on_ready", (messages.RANK_READY, {"address": None})),
+        ("on_end", (messages.RANK_ENDED, RankEnd("finished").to_json())),
     ):
         monkeypatch.setattr(Listener, name, fail, raising=False)
         with pytest.raises(type(error)):

@@ -21,8 +21,8 @@ class Server:
         self.open.set()
         self.commits = []
 
-    def pull(self, fit, known=None):
-        return (None if known == self.fit.version else self.fit.centre), self.fit.version
+    def pull(self, fit, local_version=None):
+        return (None if local_version == self.fit.version else self.fit.centre), self.fit.version
 
     def commit(self, fit, seq, delta, version, extra_staleness=0, want_centre=True):
         assert self.open.wait(10)
@@ -54,7 +54,7 @@ def test_training_continues_while_a_commit_is_in_flight(make):
     server, exchanger = make("adag", [0.0])
     server.open.clear()
     exchanger.send(np.array([4.0]), 2)
-    assert exchanger.in_flight and not exchanger.answered
+    assert exchanger.in_flight and not exchanger.answer_arrived
     with pytest.raises(AssertionError, match="one commit at a time"):
         exchanger.send(np.array([5.0]), 2)
     server.other_commits(10.0)

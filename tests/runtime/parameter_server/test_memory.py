@@ -52,7 +52,7 @@ def exchanges(server, count=20):
         if chance.integers(2):
             versions[rank] = version
         seen.append((None if centre is None else centre.tobytes(), version, staleness))
-        pulled, version = clients[1 - rank].pull(0, known=versions[1 - rank])
+        pulled, version = clients[1 - rank].pull(0, local_version=versions[1 - rank])
         seen.append((None if pulled is None else pulled.tobytes(), version))
     return seen
 

@@ -18,7 +18,7 @@ from support.parameter_servers import CREDENTIALS, MODULE, RUN, starting
 
 from ddl_magics.runtime.parameter_server import protocol, update_rules
 from ddl_magics.runtime.parameter_server import shards as parameter_shards
-from ddl_magics.runtime.parameter_server.client import Client, NonFinite, RankLost, Refused
+from ddl_magics.runtime.parameter_server.client import Client, NonFinite, RankLost, RequestRefused
 from ddl_magics.runtime.transport import memory_file, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -68,9 +68,9 @@ def test_an_unchanged_centre_is_not_sent_again(way, start):
     server = start(2)
     zero, one = server.client(0), server.client(1)
     _, version = zero.begin(0, np.zeros(2), np.float64, 2)
-    assert zero.pull(0, known=version) == (None, 0)
+    assert zero.pull(0, local_version=version) == (None, 0)
     one.commit(0, 0, np.ones(2), 0)
-    centre, version = zero.pull(0, known=version)
+    centre, version = zero.pull(0, local_version=version)
     assert (values(centre), version) == ([1, 1], 1)
     assert one.commit(0, 1, np.ones(2), version, extra_staleness=2, want_centre=False) == (None, 2, 2)
 
@@ -222,7 +222,7 @@ def test_epoch_ends_of_different_models_are_refused(start, pool):
     one.begin(0, None, np.float64, 1)
     waiting = pool.submit(zero.epoch_end, 0, 0, np.zeros(2), np.zeros(0), False)
     time.sleep(0.2)
-    with pytest.raises(Refused, match="rank 1 ends epoch 0 with 3 sums"):
+    with pytest.raises(RequestRefused, match="rank 1 ends epoch 0 with 3 sums"):
         one.epoch_end(0, 0, np.zeros(3), np.zeros(0), False)
     one.leave()
     waiting.result(10)
@@ -259,12 +259,12 @@ def test_a_killed_worker_is_not_waited_for_and_returns_with_a_later_attempt(star
         worker.stdout.close()
     assert (values(sums), values(centre)) == ([1], [1, 1])
 
-    with pytest.raises(wire.Refused, match="attempt 0 of rank 1 is over"):
+    with pytest.raises(wire.PeerRefused, match="attempt 0 of rank 1 is over"):
         server.client(1, attempt=0)
     one = server.client(1, attempt=2)
     centre, version = one.begin(0, None, np.float64, 2)
     assert (values(centre), version, one.epoch) == ([1, 1], 1, 1)
-    with pytest.raises(wire.Refused, match="attempt 1 of rank 1 is over"):
+    with pytest.raises(wire.PeerRefused, match="attempt 1 of rank 1 is over"):
         server.client(1, attempt=1)
     waiting = pool.submit(zero.epoch_end, 0, 1, np.ones(1), np.ones(1), False)
     time.sleep(0.2)
@@ -314,7 +314,7 @@ def test_two_fits_one_after_the_other(way, start, pool):
     for fit, initial, expected in [(0, [0.0, 0.0], [3, 3]), (1, [10.0, 10.0, 10.0], [13, 13, 13])]:
         centres = list(pool.map(lambda rank, fit=fit, initial=initial: train(rank, fit, initial), range(2)))
         assert [values(centre) for centre in centres] == [expected] * 2
-    with pytest.raises(Refused, match="fit 7, which is not there"):
+    with pytest.raises(RequestRefused, match="fit 7, which is not there"):
         clients[1].pull(7)
 
 
@@ -331,7 +331,7 @@ def test_the_others_wait_for_the_weights_of_rank_0(start, pool):
 def test_a_model_that_differs_is_refused(start):
     server = start(2)
     server.client(0).begin(0, np.zeros(4), np.float64, 4)
-    with pytest.raises(Refused, match=r"rank 1's model has 3 weights of float64, the job's has 4 of float64"):
+    with pytest.raises(RequestRefused, match=r"rank 1's model has 3 weights of float64, the job's has 4 of float64"):
         server.client(1).begin(0, None, np.float64, 3)
 
 
@@ -346,7 +346,7 @@ def test_rank_0_broadcasts_and_the_others_wait(start, pool):
     assert waiting.result(10) == {"val_loss": 0.5}
     assert zero.broadcast(0, "validation/2", None) is None
     assert one.broadcast(0, "validation/2", None) is None
-    with pytest.raises(Refused, match="only rank 0 may"):
+    with pytest.raises(RequestRefused, match="only rank 0 may"):
         one.broadcast(0, "validation/1", {"val_loss": 1})
 
 
@@ -422,11 +422,11 @@ def test_a_model_may_have_fewer_weights_than_there_are_servers(shards):
 
 def test_strangers_are_refused(start):
     server = start(1)
-    with pytest.raises(wire.Refused):
+    with pytest.raises(wire.PeerRefused):
         server.client(0, credentials=Credentials(RUN, b"x" * 32))
-    with pytest.raises(wire.Refused, match="there is no rank 3"):
+    with pytest.raises(wire.PeerRefused, match="there is no rank 3"):
         server.client(3)
-    with pytest.raises(wire.Refused, match="serves ranks, not a supervisor"):
+    with pytest.raises(wire.PeerRefused, match="serves ranks, not a supervisor"):
         wire.connect(
             ("127.0.0.1", server.port),
             CREDENTIALS,
@@ -565,7 +565,9 @@ def test_adag_converges_with_four_asynchronous_workers(start, pool):
 def test_a_rank_that_is_behind_by_a_fit_is_told_and_does_not_wait(start):
     server = start(2)
     server.client(0).begin(1, np.zeros(2), np.float64, 2)
-    with pytest.raises(Refused, match="rank 1 begins fit 1, and others are in fit 2: every rank must train equally"):
+    with pytest.raises(
+        RequestRefused, match="rank 1 begins fit 1, and others are in fit 2: every rank must train equally"
+    ):
         server.client(1).begin(0, None, np.float64, 2)
 
 

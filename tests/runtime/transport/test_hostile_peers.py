@@ -248,7 +248,7 @@ def test_a_stranger_that_poses_as_the_driver_is_refused(behave):
 
     threading.Thread(target=serve, daemon=True).start()
     start = time.monotonic()
-    with pytest.raises((wire.Refused, wire.ConnectionLost)) as caught:
+    with pytest.raises((wire.PeerRefused, wire.ConnectionLost)) as caught:
         wire.connect(server.getsockname(), CREDENTIALS, wire.Identity("rank", 1, 0), DRIVER, 0.8)
     assert "go away" not in str(caught.value)
     assert time.monotonic() - start < 2

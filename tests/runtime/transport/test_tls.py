@@ -22,7 +22,7 @@ from support.until import until
 from ddl_magics.runtime.collectives.peer_listener import HOST, RING, PeerListener
 from ddl_magics.runtime.transport import tls, wire
 from ddl_magics.runtime.transport.credentials import Credentials
-from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, Refused
+from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused
 
 DRIVER, RANK = Identity("driver", -1, 0), Identity("rank", 1, 0)
 
@@ -46,7 +46,7 @@ def listener(encrypted):
 def test_only_the_certificate_of_the_run_gets_in(listener):
     """Also where a peer knows the secret."""
     of_another_run = Credentials(RUN, SECRET, certificate("another run"))
-    with pytest.raises(Refused, match="certificate"):
+    with pytest.raises(PeerRefused, match="certificate"):
         wire.connect(listener.address, of_another_run, RANK, DRIVER, 2)
     with pytest.raises(ConnectionLost):
         wire.connect(listener.address, CREDENTIALS, RANK, DRIVER, 0.5)  # without encryption
@@ -107,7 +107,7 @@ def test_a_peer_without_a_certificate_or_with_an_old_protocol_does_not_get_in(li
 def test_a_listener_that_does_not_have_the_certificate_is_not_told_anything(encrypted):
     other = Credentials(RUN, SECRET, certificate("another run"))
     impostor = wire.Listener("127.0.0.1", other, DRIVER, lambda peer: None, lambda channel: None)
-    with pytest.raises(Refused, match="does not have the certificate of this run"):
+    with pytest.raises(PeerRefused, match="does not have the certificate of this run"):
         wire.connect(impostor.address, encrypted, RANK, DRIVER, 2)
     impostor.close()
 

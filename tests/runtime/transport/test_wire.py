@@ -16,7 +16,7 @@ from support.until import until
 
 from ddl_magics.runtime.transport import wire
 from ddl_magics.runtime.transport.credentials import Credentials
-from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, ProtocolError, Refused
+from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused, ProtocolError
 
 DRIVER = Identity("driver", -1, 0)
 RANK = Identity("rank", 1, 3)
@@ -195,7 +195,7 @@ def test_a_socketpair_makes_a_channel_too():
     [(b"guessed", RUN, "does not share this run's secret"), (SECRET, "run-2", "does not share this run's secret")],
 )
 def test_another_secret_or_run_is_refused(acceptor, secret, run, says):
-    with pytest.raises(Refused, match=says):
+    with pytest.raises(PeerRefused, match=says):
         wire.connect(acceptor.address, Credentials(run, secret, acceptor.credentials.certificate), RANK, DRIVER, 5)
     assert not acceptor.channels
     until(lambda: acceptor.listener.refused == 1, 5)  # counted after the refusal was sent
@@ -203,7 +203,7 @@ def test_another_secret_or_run_is_refused(acceptor, secret, run, says):
 
 def test_a_refused_peer_gets_the_reason():
     acceptor = Acceptor(lambda identity: None if identity.attempt == 4 else f"attempt {identity.attempt} is over")
-    with pytest.raises(Refused, match="the driver refused the connection: attempt 3 is over"):
+    with pytest.raises(PeerRefused, match="the driver refused the connection: attempt 3 is over"):
         wire.connect(acceptor.address, CREDENTIALS, RANK, DRIVER, 5)
     wire.connect(acceptor.address, CREDENTIALS, RANK._replace(attempt=4), DRIVER, 5).close()
     assert [channel.peer.attempt for channel in acceptor.wait_for()] == [4]
@@ -211,7 +211,7 @@ def test_a_refused_peer_gets_the_reason():
 
 
 def test_a_listener_with_another_identity_is_refused(acceptor):
-    with pytest.raises(Refused, match=r"expected .*server.*, met .*driver"):
+    with pytest.raises(PeerRefused, match=r"expected .*server.*, met .*driver"):
         wire.connect(acceptor.address, acceptor.credentials, RANK, Identity("server", -1, 0), 5)
 
 
