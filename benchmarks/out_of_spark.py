@@ -57,7 +57,7 @@ Samples = dict[str, list[float]]
 
 def ours(session: Any, folder: Path, way: str, of_data: Mapping[str, Any], frame: Any) -> float:
     """Store the shares of --data. The moment when the rows were packed."""
-    arrow._known[session.sparkContext.applicationId] = way == BY_ARROW
+    arrow._executors_have_pyarrow[session.sparkContext.applicationId] = way == BY_ARROW
     functions_of = by_value.functions_of
 
     def of_before(module: Any) -> dict[str, Any]:

@@ -51,7 +51,7 @@ def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, 
             "where the cell uses it as it is, or make a DataFrame of it."
         )
     known = columns(frame)
-    others = roles.Roles.from_spec(spec).named(known)
+    others = roles.Roles.from_spec(spec).columns_by_option(known)
     for column in [*roles.named_columns(spec.features or (), known), *(column for _, column in others)]:
         if column not in known:
             return f"{name} has no column {column}.{nearest(column, known) or f' It has {_listed(known)}.'}"

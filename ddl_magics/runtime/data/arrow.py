@@ -24,7 +24,7 @@ _OF_JSON = {"byte", "short", "integer", "long", "float", "double", "boolean", "s
 _TRAVELS = {"byte", "short", "integer", "long", "float", "double", "boolean", "string", "date", "decimal"}
 
 #: Spark's: of an application, whether all of its executors had pyarrow.
-_known: dict[str, bool] = {}
+_executors_have_pyarrow: dict[str, bool] = {}
 
 
 def is_apt(column: Column) -> bool:
@@ -48,8 +48,8 @@ def _with_arrays(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def _numbered(frame: DataFrame) -> DataFrame:
     """`frame` with other names of columns: Spark does not find one with a dot or a backtick, or that is there twice."""
-    made: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns))))
-    return made
+    renamed: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns))))
+    return renamed
 
 
 def travels(kind: DataType) -> bool:
@@ -75,9 +75,9 @@ def takes(frame: DataFrame, columns: Sequence[Column]) -> bool:
 
 def is_everywhere(sc: SparkContext, group: str) -> bool:
     """Whether Spark's version, the driver and all hosts of executors have what it needs. A Spark job, once."""
-    if sc.applicationId not in _known:
-        _known[sc.applicationId] = _driver_has_it() and _hosts_have_it(sc, group)
-    return _known[sc.applicationId]
+    if sc.applicationId not in _executors_have_pyarrow:
+        _executors_have_pyarrow[sc.applicationId] = _driver_has_it() and _hosts_have_it(sc, group)
+    return _executors_have_pyarrow[sc.applicationId]
 
 
 def _driver_has_it() -> bool:
@@ -104,8 +104,8 @@ def _hosts_have_it(sc: SparkContext, group: str) -> bool:
 
 def mapped(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: Any) -> DataFrame:
     """`frame.mapInArrow`, of columns with any name: pyspark looks them up by name."""
-    made: DataFrame = _numbered(frame).mapInArrow(function, schema)
-    return made
+    result: DataFrame = _numbered(frame).mapInArrow(function, schema)
+    return result
 
 
 def packed(
@@ -131,6 +131,6 @@ def packed(
             blobs = pyarrow.array([blob], pyarrow.binary())
             yield pyarrow.RecordBatch.from_arrays([*numbers, texts, blobs], ["partition", "chunk", "report", "blob"])
 
-    made = mapped(_with_arrays(frame, columns), pack, "partition int, chunk int, report string, blob binary")
-    rows = jvm_gateway.dataframe_rdd(made, sc, group)
+    records = mapped(_with_arrays(frame, columns), pack, "partition int, chunk int, report string, blob binary")
+    rows = jvm_gateway.dataframe_rdd(records, sc, group)
     return rows.map(lambda row: (row[0], row[1], json.loads(row[2]), bytes(row[3])))

@@ -52,10 +52,10 @@ def in_common(disk: str) -> str:
 def is_ours(root: str) -> bool:
     """Whether a folder is there, and this user's alone: of another, nothing is read."""
     try:
-        about = os.lstat(root)
+        status = os.lstat(root)
     except OSError:
         return False
-    return stat.S_ISDIR(about.st_mode) and about.st_uid == os.geteuid() and not about.st_mode & 0o077
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
 def entry_name(key: str, digest: str, rank: int, floatx: str) -> str:
@@ -97,38 +97,38 @@ def names(root: str) -> List[Tuple[str, str, int]]:
 
 def look(environment: Mapping[str, str], folder: str | None, key: str) -> Dict[str, Any]:
     """What this host has of `key`: {digest: {"ranks": [...], "made": seconds since the epoch, "feed": {...}}}."""
-    found: Dict[str, Any] = {}
+    generations: Dict[str, Any] = {}
     for root in roots(environment, folder):
         for name, generation, rank in names(root):
             its_key, digest = generation.split(".")
             if its_key != key:
                 continue
-            if digest not in found:
+            if digest not in generations:
                 entry = read_entry(os.path.join(root, name))
                 if entry is None:
                     continue
-                found[digest] = {"ranks": [], "made": entry["made"], "feed": entry["feed"]}
-            found[digest]["ranks"].append(rank)
-    return found
+                generations[digest] = {"ranks": [], "made": entry["made"], "feed": entry["feed"]}
+            generations[digest]["ranks"].append(rank)
+    return generations
 
 
 def listed(environment: Mapping[str, str], folder: str | None) -> List[Dict[str, Any]]:
     """What `%ddl cache` shows of this host's entries: the place, data, shares of the same rows, bytes, times."""
-    found: Dict[Tuple[str, str], Dict[str, Any]] = {}
+    listing: Dict[Tuple[str, str], Dict[str, Any]] = {}
     for root in roots(environment, folder):
         for name, generation, _ in names(root):
             path = os.path.join(root, name)
             entry = read_entry(path)
             if entry is None:
                 continue
-            one = found.setdefault(
+            shares = listing.setdefault(
                 (root, generation),
                 {"root": root, "data": entry["data"], "shares": 0, "bytes": 0, "made": entry["made"], "used": 0.0},
             )
-            one["shares"] += 1
-            one["bytes"] += sum(size for size, _ in entry["files"].values())
-            one["used"] = max(one["used"], os.stat(path).st_mtime)
-    return list(found.values())
+            shares["shares"] += 1
+            shares["bytes"] += sum(size for size, _ in entry["files"].values())
+            shares["used"] = max(shares["used"], os.stat(path).st_mtime)
+    return list(listing.values())
 
 
 def clear(environment: Mapping[str, str], folder: str | None) -> None:

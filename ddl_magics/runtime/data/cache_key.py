@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from . import by_value
 
 if TYPE_CHECKING:
-    from .plan import Plan
+    from .plan import DataPlan
     from .records import DataFrame
 
 _CATALYST = "org.apache.spark.sql.catalyst."
@@ -66,7 +66,7 @@ class NotKnown(Exception):
     """Why the rows are not kept: words that follow a colon."""
 
 
-def of_plan(plan: Plan) -> str:
+def of_plan(plan: DataPlan) -> str:
     """The key of what `plan` deals, 64 hexadecimal digits. Raises `NotKnown`.
 
     The values of --batch-size and --seed are not in it: neither decides which rank has a row.
@@ -80,7 +80,7 @@ def of_plan(plan: Plan) -> str:
                     "columns": plan.columns,
                     "arrangement": plan.arrangement,
                     "size": plan.size,
-                    "whole": plan.whole,
+                    "whole": plan.replicates_validation,
                     "seed": plan.seed,
                     "fraction": plan.fraction,
                     "sequences": None if plan.sequences is None else plan.sequences.__dict__,
@@ -122,10 +122,10 @@ def _frame_texts(frame: DataFrame) -> Iterator[str]:
         yield from _closures(jvm, analyzed)
     elif not _is_deterministic(analyzed):
         raise NotKnown("it has a value that is another one each time")
-    for leaf in _each(analyzed.collectLeaves()):
+    for leaf in _elements(analyzed.collectLeaves()):
         yield from _leaf_texts(jvm, leaf)
     yield from _settings(frame)
-    for leaf in _each(execution.withCachedData().collectLeaves()):
+    for leaf in _elements(execution.withCachedData().collectLeaves()):
         if _name_of(leaf) == "InMemoryRelation":
             # df.cache(): the rows are those of the time when Spark read them, and are gone with the session.
             yield str(frame._sc.applicationId)
@@ -164,14 +164,14 @@ def _check(classes: set[str]) -> None:
     simple = {name.rpartition(".")[2]: name for name in sorted(classes)}
     if "LogicalRDD" in simple or "ExternalRDD" in simple:
         raise NotKnown("its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that")
-    for name, full in simple.items():
+    for name, class_name in simple.items():
         if name in _CHANGING:
             raise NotKnown("%s has another value each time" % _CHANGING[name])
         if name in _SUBQUERIES:
             raise NotKnown("it has a subquery in an expression")
         if name != "ScalaUDF" and _FUNCTIONS.match(name):
             raise NotKnown("it calls a function of its own (%s), whose code may change" % name)
-        if not full.startswith((_CATALYST, _ML + "linalg.")) and full != _FILES + "LogicalRelation":
+        if not class_name.startswith((_CATALYST, _ML + "linalg.")) and class_name != _FILES + "LogicalRelation":
             raise NotKnown("how it is read (%s) does not say whether it has changed" % name)
 
 
@@ -205,30 +205,30 @@ def _file_texts(jvm: Any, uris: List[str]) -> Iterator[str]:
 
     Of a file of this machine, the time of its last change of any kind is there, too: no tool sets that one back.
     """
-    others = []
+    hadoop_uris = []
     for uri in uris:
         if uri.startswith("file:"):
             try:
-                about = os.stat(unquote(urlsplit(uri).path))
+                status = os.stat(unquote(urlsplit(uri).path))
             except OSError as error:
                 raise NotKnown("the driver cannot look at %s (%s)" % (uri, error.strerror)) from error
-            yield json.dumps([uri, about.st_size, about.st_mtime_ns, about.st_ctime_ns, about.st_ino])
+            yield json.dumps([uri, status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino])
         else:
-            others.append(uri)
-    if others:
-        yield from _statuses(jvm, others)
+            hadoop_uris.append(uri)
+    if hadoop_uris:
+        yield from _statuses(jvm, hadoop_uris)
 
 
 def _statuses(jvm: Any, uris: List[str]) -> Iterator[str]:
     """The same of files of Hadoop's file systems, a request for each folder."""
-    wanted = {unquote(urlsplit(uri).path) for uri in uris}
+    paths = {unquote(urlsplit(uri).path) for uri in uris}
     conf = jvm.org.apache.spark.deploy.SparkHadoopUtil.get().conf()
     for folder in sorted({uri.rpartition("/")[0] for uri in uris}):
         path = jvm.org.apache.hadoop.fs.Path(jvm.java.net.URI(folder + "/"))
         for status in path.getFileSystem(conf).listStatus(path):
-            if unquote(status.getPath().toUri().getRawPath()) in wanted:
-                place = status.getPath().toString()
-                yield json.dumps([place, status.getLen(), status.getModificationTime()])
+            if unquote(status.getPath().toUri().getRawPath()) in paths:
+                location = status.getPath().toString()
+                yield json.dumps([location, status.getLen(), status.getModificationTime()])
 
 
 def _closures(jvm: Any, plan: Any) -> Iterator[str]:
@@ -236,11 +236,11 @@ def _closures(jvm: Any, plan: Any) -> Iterator[str]:
     nodes, expressions = [plan], []
     while nodes:
         node = nodes.pop()
-        nodes += _each(node.children())
-        expressions += _each(node.expressions())
+        nodes += _elements(node.children())
+        expressions += _elements(node.expressions())
     while expressions:
         expression = expressions.pop()
-        expressions += _each(expression.children())
+        expressions += _elements(expression.children())
         if _name_of(expression) == "ScalaUDF":
             function = expression.function()
             if not function.getClass().getName().startswith(_ML):
@@ -261,7 +261,7 @@ def _hashed(jvm: Any, value: Any) -> str:
     return bytes(digest.digest()).hex()
 
 
-def _each(sequence: Any) -> List[Any]:
+def _elements(sequence: Any) -> List[Any]:
     """The elements of a Scala Seq."""
     return [sequence.apply(index) for index in range(sequence.size())]
 

@@ -14,7 +14,7 @@ from .columns import is_spark
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
-    from .plan import Plan
+    from .plan import DataPlan
     from .records import CacheUse, FeedRecord
 
 
@@ -23,13 +23,13 @@ class Generation:
     """The shares that were made of rows in one order. hosts: by rank, those that have its share."""
 
     digest: str
-    made: float
+    created: float
     feed: FeedRecord
     hosts: dict[int, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Found:
+class CacheContents:
     """What the hosts, `all_hosts`, have of the rows with a key."""
 
     key: str
@@ -39,27 +39,31 @@ class Found:
 
     def complete(self, size: int) -> Generation | None:
         """The newest generation of which there is the share of every rank, wherever."""
-        whole = [one for one in self.generations.values() if len(one.hosts) == size]
-        return max(whole, key=lambda one: one.made, default=None)
+        complete = [generation for generation in self.generations.values() if len(generation.hosts) == size]
+        return max(complete, key=lambda generation: generation.created, default=None)
 
     def everywhere(self, digest: str) -> list[int]:
         """The ranks whose shares of these rows all hosts have: they need no rows, wherever they start."""
-        one = self.generations.get(digest)
-        return [] if one is None else [rank for rank, hosts in one.hosts.items() if set(hosts) >= set(self.all_hosts)]
+        generation = self.generations.get(digest)
+        return (
+            []
+            if generation is None
+            else [rank for rank, hosts in generation.hosts.items() if set(hosts) >= set(self.all_hosts)]
+        )
 
     def use(self, data: str, digest: str, feed: FeedRecord, dealt: Sequence[int]) -> CacheUse:
-        folder, most = self.option.folder, self.option.most
+        folder, max_bytes = self.option.folder, self.option.max_bytes
         return {
             "key": self.key,
             "digest": digest,
             "folder": folder,
-            "most": most,
+            "max_bytes": max_bytes,
             "data": data,
             "feed": feed,
             "dealt": list(dealt),
         }
 
-    def still_holds(self, plan: Plan) -> bool:
+    def still_holds(self, plan: DataPlan) -> bool:
         """Whether the files have not changed since."""
         try:
             return cache_key.of_plan(plan) == self.key
@@ -67,7 +71,7 @@ class Found:
             return False
 
 
-def look(sc: SparkContext, plan: Plan, group: str) -> tuple[Found | None, list[str]]:
+def look(sc: SparkContext, plan: DataPlan, group: str) -> tuple[CacheContents | None, list[str]]:
     """(what the cache has, or None where it is not used, notices for the user). A Spark job with a task a host."""
     if plan.cache is None or not all(map(is_spark, plan.frames)):
         return None, []
@@ -80,11 +84,11 @@ def look(sc: SparkContext, plan: Plan, group: str) -> tuple[Found | None, list[s
         return None, ["--cache: it is not used: %s" % spark_error.cause(error)]
     generations: dict[str, Generation] = {}
     for host, answer in zip(hosts, answers):
-        for digest, about in answer.items():
-            one = generations.setdefault(digest, Generation(digest, about["made"], about["feed"]))
-            for rank in about["ranks"]:
-                one.hosts.setdefault(rank, []).append(host)
-    return Found(key, plan.cache, hosts, generations), []
+        for digest, shares in answer.items():
+            generation = generations.setdefault(digest, Generation(digest, shares["made"], shares["feed"]))
+            for rank in shares["ranks"]:
+                generation.hosts.setdefault(rank, []).append(host)
+    return CacheContents(key, plan.cache, hosts, generations), []
 
 
 def listed(sc: SparkContext, option: CacheOption, group: str) -> list[dict[str, Any]]:
@@ -102,12 +106,12 @@ def _ask(
     sc: SparkContext,
     option: CacheOption,
     group: str,
-    chosen: Callable[[Mapping[str, Any]], Callable[..., Any]],
+    choose: Callable[[Mapping[str, Any]], Callable[..., Any]],
     arguments: tuple[Any, ...],
 ) -> tuple[list[str], list[Any]]:
     """(hosts, the answer of each): the function with (environment, folder, *arguments)."""
     hosts = located.hosts(sc)
-    function, folder = chosen(by_value.functions_of(cache_folder)), option.folder
+    function, folder = choose(by_value.functions_of(cache_folder)), option.folder
 
     def ask(_: object) -> list[Any]:
         return [function(os.environ, folder, *arguments)]
@@ -116,7 +120,7 @@ def _ask(
     return hosts, jvm_gateway.collect(rdd.mapPartitions(ask), group, "the cache of --data")
 
 
-def when(moment: float) -> str:
+def time_text(moment: float) -> str:
     """A time of today as "14:02", another with its date."""
-    then, today = time.localtime(moment), time.localtime()
-    return time.strftime("%H:%M" if then[:3] == today[:3] else "%Y-%m-%d %H:%M", then)
+    local, today = time.localtime(moment), time.localtime()
+    return time.strftime("%H:%M" if local[:3] == today[:3] else "%Y-%m-%d %H:%M", local)

@@ -12,10 +12,12 @@ _UNITS = {"kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 
 @dataclass(frozen=True)
 class CacheOption:
-    """The value of --cache. folder: None for Spark's own. most: bytes on each disk, or None for a share of the disk."""
+    """The value of --cache. folder: None for Spark's own. max_bytes: on each disk; None for a share of
+    the disk.
+    """
 
     folder: str | None = None
-    most: int | None = None
+    max_bytes: int | None = None
 
     @classmethod
     def read(cls, text: str | None) -> CacheOption | None:
@@ -27,7 +29,7 @@ class CacheOption:
             return cls()
         size = _SIZE.match(text)
         if size:
-            return cls(most=int(float(size[1]) * _UNITS[size[2]]))
+            return cls(max_bytes=int(float(size[1]) * _UNITS[size[2]]))
         if not os.path.isabs(text):
             raise ValueError("on, off, a size such as 20GB, or the path of a folder on the workers, from /")
         return cls(os.path.normpath(text))

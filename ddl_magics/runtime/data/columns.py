@@ -58,15 +58,15 @@ def _nearest_frame(name: str, namespace: Mapping[str, Any]) -> str | None:
     frames = [
         key for key, value in namespace.items() if not key.startswith("_") and (is_spark(value) or is_pandas(value))
     ]
-    near = difflib.get_close_matches(name, frames, 1)
-    return near[0] if near else (frames[0] if len(frames) == 1 else None)
+    matches = difflib.get_close_matches(name, frames, 1)
+    return matches[0] if matches else (frames[0] if len(frames) == 1 else None)
 
 
 def frame_named(option: str, name: str, namespace: Mapping[str, Any]) -> DataFrame:
     """The DataFrame called `name`. Raises `DataError` with the nearest right name."""
     if name not in namespace:
-        near = _nearest_frame(name, namespace)
-        hint = "; did you mean %r?" % near if near else ""
+        nearest = _nearest_frame(name, namespace)
+        hint = "; did you mean %r?" % nearest if nearest else ""
         raise DataError("%s %s: there is no such DataFrame in the session%s" % (option, name, hint))
     check_frame(option, name, namespace[name])
     return namespace[name]
@@ -82,20 +82,20 @@ def check_frame(option: str, name: str, value: Any) -> None:
         )
 
 
-def check_column(option: str, column: str, frame_name: str, known: Sequence[str]) -> None:
-    """Raises `DataError` where a frame with the columns `known` has not one of that name."""
-    if column not in known:
-        lower = {name.lower(): name for name in reversed(known)}
-        near = difflib.get_close_matches(column.lower(), lower, 1)
-        hint = "did you mean %r?" % lower[near[0]] if near else "it has %s" % _shortened(known)
+def check_column(option: str, column: str, frame_name: str, names: Sequence[str]) -> None:
+    """Raises `DataError` where a frame with the columns `names` has not one of that name."""
+    if column not in names:
+        lower = {name.lower(): name for name in reversed(names)}
+        matches = difflib.get_close_matches(column.lower(), lower, 1)
+        hint = "did you mean %r?" % lower[matches[0]] if matches else "it has %s" % _shortened(names)
         raise DataError("%s %s: %s has no such column; %s" % (option, column, frame_name, hint))
-    if known.count(column) > 1:
+    if names.count(column) > 1:
         raise DataError("%s %s: %s has more than one column of that name; rename one" % (option, column, frame_name))
 
 
-def _shortened(names: Sequence[str], most: int = 8) -> str:
-    more = ", ... (%d in all)" % len(names) if len(names) > most else ""
-    return ", ".join(names[:most]) + more
+def _shortened(names: Sequence[str], limit: int = 8) -> str:
+    omitted = ", ... (%d in all)" % len(names) if len(names) > limit else ""
+    return ", ".join(names[:limit]) + omitted
 
 
 def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
@@ -112,11 +112,12 @@ def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
 
 def _unsupported(frame_name: str, name: str, kind: object, example: str = "") -> DataError:
     """example: the expression for a column of numbers that has what this one has."""
-    what = "numbers, texts or arrays of them"
+    remedy = "numbers, texts or arrays of them"
     if example:
-        what = "numbers, as in %s" % example
+        remedy = "numbers, as in %s" % example
     return DataError(
-        "column %r of %s is of type %s: turn it into %s, or leave it out of --features" % (name, frame_name, kind, what)
+        "column %r of %s is of type %s: turn it into %s, or leave it out of --features"
+        % (name, frame_name, kind, remedy)
     )
 
 
@@ -170,16 +171,16 @@ def _describe_objects(frame_name: str, series: Any, name: str) -> Column:
     return {"name": name, "dtype": "S" if dtype.kind in "US" else dtype.str, "depth": depth, "vector": False}
 
 
-def _common_dtype(values: Any, first: np.dtype) -> np.dtype:
+def _common_dtype(values: Any, default: np.dtype) -> np.dtype:
     """Which holds all values, numbers or nested lists of them: 1 and 2.5 are floats.
 
-    It is `first` where NumPy knows none, of missing values or lists of several lengths: packing says what is wrong.
+    It is `default` where NumPy knows none, of missing values or lists of several lengths: packing says what is wrong.
     """
     try:
-        found = np.result_type(*{np.asarray(value).dtype for value in values})
+        dtype = np.result_type(*{np.asarray(value).dtype for value in values})
     except (TypeError, ValueError):
-        return first
-    return found if found.kind in "iufb" else first
+        return default
+    return dtype if dtype.kind in "iufb" else default
 
 
 def pandas_column(frame: DataFrame, name: str) -> Any:
@@ -204,5 +205,5 @@ def quoted(name: str) -> str:
 def check_weight(column: Column) -> None:
     """Raises `DataError` where a column's values cannot be weights."""
     if column["depth"] or column["dtype"] == "S":
-        what = "arrays" if column["depth"] else "text"
-        raise DataError("--weight %s is a column of %s, and must be one of numbers" % (column["name"], what))
+        contents = "arrays" if column["depth"] else "text"
+        raise DataError("--weight %s is a column of %s, and must be one of numbers" % (column["name"], contents))

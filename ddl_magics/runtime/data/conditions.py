@@ -18,7 +18,7 @@ _TOKEN = re.compile(
 )
 _SIGNS = {"=": "==", "<>": "!="}
 _WORDS = {"and", "or", "not", "in", "is", "null", "like", "rlike", "between", "true", "false", "case", "cast", "div"}
-_WHOLE = ("i1", "i2", "i4", "i8")
+_INTEGERS = ("i1", "i2", "i4", "i8")
 
 
 def read(text: str, columns: Mapping[str, Column]) -> list[Condition] | None:
@@ -29,7 +29,7 @@ def read(text: str, columns: Mapping[str, Column]) -> list[Condition] | None:
     tokens = _tokens(text)
     if tokens is None or len(tokens) % 4 != 3:
         return None
-    found: list[Condition] = []
+    conditions: list[Condition] = []
     for at in range(0, len(tokens), 4):
         name, sign, value, *joint = tokens[at : at + 4]
         if joint and (joint[0][0], joint[0][1].lower()) != ("name", "and"):
@@ -40,21 +40,21 @@ def read(text: str, columns: Mapping[str, Column]) -> list[Condition] | None:
         condition = None if column is None else _condition(column, _SIGNS.get(sign[1], sign[1]), *value)
         if condition is None:
             return None
-        found.append(condition)
-    return found
+        conditions.append(condition)
+    return conditions
 
 
 def _tokens(text: str) -> list[tuple[str, str]] | None:
     """(kind, text) of each, or None where something is of another kind."""
-    found, at, end = [], 0, len(text.rstrip())
-    while at < end:
+    tokens, at, stop = [], 0, len(text.rstrip())
+    while at < stop:
         match = _TOKEN.match(text, at)
         if match is None:
             return None
         assert match.lastgroup is not None
-        found.append((match.lastgroup, match.group(match.lastgroup)))
+        tokens.append((match.lastgroup, match.group(match.lastgroup)))
         at = match.end()
-    return found
+    return tokens
 
 
 def _condition(column: Column, sign: str, kind: str, value: str) -> Condition | None:
@@ -66,11 +66,11 @@ def _condition(column: Column, sign: str, kind: str, value: str) -> Condition | 
         return {"column": column["name"], "sign": sign, "value": value[1:-1]}
     if kind != "number":
         return None
-    whole = re.fullmatch(r"[+-]?\d+", value) is not None
-    if dtype in _WHOLE and whole and -(1 << 63) <= int(value) < 1 << 63:
+    is_integer = re.fullmatch(r"[+-]?\d+", value) is not None
+    if dtype in _INTEGERS and is_integer and -(1 << 63) <= int(value) < 1 << 63:
         return {"column": column["name"], "sign": sign, "value": int(value)}
     # Whole numbers become floats of the column's size, others doubles: a difference from 2^24 on.
-    if dtype in ("f4", "f8") and (not whole or abs(int(value)) <= 1 << 24):
+    if dtype in ("f4", "f8") and (not is_integer or abs(int(value)) <= 1 << 24):
         return {"column": column["name"], "sign": sign, "value": float(value)}
     return None
 

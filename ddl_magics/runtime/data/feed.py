@@ -18,12 +18,12 @@ from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
 from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
 from .columns import DataError, is_pandas, is_spark, pandas_values
-from .plan import Plan
+from .plan import DataPlan
 from .sequences import Layout
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
-    from .cache_lookup import Found, Generation
+    from .cache_lookup import CacheContents, Generation
     from .packing import Record
     from .records import (
         CacheUse,
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
         PackReport,
         SeriesColumns,
         SetName,
-        Tensor,
+        TensorLayout,
     )
 
 __all__ = ["DataError", "Feed", "check", "prepare"]
@@ -62,18 +62,18 @@ class Feed:
         record: FeedRecord,
         cache: CacheUse | None = None,
         persisted: Sequence[Rdd] = (),
-        again: Callable[[], Feed] | None = None,
+        prepare_all: Callable[[], Feed] | None = None,
     ) -> None:
-        """again: makes the feed of which every rank is sent its rows; None where this is such a feed."""
+        """prepare_all: makes the feed of which every rank is sent its rows; None where this is such a feed."""
         self.rdd = rdd
         self.manifest, self.inputs, self.notices = record["manifest"], record["inputs"], list(record["notices"])
         self.cache = cache
         self._persisted = persisted
-        self._again = again
+        self._prepare_all = prepare_all
 
-    def whole(self) -> Feed:
-        """The feed with the rows of all ranks, where the cache does not have what it had. Close it, too."""
-        return self if self._again is None else self._again()
+    def with_all_ranks(self) -> Feed:
+        """The feed with the rows of all ranks, for a cache that has lost some of them. Close it, too."""
+        return self if self._prepare_all is None else self._prepare_all()
 
     def close(self) -> None:
         """Release what Spark keeps for this feed."""
@@ -81,60 +81,62 @@ class Feed:
             rdd.unpersist()
 
 
-def check(value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> Plan:
-    """The `Plan` with these arguments: checked as far as that needs no Spark job. Raises `DataError`, one line."""
-    return Plan(value, spec, namespace)
+def check(value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> DataPlan:
+    """The `DataPlan` with these arguments: checked as far as that needs no Spark job. Raises `DataError`, one line."""
+    return DataPlan(value, spec, namespace)
 
 
-def prepare(sc: SparkContext, plan: Plan, group: str) -> Feed:
+def prepare(sc: SparkContext, plan: DataPlan, group: str) -> Feed:
     """Make the `Feed` of a run, in one pass over the data, or without one from the cache. Raises `DataError`, one line.
 
     sc: from `jvm_gateway.separate_context`; plan: from `check`; group: the job group of the pass.
     """
-    found, notices = cache_lookup.look(sc, plan, group)
-    kept = None if found is None else found.complete(plan.size)
-    if found is None or kept is None:
-        feed = _pass(sc, plan, group, found)
+    cache, notices = cache_lookup.look(sc, plan, group)
+    generation = None if cache is None else cache.complete(plan.size)
+    if cache is None or generation is None:
+        feed = _pass(sc, plan, group, cache)
     else:
-        feed = _from_cache(sc, plan, found, kept, lambda: _pass(sc, plan, group, found, all_ranks=True))
+        feed = _from_cache(sc, plan, cache, generation, lambda: _pass(sc, plan, group, cache, all_ranks=True))
     feed.notices += notices
     return feed
 
 
-def _from_cache(sc: SparkContext, plan: Plan, found: Found, kept: Generation, again: Callable[[], Feed]) -> Feed:
-    rdd = located.partitions(sc, [kept.hosts[rank] for rank in range(plan.size)])
-    use = found.use(plan.name, kept.digest, kept.feed, dealt=())
-    record = kept.feed
+def _from_cache(
+    sc: SparkContext, plan: DataPlan, cache: CacheContents, generation: Generation, prepare_all: Callable[[], Feed]
+) -> Feed:
+    rdd = located.partitions(sc, [generation.hosts[rank] for rank in range(plan.size)])
+    use = cache.use(plan.name, generation.digest, generation.feed, dealt=())
+    record = generation.feed
     record["manifest"]["data"] = plan.name
-    feed = Feed(rdd, record, use, again=again)
-    when = cache_lookup.when(kept.made)
-    feed.notices.append("--data %s: from the cache, made %s; %%ddl cache lists and clears it" % (plan.name, when))
+    feed = Feed(rdd, record, use, prepare_all=prepare_all)
+    created = cache_lookup.time_text(generation.created)
+    feed.notices.append("--data %s: from the cache, made %s; %%ddl cache lists and clears it" % (plan.name, created))
     return feed
 
 
-def _pass(sc: SparkContext, plan: Plan, group: str, found: Found | None, all_ranks: bool = False) -> Feed:
+def _pass(sc: SparkContext, plan: DataPlan, group: str, cache: CacheContents | None, all_ranks: bool = False) -> Feed:
     """A pass over the data. all_ranks: deal to all, not only to those whose share the cache may not have."""
     shipped = by_value.functions_of(packing)
     sets = [_pack(sc, group, shipped, "train", plan.name, plan.rows, plan)]
     try:
         if plan.validation_rows is not None:
             sets.append(_pack(sc, group, shipped, "validation", plan.validation_name, plan.validation_rows, plan))
-        if found is None:
+        if cache is None:
             return _deal(sc, shipped, sets, plan)
-        if not found.still_holds(plan):
+        if not cache.still_holds(plan):
             feed = _deal(sc, shipped, sets, plan)
             feed.notices.append("--data %s is not kept for later runs: its files changed meanwhile" % plan.name)
             return feed
         digest = _digest(sets)
-        held = set() if all_ranks else set(found.everywhere(digest))
-        ranks = [rank for rank in range(plan.size) if rank not in held]
-        again = None if len(ranks) == plan.size else lambda: _pass(sc, plan, group, found, all_ranks=True)
-        feed = _deal(sc, shipped, sets, plan, ranks, again)
+        cached_ranks = set() if all_ranks else set(cache.everywhere(digest))
+        ranks = [rank for rank in range(plan.size) if rank not in cached_ranks]
+        prepare_all = None if len(ranks) == plan.size else lambda: _pass(sc, plan, group, cache, all_ranks=True)
+        feed = _deal(sc, shipped, sets, plan, ranks, prepare_all)
         record: FeedRecord = {"manifest": feed.manifest, "inputs": feed.inputs, "notices": list(feed.notices)}
-        feed.cache = found.use(plan.name, digest, record, ranks)
-        if held:
+        feed.cache = cache.use(plan.name, digest, record, ranks)
+        if cached_ranks:
             notice = "--data %s: %d of %d shares from the cache, made %s; the others are dealt"
-            words = plan.name, len(held), plan.size, cache_lookup.when(found.generations[digest].made)
+            words = plan.name, len(cached_ranks), plan.size, cache_lookup.time_text(cache.generations[digest].created)
             feed.notices.append(notice % words)
         return feed
     except BaseException:
@@ -187,7 +189,7 @@ def _pack(
     kind: SetName,
     name: str,
     frame: DataFrame,
-    plan: Plan,
+    plan: DataPlan,
 ) -> _Packed:
     if is_spark(frame):
         return _pack_spark(sc, group, shipped, kind, name, frame, plan)
@@ -205,29 +207,34 @@ def _pack_spark(
     kind: SetName,
     name: str,
     frame: DataFrame,
-    plan: Plan,
+    plan: DataPlan,
 ) -> _Packed:
     columns, tensors = plan.columns, plan.arrangement["tensors"]
     series: SeriesColumns | None = None
     if plan.sequences is not None:
         series = {"groups": len(plan.sequences.group_by), "order_by": plan.sequences.order_by}
     # Partitions are joined where they need no order: those that are joined may be no neighbours.
-    most = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc)) if series is None else None
+    max_partitions = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc)) if series is None else None
     if arrow.takes(frame, columns) and arrow.is_everywhere(sc, group):
-        batches, pack_batches = frame if most is None else frame.coalesce(most), shipped["pack_batches"]
+        batches, pack_batches = (
+            frame if max_partitions is None else frame.coalesce(max_partitions),
+            shipped["pack_batches"],
+        )
         try:
-            return _kept(kind, name, arrow.packed(sc, group, pack_batches, batches, columns, tensors, series), group)
+            return _persisted_rows(
+                kind, name, arrow.packed(sc, group, pack_batches, batches, columns, tensors, series), group
+            )
         except Exception as error:
             if "arrow" not in str(error).lower():  # rows work for types that Arrow does not take
                 raise
     pack, rows = shipped["pack"], jvm_gateway.dataframe_rdd(frame, sc, group)
-    if most is not None and rows.getNumPartitions() > most:
-        rows = rows.coalesce(most)
+    if max_partitions is not None and rows.getNumPartitions() > max_partitions:
+        rows = rows.coalesce(max_partitions)
     rdd = rows.mapPartitionsWithIndex(lambda index, rows: pack(index, rows, columns, tensors, series))
-    return _kept(kind, name, rdd, group)
+    return _persisted_rows(kind, name, rdd, group)
 
 
-def _kept(kind: SetName, name: str, rdd: Rdd, group: str) -> _Packed:
+def _persisted_rows(kind: SetName, name: str, rdd: Rdd, group: str) -> _Packed:
     """Records that Spark computes once. The name of the RDD is its job group, by which `data_progress` finds it."""
     from pyspark import StorageLevel
 
@@ -249,7 +256,7 @@ def _reports(name: str, rdd: Rdd, group: str) -> list[tuple[int, int, PackReport
     return records
 
 
-def _pack_pandas(frame: DataFrame, plan: Plan) -> Iterator[Record]:
+def _pack_pandas(frame: DataFrame, plan: DataPlan) -> Iterator[Record]:
     """As `packing.pack`, for a pandas DataFrame, which counts as one partition."""
 
     def pack(rows: DataFrame) -> tuple[PackReport, bytes]:
@@ -275,9 +282,9 @@ def _deal(
     sc: SparkContext,
     shipped: Mapping[str, Any],
     sets: Sequence[_Packed],
-    plan: Plan,
+    plan: DataPlan,
     ranks: Sequence[int] | None = None,
-    again: Callable[[], Feed] | None = None,
+    prepare_all: Callable[[], Feed] | None = None,
 ) -> Feed:
     """ranks: those to deal to; all without it."""
     ranks = range(plan.size) if ranks is None else ranks
@@ -288,44 +295,44 @@ def _deal(
         order_of(packed, layouts[index] if layouts else None, tensors, plan, ranks) for index, packed in enumerate(sets)
     ]
     dealt = [packed.rdd.mapPartitions(_dealer(shipped["deal"], order)) for packed, order in zip(sets, orders)]
-    made = [layout for own in layouts for layout in own]
-    if made:
-        runs = [blob for layout in made if layout.total for blob in layout.run_blobs()]
+    window_layouts = [layout for set_layouts in layouts for layout in set_layouts]
+    if window_layouts:
+        runs = [blob for layout in window_layouts if layout.total for blob in layout.run_blobs()]
         dealt.append(sc.parallelize([(rank, blob) for rank, blob in runs if rank in ranks], 1))
     rdd = sc.union(dealt) if len(dealt) > 1 else dealt[0]
-    found = [("NaN", packed.nan) for packed in sets] + [("infinite values", packed.inf) for packed in sets]
-    holding = sorted({(name, what) for what, names in found for name in names})
-    notices = plan.notices + [packing.holding(plan.name, name, what) for name, what in holding]
+    columns_by_problem = [("NaN", packed.nan) for packed in sets] + [("infinite values", packed.inf) for packed in sets]
+    holding = sorted({(name, contents) for contents, names in columns_by_problem for name in names})
+    notices = plan.notices + [packing.holding(plan.name, name, contents) for name, contents in holding]
     notices += _about_vectors(plan, tensors)
     inputs = roles.inputs(plan.columns, plan.arrangement, tensors)
     dealt_rdd = rdd.partitionBy(plan.size, shipped["identity"]).values()
     record: FeedRecord = {"manifest": manifest, "inputs": inputs, "notices": notices}
-    return Feed(dealt_rdd, record, persisted=[packed.rdd for packed in sets], again=again)
+    return Feed(dealt_rdd, record, persisted=[packed.rdd for packed in sets], prepare_all=prepare_all)
 
 
-def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Plan) -> Manifest:
+def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: DataPlan) -> Manifest:
     """What all ranks are told. Raises `DataError` where the rows are too few, or of different shapes."""
     rows, validation_rows = _counts(sets, layouts, plan)
-    made = [layout for own in layouts for layout in own]
+    window_layouts = [layout for set_layouts in layouts for layout in set_layouts]
     return {
         "data": plan.name,
         "size": plan.size,
         "rows": rows,
         "validation_rows": validation_rows,
-        "validation_whole": plan.whole,
+        "validation_whole": plan.replicates_validation,
         "tensors": [_tensor(index, sets, plan) for index in range(len(plan.arrangement["tensors"]))],
         "features": plan.arrangement["features"],
         "label": plan.arrangement["label"],
         "weight": plan.arrangement["weight"],
-        "sequences": sequences.described(plan.sequences, made) if plan.sequences is not None else None,
+        "sequences": sequences.described(plan.sequences, window_layouts) if plan.sequences is not None else None,
         "files": None,
     }
 
 
-def _about_vectors(plan: Plan, tensors: Sequence[Tensor]) -> Iterator[str]:
+def _about_vectors(plan: DataPlan, tensors: Sequence[TensorLayout]) -> Iterator[str]:
     """What the zeros of long vectors cost, a line for each column."""
-    for own, tensor in zip(plan.arrangement["tensors"], tensors):
-        column = plan.columns[own[0]]
+    for indices, tensor in zip(plan.arrangement["tensors"], tensors):
+        column = plan.columns[indices[0]]
         words = plan.name, column["name"], in_bytes(4 * int(np.prod(tensor["shape"])))
         if column.get("sparse"):
             yield "--data %s: column %r stays sparse; where the model needs it dense, a row takes %s" % words
@@ -334,13 +341,15 @@ def _about_vectors(plan: Plan, tensors: Sequence[Tensor]) -> Iterator[str]:
             yield "--data %s: a vector of column %r takes %s; %s" % (*words, hint)
 
 
-def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Plan) -> tuple[int, int]:
+def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: DataPlan) -> tuple[int, int]:
     """(elements for training, for validation), of all ranks together. Raises `DataError` where they are too few."""
     if plan.sequences is not None:
-        totals = {layout.name: layout.total for own in layouts for layout in own}
-        train, held_out, what = totals["train"], totals.get("validation", 0), "windows"
+        totals = {layout.name: layout.total for set_layouts in layouts for layout in set_layouts}
+        train, held_out, unit = totals["train"], totals.get("validation", 0), "windows"
         total = train + held_out
-        empty = [packed.name for packed, own in zip(sets, layouts) if not sum(layout.total for layout in own)]
+        empty = [
+            packed.name for packed, set_layouts in zip(sets, layouts) if not sum(layout.total for layout in set_layouts)
+        ]
         if empty:
             raise DataError(
                 "%s has no series of the %d rows that a window spans, with that of its label: lower --sequence-length"
@@ -348,43 +357,49 @@ def _counts(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: Pla
             )
     else:
         total = sets[0].rows
-        held_out, what = packing.held_out_count(total, plan.fraction), "rows"
+        held_out, unit = packing.held_out_count(total, plan.fraction), "rows"
         train = total - held_out
         if plan.validation_rows is not None:
             held_out = sets[1].rows
     since = None if plan.sequences is None else plan.sequences.since
     if (plan.fraction or since or plan.validation_rows is not None) and not (train and held_out):
-        wanted = since or plan.validation_name or "%g" % plan.fraction
-        raise DataError("--validation %s of the %d %s of %s leaves one part empty" % (wanted, total, what, plan.name))
+        held_out_part = since or plan.validation_name or "%g" % plan.fraction
+        raise DataError(
+            "--validation %s of the %d %s of %s leaves one part empty" % (held_out_part, total, unit, plan.name)
+        )
     if not train:
-        raise DataError("%s has no %s to train on" % (plan.name, what))
+        raise DataError("%s has no %s to train on" % (plan.name, unit))
     if train < plan.size:
         few = "%s has %d %s to train on, too few for %d workers: use --workers %d"
-        what = what if train > 1 else what[:-1]
-        raise DataError(few % (plan.name, train, what, plan.size, train))
+        unit = unit if train > 1 else unit[:-1]
+        raise DataError(few % (plan.name, train, unit, plan.size, train))
     return train, held_out
 
 
-def _layouts(sets: Sequence[Rows], plan: Plan) -> list[list[Layout]]:
+def _layouts(sets: Sequence[Rows], plan: DataPlan) -> list[list[Layout]]:
     """Of each set, where its windows for training and for validation go; empty without --sequence-length."""
     if plan.sequences is None:
         return []
     layouts: list[list[Layout]] = []
     for packed in sets:
-        own = plan.sequences.windows(plan.sequences.series(packed.name, packed.series), plan.fraction)
+        train_and_validation = plan.sequences.windows(plan.sequences.series(packed.name, packed.series), plan.fraction)
         # A set that is one of two has all of its windows among the first, as none are held out.
         names: list[SetName] = ["train", "validation"] if len(sets) == 1 else [packed.kind]
         layouts.append(
             [
-                Layout(name, windows, plan.sequences, plan.size, plan.whole and name == "validation")
-                for name, windows in zip(names, own)
+                Layout(name, windows, plan.sequences, plan.size, plan.replicates_validation and name == "validation")
+                for name, windows in zip(names, train_and_validation)
             ]
         )
     return layouts
 
 
 def order_of(
-    packed: Rows, layouts: Sequence[Layout] | None, tensors: Sequence[Tensor], plan: Plan, ranks: Sequence[int]
+    packed: Rows,
+    layouts: Sequence[Layout] | None,
+    tensors: Sequence[TensorLayout],
+    plan: DataPlan,
+    ranks: Sequence[int],
 ) -> DealOrder:
     return {
         "set": packed.kind,
@@ -396,7 +411,7 @@ def order_of(
         "checksums": packed.checksums,
         "ranks": list(ranks),
         "dtypes": [tensor["dtype"] for tensor in tensors],
-        "whole": plan.whole,
+        "replicated": plan.replicates_validation,
         "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},
     }
 
@@ -407,16 +422,16 @@ def _dealer(
     return lambda records: deal(records, order)
 
 
-def _tensor(index: int, sets: Sequence[Rows], plan: Plan) -> Tensor:
+def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:
     """Tensor `index` of the arrangement. Raises `DataError` where its rows do not all have one shape."""
     columns = plan.arrangement["tensors"][index]
     matrix, name = len(columns) > 1, plan.columns[columns[0]]["name"]
     shapes = sorted({shape for packed in sets for shape in packed.shapes[index]})
     if len(shapes) > 1:
-        one, other = ("x".join(map(str, shape)) for shape in shapes[:2])
+        shape, other_shape = ("x".join(map(str, shape)) for shape in shapes[:2])
         raise DataError(
             "%s, column %r: its lengths differ (%s and %s): pad or cut them to one length"
-            % (plan.name, name, one, other)
+            % (plan.name, name, shape, other_shape)
         )
     dtypes = [np.dtype(dtype) for packed in sets for dtype in packed.dtypes[index]]
     dtype = np.result_type(*dtypes).newbyteorder("=")

@@ -21,9 +21,9 @@ from .feed import Feed
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import SparkContext
-    from .plan import Plan
+    from .plan import DataPlan
     from .records import Column, Condition, FeedRecord, FileRows, PackReport
-    from .sources import Source
+    from .sources import FileSource
 
 #: More ranks than these would read more than Spark's one pass costs.
 MOST_RANKS = 16
@@ -42,43 +42,43 @@ class Files:
     conditions: list[Condition] | None
 
 
-def listed(source: Source | None, spec: RunSpec, plan: Plan) -> Files | None:
+def listed(source: FileSource | None, spec: RunSpec, plan: DataPlan) -> Files | None:
     """The files of --data, or None where it names none that ranks could read."""
-    where = spec.where
+    condition = spec.where
     if source is None or source.format not in ("parquet", "tfrecord"):
         return None
     if source.format == "tfrecord":
-        return Files("tfrecord", source.uris(), None if where else [])
-    return Files("parquet", source.uris(), conditions.read(where, _described(plan)) if where else [])
+        return Files("tfrecord", source.uris(), None if condition else [])
+    return Files("parquet", source.uris(), conditions.read(condition, _described(plan)) if condition else [])
 
 
-def _described(plan: Plan) -> dict[str, Column]:
+def _described(plan: DataPlan) -> dict[str, Column]:
     """The columns of the files that --data could have."""
-    found = {}
+    described = {}
     for name in plan.frame.columns if is_spark(plan.frame) else ():
         try:
-            found[name] = describe(plan.name, plan.frame, name)
+            described[name] = describe(plan.name, plan.frame, name)
         except DataError:  # of another type
             continue
-    return found
+    return described
 
 
-def prepare(sc: SparkContext, plan: Plan, group: str, files: Files | None) -> Feed:
+def prepare(sc: SparkContext, plan: DataPlan, group: str, files: Files | None) -> Feed:
     """As `feed.prepare`, through Spark only where the ranks cannot read the files, which a notice says then."""
     if files is None:
         return feed.prepare(sc, plan, group)
     problem = _problem(plan, files)
     if problem is None:
-        made = _feed(sc, plan, files, group)
-        if isinstance(made, Feed):
-            return made
-        problem = made
+        prepared = _feed(sc, plan, files, group)
+        if isinstance(prepared, Feed):
+            return prepared
+        problem = prepared
     through_spark = feed.prepare(sc, plan, group)
     through_spark.notices.append("--data %s: its rows go through Spark, as %s" % (plan.name, problem))
     return through_spark
 
 
-def _problem(plan: Plan, files: Files) -> str | None:
+def _problem(plan: DataPlan, files: Files) -> str | None:
     """Why the rows go through Spark, as far as that needs no look at a file."""
     if plan.sequences is not None:
         return "--sequence-length needs them in order"
@@ -92,37 +92,39 @@ def _problem(plan: Plan, files: Files) -> str | None:
         return "each worker would read all files, and there are more than %d" % MOST_RANKS
     if not 0 < len(files.uris) <= MOST_FILES:
         return "there are %d files" % len(files.uris)
-    used = [column["name"] for column in plan.columns] + conditions.names(files.conditions)
-    folder = _of_folders(files.uris, used)
+    names = [column["name"] for column in plan.columns] + conditions.names(files.conditions)
+    folder = _of_folders(files.uris, names)
     return None if folder is None else "folders are named after column %r" % folder
 
 
 def _of_folders(uris: Sequence[str], names: Sequence[str]) -> str | None:
     """A column that folders are named after, as in year=2012/: Spark takes it from there, whatever the files have."""
-    parts = {part for uri in uris for part in uri.split("/")[:-1] if "=" in part}
-    folders = {urllib.parse.unquote(part).partition("=")[0].lower() for part in parts}
+    folder_names = {folder_name for uri in uris for folder_name in uri.split("/")[:-1] if "=" in folder_name}
+    folders = {urllib.parse.unquote(folder_name).partition("=")[0].lower() for folder_name in folder_names}
     return next((name for name in names if name.lower() in folders), None)
 
 
-def _feed(sc: SparkContext, plan: Plan, files: Files, group: str) -> Feed | str:
+def _feed(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> Feed | str:
     """Or why the ranks cannot read the files."""
     assert files.conditions is not None
-    found: list[FileRows] = []
+    indexed_files: list[FileRows] = []
     shapes: list[tuple[int, list[list[int]]]] = []
     text_bytes = [0] * len(plan.columns)
-    for part in _indexes(sc, plan, files, group):
-        if "problem" in part:
-            return str(part["problem"])
-        found += part["files"]
-        shapes += [part["shapes"]] if part["shapes"] else []
-        text_bytes = [a + b for a, b in zip(text_bytes, part["text_bytes"])]
-    report = _report(plan, sum(sum(file["rows"]) for file in found), min(shapes)[1] if shapes else None, text_bytes)
+    for file_index in _indexes(sc, plan, files, group):
+        if "problem" in file_index:
+            return str(file_index["problem"])
+        indexed_files += file_index["files"]
+        shapes += [file_index["shapes"]] if file_index["shapes"] else []
+        text_bytes = [a + b for a, b in zip(text_bytes, file_index["text_bytes"])]
+    report = _report(
+        plan, sum(sum(file["rows"]) for file in indexed_files), min(shapes)[1] if shapes else None, text_bytes
+    )
     rows = feed.Rows("train", plan.name, [(0, 0, report)] if report["rows"] else [])
     manifest = feed.manifest_of([rows], [], plan)
     order = feed.order_of(rows, None, manifest["tensors"], plan, range(plan.size))
     manifest["files"] = {
         "format": files.format,
-        "files": sorted(found, key=lambda file: file["number"]),
+        "files": sorted(indexed_files, key=lambda file: file["number"]),
         "columns": plan.columns,
         "tensors": plan.arrangement["tensors"],
         "conditions": files.conditions,
@@ -133,38 +135,38 @@ def _feed(sc: SparkContext, plan: Plan, files: Files, group: str) -> Feed | str:
     return Feed(sc.parallelize(range(plan.size), plan.size), record)
 
 
-def _indexes(sc: SparkContext, plan: Plan, files: Files, group: str) -> list[dict[str, Any]]:
+def _indexes(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> list[dict[str, Any]]:
     """What the executors find in the files: of each task, as `parquet.index` returns it."""
-    module, others = (parquet, [files.conditions]) if files.format == "parquet" else (tfrecord, [])
+    module, arguments = (parquet, [files.conditions]) if files.format == "parquet" else (tfrecord, [])
     make_index = by_value.functions_of(module)["index"]
-    places = by_value.functions_of(file_systems)
-    reach = places["located" if files.format == "parquet" else "content"]
+    access = by_value.functions_of(file_systems)
+    reach = access["located" if files.format == "parquet" else "content"]
     numbered, columns = list(enumerate(files.uris)), plan.columns
     tasks = max(1, slots.total(sc))  # so many that every executor has one
-    parts = [numbered[task::tasks] for task in range(tasks)]
-    task = _task(places["problem"], files.uris[0], lambda part: make_index(part, columns, *others, reach))
+    shares = [numbered[task::tasks] for task in range(tasks)]
+    task = _task(access["problem"], files.uris[0], lambda share: make_index(share, columns, *arguments, reach))
     try:
-        found: list[dict[str, Any]] = jvm_gateway.collect(
-            sc.parallelize(parts, tasks).map(task), group, "index of %s" % plan.name
+        indexes: list[dict[str, Any]] = jvm_gateway.collect(
+            sc.parallelize(shares, tasks).map(task), group, "index of %s" % plan.name
         )
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be read: %s" % (plan.name, spark_error.cause(error))) from error
-    return found
+    return indexes
 
 
 def _task(
-    problem: Callable[[str, float], str | None], first: str, make_index: Callable[[Any], dict[str, Any]]
+    problem: Callable[[str, float], str | None], first_uri: str, make_index: Callable[[Any], dict[str, Any]]
 ) -> Callable[[Any], dict[str, Any]]:
     seconds = FIND_SECONDS
 
-    def task(part: Any) -> dict[str, Any]:
-        found = problem(first, seconds)
-        return make_index(part) if found is None else {"problem": found}
+    def task(numbered_files: Any) -> dict[str, Any]:
+        reason = problem(first_uri, seconds)
+        return make_index(numbered_files) if reason is None else {"problem": reason}
 
     return task
 
 
-def _report(plan: Plan, rows: int, shapes: list[list[int]] | None, text_bytes: Sequence[int]) -> PackReport:
+def _report(plan: DataPlan, rows: int, shapes: list[list[int]] | None, text_bytes: Sequence[int]) -> PackReport:
     """What packing would report of all rows, as far as the index knows it."""
     tensors = plan.arrangement["tensors"]
     dtypes = ["O" if column["dtype"] == "S" else column["dtype"] for column in plan.columns]
@@ -172,9 +174,11 @@ def _report(plan: Plan, rows: int, shapes: list[list[int]] | None, text_bytes: S
         "error": None,
         "rows": rows,
         "checksum": 0,
-        "shapes": [] if shapes is None else [[len(own)] if len(own) > 1 else shapes[own[0]] for own in tensors],
-        "dtypes": [np.result_type(*(np.dtype(dtypes[index]) for index in own)).str for own in tensors],
-        "text_bytes": [sum(text_bytes[index] for index in own) for own in tensors],
+        "shapes": []
+        if shapes is None
+        else [[len(indices)] if len(indices) > 1 else shapes[indices[0]] for indices in tensors],
+        "dtypes": [np.result_type(*(np.dtype(dtypes[index]) for index in indices)).str for indices in tensors],
+        "text_bytes": [sum(text_bytes[index] for index in indices) for indices in tensors],
         "nan": [],
         "inf": [],
         "series": None,

@@ -1,7 +1,7 @@
 """--data of files on the ranks: each makes its own share of the rows of them, with no row through Spark.
 
-The index of the files (file_feed.py) numbers their rows. Which of them a rank has, and at which place, is what Spark's
-executors would deal it (packing.py); `share_files` stores them. Parquet is read by a process of its own, that begins
+The index of the files (file_feed.py) numbers their rows. A rank has the same rows, at the same positions, as Spark's
+executors would deal it (packing.py); `share_files` stores them. Parquet is read by a process of its own, which begins
 before TensorFlow is imported: pyarrow shares no process with it. TFRecord is decoded by the rank's TensorFlow.
 
     python -m PACKAGE.data.file_share MANIFEST FOLDER RANK
@@ -38,24 +38,24 @@ REPORT_SECONDS = 1.0
 
 #: Of TensorFlow, which has no types.
 TensorFlow = Any
-#: (set, which of some rows a rank has, their places in its share)
-Own = Tuple["SetName", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
+#: (set, which of some rows a rank has, their positions in its share)
+RankRows = Tuple["SetName", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
 #: Called with the rows of its share that a rank has read, and the seconds that this took.
 Report = Callable[[int, float], None]
 
 
-def own_rows(first: int, count: int, order: DealOrder, rank: int) -> Iterator[Own]:
-    """Which of the rows first, first + 1, ... the rank has, as `packing.deal` deals them."""
-    for name, (rows,), start, total, whole in packing.split([np.arange(count)], first, order):
+def own_rows(start: int, count: int, order: DealOrder, rank: int) -> Iterator[RankRows]:
+    """Which of the rows start, start + 1, ... the rank has, as `packing.deal` deals them."""
+    for name, (rows,), set_start, total, replicated in packing.split([np.arange(count)], start, order):
         if not len(rows):
             continue
-        places = packing.places_in_set(name, start, start + len(rows), total, order["seed"])
-        own, places = packing.rows_of_rank(places, rank, order["size"], whole)
-        if len(places):
-            yield name, rows[own], places
+        positions = packing.positions_in_set(name, set_start, set_start + len(rows), total, order["seed"])
+        indices, positions = packing.rows_of_rank(positions, rank, order["size"], replicated)
+        if len(positions):
+            yield name, rows[indices], positions
 
 
-class Share:
+class FileShare:
     """Makes the blobs of a rank's share. rows: made so far. notices: about the rows, once all are made, a line each."""
 
     def __init__(self, manifest: Manifest, rank: int) -> None:
@@ -73,43 +73,48 @@ class Share:
 
     @property
     def notices(self) -> list[str]:
-        return [packing.holding(self._manifest["data"], *each) for each in sorted(self._holding)]
+        data = self._manifest["data"]
+        return [packing.holding(data, column, contents) for column, contents in sorted(self._holding)]
 
     def parquet(self) -> Iterator[bytes]:
         """Raises `DataError`, one line."""
         index = self._index
-        for first_of_file, file in self._numbered():
-            for first, batch in self._of_data(
+        for file_start, file in self._numbered():
+            for batch_start, batch in self._of_data(
                 parquet.rows(file, index["columns"], index["conditions"], file_systems.located)
             ):
-                for name, own, places in own_rows(first_of_file + first, batch.num_rows, index["order"], self._rank):
-                    taken = batch.take(own)
+                for name, indices, positions in own_rows(
+                    file_start + batch_start, batch.num_rows, index["order"], self._rank
+                ):
+                    own_batch = batch.take(indices)
                     values = [
-                        parquet.values(parquet.batch_column(taken, column["name"]), column)
+                        parquet.values(parquet.batch_column(own_batch, column["name"]), column)
                         for column in index["columns"]
                     ]
-                    yield self._blob(name, places, values)
+                    yield self._blob(name, positions, values)
 
     def tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
         """Raises `DataError`, one line."""
         order = self._index["order"]
-        for first, file in self._numbered():
-            content, spans = self._found(partial(tfrecord.indexed, file, file_systems.content))
+        for file_start, file in self._numbered():
+            content, spans = self._or_data_error(partial(tfrecord.indexed, file, file_systems.content))
             block = tfrecord.at_once(content, spans) * order["size"]
             for begin in range(0, len(spans), block):
                 count = min(block, len(spans) - begin)
-                for name, own, places in own_rows(first + begin, count, order, self._rank):
-                    examples = self._found(partial(tfrecord.checked, content, spans[begin + own], file["uri"]))
-                    values = self._decoded(tf, examples, file["uri"], begin + own)
-                    yield self._blob(name, places, values)
+                for name, indices, positions in own_rows(file_start + begin, count, order, self._rank):
+                    examples = self._or_data_error(
+                        partial(tfrecord.checked, content, spans[begin + indices], file["uri"])
+                    )
+                    values = self._decoded(tf, examples, file["uri"], begin + indices)
+                    yield self._blob(name, positions, values)
 
     def _numbered(self) -> Iterator[tuple[int, FileRows]]:
         """(number of its first row, file) of each file with rows."""
-        first = 0
+        file_start = 0
         for file in self._index["files"]:
             if sum(file["rows"]):
-                yield first, file
-            first += sum(file["rows"])
+                yield file_start, file
+            file_start += sum(file["rows"])
 
     def _decoded(self, tf: TensorFlow, examples: list[bytes], uri: str, numbers: npt.NDArray[np.int64]) -> list[Any]:
         """The values of each column."""
@@ -125,10 +130,10 @@ class Share:
                 parsed = tf.io.parse_example(examples, features)
             return [parsed[column["name"]].numpy() for column in columns]
         except tf.errors.InvalidArgumentError:  # our own decoder says in words what is wrong
-            read = {column["name"]: (kinds[column["dtype"]][1], column["depth"] > 0) for column in columns}
-            rows = self._found(
+            kinds_of_columns = {column["name"]: (kinds[column["dtype"]][1], column["depth"] > 0) for column in columns}
+            rows = self._or_data_error(
                 lambda: [
-                    tfrecord.row(data, "%s, record %d" % (uri, number), read)
+                    tfrecord.row(data, "%s, record %d" % (uri, number), kinds_of_columns)
                     for data, number in zip(examples, numbers.tolist())
                 ]
             )
@@ -137,24 +142,24 @@ class Share:
     def _column_shapes(self) -> list[list[int]]:
         """Of a row of each column."""
         shapes: dict[int, list[int]] = {}
-        for tensor, own in zip(self._manifest["tensors"], self._index["tensors"]):
-            shapes.update({index: [] if len(own) > 1 else tensor["shape"] for index in own})
+        for tensor, indices in zip(self._manifest["tensors"], self._index["tensors"]):
+            shapes.update({index: [] if len(indices) > 1 else tensor["shape"] for index in indices})
         return [shapes[index] for index in range(len(self._columns))]
 
-    def _blob(self, name: SetName, places: npt.NDArray[np.int64], values: list[Any]) -> bytes:
+    def _blob(self, name: SetName, positions: npt.NDArray[np.int64], values: list[Any]) -> bytes:
         tensors = self._index["tensors"]
-        arrays = self._found(lambda: packing.column_arrays(values, self._columns, tensors))
+        arrays = self._or_data_error(lambda: packing.column_arrays(values, self._columns, tensors))
         report = packing.report_of(arrays, self._columns, tensors, checksum=0)
         self._holding |= {(column, "NaN") for column in report["nan"]}
         self._holding |= {(column, "infinite values") for column in report["inf"]}
         for shape, tensor in zip(report["shapes"], self._manifest["tensors"]):
             if shape != tensor["shape"]:
-                one, other = ("x".join(map(str, each)) for each in sorted([shape, tensor["shape"]]))
-                words = self._manifest["data"], tensor["name"], one, other
+                shorter, longer = ("x".join(map(str, lengths)) for lengths in sorted([shape, tensor["shape"]]))
+                words = self._manifest["data"], tensor["name"], shorter, longer
                 raise DataError("%s, column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
-        self.rows += len(places)
+        self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
-        return packing.encode({"set": name}, [places, *dealt])
+        return packing.encode({"set": name}, [positions, *dealt])
 
     def _of_data(self, items: Iterable[Any]) -> Iterator[Any]:
         """The same items. `DataError`, one line, where one cannot be had."""
@@ -168,7 +173,7 @@ class Share:
                 raise self._problem(error) from error
             yield item
 
-    def _found(self, get: Callable[[], Any]) -> Any:
+    def _or_data_error(self, get: Callable[[], Any]) -> Any:
         try:
             return get()
         except Exception as error:
@@ -210,13 +215,13 @@ class Reading:
                 raise
         status = self._process.returncode
         try:
-            end: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
-            reports.end(end.get("rows", 0))
+            summary: Mapping[str, Any] = json.loads(text.splitlines()[-1].decode("utf-8"))
+            reports.report_end(summary.get("rows", 0))
         except (IndexError, ValueError, AttributeError):
-            end = {"error": "the process that read the files ended with exit status %s" % status}
-        if "error" in end:
-            raise DataError(end["error"])
-        notices: list[str] = end["notices"]
+            summary = {"error": "the process that read the files ended with exit status %s" % status}
+        if "error" in summary:
+            raise DataError(summary["error"])
+        notices: list[str] = summary["notices"]
         return notices
 
     def _output(self, stopped: Callable[[], bool], reports: _Reports) -> bytes:
@@ -248,14 +253,14 @@ class _Reports:
 
     def __init__(self, report: Report, began: float) -> None:
         self._report, self._began = report, began
-        self._last, self._reported = time.monotonic(), False
+        self._last_report, self._reported = time.monotonic(), False
 
     def add(self, rows: int) -> None:
-        if time.monotonic() - self._last >= REPORT_SECONDS:
-            self._last, self._reported = time.monotonic(), True
-            self._report(rows, self._last - self._began)
+        if time.monotonic() - self._last_report >= REPORT_SECONDS:
+            self._last_report, self._reported = time.monotonic(), True
+            self._report(rows, self._last_report - self._began)
 
-    def end(self, rows: int) -> None:
+    def report_end(self, rows: int) -> None:
         if self._reported:
             self._report(rows, time.monotonic() - self._began)
 
@@ -280,7 +285,7 @@ def finish(
         return reading.wait(stopped, report)
     import tensorflow as tf
 
-    share, reports = Share(manifest, rank), _Reports(report, time.monotonic())
+    share, reports = FileShare(manifest, rank), _Reports(report, time.monotonic())
 
     def reported() -> Iterator[bytes]:
         for blob in share.tfrecord(tf):
@@ -288,7 +293,7 @@ def finish(
             yield blob
 
     _store(reported(), folder, manifest, rank)
-    reports.end(share.rows)
+    reports.report_end(share.rows)
     return share.notices
 
 
@@ -304,7 +309,7 @@ def main() -> None:
     with open(path) as file:
         manifest: Manifest = json.load(file)
     rank = int(number)
-    share = Share(manifest, rank)
+    share = FileShare(manifest, rank)
 
     def blobs_with_progress() -> Iterator[bytes]:
         for blob in share.parquet():
@@ -313,10 +318,10 @@ def main() -> None:
 
     try:
         _store(blobs_with_progress(), folder, manifest, rank)
-        end: dict[str, Any] = {"notices": share.notices, "rows": share.rows}
+        summary: dict[str, Any] = {"notices": share.notices, "rows": share.rows}
     except DataError as error:
-        end = {"error": str(error)}
-    print(json.dumps(end), flush=True)
+        summary = {"error": str(error)}
+    print(json.dumps(summary), flush=True)
     os._exit(0)  # no thread of a file system keeps this process
 
 

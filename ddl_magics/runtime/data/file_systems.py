@@ -16,19 +16,19 @@ def located(uri: str) -> tuple[Any, str, list[int]]:
 
     Raises what the file system raises: OSError where there is no file; ImportError where pyarrow is missing.
     """
-    scheme, _, rest = uri.partition(":")
+    scheme, _, path_text = uri.partition(":")
     if scheme == "file":
-        path = urllib.parse.unquote(rest[2:] if rest.startswith("//") else rest)
-        about = os.stat(path)
-        return None, path, [about.st_size, about.st_mtime_ns]
+        path = urllib.parse.unquote(path_text[2:] if path_text.startswith("//") else path_text)
+        status = os.stat(path)
+        return None, path, [status.st_size, status.st_mtime_ns]
     import pyarrow.fs
 
-    named = "s3" + uri[3:] if scheme in ("s3a", "s3n") else uri
-    system, path = pyarrow.fs.FileSystem.from_uri(named)
-    found = system.get_file_info(path)
-    if found.size is None:
+    arrow_uri = "s3" + uri[3:] if scheme in ("s3a", "s3n") else uri
+    system, path = pyarrow.fs.FileSystem.from_uri(arrow_uri)
+    info = system.get_file_info(path)
+    if info.size is None:
         raise FileNotFoundError("there is no file")
-    return system, path, [found.size, found.mtime_ns or 0]
+    return system, path, [info.size, info.mtime_ns or 0]
 
 
 def content(uri: str) -> tuple[bytes, list[int]]:

@@ -62,8 +62,8 @@ def decode(blob: bytes) -> tuple[Any, Arrays]:
         array = np.load(buffer, allow_pickle=False)
         if len(arrays) in texts:
             content = np.load(buffer, allow_pickle=False).tobytes()
-            ends = np.cumsum(array, dtype=np.int64).tolist()
-            values = [content[end - length : end] for end, length in zip(ends, array.ravel().tolist())]
+            stops = np.cumsum(array, dtype=np.int64).tolist()
+            values = [content[stop - length : stop] for stop, length in zip(stops, array.ravel().tolist())]
             array = text_array(values, array.shape)
         arrays.append(array)
     return header, arrays
@@ -158,9 +158,9 @@ def sparse_size(value: bytes) -> int:
 def sparse_arrays(vectors: Sequence[bytes], dtype: Any) -> tuple[np.ndarray, np.ndarray]:
     """(row and column of each value, int64 of shape (values, 2); the values) of what `sparse_bytes` has made."""
     numbers = [np.frombuffer(vector, np.int64, offset=8) for vector in vectors]
-    counts = np.array([len(each) // 2 for each in numbers], np.int64)
-    columns = [each[: len(each) // 2] for each in numbers]
-    values = [each[len(each) // 2 :].view(np.float64) for each in numbers]
+    counts = np.array([len(vector) // 2 for vector in numbers], np.int64)
+    columns = [vector[: len(vector) // 2] for vector in numbers]
+    values = [vector[len(vector) // 2 :].view(np.float64) for vector in numbers]
     rows = np.repeat(np.arange(len(vectors)), counts)
     if not len(rows):
         return np.zeros((0, 2), np.int64), np.zeros(0, dtype)
@@ -208,19 +208,19 @@ def column_arrays(values: Iterable[Any], columns: Sequence[Column], tensors: Seq
 
 def row_arrays(rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> Arrays:
     """As `column_arrays`, for rows: a matrix of neighbouring columns of one dtype is made of the rows at once."""
-    made = []
+    arrays = []
     for indices in tensors:
-        first, dtypes = indices[0], {columns[index]["dtype"] for index in indices}
+        start, dtypes = indices[0], {columns[index]["dtype"] for index in indices}
         array = None
-        if len(indices) > 1 and len(dtypes) == 1 and list(indices) == list(range(first, first + len(indices))):
-            part = slice(first, first + len(indices))
-            array = at_once([row[part] for row in rows], columns[first]["dtype"], 2)
-        elif len(indices) == 1 and not columns[first]["vector"]:
-            array = at_once([row[first] for row in rows], columns[first]["dtype"], columns[first]["depth"] + 1)
+        if len(indices) > 1 and len(dtypes) == 1 and list(indices) == list(range(start, start + len(indices))):
+            columns_slice = slice(start, start + len(indices))
+            array = at_once([row[columns_slice] for row in rows], columns[start]["dtype"], 2)
+        elif len(indices) == 1 and not columns[start]["vector"]:
+            array = at_once([row[start] for row in rows], columns[start]["dtype"], columns[start]["depth"] + 1)
         if array is None:
             return column_arrays(list(zip(*rows)), columns, tensors)
-        made.append(array)
-    return made
+        arrays.append(array)
+    return arrays
 
 
 def packed(
@@ -235,7 +235,7 @@ def packed(
     Java.
     """
     try:
-        made = arrays(values, columns, tensors)
+        tensor_arrays = arrays(values, columns, tensors)
     except ValueError as error:
         return {
             "error": str(error),
@@ -248,8 +248,8 @@ def packed(
             "inf": [],
             "series": None,
         }, b""
-    blob = encode({}, made)
-    return report_of(made, columns, tensors, zlib.crc32(blob)), blob
+    blob = encode({}, tensor_arrays)
+    return report_of(tensor_arrays, columns, tensors, zlib.crc32(blob)), blob
 
 
 def pack_columns(
@@ -266,48 +266,49 @@ def pack_rows(
     return packed(row_arrays, rows, columns, tensors)
 
 
-def report_of(made: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]], checksum: int) -> PackReport:
+def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]], checksum: int) -> PackReport:
     """The report of a blob of these tensors."""
     nan, inf = [], []
-    for array, indices in zip(made, tensors):
+    for array, indices in zip(arrays, tensors):
         if array.dtype.kind == "f" and not np.isfinite(array).all():
-            parts = [array] if len(indices) == 1 else list(array.T)
-            nan += [columns[index]["name"] for index, part in zip(indices, parts) if np.isnan(part).any()]
-            inf += [columns[index]["name"] for index, part in zip(indices, parts) if np.isinf(part).any()]
+            values = [array] if len(indices) == 1 else list(array.T)
+            names = [columns[index]["name"] for index in indices]
+            nan += [name for name, value in zip(names, values) if np.isnan(value).any()]
+            inf += [name for name, value in zip(names, values) if np.isinf(value).any()]
     return {
         "error": None,
-        "rows": len(made[0]),
+        "rows": len(arrays[0]),
         "checksum": checksum,
         "shapes": [
-            [sparse_size(array[0])] if columns[own[0]].get("sparse") else list(array.shape[1:])
-            for array, own in zip(made, tensors)
+            [sparse_size(array[0])] if columns[indices[0]].get("sparse") else list(array.shape[1:])
+            for array, indices in zip(arrays, tensors)
         ],
-        "dtypes": [array.dtype.str for array in made],
-        "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in made],
+        "dtypes": [array.dtype.str for array in arrays],
+        "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in arrays],
         "nan": nan,
         "inf": inf,
         "series": None,
     }
 
 
-def holding(data: str, column: str, what: str) -> str:
+def holding(data: str, column: str, contents: str) -> str:
     """The notice that a column of --data has such values."""
     return "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out" % (
         data,
         column,
-        what,
+        contents,
     )
 
 
-def take(rows: Iterator[Sequence[Any]], most: int, texts: Sequence[int]) -> list[Sequence[Any]]:
+def take(rows: Iterator[Sequence[Any]], limit: int, texts: Sequence[int]) -> list[Sequence[Any]]:
     """The next rows, at most so many, and not much more text than `BLOB_BYTES`. texts: the columns of text."""
     if not texts:
-        return list(itertools.islice(rows, most))
+        return list(itertools.islice(rows, limit))
     block, size = [], 0
     for row in rows:
         block.append(row)
         size += sum(text_size(row[index]) for index in texts)
-        if len(block) == most or size >= BLOB_BYTES:
+        if len(block) == limit or size >= BLOB_BYTES:
             break
     return block
 
@@ -340,8 +341,12 @@ def add_series(report: PackReport, keys: Sequence[Sequence[Any]], order_by: str)
         segments[-1][1] += bool(early)
         before = group, order
     assert before is not None
-    first = tuple(keys[0][:-2]), keys[0][-2]
-    report["series"] = {"first": first, "last": before, "segments": [(rows, early) for rows, early in segments]}
+    first_key = tuple(keys[0][:-2]), keys[0][-2]
+    report["series"] = {
+        "first_key": first_key,
+        "last_key": before,
+        "segments": [(rows, early) for rows, early in segments],
+    }
 
 
 def equal_rows(order_by: str, group: Sequence[Any]) -> str:
@@ -363,12 +368,12 @@ def pack(
     series: where the rows are sorted, and the values of a row are followed by those that `SeriesColumns` tells.
     """
     rows = iter(rows)
-    first = list(itertools.islice(rows, 1))
-    if not first:
+    first_row = list(itertools.islice(rows, 1))
+    if not first_row:
         return
-    _, blob = pack_rows(first, columns, tensors)
+    _, blob = pack_rows(first_row, columns, tensors)
     block_rows = rows_per_blob(blob)
-    rows = itertools.chain(first, rows)
+    rows = itertools.chain(first_row, rows)
     texts = [index for index, column in enumerate(columns) if column["dtype"] == "S"]
     for chunk in itertools.count():
         block = take(rows, block_rows, texts)
@@ -394,8 +399,8 @@ def pack_batches(
     for batch in batches:
         if batch.num_rows and not block_rows:
             block_rows = rows_per_blob(pack_batch(batch.slice(0, 1), columns, tensors)[1])
-        for first in range(0, batch.num_rows, block_rows or 1):
-            block = batch.slice(first, block_rows)
+        for start in range(0, batch.num_rows, block_rows or 1):
+            block = batch.slice(start, block_rows)
             report, blob = pack_batch(block, columns, tensors)
             if series is not None and not report["error"]:
                 keys = zip(*(values.to_pylist() for values in block.columns[len(columns) :]))
@@ -413,8 +418,8 @@ def pack_batch(batch: Any, columns: Sequence[Column], tensors: Sequence[Sequence
 
 def batch_values(arrays: Iterable[Any], columns: Sequence[Column]) -> list[Any]:
     """Of each column, its pyarrow.Array as a NumPy array, or as a list where NumPy cannot take it at once."""
-    made = [(values, arrow_array(values, column)) for values, column in zip(arrays, columns)]
-    return [values.to_pylist() if array is None else array for values, array in made]
+    converted = [(values, arrow_array(values, column)) for values, column in zip(arrays, columns)]
+    return [values.to_pylist() if array is None else array for values, array in converted]
 
 
 def arrow_array(values: Any, column: Column) -> np.ndarray | None:
@@ -423,9 +428,9 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
     for _ in range(column["depth"]):
         if values.null_count or not len(values):
             return None
-        ends = values.offsets.to_numpy()
-        rows, length = len(ends) - 1, int(ends[1] - ends[0])
-        if (np.diff(ends) != length).any():
+        offsets = values.offsets.to_numpy()
+        rows, length = len(offsets) - 1, int(offsets[1] - offsets[0])
+        if (np.diff(offsets) != length).any():
             return None
         shape.append(length)
         values = values.flatten()
@@ -441,17 +446,17 @@ def held_out_count(rows: int, fraction: float) -> int:
     return int(fraction * rows + 0.5)
 
 
-def held_out_mask(first: int, last: int, order: DealOrder) -> tuple[npt.NDArray[np.bool_], int]:
-    """Which of the rows first..last-1 are held out: (mask of last - first elements, rows held out before `first`).
+def held_out_mask(start: int, stop: int, order: DealOrder) -> tuple[npt.NDArray[np.bool_], int]:
+    """Which of the rows start..stop-1 are held out: (mask of stop - start elements, rows held out before `start`).
 
     Within each block of `BLOCK_ROWS` rows they are drawn from (seed, block), as many as bring the total nearest to the
     fraction.
     """
     fraction = order["fraction"]
-    block = first // BLOCK_ROWS
-    start = block * BLOCK_ROWS
+    block = start // BLOCK_ROWS
+    first_block = block * BLOCK_ROWS
     pieces = []
-    while block * BLOCK_ROWS < last:
+    while block * BLOCK_ROWS < stop:
         low, high = block * BLOCK_ROWS, min((block + 1) * BLOCK_ROWS, order["rows"])
         piece = np.zeros(high - low, np.bool_)
         draw = np.random.default_rng([order["seed"], block]).permutation(high - low)
@@ -459,39 +464,44 @@ def held_out_mask(first: int, last: int, order: DealOrder) -> tuple[npt.NDArray[
         pieces.append(piece)
         block += 1
     mask = np.concatenate(pieces)
-    before = held_out_count(start, fraction) + int(mask[: first - start].sum())
-    return mask[first - start : last - start], before
+    before = held_out_count(first_block, fraction) + int(mask[: start - first_block].sum())
+    return mask[start - first_block : stop - first_block], before
 
 
-def places_in_set(name: SetName, first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """The places of the rows first..last-1 in their set of `rows` rows: shuffled for training, else their order."""
-    return shuffled(first, last, rows, seed) if name == "train" else np.arange(first, last)
+def positions_in_set(name: SetName, start: int, stop: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """The positions of the rows start..stop-1 in their set of `rows` rows: shuffled for training, else their order."""
+    return shuffled(start, stop, rows, seed) if name == "train" else np.arange(start, stop)
 
 
-def rows_of_rank(places: npt.NDArray[np.int64], rank: int, size: int, whole: bool) -> tuple[Any, npt.NDArray[np.int64]]:
-    """(an index of the rows at `places` that a rank has, their places in its share). whole: it has all of them."""
-    if whole:
-        return slice(None), places  # which copies nothing
-    own = np.flatnonzero(places % size == rank)
-    return own, places[own] // size
+def rows_of_rank(
+    positions: npt.NDArray[np.int64], rank: int, size: int, replicated: bool
+) -> tuple[Any, npt.NDArray[np.int64]]:
+    """(an index of the rows at `positions` that a rank has, their positions in its share).
+
+    replicated: the rank has all rows.
+    """
+    if replicated:
+        return slice(None), positions  # which copies nothing
+    indices = np.flatnonzero(positions % size == rank)
+    return indices, positions[indices] // size
 
 
-def shuffled(first: int, last: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
-    """The places of the rows first..last-1 in a set of `rows` rows that is shuffled within blocks of `SHUFFLE_ROWS`."""
-    places = []
-    for block in range(first // SHUFFLE_ROWS, -(-last // SHUFFLE_ROWS)):
-        start = block * SHUFFLE_ROWS
-        draw = np.random.default_rng([seed, _SHUFFLE_DRAW, block]).permutation(min(SHUFFLE_ROWS, rows - start))
-        places.append(start + draw[max(first - start, 0) : last - start])
-    return np.concatenate(places)
+def shuffled(start: int, stop: int, rows: int, seed: int) -> npt.NDArray[np.int64]:
+    """The positions of the rows start..stop-1 in a set of `rows` rows, shuffled within blocks of `SHUFFLE_ROWS`."""
+    positions = []
+    for block in range(start // SHUFFLE_ROWS, -(-stop // SHUFFLE_ROWS)):
+        block_start = block * SHUFFLE_ROWS
+        draw = np.random.default_rng([seed, _SHUFFLE_DRAW, block]).permutation(min(SHUFFLE_ROWS, rows - block_start))
+        positions.append(block_start + draw[max(start - block_start, 0) : stop - block_start])
+    return np.concatenate(positions)
 
 
 def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, bytes]]:
-    """(rank, blob) for packed `records`: the row at place p of a set goes to rank p % size, as row p // size there.
+    """(rank, blob) for packed `records`: the row at position p of a set goes to rank p % size, as row p // size.
 
-    The places are those of `places_in_set`. The header of a blob is a
-    `records.BlobHeader`; its first array has the index of each row in the rank's share, and those of the tensors
-    follow. RuntimeError where the rows are not those that were packed first.
+    The positions are those of `positions_in_set`. The header of a blob is a `records.BlobHeader`; its
+    first array has the index of each row in the rank's share, and those of the tensors follow. RuntimeError if the rows
+    are not those that were packed.
     """
     for partition, chunk, _, blob in records:
         _, arrays = decode(blob)
@@ -500,64 +510,64 @@ def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, byt
             raise RuntimeError(
                 "the rows of --data have changed between two passes over them: cache() the DataFrame, or write it out"
             )
-        first = order["starts"][partition][chunk]
+        start = order["starts"][partition][chunk]
         if order.get("stretches") is not None:
-            yield from deal_stretches(arrays, first, order)
+            yield from deal_stretches(arrays, start, order)
             continue
-        for name, own, start, total, whole in split(arrays, first, order):
-            last = start + len(own[0])
-            if start == last:
+        for name, set_arrays, set_start, total, replicated in split(arrays, start, order):
+            set_stop = set_start + len(set_arrays[0])
+            if set_start == set_stop:
                 continue
-            places = places_in_set(name, start, last, total, order["seed"])
+            positions = positions_in_set(name, set_start, set_stop, total, order["seed"])
             for rank in order["ranks"]:
-                yield from cut(name, own, places, rank, order["size"], whole)
+                yield from cut(name, set_arrays, positions, rank, order["size"], replicated)
 
 
-def split(arrays: Arrays, first: int, order: DealOrder) -> list[tuple[SetName, Arrays, int, int, bool]]:
+def split(arrays: Arrays, start: int, order: DealOrder) -> list[tuple[SetName, Arrays, int, int, bool]]:
     """(set, arrays, index of their first row in it, rows of the set, whether every rank gets all) for some rows.
 
-    arrays: rows first, first + 1, ... of what was packed, which may be cut into training and validation.
+    arrays: rows start, start + 1, ... of what was packed, which may be cut into training and validation.
     """
     if not order["fraction"]:
-        return [(order["set"], arrays, first, order["rows"], order["whole"] and order["set"] == "validation")]
-    mask, before = held_out_mask(first, first + len(arrays[0]), order)
+        return [(order["set"], arrays, start, order["rows"], order["replicated"] and order["set"] == "validation")]
+    mask, before = held_out_mask(start, start + len(arrays[0]), order)
     held_out = held_out_count(order["rows"], order["fraction"])
     return [
-        ("train", [array[~mask] for array in arrays], first - before, order["rows"] - held_out, False),
-        ("validation", [array[mask] for array in arrays], before, held_out, order["whole"]),
+        ("train", [array[~mask] for array in arrays], start - before, order["rows"] - held_out, False),
+        ("validation", [array[mask] for array in arrays], before, held_out, order["replicated"]),
     ]
 
 
 def cut(
-    name: SetName, arrays: Arrays, places: npt.NDArray[np.int64], rank: int, size: int, whole: bool
+    name: SetName, arrays: Arrays, positions: npt.NDArray[np.int64], rank: int, size: int, replicated: bool
 ) -> Iterator[tuple[int, bytes]]:
     """(rank, blob) with the rank's rows among `arrays`, if there are any.
 
-    arrays: rows at these places of the set. whole: all of them are the rank's.
+    arrays: rows at these positions of the set. replicated: all of them are the rank's.
     """
-    own, rows = rows_of_rank(places, rank, size, whole)
+    indices, rows = rows_of_rank(positions, rank, size, replicated)
     if len(rows):
         index = rows.astype(np.uint32 if rows.max() < 1 << 32 else np.int64)
-        yield rank, encode({"set": name}, [index] + [array[own] for array in arrays])
+        yield rank, encode({"set": name}, [index] + [array[indices] for array in arrays])
 
 
-def deal_stretches(arrays: Arrays, first: int, order: DealOrder) -> Iterator[tuple[int, bytes]]:
-    """As `deal`, for the stretches of rows that the ranks' windows need. arrays: rows first, first + 1, ..."""
-    last = first + len(arrays[0])
+def deal_stretches(arrays: Arrays, start: int, order: DealOrder) -> Iterator[tuple[int, bytes]]:
+    """As `deal`, for the stretches of rows that the ranks' windows need. arrays: rows start, start + 1, ..."""
+    stop = start + len(arrays[0])
     assert order["stretches"] is not None
     for name, stretches in order["stretches"].items():
-        low = np.searchsorted(stretches[:, 1], first, "right")
-        high = np.searchsorted(stretches[:, 0], last, "left")
-        taken: dict[int, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
-        for begin, end, rank, place in stretches[low:high].tolist():
-            rows = np.arange(max(begin, first), min(end, last))
-            taken.setdefault(rank, []).append((rows - first, rows - begin + place))
-        for rank, pieces in taken.items():
-            own, places = (np.concatenate(each) for each in zip(*pieces))
-            blob = encode({"set": name}, [places] + [array[own] for array in arrays])
-            for one in range(order["size"]) if name == "validation" and order["whole"] else [rank]:
-                if one in order["ranks"]:
-                    yield one, blob
+        low = np.searchsorted(stretches[:, 1], start, "right")
+        high = np.searchsorted(stretches[:, 0], stop, "left")
+        by_rank: dict[int, list[tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]]] = {}
+        for begin, stretch_stop, rank, position in stretches[low:high].tolist():
+            rows = np.arange(max(begin, start), min(stretch_stop, stop))
+            by_rank.setdefault(rank, []).append((rows - start, rows - begin + position))
+        for rank, pieces in by_rank.items():
+            indices, positions = (np.concatenate(rows) for rows in zip(*pieces))
+            blob = encode({"set": name}, [positions] + [array[indices] for array in arrays])
+            for receiver in range(order["size"]) if name == "validation" and order["replicated"] else [rank]:
+                if receiver in order["ranks"]:
+                    yield receiver, blob
 
 
 def identity(value: int) -> int:

@@ -67,7 +67,7 @@ def index(
         return {"problem": "the executors' Python has no pyarrow"}
     if version < (6, 0):
         return {"problem": "the executors' pyarrow is %s, and 6 is needed" % pyarrow.__version__}
-    found: list[FileRows] = []
+    indexed_files: list[FileRows] = []
     shapes: tuple[int, list[list[int]]] | None = None
     text_bytes = [0] * len(columns)
     texts = [number for number, column in enumerate(columns) if column["dtype"] == "S"]
@@ -82,19 +82,19 @@ def index(
                 rows = file.metadata.row_group(group).num_rows
                 if texts or conditions:
                     rows = 0
-                    for batch in batches(file, group, [columns[each] for each in texts], conditions):
+                    for batch in batches(file, group, [columns[index] for index in texts], conditions):
                         rows += batch.num_rows
-                        for each in texts:
-                            text_bytes[each] += bytes_of_text(batch, columns[each]["name"])
+                        for index in texts:
+                            text_bytes[index] += bytes_of_text(batch, columns[index]["name"])
                 groups.append(rows)
             if shapes is None and any(groups):
-                first = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
-                shapes = number, [shape(batch_column(first, column["name"])[:1], column) for column in columns]
+                first_batch = next(batches(file, next(g for g, rows in enumerate(groups) if rows), columns, conditions))
+                shapes = number, [shape(batch_column(first_batch, column["name"])[:1], column) for column in columns]
         except Exception as error:  # of a file system, of pyarrow, or of a file that it does not know
             lines = str(error).splitlines()
             return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
-        found.append({"number": number, "uri": uri, "stamp": stamp, "rows": groups})
-    return {"files": found, "shapes": shapes, "text_bytes": text_bytes}
+        indexed_files.append({"number": number, "uri": uri, "stamp": stamp, "rows": groups})
+    return {"files": indexed_files, "shapes": shapes, "text_bytes": text_bytes}
 
 
 def unfitting(schema: Any, columns: Sequence[Column], conditions: Sequence[Condition]) -> str | None:
@@ -110,8 +110,8 @@ def unfitting(schema: Any, columns: Sequence[Column], conditions: Sequence[Condi
             return "column %r is of type %s" % (column["name"], types[column["name"]])
     for condition in conditions:
         kind = str(types.get(condition["column"]))
-        whole = ("int8", "int16", "int32", "int64")
-        fits = {str: ("string", "large_string"), int: whole, float: ("float", "double")}[type(condition["value"])]
+        integers = ("int8", "int16", "int32", "int64")
+        fits = {str: ("string", "large_string"), int: integers, float: ("float", "double")}[type(condition["value"])]
         if kind not in fits:
             return "column %r of --where is of type %s" % (condition["column"], kind)
     return None
@@ -150,8 +150,8 @@ def batches(
 ) -> Iterator[Batch]:
     """The rows of a row group that fulfil the conditions, in their order, some thousand at a time."""
     names = [column["name"] for column in columns] + [condition["column"] for condition in conditions]
-    about = file.metadata.row_group(group)
-    row_bytes = max(1, about.total_byte_size // max(1, about.num_rows))
+    group_metadata = file.metadata.row_group(group)
+    row_bytes = max(1, group_metadata.total_byte_size // max(1, group_metadata.num_rows))
     size = max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes))
     for batch in file.iter_batches(size, [group], sorted(set(names))):
         if conditions:
@@ -207,20 +207,20 @@ def bytes_of_text(batch: Batch, name: str) -> int:
     return int(total or 0)
 
 
-def shape(one: Array, column: Column) -> list[int]:
+def shape(first_value: Array, column: Column) -> list[int]:
     """The shape of the one value in an array. ValueError where it has none."""
-    value = one.to_pylist()[0]
+    value = first_value.to_pylist()[0]
     if column["vector"]:
         return [dense(value).size]
-    found = []
+    lengths = []
     for _ in range(column["depth"]):
         if value is None:
             raise ValueError("the first row has no value in column %r" % column["name"])
-        found.append(len(value))
+        lengths.append(len(value))
         if not value:
             raise ValueError("the first row has an empty array in column %r" % column["name"])
         value = value[0]
-    return found
+    return lengths
 
 
 def dense(value: Mapping[str, Any]) -> npt.NDArray[np.float64]:
@@ -242,13 +242,13 @@ def values(array: Array, column: Column) -> Any:
         kinds, _, _, inner = array.flatten()
         if array.null_count or inner.null_count or not kinds.to_numpy(zero_copy_only=False).all():
             return [None if value is None else dense(value) for value in array.to_pylist()]
-        made = rectangular(inner, 1)
-        return list(map(dense, array.to_pylist())) if made is None else made
+        dense_rows = rectangular(inner, 1)
+        return list(map(dense, array.to_pylist())) if dense_rows is None else dense_rows
     if column["dtype"] == "S" and not column["depth"] and not array.null_count:
         binary = pyarrow.large_binary() if str(array.type).startswith("large") else pyarrow.binary()
         return array.cast(binary).to_numpy(zero_copy_only=False)
-    made = None if column["dtype"] == "S" else rectangular(array, column["depth"])
-    return array.to_pylist() if made is None else made.astype(column["dtype"], copy=False)
+    dense_rows = None if column["dtype"] == "S" else rectangular(array, column["depth"])
+    return array.to_pylist() if dense_rows is None else dense_rows.astype(column["dtype"], copy=False)
 
 
 def rectangular(array: Array, depth: int) -> npt.NDArray[Any] | None:
@@ -279,13 +279,13 @@ def rows(
     opened_file, stamp = opened(file["uri"], located)
     if stamp != file["stamp"]:
         raise ValueError(changed)
-    first = 0
+    start = 0
     for group, expected in enumerate(file["rows"]):
-        last = first + expected
+        stop = start + expected
         for batch in batches(opened_file, group, columns, conditions) if expected else ():
-            yield first, batch
-            first += batch.num_rows
-        if first != last:
+            yield start, batch
+            start += batch.num_rows
+        if start != stop:
             raise ValueError(changed)
     if located(file["uri"])[2] != stamp:
         raise ValueError(changed)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 DEAL_SEED = 0
 
 
-class Plan:
+class DataPlan:
     """Which rows and columns become which tensors for whom. Raises `DataError`, one line.
 
     value: the DataFrame, or its name. spec: its options of --data, workers and strategy count. namespace: the
@@ -30,7 +30,7 @@ class Plan:
             value = frame_named("--data", value, namespace)
         check_frame("--data", self.name, value)
         if spec.where:
-            value = sources.where(self.name, value, spec.where)
+            value = sources.filtered(self.name, value, spec.where)
         self.frame = value
         choice = choose(self.name, value, Roles.from_spec(spec))
         self._names = choice.names()
@@ -39,7 +39,7 @@ class Plan:
         self.arrangement = choice.arrange(self.columns)
         self.size = spec.ranks
         #: Whether every rank gets all rows for validation: the chief validates alone where no all-reduce sums metrics.
-        self.whole = spec.strategy not in ("allreduce", "average")
+        self.replicates_validation = spec.strategy not in ("allreduce", "average")
         self.sequences = SequencePlan.from_spec(spec)
         #: Hints for the user, a line each.
         self.notices: list[str] = []
@@ -84,8 +84,8 @@ class Plan:
                 % (name, missing[0], self.name)
             )
         for column in self.columns:
-            other = describe(name, frame, column["name"])
-            if (other["depth"], other["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
+            described = describe(name, frame, column["name"])
+            if (described["depth"], described["dtype"] == "S") != (column["depth"], column["dtype"] == "S"):
                 raise DataError(
                     "--validation %s: column %r is of another kind than in %s" % (name, column["name"], self.name)
                 )

@@ -22,9 +22,9 @@ TensorFlow = Any
 Dataset = Any
 
 
-def batch_rows(given: int | None, size: int, global_batch: bool) -> int:
-    """Rows of the global batch, or of a worker's own: `given`, or `BATCH_ROWS_PER_WORKER` a worker."""
-    return given or BATCH_ROWS_PER_WORKER * (size if global_batch else 1)
+def batch_rows(requested: int | None, size: int, global_batch: bool) -> int:
+    """Rows of the global batch, or of a worker's own: `requested`, or `BATCH_ROWS_PER_WORKER` a worker."""
+    return requested or BATCH_ROWS_PER_WORKER * (size if global_batch else 1)
 
 
 def edges(rows: int, rank: int, size: int, batch: int, global_batch: bool) -> npt.NDArray[np.int64]:
@@ -40,14 +40,14 @@ def edges(rows: int, rank: int, size: int, batch: int, global_batch: bool) -> np
     share = (rows - rank + size - 1) // size
     if global_batch:
         steps = -(-rows // batch)
-        ends = np.minimum(np.arange(steps + 1, dtype=np.int64) * batch, rows)
-        return -(-(ends - rank) // size)
+        stops = np.minimum(np.arange(steps + 1, dtype=np.int64) * batch, rows)
+        return -(-(stops - rank) // size)
     largest_share = (rows + size - 1) // size
     steps = (largest_share + batch - 1) // batch
     # Where another rank has a row more and needs a step for it, this one's last full batch gives a row to that step.
     # With batches of one row it cannot, and makes a step less.
-    ends = np.minimum(np.arange(steps + 1, dtype=np.int64) * batch, share - np.arange(steps, -1, -1, dtype=np.int64))
-    return np.unique(np.maximum(ends, 0))
+    stops = np.minimum(np.arange(steps + 1, dtype=np.int64) * batch, share - np.arange(steps, -1, -1, dtype=np.int64))
+    return np.unique(np.maximum(stops, 0))
 
 
 def row_bytes(manifest: Manifest) -> int:
@@ -97,10 +97,10 @@ def datasets(
     return train, reader.in_order(tf, share(tf, folder, "validation", manifest), steps)
 
 
-def share(tf: TensorFlow, folder: str, name: SetName, manifest: Manifest) -> reader.Share:
+def share(tf: TensorFlow, folder: str, name: SetName, manifest: Manifest) -> reader.StoredShare:
     """This rank's rows of a set, in `folder`."""
     paths = [
         (share_files.path(folder, name, index), share_files.text_path(folder, name, index))
         for index in range(len(manifest["tensors"]))
     ]
-    return reader.Share(tf, paths, manifest, share_files.starts_path(folder, name))
+    return reader.StoredShare(tf, paths, manifest, share_files.starts_path(folder, name))

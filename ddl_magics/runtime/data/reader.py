@@ -27,7 +27,7 @@ from .share_files import is_text, stored_shape
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .records import Features, Manifest, Sequences, Tensor
+    from .records import Features, Manifest, Sequences, TensorLayout
 
 #: Batches that are gathered ahead of the training, and groups of them where batches are small.
 PREFETCH_BATCHES, PREFETCH_GROUPS = 4, 2
@@ -45,7 +45,7 @@ Gather = Callable[[Element], Element]
 Bytes = Union[bytes, mmap.mmap]
 
 
-class Share:
+class StoredShare:
     """A rank's rows of one set in .npy files, one a tensor, and how they become a dataset's elements.
 
     element_bytes: at most so many of a row, or window, of an element, without the bytes of text. has_values: whether
@@ -56,9 +56,9 @@ class Share:
         """paths: of each tensor's files, the second for text. One that is missing stands for a share of no row. starts:
         the file of `share_files.starts_path`, for windows.
         """
-        self._shown: List[Features] = [manifest["features"]]
-        self._shown += [shown for shown in (manifest["label"], manifest.get("weight")) if shown is not None]
-        self._targets = {index for shown in self._shown[1:] for index in indices(shown)}
+        self._roles: List[Features] = [manifest["features"]]
+        self._roles += [features for features in (manifest["label"], manifest.get("weight")) if features is not None]
+        self._targets = {index for features in self._roles[1:] for index in indices(features)}
         self.arrays = [_map(path, tensor) for (path, _), tensor in zip(paths, manifest["tensors"])]
         self._texts: List[Bytes] = [
             _map_text(path) if is_text(tensor) else b"" for (_, path), tensor in zip(paths, manifest["tensors"])
@@ -75,13 +75,17 @@ class Share:
 
     def element(self, rows: Element) -> Element:
         """The element with the rows, or windows, of these indices, an integer tensor of any number of axes."""
-        past, target = (rows, rows) if self._windows is None else self._windows.rows(rows)
-        tensors = [gather(target if index in self._targets else past) for index, gather in enumerate(self._gathers)]
-        parts = [
-            tensors[shown] if isinstance(shown, int) else {name: tensors[index] for name, index in shown.items()}
-            for shown in self._shown
+        feature_rows, target = (rows, rows) if self._windows is None else self._windows.rows(rows)
+        tensors = [
+            gather(target if index in self._targets else feature_rows) for index, gather in enumerate(self._gathers)
         ]
-        return tuple(parts) if len(parts) > 1 else parts[0]
+        elements = [
+            tensors[features]
+            if isinstance(features, int)
+            else {name: tensors[index] for name, index in features.items()}
+            for features in self._roles
+        ]
+        return tuple(elements) if len(elements) > 1 else elements[0]
 
     def read_in_pieces(self) -> None:
         """From now on, `read_ahead` says what is read. Where a page is missing, the kernel would read its neighbours,
@@ -103,9 +107,9 @@ class Share:
                 continue
             row_bytes = array.nbytes // len(array)
             with contextlib.suppress(OSError), open(array.filename, "rb") as file:  # a run that ends removes it
-                for first, last in pieces:
-                    start, length = array.offset + first * row_bytes, (last - first) * row_bytes
-                    os.posix_fadvise(file.fileno(), start, length, os.POSIX_FADV_WILLNEED)
+                for start, stop in pieces:
+                    offset, length = array.offset + start * row_bytes, (stop - start) * row_bytes
+                    os.posix_fadvise(file.fileno(), offset, length, os.POSIX_FADV_WILLNEED)
 
 
 class _Windows:
@@ -116,23 +120,23 @@ class _Windows:
         self._tf, self._length = tf, sequences["length"]
         self._span = sequences["length"] + sequences["horizon"]
         self._starts = np.load(path, mmap_mode="r+") if os.path.exists(path) else np.empty(0, np.int64)
-        self._first = _as_tensor(tf, self._starts)
+        self._first_rows = _as_tensor(tf, self._starts)
 
     def rows(self, windows: Element) -> Tuple[Element, Element]:
         """(rows of the features, (..., length); row of the label and the weight, (...)), int64; windows: (...)."""
-        first = self._tf.gather(self._first, windows)
-        return first[..., None] + self._tf.range(self._length, dtype=np.int64), first + (self._span - 1)
+        first_rows = self._tf.gather(self._first_rows, windows)
+        return first_rows[..., None] + self._tf.range(self._length, dtype=np.int64), first_rows + (self._span - 1)
 
     def spans(self, piece: Piece, classes: int) -> List[Piece]:
         """The stored rows of consecutive windows: of each class, they are consecutive, too."""
         spans = []
-        for first in range(piece[0], min(piece[0] + classes, piece[1])):
-            last = first + (piece[1] - 1 - first) // classes * classes
-            spans.append((int(self._starts[first]), int(self._starts[last]) + self._span))
+        for start in range(piece[0], min(piece[0] + classes, piece[1])):
+            last_start = start + (piece[1] - 1 - start) // classes * classes
+            spans.append((int(self._starts[start]), int(self._starts[last_start]) + self._span))
         return spans
 
 
-def _map(path: str, tensor: Tensor) -> np.ndarray:
+def _map(path: str, tensor: TensorLayout) -> np.ndarray:
     """The rows of a file, writable, as DLPack has no read-only memory; nobody writes.
 
     A private copy of a file that is larger than the memory would be refused by Linux' overcommit heuristic.
@@ -152,48 +156,48 @@ def _map_text(path: str) -> Bytes:
         return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
 
-def _gather_text(tf: TensorFlow, places: np.ndarray, content: Bytes, tensor: Tensor) -> Gather:
-    take = functools.partial(_take_text, places, content)
+def _gather_text(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
+    take = functools.partial(_take_text, spans, content)
 
     def gather(rows: Element) -> Element:
-        taken = tf.numpy_function(take, [rows], tf.string, stateful=False)
-        return tf.ensure_shape(taken, rows.shape + tensor["shape"])
+        values = tf.numpy_function(take, [rows], tf.string, stateful=False)
+        return tf.ensure_shape(values, rows.shape + tensor["shape"])
 
     return gather
 
 
-def _take_text(places: np.ndarray, content: Bytes, rows: npt.NDArray[np.int64]) -> np.ndarray:
-    """places: (rows, ..., 2), start and length of each value in `content`."""
-    chosen = places[rows]
-    values = [content[start : start + length] for start, length in chosen.reshape(-1, 2).tolist()]
-    return packing.text_array(values, chosen.shape[:-1])
+def _take_text(spans: np.ndarray, content: Bytes, rows: npt.NDArray[np.int64]) -> np.ndarray:
+    """spans: (rows, ..., 2), start and length of each value in `content`."""
+    value_spans = spans[rows]
+    values = [content[start : start + length] for start, length in value_spans.reshape(-1, 2).tolist()]
+    return packing.text_array(values, value_spans.shape[:-1])
 
 
-def _gather_sparse(tf: TensorFlow, places: np.ndarray, content: Bytes, tensor: Tensor) -> Gather:
+def _gather_sparse(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
     """A tf.SparseTensor of shape (rows, size of the vectors)."""
     floatx = tf.keras.backend.floatx()
     size = tensor["shape"][0]
 
     def gather(rows: Element) -> Element:
-        take = functools.partial(_take_sparse, places, content, np.dtype(floatx))
+        take = functools.partial(_take_sparse, spans, content, np.dtype(floatx))
         indices, values = tf.numpy_function(take, [rows], (tf.int64, floatx), stateful=False)
         shape = tf.stack([tf.size(rows, tf.int64), tf.constant(size, tf.int64)])
-        found = tf.SparseTensor(tf.ensure_shape(indices, [None, 2]), tf.ensure_shape(values, [None]), shape)
-        found.set_shape(rows.shape + [size])
-        return found
+        sparse = tf.SparseTensor(tf.ensure_shape(indices, [None, 2]), tf.ensure_shape(values, [None]), shape)
+        sparse.set_shape(rows.shape + [size])
+        return sparse
 
     return gather
 
 
 def _take_sparse(
-    places: np.ndarray, content: Bytes, dtype: np.dtype[Any], rows: npt.NDArray[np.int64]
+    spans: np.ndarray, content: Bytes, dtype: np.dtype[Any], rows: npt.NDArray[np.int64]
 ) -> Tuple[np.ndarray, np.ndarray]:
     """(indices (values, 2), values) of the vectors of these rows."""
-    vectors = [content[start : start + length] for start, length in places[rows].tolist()]
+    vectors = [content[start : start + length] for start, length in spans[rows].tolist()]
     return packing.sparse_arrays(vectors, dtype)
 
 
-def _gather(tf: TensorFlow, array: np.ndarray, tensor: Tensor) -> Gather:
+def _gather(tf: TensorFlow, array: np.ndarray, tensor: TensorLayout) -> Gather:
     use = tf.keras.backend.floatx() if tensor["use"] == "floatx" else tensor["use"]
     if use == "float64" and array.dtype == np.float32 and tensor["dtype"][1:] != "f4":
         raise ValueError(
@@ -219,49 +223,49 @@ def _as_tensor(tf: TensorFlow, array: np.ndarray) -> Element:
         return tf.convert_to_tensor(array)
 
 
-def in_order(tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64]) -> Dataset:
+def in_order(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64]) -> Dataset:
     """The share's rows in their own order. steps: as `rank_data.edges` returns them."""
     groups = _Groups(tf, share, steps, np.array([0, len(steps) - 1]))
-    return _finish(tf, groups, groups.of_part(0, tf.range), len(steps) - 1)
+    return _finish(tf, groups, groups.of_window(0, tf.range), len(steps) - 1)
 
 
-def shuffled(tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64], order: RowOrder) -> Dataset:
+def shuffled(tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], order: RowOrder) -> Dataset:
     """The share's rows, in each iteration in the next epoch's order. steps: as `rank_data.edges` returns them."""
     iterations, reader = itertools.count(), _Reader(share, steps, order)
     groups = _Groups(tf, share, steps, reader.step_edges)
 
-    def part_of_epoch(epoch: Element, part: Element) -> Dataset:
-        rows, begin = tf.numpy_function(reader.draw, [epoch, part], (tf.int64, tf.int64))
+    def part_of_epoch(epoch: Element, window: Element) -> Dataset:
+        rows, begin = tf.numpy_function(reader.draw, [epoch, window], (tf.int64, tf.int64))
         rows = tf.ensure_shape(rows, [None])
-        return groups.of_part(part, lambda first, last: rows[first - begin : last - begin])
+        return groups.of_window(window, lambda start, stop: rows[start - begin : stop - begin])
 
-    def parts(epoch: Element) -> Dataset:
-        return tf.data.Dataset.range(reader.parts).flat_map(_as_is(tf, functools.partial(part_of_epoch, epoch)))
+    def windows(epoch: Element) -> Dataset:
+        return tf.data.Dataset.range(reader.windows).flat_map(_as_is(tf, functools.partial(part_of_epoch, epoch)))
 
     def epoch(start: Element) -> Element:
         return tf.numpy_function(lambda _: np.int64(next(iterations)), [start], tf.int64)
 
-    once = tf.data.Dataset.from_tensors(np.int64(0)).map(_as_is(tf, epoch))
-    return _finish(tf, groups, once.flat_map(_as_is(tf, parts)), len(steps) - 1)
+    epoch_number = tf.data.Dataset.from_tensors(np.int64(0)).map(_as_is(tf, epoch))
+    return _finish(tf, groups, epoch_number.flat_map(_as_is(tf, windows)), len(steps) - 1)
 
 
 class _Groups:
-    """The steps of an epoch in groups: consecutive ones of one part and of equal size."""
+    """The steps of an epoch in groups: consecutive ones of one window and of equal size."""
 
     def __init__(
-        self, tf: TensorFlow, share: Share, steps: npt.NDArray[np.int64], parts: npt.NDArray[np.int64]
+        self, tf: TensorFlow, share: StoredShare, steps: npt.NDArray[np.int64], edges: npt.NDArray[np.int64]
     ) -> None:
-        """parts: the first step of each part of an epoch, and behind the last."""
+        """edges: the first step of each window of an epoch, and behind the last."""
         self._tf, self._share = tf, share
         rows = int(steps[1] - steps[0]) if len(steps) > 1 else 0
-        most = min(GROUP_STEPS, GROUP_BYTES // max(1, rows * share.element_bytes))
+        limit = min(GROUP_STEPS, GROUP_BYTES // max(1, rows * share.element_bytes))
         # `unbatch` of TensorFlow 2.21 ends the process where a batch has no value.
-        self.grouped = most > 1 and share.has_values and bool((np.diff(steps) > 0).all())
-        firsts = group_edges(steps, parts, most if self.grouped else 1)
+        self.grouped = limit > 1 and share.has_values and bool((np.diff(steps) > 0).all())
+        firsts = group_edges(steps, edges, limit if self.grouped else 1)
         self._edges, self._firsts = _constant(tf, steps), _constant(tf, firsts)
-        self._parts = _constant(tf, np.searchsorted(firsts, parts))
+        self._windows = _constant(tf, np.searchsorted(firsts, edges))
 
-    def of_part(self, part: Element, rows: Callable[[Element, Element], Element]) -> Dataset:
+    def of_window(self, window: Element, rows: Callable[[Element, Element], Element]) -> Dataset:
         """Their elements, with an axis for the steps of a group unless batches are large.
 
         rows(first, last): those at these positions of the epoch.
@@ -270,25 +274,25 @@ class _Groups:
 
         def group(number: Element) -> Element:
             step, last_step = self._firsts[number], self._firsts[number + 1]
-            first, last = self._edges[step], self._edges[last_step]
-            chosen = rows(first, last)
+            start, stop = self._edges[step], self._edges[last_step]
+            row_indices = rows(start, stop)
             if self.grouped:
-                chosen = tf.reshape(chosen, [last_step - step, self._edges[step + 1] - first])
-            return self._share.element(chosen)
+                row_indices = tf.reshape(row_indices, [last_step - step, self._edges[step + 1] - start])
+            return self._share.element(row_indices)
 
-        return tf.data.Dataset.range(self._parts[part], self._parts[part + 1]).map(_as_is(tf, group))
+        return tf.data.Dataset.range(self._windows[window], self._windows[window + 1]).map(_as_is(tf, group))
 
 
-def group_edges(steps: npt.NDArray[np.int64], parts: npt.NDArray[np.int64], most: int) -> npt.NDArray[np.int64]:
+def group_edges(steps: npt.NDArray[np.int64], edges: npt.NDArray[np.int64], limit: int) -> npt.NDArray[np.int64]:
     """The first step of each group, and behind the last.
 
-    A group has at most so many steps, all of one size and of one part. steps: the first row of each step, and behind
-    the last; parts: the first step of each part, and behind the last.
+    A group has at most so many steps, all of one size and of one window. steps: the first row of each step, and behind
+    the last; edges: the first step of each window, and behind the last.
     """
     sizes = np.diff(steps)
     changes = np.flatnonzero(np.diff(sizes)) + 1
-    runs = np.unique(np.concatenate([parts, changes]))
-    groups = [np.arange(first, last, most) for first, last in zip(runs[:-1], runs[1:])]
+    runs = np.unique(np.concatenate([edges, changes]))
+    groups = [np.arange(start, stop, limit) for start, stop in zip(runs[:-1], runs[1:])]
     return np.concatenate([*groups, [len(sizes)]]).astype(np.int64)
 
 
@@ -316,34 +320,34 @@ def _finish(tf: TensorFlow, groups: _Groups, dataset: Dataset, steps: int) -> Da
 
 
 class _Reader:
-    """Draws the rows of a part of an epoch: of the steps that end in one window, whose first may begin before it.
+    """Draws the rows of the steps that end in one window of an epoch; the first of them may begin before it.
 
-    The disk reads the next part, also that of the next epoch, while this one is used.
+    The disk reads the next window, also that of the next epoch, while this one is used.
     """
 
-    def __init__(self, share: Share, steps: npt.NDArray[np.int64], order: RowOrder) -> None:
+    def __init__(self, share: StoredShare, steps: npt.NDArray[np.int64], order: RowOrder) -> None:
         self._share, self._steps, self._order = share, steps, order
         self._edges = order.window_edges()
         step_edges = np.searchsorted(steps[1:], self._edges[1:], side="right")
         self.step_edges = np.concatenate([[0], step_edges]).astype(np.int64)
         self.step_edges[-1] = len(steps) - 1
-        self.parts = order.windows
-        if self.parts > 1:
+        self.windows = order.windows
+        if self.windows > 1:
             share.read_in_pieces()
-        # What was drawn last, for the next part's beginning: (epoch, window), and its rows.
-        self._last: Tuple[Tuple[int, int], npt.NDArray[np.int64]] = ((-1, -1), np.zeros(0, np.int64))
+        # What was drawn last, for the beginning of the next window: (epoch, window), and its rows.
+        self._drawn: Tuple[Tuple[int, int], npt.NDArray[np.int64]] = ((-1, -1), np.zeros(0, np.int64))
         # Which (epoch, window) the disk reads, and the thread that waits for it.
         self._ahead: Tuple[Tuple[int, int], Optional[threading.Thread]] = ((-1, -1), None)
 
-    def draw(self, epoch: Any, part: Any) -> Tuple[Any, Any]:
+    def draw(self, epoch: Any, last_window: Any) -> Tuple[Any, Any]:
         """(rows in their order, position of the first one), int64."""
-        epoch, part = int(epoch), int(part)
-        self._read(epoch, part)
-        first, last = self._steps[self.step_edges[part : part + 2]]
-        first_window = min(part, int(np.searchsorted(self._edges, first, side="right")) - 1)
-        rows = np.concatenate([self._window(epoch, window) for window in range(first_window, part + 1)])
+        epoch, last_window = int(epoch), int(last_window)
+        self._read(epoch, last_window)
+        start, stop = self._steps[self.step_edges[last_window : last_window + 2]]
+        first_window = min(last_window, int(np.searchsorted(self._edges, start, side="right")) - 1)
+        rows = np.concatenate([self._window(epoch, window) for window in range(first_window, last_window + 1)])
         before = self._edges[first_window]
-        return rows[first - before : last - before], first
+        return rows[start - before : stop - before], start
 
     def _read(self, epoch: int, window: int) -> None:
         """Have the window read, and the next one begun."""
@@ -351,8 +355,8 @@ class _Reader:
         if key != (epoch, window) or thread is None:
             thread = self._reading(epoch, window)
         thread.join()
-        if self.parts > 1:
-            following = (epoch, window + 1) if window + 1 < self.parts else (epoch + 1, 0)
+        if self.windows > 1:
+            following = (epoch, window + 1) if window + 1 < self.windows else (epoch + 1, 0)
             self._ahead = following, self._reading(*following)
 
     def _reading(self, epoch: int, window: int) -> threading.Thread:
@@ -362,8 +366,8 @@ class _Reader:
         return thread
 
     def _window(self, epoch: int, window: int) -> npt.NDArray[np.int64]:
-        key, rows = self._last
+        key, rows = self._drawn
         if key != (epoch, window):
             rows = self._order.draw(epoch, window)
-            self._last = (epoch, window), rows
+            self._drawn = (epoch, window), rows
         return rows

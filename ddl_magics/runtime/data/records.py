@@ -87,12 +87,12 @@ class Inputs(_Windowed):
 class SeriesKeys(TypedDict):
     """Which time series the sorted rows of a blob belong to.
 
-    first, last: (group, value of --order-by) of the first and the last row. segments: of each group in turn, its rows
-    and how many of them are before the date of --validation.
+    first_key, last_key: (group, value of --order-by) of the first and the last row. segments: of each group in turn,
+    its rows and how many of them are before the date of --validation.
     """
 
-    first: tuple[Any, Any]
-    last: tuple[Any, Any]
+    first_key: tuple[Any, Any]
+    last_key: tuple[Any, Any]
     segments: list[tuple[int, int]]
 
 
@@ -126,8 +126,8 @@ class DealOrder(TypedDict):
     """How the rows of a set are dealt to `size` ranks, or to those `ranks` of them that have none yet.
 
     fraction: of its `rows` that are held out for validation, drawn from `seed`. starts, checksums: by partition, the
-    index of the first row of each chunk and the CRC-32 of its blob. dtypes: of each tensor. whole: every rank gets all
-    of the validation rows. stretches: for --sequence-length, of each set an int64 array as `sequences.Layout` has it.
+    index of the first row of each chunk and the CRC-32 of its blob. dtypes: of each tensor. replicated: every rank gets
+    all of the validation rows. stretches: for --sequence-length, of each set, an int64 array as in `sequences.Layout`.
     """
 
     set: SetName
@@ -139,7 +139,7 @@ class DealOrder(TypedDict):
     checksums: dict[int, list[int]]
     ranks: list[int]
     dtypes: list[str]
-    whole: bool
+    replicated: bool
     stretches: dict[SetName, npt.NDArray[np.int64]] | None
 
 
@@ -153,7 +153,7 @@ class BlobHeader(_BlobHeader, total=False):
     classes: int
 
 
-class Tensor(TypedDict):
+class TensorLayout(TypedDict):
     """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", "floatx" for Keras', or
     "sparse" for a sparse tensor of that.
 
@@ -225,7 +225,7 @@ class Manifest(TypedDict):
     rows: int
     validation_rows: int
     validation_whole: bool
-    tensors: list[Tensor]
+    tensors: list[TensorLayout]
     features: Features
     label: Features | None
     weight: int | None
@@ -244,7 +244,7 @@ class FeedRecord(TypedDict):
 class CacheUse(TypedDict):
     """The cache of --data in a run.
 
-    key: `cache_key.of_plan`. digest: of the packed rows in their order. folder, most: as `CacheOption`.
+    key: `cache_key.of_plan`. digest: of the packed rows in their order. folder, max_bytes: as `CacheOption`.
     data: the DataFrame's name. feed: for later runs. dealt: the ranks that are sent their rows; others must have theirs
     in the cache.
     """
@@ -252,7 +252,7 @@ class CacheUse(TypedDict):
     key: str
     digest: str
     folder: str | None
-    most: int | None
+    max_bytes: int | None
     data: str
     feed: FeedRecord
     dealt: list[int]

@@ -15,42 +15,42 @@ from ..run_spec import RunSpec
 from .columns import DataError, check_column, check_weight
 
 if TYPE_CHECKING:
-    from .records import Arrangement, Column, DataFrame, Features, Inputs, Tensor
+    from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
 
 
 @dataclass(frozen=True)
-class Part:
-    """A tensor as an option names it. name: in a dict, or None without "="."""
+class TensorColumns:
+    """The columns of a tensor, as an option names them. name: in a dict, or None without "="."""
 
     name: str | None
     columns: tuple[str, ...]
 
     @classmethod
-    def read(cls, text: str, known: Sequence[str]) -> Part:
-        """known: a frame's columns, whose names may contain signs."""
+    def read(cls, text: str, column_names: Sequence[str]) -> TensorColumns:
+        """column_names: a frame's columns, whose names may contain signs."""
         name, equals, columns = text.partition("=")
-        if not equals or text in known:
+        if not equals or text in column_names:
             return cls(None, (text,))
-        return cls(name, (columns,) if columns in known else tuple(columns.split("+")))
+        return cls(name, (columns,) if columns in column_names else tuple(columns.split("+")))
 
 
-def named_columns(texts: Sequence[str], known: Sequence[str]) -> list[str]:
+def named_columns(texts: Sequence[str], column_names: Sequence[str]) -> list[str]:
     """The columns that values of --features or --label name."""
-    return [column for text in texts for column in Part.read(text, known).columns]
+    return [column for text in texts for column in TensorColumns.read(text, column_names).columns]
 
 
-def label_texts(label: str | None, known: Sequence[str]) -> list[str]:
+def label_texts(label: str | None, column_names: Sequence[str]) -> list[str]:
     """The values of --label, which may name several: `y1=a,y2=b`."""
     if label is None:
         return []
-    return [label] if label in known or "=" not in label else label.split(",")
+    return [label] if label in column_names or "=" not in label else label.split(",")
 
 
 @dataclass(frozen=True)
 class Roles:
     """What the options use columns for. features: None for all columns without another role.
 
-    past: whether a row's label is another row's value, that of --horizon rows later: its column may be a feature, too.
+    label_is_later: a row's label is the value of the row --horizon rows later. So its column may be a feature, too.
     """
 
     features: Sequence[str] | None = None
@@ -58,33 +58,33 @@ class Roles:
     weight: str | None = None
     order_by: str | None = None
     group_by: Sequence[str] = ()
-    past: bool = False
+    label_is_later: bool = False
 
     @classmethod
     def from_spec(cls, spec: RunSpec) -> Roles:
-        past = spec.sequence_length is not None and spec.horizon != 0
+        label_is_later = spec.sequence_length is not None and spec.horizon != 0
         keys = spec.order_by, spec.group_by or ()
-        return cls(spec.features, spec.label, spec.weight, *keys, past)
+        return cls(spec.features, spec.label, spec.weight, *keys, label_is_later)
 
-    def named(self, known: Sequence[str]) -> list[tuple[str, str]]:
+    def columns_by_option(self, column_names: Sequence[str]) -> list[tuple[str, str]]:
         """(option, column) of all but the features."""
-        labels = [("--label", name) for name in named_columns(label_texts(self.label, known), known)]
-        others = [("--weight", self.weight), ("--order-by", self.order_by)]
+        labels = [("--label", name) for name in named_columns(label_texts(self.label, column_names), column_names)]
+        single = [("--weight", self.weight), ("--order-by", self.order_by)]
         groups = [("--group-by", name) for name in self.group_by]
-        return labels + [(option, name) for option, name in others if name is not None] + groups
+        return labels + [(option, name) for option, name in single if name is not None] + groups
 
 
 @dataclass(frozen=True)
 class Choice:
     """The columns of a frame that a run uses."""
 
-    features: Sequence[Part]
-    labels: Sequence[Part]
+    features: Sequence[TensorColumns]
+    labels: Sequence[TensorColumns]
     weight: str | None
 
     def names(self) -> list[str]:
         """The columns of the features, then those of the labels and the weight; one may be there twice."""
-        names = [column for part in (*self.features, *self.labels) for column in part.columns]
+        names = [column for tensor in (*self.features, *self.labels) for column in tensor.columns]
         return names if self.weight is None else names + [self.weight]
 
     def arrange(self, columns: Sequence[Column]) -> Arrangement:
@@ -96,41 +96,41 @@ class Choice:
         if self.weight is not None:
             check_weight(columns[-1])
         tensors: list[list[int]] = []
-        shown, first = _arrange("--features", self.features, columns, 0, tensors)
-        if self._is_unnamed() and all(map(_is_number, columns[:first])):
-            tensors[:], shown = [list(range(first))], 0
+        features, position = _arrange("--features", self.features, columns, 0, tensors)
+        if self._is_unnamed() and all(map(_is_number, columns[:position])):
+            tensors[:], features = [list(range(position))], 0
         label: Features | None = None
         if self.labels:
-            label, first = _arrange("--label", self.labels, columns, first, tensors)
+            label, position = _arrange("--label", self.labels, columns, position, tensors)
         weight = None if self.weight is None else len(tensors)
         if weight is not None:
-            tensors.append([first])
-        return {"tensors": tensors, "features": shown, "label": label, "weight": weight}
+            tensors.append([position])
+        return {"tensors": tensors, "features": features, "label": label, "weight": weight}
 
     def texts_among_numbers(self, columns: Sequence[Column]) -> list[str]:
         """The columns of text that keep features without names, numbers else, from being one matrix."""
-        own = columns[: sum(len(part.columns) for part in self.features)]
-        texts = [column["name"] for column in own if column["dtype"] == "S" and column["depth"] == 0]
-        return texts if self._is_unnamed() and any(map(_is_number, own)) else []
+        feature_columns = columns[: sum(len(tensor.columns) for tensor in self.features)]
+        texts = [column["name"] for column in feature_columns if column["dtype"] == "S" and column["depth"] == 0]
+        return texts if self._is_unnamed() and any(map(_is_number, feature_columns)) else []
 
     def _is_unnamed(self) -> bool:
-        return len(self.features) > 1 and all(part.name is None for part in self.features)
+        return len(self.features) > 1 and all(tensor.name is None for tensor in self.features)
 
 
 def mark_sparse(columns: Sequence[Column], names: Sequence[str]) -> None:
     """Note that the columns of --sparse stay sparse. `DataError` for one that is used in another way."""
-    found = {column["name"]: column for column in columns}
+    by_name = {column["name"]: column for column in columns}
     for name in names:
-        if name not in found:
-            raise DataError("--sparse %s: it is not among the features: %s" % (name, ", ".join(found)))
-        if not found[name]["vector"]:
+        if name not in by_name:
+            raise DataError("--sparse %s: it is not among the features: %s" % (name, ", ".join(by_name)))
+        if not by_name[name]["vector"]:
             raise DataError("--sparse %s: its values are no vectors of pyspark.ml" % name)
-        found[name]["sparse"] = True
+        by_name[name]["sparse"] = True
 
 
-def indices(shown: Features | None) -> list[int]:
+def indices(features: Features | None) -> list[int]:
     """Those of the tensors that make features or labels."""
-    return [] if shown is None else [shown] if isinstance(shown, int) else list(shown.values())
+    return [] if features is None else [features] if isinstance(features, int) else list(features.values())
 
 
 def used_as(dtype: np.dtype, in_matrix: bool) -> str:
@@ -143,23 +143,29 @@ def used_as(dtype: np.dtype, in_matrix: bool) -> str:
     return "floatx" if dtype.kind == "f" or in_matrix else dtype.name
 
 
-def inputs(columns: Sequence[Column], arrangement: Arrangement, tensors: Sequence[Tensor] | None = None) -> Inputs:
+def inputs(
+    columns: Sequence[Column], arrangement: Arrangement, tensors: Sequence[TensorLayout] | None = None
+) -> Inputs:
     """The part of the arrangement that are features; their columns and tensors come first.
 
     tensors: as dealt. Without them, the dtypes are those that the columns are described with. Sparse vectors become
     dense where rows are scored.
     """
-    shown = arrangement["tensors"][: len(indices(arrangement["features"]))]
+    tensor_columns = arrangement["tensors"][: len(indices(arrangement["features"]))]
     if tensors is None:
-        dtypes = [np.result_type(*(np.dtype(columns[index]["dtype"]) for index in own)) for own in shown]
-        uses = [used_as(dtype, len(own) > 1) for dtype, own in zip(dtypes, shown)]
+        dtypes = [
+            np.result_type(*(np.dtype(columns[index]["dtype"]) for index in indices)) for indices in tensor_columns
+        ]
+        uses = [used_as(dtype, len(indices) > 1) for dtype, indices in zip(dtypes, tensor_columns)]
     else:
-        uses = [tensor["use"].replace("sparse", "floatx") for tensor in tensors[: len(shown)]]
+        uses = [tensor["use"].replace("sparse", "floatx") for tensor in tensors[: len(tensor_columns)]]
     return {
-        "columns": [_dense(each) for each in columns[: 1 + max(index for own in shown for index in own)]],
-        "tensors": shown,
+        "columns": [
+            _dense(column) for column in columns[: 1 + max(index for indices in tensor_columns for index in indices)]
+        ],
+        "tensors": tensor_columns,
         "uses": uses,
-        "shapes": None if tensors is None else [tensor["shape"] for tensor in tensors[: len(shown)]],
+        "shapes": None if tensors is None else [tensor["shape"] for tensor in tensors[: len(tensor_columns)]],
         "features": arrangement["features"],
     }
 
@@ -169,24 +175,31 @@ def _dense(column: Column) -> Column:
 
 
 def _arrange(
-    option: str, parts: Sequence[Part], columns: Sequence[Column], first: int, tensors: list[list[int]]
+    option: str,
+    named_tensors: Sequence[TensorColumns],
+    columns: Sequence[Column],
+    position: int,
+    tensors: list[list[int]],
 ) -> tuple[Features, int]:
-    """Append the tensors of `parts`, whose columns begin at `first`: (their indices, where the next columns begin)."""
-    shown: dict[str, int] = {}
-    for part in parts:
-        own = list(range(first, first + len(part.columns)))
-        unfit = [columns[index]["name"] for index in own if not _is_number(columns[index])]
-        if len(own) > 1 and unfit:
+    """Append the tensors of `named_tensors`, whose columns begin at `position`.
+
+    Returns (their indices, the position of the next columns).
+    """
+    by_name: dict[str, int] = {}
+    for tensor in named_tensors:
+        indices = list(range(position, position + len(tensor.columns)))
+        unfit = [columns[index]["name"] for index in indices if not _is_number(columns[index])]
+        if len(indices) > 1 and unfit:
             raise DataError(
                 "%s %s=%s: column %r holds text or arrays, and only numbers make one tensor: give it a name of its own"
-                % (option, part.name, "+".join(part.columns), unfit[0])
+                % (option, tensor.name, "+".join(tensor.columns), unfit[0])
             )
-        shown[part.columns[0] if part.name is None else part.name] = len(tensors)
-        tensors.append(own)
-        first += len(own)
-    if len(parts) == 1 and parts[0].name is None:
-        return len(tensors) - 1, first
-    return shown, first
+        by_name[tensor.columns[0] if tensor.name is None else tensor.name] = len(tensors)
+        tensors.append(indices)
+        position += len(indices)
+    if len(named_tensors) == 1 and named_tensors[0].name is None:
+        return len(tensors) - 1, position
+    return by_name, position
 
 
 def _is_number(column: Column) -> bool:
@@ -195,58 +208,64 @@ def _is_number(column: Column) -> bool:
 
 def choose(frame_name: str, frame: DataFrame, roles: Roles) -> Choice:
     """The columns to use of `frame`. Raises `DataError` for a name that is missing, ambiguous or given twice."""
-    known = [str(column) for column in frame.columns]
-    named = roles.named(known)
-    for option, name in named:
-        check_column(option, name, frame_name, known)
+    column_names = [str(column) for column in frame.columns]
+    columns_by_option = roles.columns_by_option(column_names)
+    for option, name in columns_by_option:
+        check_column(option, name, frame_name, column_names)
     if roles.label is None and roles.weight is not None:
         raise DataError("--weight %s needs --label: it weighs the loss of a row" % roles.weight)
-    labels = [Part.read(text, known) for text in label_texts(roles.label, known)]
-    if roles.weight is not None and ("--label", roles.weight) in named:
+    labels = [TensorColumns.read(text, column_names) for text in label_texts(roles.label, column_names)]
+    if roles.weight is not None and ("--label", roles.weight) in columns_by_option:
         raise DataError("--weight %s is also the --label; name a column of its own" % roles.weight)
     if roles.features is None:
-        features = _all_others(frame_name, known, roles, named)
+        features = _all_others(frame_name, column_names, roles, columns_by_option)
     else:
-        features = [Part.read(text, known) for text in roles.features]
-    for option, parts in (("--features", features), ("--label", labels)):
-        _check_names(option, parts)
-    _check_features(frame_name, known, features)
-    used = {column for part in features for column in part.columns}
-    for option, name in named:
-        if name in used and option in (["--weight"] if roles.past else ["--label", "--weight"]):
+        features = [TensorColumns.read(text, column_names) for text in roles.features]
+    for option, tensors in (("--features", features), ("--label", labels)):
+        _check_names(option, tensors)
+    _check_features(frame_name, column_names, features)
+    feature_names = {column for tensor in features for column in tensor.columns}
+    for option, name in columns_by_option:
+        if name in feature_names and option in (["--weight"] if roles.label_is_later else ["--label", "--weight"]):
             raise DataError("%s %s is also among --features; take it out of one" % (option, name))
     return Choice(features, labels, roles.weight)
 
 
-def _all_others(frame_name: str, known: Sequence[str], roles: Roles, named: Sequence[tuple[str, str]]) -> list[Part]:
-    features = [Part(None, (column,)) for column in known if column not in {name for _, name in named}]
+def _all_others(
+    frame_name: str, column_names: Sequence[str], roles: Roles, columns_by_option: Sequence[tuple[str, str]]
+) -> list[TensorColumns]:
+    features = [
+        TensorColumns(None, (column,))
+        for column in column_names
+        if column not in {name for _, name in columns_by_option}
+    ]
     if not features:
-        besides = " and ".join("the %s %s" % (option[2:], name) for option, name in named)
-        hint = ": --features %s gives its past values" % roles.label if roles.past and roles.label else ""
+        besides = " and ".join("the %s %s" % (option[2:], name) for option, name in columns_by_option)
+        hint = ": --features %s gives its past values" % roles.label if roles.label_is_later and roles.label else ""
         raise DataError("%s has no column besides %s to be a feature%s" % (frame_name, besides, hint))
     return features
 
 
-def _check_features(frame_name: str, known: Sequence[str], features: Sequence[Part]) -> None:
-    plain = [part.columns[0] for part in features if part.name is None]
-    for part in features:
-        for column in part.columns:
-            check_column("--features", column, frame_name, known)
+def _check_features(frame_name: str, column_names: Sequence[str], features: Sequence[TensorColumns]) -> None:
+    plain = [tensor.columns[0] for tensor in features if tensor.name is None]
+    for tensor in features:
+        for column in tensor.columns:
+            check_column("--features", column, frame_name, column_names)
     twice = [column for column in plain if plain.count(column) > 1]
     if twice:
         raise DataError("--features names %s twice" % twice[0])
 
 
-def _check_names(option: str, parts: Sequence[Part]) -> None:
+def _check_names(option: str, named_tensors: Sequence[TensorColumns]) -> None:
     """Of a dict."""
-    names = [part.columns[0] if part.name is None else part.name for part in parts]
-    if not any(part.name is not None for part in parts):
+    names = [tensor.columns[0] if tensor.name is None else tensor.name for tensor in named_tensors]
+    if not any(tensor.name is not None for tensor in named_tensors):
         return
-    for part, name in zip(parts, names):
-        if not name or not all(part.columns):
-            shown = "%s=%s" % (name, "+".join(part.columns))
-            raise DataError("%s %s: write NAME=COLUMN, or NAME=COLUMN+COLUMN for a matrix" % (option, shown))
+    for tensor, name in zip(named_tensors, names):
+        if not name or not all(tensor.columns):
+            assignment = "%s=%s" % (name, "+".join(tensor.columns))
+            raise DataError("%s %s: write NAME=COLUMN, or NAME=COLUMN+COLUMN for a matrix" % (option, assignment))
         if names.count(name) > 1:
             raise DataError("%s gives two tensors the name %s; name them apart" % (option, name))
-    if option == "--label" and any(part.name is None for part in parts):
+    if option == "--label" and any(tensor.name is None for tensor in named_tensors):
         raise DataError("--label: name each label of several, as in --label y1=COLUMN,y2=COLUMN")

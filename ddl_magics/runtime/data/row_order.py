@@ -63,27 +63,27 @@ class RowOrder:
     def pieces(self, epoch: int, window: int) -> List[Piece]:
         """The share's rows that are shuffled together. Those behind the last whole block are in the last window."""
         blocks = np.random.default_rng([self._seed, _BLOCK_DRAW, epoch]).permutation(self._blocks)
-        mine = np.sort(np.array_split(blocks, self.windows)[window]).tolist()
-        found = [(block * self._block_rows, (block + 1) * self._block_rows) for block in mine]
+        chosen_blocks = np.sort(np.array_split(blocks, self.windows)[window]).tolist()
+        pieces = [(block * self._block_rows, (block + 1) * self._block_rows) for block in chosen_blocks]
         if window == self.windows - 1 and self._blocks * self._block_rows < self._share:
-            found.append((self._blocks * self._block_rows, self._share))
-        return found
+            pieces.append((self._blocks * self._block_rows, self._share))
+        return pieces
 
     def window_edges(self) -> npt.NDArray[np.int64]:
         """The first position of each window in the epoch of the rank, and the rows of its share; int64."""
-        lengths = [len(each) for each in np.array_split(np.arange(self._blocks), self.windows)]
+        lengths = [len(split) for split in np.array_split(np.arange(self._blocks), self.windows)]
         edges = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int64) * self._block_rows
         edges[-1] = self._share
         return edges
 
     def draw(self, epoch: int, window: int) -> npt.NDArray[np.int64]:
         """The rows of the share in their order, 1-D."""
-        own = self.own_classes  # whose rows are so many apart in the share
+        classes = self.own_classes  # whose rows are so many apart in the share
         pieces = self.pieces(epoch, window)
-        order = np.empty(sum(last - first for first, last in pieces), np.int64)
-        for index in range(own):
-            rows = np.concatenate([np.arange(first + index, last, own) for first, last in pieces])
+        order = np.empty(sum(stop - start for start, stop in pieces), np.int64)
+        for index in range(classes):
+            rows = np.concatenate([np.arange(start + index, stop, classes) for start, stop in pieces])
             number = self._rank + self._size * index
             draw = np.random.default_rng([self._seed, _ROW_DRAW, epoch, window, number])
-            order[index::own] = draw.permutation(rows)
+            order[index::classes] = draw.permutation(rows)
         return order

@@ -70,36 +70,36 @@ class SequencePlan:
 
     def series(self, name: str, reported: Iterable[SeriesKeys | None]) -> Series:
         """The time series of a set. reported: of its chunks, in their order. Raises `DataError`, one line."""
-        found: list[list[int]] = []
+        counts_by_series: list[list[int]] = []
         before: tuple[Any, Any] | None = None
         for keys in reported:
             assert keys is not None
-            if keys["first"] == before:
+            if keys["first_key"] == before:
                 raise DataError("%s, %s" % (name, packing.equal_rows(self.order_by, before[0])))
-            continued = before is not None and before[0] == keys["first"][0]
+            continued = before is not None and before[0] == keys["first_key"][0]
             for rows, early in keys["segments"]:
                 if continued:
-                    found[-1][0] += rows
-                    found[-1][1] += early
+                    counts_by_series[-1][0] += rows
+                    counts_by_series[-1][1] += early
                 else:
-                    found.append([rows, early])
+                    counts_by_series.append([rows, early])
                 continued = False
-            before = keys["last"]
-        counts = np.array(found, np.int64)
+            before = keys["last_key"]
+        counts = np.array(counts_by_series, np.int64)
         return counts[:, 0], counts[:, 1]
 
     def windows(self, series: Series, fraction: float) -> tuple[Windows, Windows]:
         """(for training, for validation): of each series, the last `fraction` of its windows, or those whose label is
         not before the date, are for validation."""
         rows, early = series
-        first = np.cumsum(rows) - rows
+        first_rows = np.cumsum(rows) - rows
         counts = np.where(rows >= self.span, (rows - self.span) // self.stride + 1, 0)
         train = counts
         if fraction:
             train = counts - (fraction * counts + 0.5).astype(np.int64)
         elif self.since is not None:  # those whose last row is among the early ones
             train = np.clip(-(-(early - self.span + 1) // self.stride), 0, counts)
-        return (first, train), (first + train * self.stride, counts - train)
+        return (first_rows, train), (first_rows + train * self.stride, counts - train)
 
 
 class Layout:
@@ -123,39 +123,39 @@ class Layout:
         begin, self._counts = cuts[:-1], np.diff(cuts)
         series = np.searchsorted(edges, begin, "right") - 1
         self._class = np.searchsorted(bounds, begin, "right") - 1
-        first = first_rows[series] + (begin - edges[series]) * plan.stride
+        first_row = first_rows[series] + (begin - edges[series]) * plan.stride
         lengths = (self._counts - 1) * plan.stride + plan.span
         rank = self._class % ranks
-        self._places = np.zeros(len(begin), np.int64)
+        self._positions = np.zeros(len(begin), np.int64)
         self.stored = [0] * size
-        for one in range(ranks):
-            own = np.flatnonzero(rank == one)
-            ends = np.cumsum(lengths[own])
-            self._places[own] = ends - lengths[own]
-            self.stored[one] = int(ends[-1]) if len(own) else 0
+        for rank_number in range(ranks):
+            stretches = np.flatnonzero(rank == rank_number)
+            stops = np.cumsum(lengths[stretches])
+            self._positions[stretches] = stops - lengths[stretches]
+            self.stored[rank_number] = int(stops[-1]) if len(stretches) else 0
         if shared:
             self.stored = self.stored[:1] * size
-        self.stretches = np.stack([first, first + lengths, rank, self._places], axis=1)
+        self.stretches = np.stack([first_row, first_row + lengths, rank, self._positions], axis=1)
 
     def run_blobs(self) -> list[tuple[int, bytes]]:
         """(rank, blob) for each rank: of its runs of windows (class, first row among those that it stores, windows)."""
         blobs = []
         for rank in range(self._size):
-            mine = slice(None) if self._shared else self._class % self._size == rank
+            of_rank = slice(None) if self._shared else self._class % self._size == rank
             ranks = 1 if self._shared else self._size
-            runs = np.stack([self._class[mine] // ranks, self._places[mine], self._counts[mine]], axis=1)
+            runs = np.stack([self._class[of_rank] // ranks, self._positions[of_rank], self._counts[of_rank]], axis=1)
             blobs.append((rank, packing.encode({"set": self.name, "classes": self._classes // ranks}, [runs])))
         return blobs
 
 
 def first_rows(runs: Integers, classes: int, stride: int) -> Integers:
     """Where each window of a rank begins among the rows that it stores, int64, 1-D. runs: as `Layout.run_blobs`."""
-    of_class, places, counts = runs.T
+    of_class, positions, counts = runs.T
     within = np.arange(int(counts.sum())) - np.repeat(np.cumsum(counts) - counts, counts)
-    rows, number = np.repeat(places, counts) + within * stride, np.repeat(of_class, counts)
+    rows, number = np.repeat(positions, counts) + within * stride, np.repeat(of_class, counts)
     starts = np.empty(len(rows), np.int64)
-    for one in range(classes):
-        starts[one::classes] = rows[number == one]
+    for window_class in range(classes):
+        starts[window_class::classes] = rows[number == window_class]
     return starts
 
 

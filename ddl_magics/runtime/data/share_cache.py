@@ -47,79 +47,79 @@ class ShareCache:
             if not cache_folder.is_ours(root) or not os.path.isdir(entry):
                 continue
             with contextlib.suppress(OSError):  # the entry was removed meanwhile, or nothing can be made beside it
-                place = scratch.make("data-%d" % self._rank, os.path.dirname(root))
+                folder = scratch.make("data-%d" % self._rank, os.path.dirname(root))
                 try:
-                    whole = _take(entry, place)
+                    complete = _take(entry, folder)
                 except BaseException:
-                    scratch.remove(place)
+                    scratch.remove(folder)
                     raise
-                if whole:
+                if complete:
                     os.utime(entry)  # it was used
-                    return place
-                scratch.remove(place)
+                    return folder
+                scratch.remove(folder)
                 shutil.rmtree(entry, ignore_errors=True)
         return None
 
-    def keep(self, place: str) -> str | None:
-        """Put the files of `place` into the cache. None, or why they are not kept: words that follow a colon."""
+    def keep(self, folder: str) -> str | None:
+        """Put the files of `folder` into the cache. None, or why they are not kept: words that follow a colon."""
         try:
-            root = self._root_of(place)
+            root = self._root_of(folder)
             if root is None:
                 return "they are on another disk than the cache"
-            return _keep(root, self._name, place, self._use)
+            return _keep(root, self._name, folder, self._use)
         except (OSError, TimeoutError) as error:
             return getattr(error, "strerror", None) or str(error)
 
-    def _root_of(self, place: str) -> str | None:
-        """The cache's folder on the disk of `place`, made where it is not there."""
+    def _root_of(self, folder: str) -> str | None:
+        """The cache's folder on the disk of `folder`, made where it is not there."""
         for root in self._roots:
             os.makedirs(root, 0o700, exist_ok=True)
             if not cache_folder.is_ours(root):
                 raise PermissionError("%s is not a folder of this user alone" % root)
-            if os.stat(root).st_dev == os.stat(place).st_dev:
+            if os.stat(root).st_dev == os.stat(folder).st_dev:
                 return root
         return None
 
 
-def _take(entry: str, place: str) -> bool:
-    """Link the files of an entry into `place`; whether they are whole and this user's. OSError where one is missing."""
-    about = cache_folder.read_entry(entry)
-    if about is None:
+def _take(entry: str, folder: str) -> bool:
+    """Link the files of an entry into `folder`; whether they are whole and this user's. OSError if one is missing."""
+    contents = cache_folder.read_entry(entry)
+    if contents is None:
         return False
-    for name, known in about["files"].items():
-        os.link(os.path.join(entry, name), os.path.join(place, name))
-        linked = os.path.join(place, name)
-        if os.stat(linked).st_uid != os.geteuid() or _checksum(linked) != tuple(known):
+    for name, checksum in contents["files"].items():
+        os.link(os.path.join(entry, name), os.path.join(folder, name))
+        linked = os.path.join(folder, name)
+        if os.stat(linked).st_uid != os.geteuid() or _checksum(linked) != tuple(checksum):
             return False
     return True
 
 
-def _keep(root: str, name: str, place: str, use: CacheUse) -> str | None:
+def _keep(root: str, name: str, folder: str, use: CacheUse) -> str | None:
     aside = scratch.make("keep", root)
     try:
         entry = os.path.join(aside, "entry")
         os.mkdir(entry, 0o700)
         files: Dict[str, Tuple[int, int]] = {}
-        for each in sorted(os.listdir(place)):
-            if not each.startswith("."):
-                os.link(os.path.join(place, each), os.path.join(entry, each))
-                files[each] = (0, 0)
-        for each in files:
-            files[each] = _checksum(os.path.join(entry, each), lasting=True)
-        size = sum(each for each, _ in files.values())
-        about = {"made": time.time(), "data": use["data"], "feed": use["feed"], "files": files}
-        cache_folder.write_entry(entry, about)
+        for file_name in sorted(os.listdir(folder)):
+            if not file_name.startswith("."):
+                os.link(os.path.join(folder, file_name), os.path.join(entry, file_name))
+                files[file_name] = (0, 0)
+        for file_name in files:
+            files[file_name] = _checksum(os.path.join(entry, file_name), lasting=True)
+        size = sum(file_bytes for file_bytes, _ in files.values())
+        contents = {"made": time.time(), "data": use["data"], "feed": use["feed"], "files": files}
+        cache_folder.write_entry(entry, contents)
         _sync(entry)
         with _locked(root):
             if os.path.exists(os.path.join(root, name)):
                 return None
-            most = _most(root, use["most"])
-            if size > most:
+            max_bytes = _max_bytes(root, use["max_bytes"])
+            if size > max_bytes:
                 return "they take %s, and the cache may have %s: give it more, as in --cache %s" % (
-                    *map(in_bytes, (size, most)),
+                    *map(in_bytes, (size, max_bytes)),
                     in_bytes(2 * size).replace(" ", ""),
                 )
-            _shrink(root, lambda left: left + size <= most)
+            _shrink(root, lambda remaining_bytes: remaining_bytes + size <= max_bytes)
             os.rename(entry, os.path.join(root, name))
         _sync(root)
         return None
@@ -127,46 +127,46 @@ def _keep(root: str, name: str, place: str, use: CacheUse) -> str | None:
         scratch.remove(aside)
 
 
-def make_room(roots: List[str], needed: int) -> None:
+def make_room(roots: List[str], needed_bytes: int) -> None:
     """Remove entries, those first that were not used for longest, until so many bytes are free on a disk of theirs."""
     for root in roots:
         with contextlib.suppress(OSError, TimeoutError):
-            if cache_folder.is_ours(root) and _free(root, needed):
+            if cache_folder.is_ours(root) and _free(root, needed_bytes):
                 return
 
 
-def _free(root: str, needed: int) -> bool:
+def _free(root: str, needed_bytes: int) -> bool:
     with _locked(root):
-        _shrink(root, lambda _: shutil.disk_usage(root).free >= needed)
-    return shutil.disk_usage(root).free >= needed
+        _shrink(root, lambda _: shutil.disk_usage(root).free >= needed_bytes)
+    return shutil.disk_usage(root).free >= needed_bytes
 
 
-def _shrink(root: str, enough: Callable[[int], bool]) -> None:
-    """Remove the entries that were not used for longest until `enough`(bytes of the others)."""
-    held = _held(root)
-    left = sum(size for _, size, _ in held)
-    for _, size, path in sorted(held):
-        if enough(left):
+def _shrink(root: str, is_enough: Callable[[int], bool]) -> None:
+    """Remove the entries that were not used for longest until `is_enough`(bytes of the others)."""
+    entries = _entries(root)
+    remaining_bytes = sum(size for _, size, _ in entries)
+    for _, size, path in sorted(entries):
+        if is_enough(remaining_bytes):
             return
         shutil.rmtree(path, ignore_errors=True)
-        left -= size
+        remaining_bytes -= size
 
 
-def _held(root: str) -> List[Tuple[float, int, str]]:
+def _entries(root: str) -> List[Tuple[float, int, str]]:
     """(when it was used last, bytes, path) of each entry."""
-    found = []
+    entries = []
     for name, _, _ in cache_folder.names(root):
         path = os.path.join(root, name)
         with contextlib.suppress(OSError):
-            size = sum(each.stat(follow_symlinks=False).st_size for each in os.scandir(path))
-            found.append((os.stat(path).st_mtime, size, path))
-    return found
+            size = sum(file.stat(follow_symlinks=False).st_size for file in os.scandir(path))
+            entries.append((os.stat(path).st_mtime, size, path))
+    return entries
 
 
-def _most(root: str, given: int | None) -> int:
-    if given is not None:
-        return given
-    return int(SHARE_OF_DISK * (shutil.disk_usage(root).free + sum(size for _, size, _ in _held(root))))
+def _max_bytes(root: str, option_bytes: int | None) -> int:
+    if option_bytes is not None:
+        return option_bytes
+    return int(SHARE_OF_DISK * (shutil.disk_usage(root).free + sum(size for _, size, _ in _entries(root))))
 
 
 def _checksum(path: str, lasting: bool = False) -> Tuple[int, int]:

@@ -25,7 +25,7 @@ from .sequences import first_rows
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-    from .records import CacheUse, Manifest, SetName, Tensor
+    from .records import CacheUse, Manifest, SetName, TensorLayout
 
 SETS: Tuple[SetName, ...] = ("train", "validation")
 #: Bytes that are left free on a disk, for Spark and for what the cell writes.
@@ -63,17 +63,17 @@ def stored_rows(manifest: Manifest, name: SetName, rank: int) -> int:
     return share_rows(manifest, name, rank) if sequences is None else sequences["stored"][name][rank]
 
 
-def is_text(tensor: Tensor) -> bool:
+def is_text(tensor: TensorLayout) -> bool:
     """Whether a row has bytes of any length, as text and sparse vectors have."""
     return tensor["use"] in ("string", "sparse")
 
 
-def stored_shape(tensor: Tensor) -> List[int]:
+def stored_shape(tensor: TensorLayout) -> List[int]:
     """Of a row on disk, where a sparse vector is one value."""
     return [] if tensor["use"] == "sparse" else tensor["shape"]
 
 
-def row_bytes(tensor: Tensor, dtype: np.dtype[Any]) -> int:
+def row_bytes(tensor: TensorLayout, dtype: np.dtype[Any]) -> int:
     """Of a row on disk, with numbers of this dtype; of text, on average."""
     values = int(np.prod(stored_shape(tensor)))
     return 2 * 8 * values + tensor["text_bytes"] if is_text(tensor) else dtype.itemsize * values
@@ -89,7 +89,7 @@ def keras_floatx(environment: Mapping[str, str]) -> str:
         return "float32"
 
 
-def stored_dtype(tensor: Tensor, floatx: str) -> np.dtype[Any]:
+def stored_dtype(tensor: TensorLayout, floatx: str) -> np.dtype[Any]:
     """The dtype of a tensor on disk: float32 where the dataset is to have that and the rows have more."""
     return np.dtype(np.float32 if (tensor["use"], floatx) == ("floatx", "float32") else tensor["dtype"])
 
@@ -106,27 +106,27 @@ def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], c
     The disks of Spark are taken in turn by the ranks of a host. cache: its folder comes first, and it makes room.
     """
     floatx = keras_floatx(environment)
-    needed = sum(
+    needed_bytes = sum(
         stored_rows(manifest, name, rank) * row_bytes(tensor, stored_dtype(tensor, floatx))
         for name in SETS
         for tensor in manifest["tensors"]
     )
     if manifest.get("sequences") is not None:
-        needed += 8 * sum(share_rows(manifest, name, rank) for name in SETS)
-    *of_spark, last = local_folders(environment)
-    turn = rank % len(of_spark) if of_spark else 0
-    folders = _of_option(cache) + of_spark[turn:] + of_spark[:turn] + [last]
+        needed_bytes += 8 * sum(share_rows(manifest, name, rank) for name in SETS)
+    *of_spark, temporary = local_folders(environment)
+    start = rank % len(of_spark) if of_spark else 0
+    folders = _of_option(cache) + of_spark[start:] + of_spark[:start] + [temporary]
     for folder in folders:
-        if needed + SPARE_BYTES <= shutil.disk_usage(folder).free:
+        if needed_bytes + SPARE_BYTES <= shutil.disk_usage(folder).free:
             return scratch.make("data-%d" % rank, folder)
     if cache is not None:
-        share_cache.make_room(cache_folder.roots(environment, cache["folder"]), needed + SPARE_BYTES)
+        share_cache.make_room(cache_folder.roots(environment, cache["folder"]), needed_bytes + SPARE_BYTES)
     free: Dict[str, int] = {}
     for folder in folders:
         free[folder] = shutil.disk_usage(folder).free
-        if needed + SPARE_BYTES <= free[folder]:
+        if needed_bytes + SPARE_BYTES <= free[folder]:
             return scratch.make("data-%d" % rank, folder)
-    raise NoRoom(_no_room(manifest, needed, free))
+    raise NoRoom(_no_room(manifest, needed_bytes, free))
 
 
 def _of_option(cache: CacheUse | None) -> List[str]:
@@ -139,14 +139,14 @@ def _of_option(cache: CacheUse | None) -> List[str]:
     return [folder] if os.access(folder, os.W_OK | os.X_OK) else []
 
 
-def _no_room(manifest: Manifest, needed: int, free: Mapping[str, int]) -> str:
+def _no_room(manifest: Manifest, needed_bytes: int, free: Mapping[str, int]) -> str:
     return (
         "--data %s: this worker's share needs %s of disk, and there are %s: make room, have spark.local.dir name a "
         "larger disk, or use more workers than %d"
         % (
             manifest["data"],
-            in_bytes(needed),
-            ", ".join("%s free in %s" % (in_bytes(each), folder) for folder, each in free.items()),
+            in_bytes(needed_bytes),
+            ", ".join("%s free in %s" % (in_bytes(free_bytes), folder) for folder, free_bytes in free.items()),
             manifest["size"],
         )
     )
@@ -181,9 +181,9 @@ class _Files:
     @staticmethod
     def _append(file: BinaryIO, values: np.ndarray) -> npt.NDArray[np.int64]:
         lengths = packing.text_lengths(values)
-        ends = file.tell() + np.cumsum(lengths).reshape(lengths.shape)
+        stops = file.tell() + np.cumsum(lengths).reshape(lengths.shape)
         file.write(b"".join(values.ravel()))
-        return np.stack([ends - lengths, lengths], axis=-1)
+        return np.stack([stops - lengths, lengths], axis=-1)
 
     def close(self) -> None:
         for text in self._texts.values():
@@ -228,22 +228,22 @@ def store(
     """
     os.makedirs(folder, exist_ok=True)
     floatx = keras_floatx(environment)
-    with _named(manifest, folder):
+    with _storage_errors(manifest, folder):
         sets = {name: _Files(folder, manifest, name, rank, floatx) for name in SETS}
     for blob in blobs:
         header, (rows, *arrays) = packing.decode(blob)
-        with _named(manifest, folder):
+        with _storage_errors(manifest, folder):
             if "classes" in header:
                 _write_starts(starts_path(folder, header["set"]), rows, header["classes"], manifest)
             else:
                 sets[header["set"]].write(rows, arrays)
     for files in sets.values():
-        with _named(manifest, folder):
+        with _storage_errors(manifest, folder):
             files.close()
 
 
 @contextlib.contextmanager
-def _named(manifest: Manifest, folder: str) -> Iterator[None]:
+def _storage_errors(manifest: Manifest, folder: str) -> Iterator[None]:
     """Turns an OSError into `NoRoom`."""
     try:
         yield

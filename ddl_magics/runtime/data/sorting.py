@@ -53,16 +53,16 @@ def sort_spark(name: str, frame: DataFrame, names: Sequence[str], plan: Sequence
     # Python would read a timestamp in its own time zone, where an hour of autumn is there twice.
     key = order.cast("double") if kind.typeName() == "timestamp" else order
     keys = [column(group).alias("group_%d" % i) for i, group in enumerate(plan.group_by)] + [key.alias("order_by")]
-    values = [column(each).alias("value_%d" % i) for i, each in enumerate(names)]
-    chosen = frame.select(*values, *keys, early.alias("early"))
-    by = chosen.columns[len(names) : -1]
-    return chosen.repartitionByRange(PARTITIONS_PER_WORKER * size, *by).sortWithinPartitions(*by)
+    values = [column(value_name).alias("value_%d" % i) for i, value_name in enumerate(names)]
+    selected = frame.select(*values, *keys, early.alias("early"))
+    by = selected.columns[len(names) : -1]
+    return selected.repartitionByRange(PARTITIONS_PER_WORKER * size, *by).sortWithinPartitions(*by)
 
 
 def sort_pandas(name: str, frame: DataFrame, plan: SequencePlan) -> DataFrame:
     """The frame sorted. Raises `DataError`, one line."""
-    known = [str(column) for column in frame.columns]
-    keys = frame.iloc[:, [known.index(column) for column in (*plan.group_by, plan.order_by)]]
+    column_names = [str(column) for column in frame.columns]
+    keys = frame.iloc[:, [column_names.index(column) for column in (*plan.group_by, plan.order_by)]]
     keys = keys.set_axis(range(len(keys.columns)), axis=1).reset_index(drop=True)
     kinds = _kinds(pandas_column(frame, plan.order_by))
     if len(kinds) > 1:  # which pandas would sort by their kind

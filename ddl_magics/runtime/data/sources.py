@@ -25,7 +25,7 @@ _FORMATS = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".csv.gz": "csv
 #: and leave values out.
 _OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforceSchema": False, "mode": "FAILFAST"}}
 #: What to do with files of others.
-_OTHERS = {".json": "spark.read.json(%r)", ".jsonl": "spark.read.json(%r)"}
+_READERS_OF_OTHER_FORMATS = {".json": "spark.read.json(%r)", ".jsonl": "spark.read.json(%r)"}
 #: What Spark calls a column of CSV whose first line has no name for it.
 _NO_NAME = re.compile(r"_c\d+$")
 #: In the last part of a path, which may be a pattern.
@@ -48,32 +48,39 @@ def paths(data: str) -> list[str]:
 
 def format_of(data: str) -> str:
     """The format of files by their names: parquet, orc, csv or tfrecord. `DataError` where they have several."""
-    found = {path: _format(path.rstrip("/").lower()) for path in paths(data)}
-    first, *others = found
-    other = next((path for path in others if found[path] != found[first]), None)
-    if other is not None:
-        words = found[first], first, found[other], other
+    formats = {path: _format(path.rstrip("/").lower()) for path in paths(data)}
+    first_path, *other_paths = formats
+    odd_path = next((path for path in other_paths if formats[path] != formats[first_path]), None)
+    if odd_path is not None:
+        words = formats[first_path], first_path, formats[odd_path], odd_path
         raise DataError("--data: files must have one format, and not be %s (%s) and %s (%s)" % words)
-    return found[first]
+    return formats[first_path]
 
 
 def _format(path: str) -> str:
     if _TFRECORD.search(path):
         return "tfrecord"
-    return next((kind for end, kind in _FORMATS.items() if path.endswith(end)), "parquet")
+    return next((kind for ending, kind in _FORMATS.items() if path.endswith(ending)), "parquet")
 
 
 def other_format(uri: str) -> str | None:
     """What to do with files of a format that --data does not read, by their name, in one line, or None."""
     for path in paths(uri):
-        reader = next((reader for end, reader in _OTHERS.items() if path.rstrip("/").lower().endswith(end)), None)
+        reader = next(
+            (
+                reader
+                for ending, reader in _READERS_OF_OTHER_FORMATS.items()
+                if path.rstrip("/").lower().endswith(ending)
+            ),
+            None,
+        )
         if reader is not None:
             return "--data %s: read it into a DataFrame first: df = %s, and --data df" % (uri, reader % path)
     return None
 
 
 @dataclass(frozen=True)
-class Source:
+class FileSource:
     """What --data names as files. frame: their rows. listing: a DataFrame that Spark has listed them for."""
 
     format: str
@@ -85,7 +92,7 @@ class Source:
         return sorted(self.listing.inputFiles())
 
 
-def source(session: Any, uri: str) -> Source:
+def source(session: Any, uri: str) -> FileSource:
     """The files, folders or patterns of files with these names: Parquet, or by the name ORC, CSV or TFRecord.
 
     session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file, and of CSV all.
@@ -100,10 +107,10 @@ def source(session: Any, uri: str) -> Source:
     if len(paths(uri)) > 1:
         _check_once(uri, listing)
     if kind == "tfrecord":
-        return Source(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
+        return FileSource(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
     if kind == "csv":
         _check_names(uri, listing.columns)
-    return Source(kind, listing, listing)
+    return FileSource(kind, listing, listing)
 
 
 def _check_once(uri: str, listing: DataFrame) -> None:
@@ -111,8 +118,8 @@ def _check_once(uri: str, listing: DataFrame) -> None:
     leaf = listing._jdf.queryExecution().analyzed().collectLeaves().apply(0)
     if leaf.getClass().getSimpleName() != "LogicalRelation":  # Spark's newer readers, which nobody has by default
         return
-    found = sorted(leaf.relation().location().inputFiles())
-    twice = next((one for one, other in zip(found, found[1:]) if one == other), None)
+    uris = sorted(leaf.relation().location().inputFiles())
+    twice = next((path for path, next_path in zip(uris, uris[1:]) if path == next_path), None)
     if twice is not None:
         raise DataError("--data %s names the file %s twice: name it once" % (uri, twice))
 
@@ -121,16 +128,19 @@ def _check_names(uri: str, names: Sequence[str]) -> None:
     """`DataError` where the first line of CSV files has no names of columns, or other separators than commas."""
     if not names:
         raise DataError("--data %s cannot be read: there is no file with columns" % uri)
-    own = [name for name in names if not _NO_NAME.match(name)]
-    separator = next((each for each in ";\t|" if each in names[0]), None)
-    if all(map(_is_number, own)):
+    named_columns = [name for name in names if not _NO_NAME.match(name)]
+    separator = next((sign for sign in ";\t|" if sign in names[0]), None)
+    if all(map(_is_number, named_columns)):
         problem = "the first line has numbers, and no names of columns"
-        how = "schema=%r" % "a double, b double, ..."
+        arguments = "schema=%r" % "a double, b double, ..."
     elif len(names) == 1 and separator is not None:
-        problem, how = "its columns are not separated by commas", "sep=%r, header=True, inferSchema=True" % separator
+        problem, arguments = (
+            "its columns are not separated by commas",
+            "sep=%r, header=True, inferSchema=True" % separator,
+        )
     else:
         return
-    reader = "spark.read.csv(%r, %s)" % (paths(uri)[0], how)
+    reader = "spark.read.csv(%r, %s)" % (paths(uri)[0], arguments)
     raise DataError("--data %s: %s: read it into a DataFrame: df = %s, and --data df" % (uri, problem, reader))
 
 
@@ -161,8 +171,8 @@ def _columns_of_tfrecord(
     session: Any, listing: DataFrame, first_columns: Callable[[bytes, str, int], Mapping[str, tuple[int, bool]]]
 ) -> Mapping[str, tuple[int, bool]]:
     """Those of the first file with records."""
-    found: list[str] = [row[0] for row in listing.where("length > 0").select("path").orderBy("path").collect()]
-    for path in found:
+    file_paths: list[str] = [row[0] for row in listing.where("length > 0").select("path").orderBy("path").collect()]
+    for path in file_paths:
         literally = re.sub(r"([\\*?\[\]{}])", r"\\\1", path)
         file = session.read.format("binaryFile").load(literally).select("path", "content").rdd
         columns: Mapping[str, tuple[int, bool]] = file.map(
@@ -170,10 +180,12 @@ def _columns_of_tfrecord(
         ).first()
         if columns:
             return columns
-    raise ValueError("%s has no record with a value" % found[-1] if found else "there is no file with records")
+    raise ValueError(
+        "%s has no record with a value" % file_paths[-1] if file_paths else "there is no file with records"
+    )
 
 
-def where(name: str, frame: DataFrame, condition: str) -> DataFrame:
+def filtered(name: str, frame: DataFrame, condition: str) -> DataFrame:
     """The rows for which a condition of Spark SQL is true. Raises `DataError`, one line."""
     if not is_spark(frame):
         raise DataError(
@@ -183,31 +195,31 @@ def where(name: str, frame: DataFrame, condition: str) -> DataFrame:
     return _in_one_line("--where %s" % condition, lambda: frame.where(condition))
 
 
-def _in_one_line(what: str, action: Callable[[], Any], cause: Callable[[Exception], str] = spark_error.cause) -> Any:
+def _in_one_line(option: str, action: Callable[[], Any], cause: Callable[[Exception], str] = spark_error.cause) -> Any:
     try:
         return action()
     except Exception as error:  # of Spark's parser or analysis, of a file system or of its Java
-        raise DataError("%s: %s" % (what, cause(error))) from error
+        raise DataError("%s: %s" % (option, cause(error))) from error
 
 
 def _no_parquet(error: Exception) -> str:
     """Why files are not read as Parquet, which those are taken for whose names say nothing else."""
     text = str(error)
-    other = re.search(r"(\S+) is not a Parquet file", text)
-    if other:
+    not_parquet = re.search(r"(\S+) is not a Parquet file", text)
+    if not_parquet:
         words = "name files of other formats with their ending, as in FOLDER/*.csv, or read them into a DataFrame first"
-        return "%s is not a Parquet file: %s" % (other[1], words)
+        return "%s is not a Parquet file: %s" % (not_parquet[1], words)
     if "infer schema" in text:
         return "there is no file with columns"
     return spark_error.cause(error)
 
 
-def opened(session: Any, spec: RunSpec) -> Source | None:
+def opened(session: Any, spec: RunSpec) -> FileSource | None:
     """The files of --data, or None where it names a DataFrame."""
     uri = str(spec.data or "")
     return source(session, uri) if uri and is_files(uri) else None
 
 
-def with_frame(namespace: Mapping[str, Any], spec: RunSpec, files: Source | None) -> Mapping[str, Any]:
+def with_frame(namespace: Mapping[str, Any], spec: RunSpec, files: FileSource | None) -> Mapping[str, Any]:
     """`namespace` with the DataFrame of the files under the name that --data gives them."""
     return namespace if files is None else {**namespace, str(spec.data): files.frame}

@@ -46,10 +46,10 @@ def crc_table() -> npt.NDArray[np.uint32]:
 def records(content: bytes, name: str) -> Iterator[bytes]:
     """The data of each record of a file. ValueError, one line with its `name`, where it is none, cut off or damaged."""
     content = plain(content, name)
-    spans = places(content, name)
+    spans = record_spans(content, name)
     block = at_once(content, spans)
-    for first in range(0, len(spans), block):
-        yield from checked(content, spans[first : first + block], name)
+    for start in range(0, len(spans), block):
+        yield from checked(content, spans[start : start + block], name)
 
 
 def at_once(content: bytes, spans: npt.NDArray[np.int64]) -> int:
@@ -58,34 +58,34 @@ def at_once(content: bytes, spans: npt.NDArray[np.int64]) -> int:
 
 
 def checked(content: bytes, spans: npt.NDArray[np.int64], name: str) -> list[bytes]:
-    """The data of some records, of which `places` knows the places. ValueError where its checksum is another one."""
-    found = [content[begin:end] for begin, end in spans.tolist()]
-    of_file = [struct.unpack_from("<I", content, end)[0] for end in spans[:, 1].tolist()]
-    for begin, one, other in zip(spans[:, 0].tolist(), checksums(found), of_file):
-        if one != other:
+    """The data of the records at these `record_spans`. ValueError for a wrong checksum."""
+    contents = [content[begin:stop] for begin, stop in spans.tolist()]
+    of_file = [struct.unpack_from("<I", content, stop)[0] for stop in spans[:, 1].tolist()]
+    for begin, checksum, stored in zip(spans[:, 0].tolist(), checksums(contents), of_file):
+        if checksum != stored:
             raise ValueError("%s is damaged in the record at byte %d: write the file again" % (name, begin - 12))
-    return found
+    return contents
 
 
-def places(content: bytes, name: str) -> npt.NDArray[np.int64]:
+def record_spans(content: bytes, name: str) -> npt.NDArray[np.int64]:
     """Where the data of each record of a file begins and ends: (records, 2). `content` is not compressed.
 
     ValueError, one line with the file's `name`, where it is none or is cut off.
     """
-    found, place, size = [], 0, len(content)
+    spans_list, position, size = [], 0, len(content)
     length = struct.Struct("<Q").unpack_from
-    while place + 12 <= size:
-        begin = place + 12
-        place = begin + length(content, place)[0] + 4
-        found.append((begin, min(place - 4, size)))
-    spans = np.array(found, np.int64).reshape(-1, 2)
+    while position + 12 <= size:
+        begin = position + 12
+        position = begin + length(content, position)[0] + 4
+        spans_list.append((begin, min(position - 4, size)))
+    spans = np.array(spans_list, np.int64).reshape(-1, 2)
     headers = np.frombuffer(content, np.uint8)[spans[:, :1] - 12 + np.arange(12)]
     of_lengths = advanced(np.full(len(headers), 0xFFFFFFFF, np.uint32), headers[:, :8])
     damaged = masked(of_lengths) != headers[:, 8:].copy().view("<u4")[:, 0]
-    wrong = int(spans[damaged.argmax(), 0]) - 12 if damaged.any() else place
-    if wrong < size:
-        raise ValueError("%s is damaged at byte %d, or no TFRecord file" % (name, wrong))
-    if place > size:
+    damaged_byte = int(spans[damaged.argmax(), 0]) - 12 if damaged.any() else position
+    if damaged_byte < size:
+        raise ValueError("%s is damaged at byte %d, or no TFRecord file" % (name, damaged_byte))
+    if position > size:
         raise ValueError("%s is cut off in its last record" % name)
     return spans
 
@@ -93,8 +93,8 @@ def places(content: bytes, name: str) -> npt.NDArray[np.int64]:
 def masked(states: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint32]:
     """The checksums as TFRecord files have them: inverted at the end, rotated, and a constant added."""
     crc = states ^ np.uint32(0xFFFFFFFF)
-    made: npt.NDArray[np.uint32] = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
-    return made  # modulo 2^32
+    result: npt.NDArray[np.uint32] = (crc >> np.uint32(15) | crc << np.uint32(17)) + np.uint32(0xA282EAD8)
+    return result  # modulo 2^32
 
 
 def advanced(states: npt.NDArray[np.uint32], data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
@@ -112,23 +112,23 @@ def checksums(messages: Sequence[bytes]) -> list[int]:
     state is four bytes that are inverted, and that of two pieces is the first one's, moved on by the second's length,
     xor the second one's.
     """
-    found = [0] * len(messages)
+    result = [0] * len(messages)
     similar: Dict[int, List[int]] = {}
     for number, data in enumerate(messages):
         similar.setdefault(len(data) if len(data) < 4 else 4 + len(data).bit_length(), []).append(number)
     for size, numbers in similar.items():
         block = max(1, _BYTES_AT_ONCE >> max(0, size - 4))
-        for first in range(0, len(numbers), block):
-            some = numbers[first : first + block]
-            for number, one in zip(some, masked(states_after([messages[each] for each in some])).tolist()):
-                found[number] = one
-    return found
+        for start in range(0, len(numbers), block):
+            batch = numbers[start : start + block]
+            for number, checksum in zip(batch, masked(states_after([messages[index] for index in batch])).tolist()):
+                result[number] = checksum
+    return result
 
 
 def states_after(messages: Sequence[bytes]) -> npt.NDArray[np.uint32]:
     """The state of each message's checksum at its end. Messages of less than four bytes have one length."""
     width = max(map(len, messages))
-    joined = b"".join(each.rjust(width, b"\0") for each in messages)
+    joined = b"".join(message.rjust(width, b"\0") for message in messages)
     data = np.frombuffer(bytearray(joined), np.uint8).reshape(len(messages), width)
     if width < 4:
         return advanced(np.full(len(messages), 0xFFFFFFFF, np.uint32), data)
@@ -145,11 +145,11 @@ def advanced_by_pieces(data: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint32]:
     padded[:, -width:] = data
     lanes = advanced(np.zeros(count * pieces, np.uint32), padded.reshape(-1, _PIECE_BYTES)).reshape(count, pieces)
     single = (np.arange(256, dtype=np.uint32) << np.arange(0, 32, 8, dtype=np.uint32)[:, None]).ravel()
-    moved = advanced(single, np.zeros((1024, _PIECE_BYTES), np.uint8)).reshape(4, 256)
+    shifted = advanced(single, np.zeros((1024, _PIECE_BYTES), np.uint8)).reshape(4, 256)
     state = np.zeros(count, np.uint32)
     for piece in lanes.T:
-        parts = [moved[byte][state >> np.uint32(8 * byte) & np.uint32(0xFF)] for byte in range(4)]
-        state = parts[0] ^ parts[1] ^ parts[2] ^ parts[3] ^ piece
+        bytes_shifted = [shifted[byte][state >> np.uint32(8 * byte) & np.uint32(0xFF)] for byte in range(4)]
+        state = bytes_shifted[0] ^ bytes_shifted[1] ^ bytes_shifted[2] ^ bytes_shifted[3] ^ piece
     return state
 
 
@@ -171,88 +171,88 @@ def index(
     """As `parquet.index`, without conditions. text_bytes: an upper bound, the bytes of all records shared out evenly
     among the columns of text. content: `file_systems.content`.
     """
-    found: list[FileRows] = []
+    indexed_files: list[FileRows] = []
     shapes: tuple[int, list[list[int]]] | None = None
     size = 0
     for number, uri in files:
         try:
             data, stamp = content(uri)
             data = plain(data, uri)
-            spans = places(data, uri)
+            spans = record_spans(data, uri)
             if shapes is None and len(spans):
                 shapes = number, first_shapes(example(data[spans[0, 0] : spans[0, 1]]), columns)
         except Exception as error:  # of a file system, or of a file that is none
             lines = str(error).splitlines()
             return {"problem": "the executors cannot read %s (%s)" % (uri, lines[0] if lines else type(error).__name__)}
         size += int((spans[:, 1] - spans[:, 0]).sum())
-        found.append({"number": number, "uri": uri, "stamp": stamp, "rows": [len(spans)]})
+        indexed_files.append({"number": number, "uri": uri, "stamp": stamp, "rows": [len(spans)]})
     texts = [column["dtype"] == "S" for column in columns]
-    each = -(-size // max(1, sum(texts)))
-    return {"files": found, "shapes": shapes, "text_bytes": [each if is_text else 0 for is_text in texts]}
+    text_share = -(-size // max(1, sum(texts)))
+    return {"files": indexed_files, "shapes": shapes, "text_bytes": [text_share if is_text else 0 for is_text in texts]}
 
 
 def indexed(file: FileRows, content: Callable[[str], tuple[bytes, list[int]]]) -> tuple[bytes, npt.NDArray[np.int64]]:
-    """(bytes without compression, `places`) of a file of the index. ValueError where it is not the same any more."""
+    """(bytes without compression, `record_spans`) of a file of the index. ValueError if it has changed."""
     data, stamp = content(file["uri"])
     data = plain(data, file["uri"])
-    spans = places(data, file["uri"])
+    spans = record_spans(data, file["uri"])
     if stamp != file["stamp"] or [len(spans)] != file["rows"]:
         raise ValueError("%s has changed since the run began, or is another one on this host" % file["uri"])
     return data, spans
 
 
-def first_shapes(found: Features, columns: Sequence[Column]) -> list[list[int]]:
+def first_shapes(features: Features, columns: Sequence[Column]) -> list[list[int]]:
     """Of each column. ValueError where the Example has no value of one."""
-    missing = [column["name"] for column in columns if not found.get(column["name"], (0, []))[1]]
+    missing = [column["name"] for column in columns if not features.get(column["name"], (0, []))[1]]
     if missing:
         raise ValueError("the first record has no value in %r" % missing[0])
-    return [[len(found[column["name"]][1])] if column["depth"] else [] for column in columns]
+    return [[len(features[column["name"]][1])] if column["depth"] else [] for column in columns]
 
 
-def varint(data: bytes, place: int) -> tuple[int, int]:
+def varint(data: bytes, position: int) -> tuple[int, int]:
     """(number, place behind it)."""
     value = shift = 0
     while True:
-        byte = data[place]
-        place += 1
+        byte = data[position]
+        position += 1
         value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value, place
+            return value, position
         shift += 7
 
 
 def fields(data: bytes) -> Iterator[tuple[int, Any]]:
     """(number, value) of the fields of a message: bytes, or an integer."""
-    place = 0
-    while place < len(data):
-        key, place = varint(data, place)
+    position = 0
+    while position < len(data):
+        key, position = varint(data, position)
         wire = key & 7
         if wire == 0:
-            value, place = varint(data, place)
+            value, position = varint(data, position)
             yield key >> 3, value
             continue
         if wire == 2:
-            size, place = varint(data, place)
+            size, position = varint(data, position)
         else:
             size = {1: 8, 5: 4}[wire]
-        if place + size > len(data):
+        if position + size > len(data):
             raise ValueError("a record ends within a value")
-        yield key >> 3, data[place : place + size]
-        place += size
+        yield key >> 3, data[position : position + size]
+        position += size
 
 
 def example(data: bytes) -> Features:
     """The features of an Example. ValueError where it is none."""
-    found: Features = {}
+    by_name: Features = {}
     try:
         for number, features in fields(data):
             for _, entry in fields(features) if number == 1 else ():
-                parts = dict(fields(entry))
-                kind, values = next(iter(fields(parts.get(2, b""))), (0, b""))
-                found[parts[1].decode("utf-8")] = (kind, list_values(kind, values))
+                entry_fields = dict(fields(entry))
+                kind, values = next(iter(fields(entry_fields.get(2, b""))), (0, b""))
+                by_name[entry_fields[1].decode("utf-8")] = (kind, list_values(kind, values))
     except (IndexError, KeyError, TypeError, UnicodeDecodeError, struct.error) as error:
         raise ValueError("a record is no tf.train.Example") from error
-    return found
+    return by_name
 
 
 def list_values(kind: int, data: bytes) -> list[Any]:
@@ -266,9 +266,9 @@ def list_values(kind: int, data: bytes) -> list[Any]:
         elif isinstance(value, int):
             values.append(signed(value))
         else:
-            place = 0
-            while place < len(value):
-                number, place = varint(value, place)
+            position = 0
+            while position < len(value):
+                number, position = varint(value, position)
                 values.append(signed(number))
     return values
 
@@ -288,10 +288,10 @@ def rows(content: bytes, name: str, columns: Mapping[str, tuple[int, bool]]) -> 
 
 def row(data: bytes, name: str, columns: Mapping[str, tuple[int, bool]]) -> tuple[Any, ...]:
     """As `rows`, of one Example. name: of the record."""
-    found = example(data)
+    features = example(data)
     values = []
     for column, (kind, is_list) in columns.items():
-        has, value = found.get(column, (0, []))
+        has, value = features.get(column, (0, []))
         if has not in (0, kind) and value:
             raise ValueError("%s: %s is of another type than in the first file" % (name, column))
         if not is_list and len(value) > 1:
@@ -301,15 +301,15 @@ def row(data: bytes, name: str, columns: Mapping[str, tuple[int, bool]]) -> tupl
     return tuple(values)
 
 
-def first_columns(content: bytes, name: str, most: int) -> dict[str, tuple[int, bool]]:
-    """The columns that the first `most` Examples of a file have, for `rows`. ValueError where types differ."""
+def first_columns(content: bytes, name: str, limit: int) -> dict[str, tuple[int, bool]]:
+    """The columns that the first `limit` Examples of a file have, for `rows`. ValueError where types differ."""
     columns: dict[str, tuple[int, bool]] = {}
     for number, data in enumerate(records(content, name)):
-        if number == most:
+        if number == limit:
             break
         for column, (kind, values) in example(data).items():
-            known, is_list = columns.get(column, (kind, False))
-            if values and known != kind:
+            known_kind, is_list = columns.get(column, (kind, False))
+            if values and known_kind != kind:
                 raise ValueError("%s: %s has values of two types" % (name, column))
             if values:
                 columns[column] = (kind, is_list or len(values) > 1)

@@ -31,12 +31,12 @@ Checksums = Callable[[Sequence[bytes]], Sequence[int]]
 
 def varint(value: int) -> bytes:
     value &= (1 << 64) - 1
-    found = bytearray()
+    encoded = bytearray()
     while value > 127:
-        found.append(value & 127 | 128)
+        encoded.append(value & 127 | 128)
         value >>= 7
-    found.append(value)
-    return bytes(found)
+    encoded.append(value)
+    return bytes(encoded)
 
 
 def message(number: int, content: bytes) -> bytes:
@@ -54,12 +54,12 @@ def feature(value: Any, column: Column) -> bytes:
     if column["vector"]:
         value = value.toArray().tolist()
     values = value if column["depth"] or column["vector"] else [value]
-    if any(each is None for each in values):
+    if any(item is None for item in values):
         raise ValueError("column %r has arrays with empty values (null): fill them first" % column["name"])
     kind = kind_of(column)
     if kind == 1:
         content = b"".join(
-            message(1, each.encode("utf-8") if isinstance(each, str) else bytes(each)) for each in values
+            message(1, item.encode("utf-8") if isinstance(item, str) else bytes(item)) for item in values
         )
     elif kind == 2:
         try:
@@ -67,7 +67,7 @@ def feature(value: Any, column: Column) -> bytes:
         except OverflowError:
             raise ValueError(beyond_float32(column)) from None
     else:
-        content = message(1, b"".join(varint(int(each)) for each in values))
+        content = message(1, b"".join(varint(int(item)) for item in values))
     return message(kind, content)
 
 
@@ -134,10 +134,10 @@ def lines(records: Iterable[bytes], checksums: Checksums) -> Iterator[bytes]:
             ahead[-1] = last_record(ahead[-1], lambda data: checksums([data])[0])
         of_data = checksums(ahead)
         of_lengths = checksums([struct.pack("<Q", len(record)) for record in ahead])
-        for record, of_length, one in zip(ahead, of_lengths, of_data):
-            whole = framed(record, of_length, one)
-            yield before + whole[:7]
-            before = whole[8:]
+        for record, of_length, of_record in zip(ahead, of_lengths, of_data):
+            framed_record = framed(record, of_length, of_record)
+            yield before + framed_record[:7]
+            before = framed_record[8:]
         ahead = block or []
     yield before[:-1]
 
@@ -151,14 +151,14 @@ def encode(
 ) -> Iterator[tuple[bytes]]:
     """The lines of a partition's file, as rows of one column. count: is told {partition: [records, bytes]}."""
     makers = [entry_maker(column) for column in columns]
-    found = [0, 0]
+    counts = [0, 0]
 
     def examples() -> Iterator[bytes]:
         for row in rows:
-            found[0] += 1
+            counts[0] += 1
             yield example(row, makers)
 
     for line in lines(examples(), checksums):
-        found[1] += len(line) + 1
+        counts[1] += len(line) + 1
         yield (line,)
-    count({partition: found})
+    count({partition: counts})

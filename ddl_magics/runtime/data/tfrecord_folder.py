@@ -80,7 +80,7 @@ def _write(session: Any, frame: DataFrame, columns: Sequence[Column], uri: str, 
     aside = Path(target.getParent(), ".%s.%s" % (target.getName(), uuid.uuid4().hex[:8]))
     with _removed(storage, aside):
         counts = _write_lines(session, frame, columns, aside.toString(), compression)
-        files = _named(storage, aside, Path, counts, ".tfrecord.gz" if compression else ".tfrecord")
+        files = _rename_files(storage, aside, Path, counts, ".tfrecord.gz" if compression else ".tfrecord")
         sizes = [size for _, size in counts.values()]
         if len(files) != len(sizes) or (not compression and [file["bytes"] for file in files] != sizes):
             raise DataError("write_tfrecord to %s: Spark has not written the bytes that it was given" % uri)
@@ -120,8 +120,8 @@ def _write_lines(
     text = session.createDataFrame(lines, schema, None, False).selectExpr("cast(line as string) as line")
     options = {"lineSep": "\0", "compression": compression or "none", "maxRecordsPerFile": 0}
     text.write.options(**options).text(folder)
-    found = dict(counts.value)
-    return {partition: found[partition] for partition in sorted(found) if found[partition][0]}
+    by_partition = dict(counts.value)
+    return {partition: by_partition[partition] for partition in sorted(by_partition) if by_partition[partition][0]}
 
 
 def _merging() -> Any:
@@ -131,9 +131,11 @@ def _merging() -> Any:
     return types.SimpleNamespace(zero=functions["zero"], addInPlace=functions["addInPlace"])
 
 
-def _named(storage: Any, folder: Any, Path: Any, counts: dict[int, list[int]], end: str) -> list[dict[str, Any]]:
+def _rename_files(
+    storage: Any, folder: Any, Path: Any, counts: dict[int, list[int]], suffix: str
+) -> list[dict[str, Any]]:
     """Give Spark's files short names: what the index tells of them. Files without records are deleted."""
-    found = []
+    files = []
     for status in storage.listStatus(folder):
         path = status.getPath()
         name = path.getName()
@@ -143,10 +145,10 @@ def _named(storage: Any, folder: Any, Path: Any, counts: dict[int, list[int]], e
         if partition not in counts:
             storage.delete(path, False)
             continue
-        short = "part-%05d%s" % (partition, end)
+        short = "part-%05d%s" % (partition, suffix)
         storage.rename(path, Path(folder, short))
-        found.append({"name": short, "records": counts[partition][0], "bytes": status.getLen()})
-    return sorted(found, key=lambda file: str(file["name"]))
+        files.append({"name": short, "records": counts[partition][0], "bytes": status.getLen()})
+    return sorted(files, key=lambda file: str(file["name"]))
 
 
 @contextlib.contextmanager

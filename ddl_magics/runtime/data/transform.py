@@ -42,23 +42,23 @@ def applied(tf: TensorFlow, function: Transform, by_batch: bool, features: Featu
     """What the function makes of the features of a batch: a row after the other, unless it takes batches."""
     if by_batch:
         return _present(function(features))
-    row = tf.nest.map_structure(lambda part: tf.TensorSpec(part.shape[1:], part.dtype), features)
-    made = _present(tf.function(function).get_concrete_function(row).structured_outputs)
-    kinds = tf.nest.map_structure(lambda part: tf.TensorSpec(part.shape, part.dtype), made)
+    row = tf.nest.map_structure(lambda tensor: tf.TensorSpec(tensor.shape[1:], tensor.dtype), features)
+    outputs = _present(tf.function(function).get_concrete_function(row).structured_outputs)
+    kinds = tf.nest.map_structure(lambda output: tf.TensorSpec(output.shape, output.dtype), outputs)
     return tf.map_fn(function, features, fn_output_signature=kinds)
 
 
-def _present(made: Features) -> Features:
-    if made is None:
+def _present(outputs: Features) -> Features:
+    if outputs is None:
         raise TypeError("it returns None, and not what the model takes")
-    return made
+    return outputs
 
 
 def mapped(tf: TensorFlow, dataset: Dataset, function: Transform, by_batch: bool) -> Dataset:
     """The dataset of batches with transformed features, several batches at once and in their order."""
 
-    def transformed(features: Features, *others: Any) -> Any:
-        made = applied(tf, function, by_batch, features)
-        return (made, *others) if others else made
+    def transformed(features: Features, *targets: Any) -> Any:
+        outputs = applied(tf, function, by_batch, features)
+        return (outputs, *targets) if targets else outputs
 
     return dataset.map(transformed, num_parallel_calls=tf.data.AUTOTUNE).prefetch(tf.data.AUTOTUNE)

@@ -153,7 +153,7 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
 
 
 def _check_data(
-    spec: RunSpec, frames: Mapping[str, Any], source: sources.Source | None
+    spec: RunSpec, frames: Mapping[str, Any], source: sources.FileSource | None
 ) -> Callable[[SparkContext, str], feed.Feed] | None:
     """Check --data as far as no rows are needed for it. Returns a function that makes the data, or None without it."""
     name = spec.data

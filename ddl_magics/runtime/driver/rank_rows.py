@@ -101,7 +101,7 @@ class RankRows:
 
     def _deal_all(self) -> Feed:
         assert self._feed is not None
-        self._feed = self._feed.whole()
+        self._feed = self._feed.with_all_ranks()
         self._feeds.append(self._feed)
         return self._feed
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..data import by_value
 from ..data.columns import DataError, check_column, describe, quoted
-from ..data.roles import Choice, Part, indices, label_texts, used_as
+from ..data.roles import Choice, TensorColumns, indices, label_texts, used_as
 from ..spark import jvm_gateway, spark_error
 from . import evaluator
 from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
@@ -92,7 +92,7 @@ def evaluate(
 def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:
     """The columns of label and weight."""
     columns = [str(name) for name in frame.columns]
-    choice = Choice((), [Part.read(text, columns) for text in label_texts(label, columns)], weight)
+    choice = Choice((), [TensorColumns.read(text, columns) for text in label_texts(label, columns)], weight)
     for name in choice.names():
         check_column(_WEIGHT if name == weight else _LABEL, name, FRAME, columns)
     return choice

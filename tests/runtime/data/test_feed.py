@@ -144,7 +144,7 @@ def resident_bytes(path):
 
 def test_of_data_in_windows_a_missing_page_is_read_alone(tmp_path, monkeypatch):
     """As where memory had no room for what was read ahead: the kernel would read a page's neighbours, too."""
-    monkeypatch.setattr(reader.Share, "read_ahead", lambda *_: None)
+    monkeypatch.setattr(reader.StoredShare, "read_ahead", lambda *_: None)
     rows, window = 1 << 18, 2 << 20
     monkeypatch.setattr(row_order, "WINDOW_BYTES", window)
     manifest = {"data": "df", "size": 1, "rows": rows, "validation_rows": 0, "validation_whole": False}

@@ -102,7 +102,7 @@ def read_own(place, manifest, rank):
     """In this process, where a run has another one for Parquet. Returns the notices."""
     if manifest["files"]["format"] == "tfrecord":
         return file_share.finish(None, manifest, place, rank, lambda: False, lambda rows, seconds: None)
-    share = file_share.Share(manifest, rank)
+    share = file_share.FileShare(manifest, rank)
     share_files.store(share.parquet(), place, manifest, rank)
     return share.notices
 

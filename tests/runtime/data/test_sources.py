@@ -203,7 +203,7 @@ def test_checksums_are_those_of_tensorflow():
     chosen = random.Random(1)
     lengths = (0, 1, 2, 3, 4, 5, 7, 8, 150, 150, 151, 200, 255, 256, 16384, 16385, 20_000, 20_001, 30_000)
     content = of_tensorflow([chosen.randbytes(length) for length in lengths])
-    spans = tfrecord.places(content, "f")
+    spans = tfrecord.record_spans(content, "f")
     assert [end - begin for begin, end in spans.tolist()] == list(lengths)
     assert len(tfrecord.checked(content, spans, "f")) == len(lengths)
     for (begin, end), length in zip(spans.tolist(), lengths, strict=True):

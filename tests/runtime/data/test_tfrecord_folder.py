@@ -225,7 +225,7 @@ def fed_or_error(spark, options):
 
     plan, made = prepared(spark, options)
     with pytest.raises(DataError) as own:
-        list(file_share.Share(made.manifest, 0).tfrecord(tf))
+        list(file_share.FileShare(made.manifest, 0).tfrecord(tf))
     with pytest.raises(DataError) as dealt:
         feed.prepare(spark.sparkContext, plan, "test")
     return str(own.value), str(dealt.value)
@@ -243,5 +243,5 @@ def test_a_damaged_file_has_the_same_line_in_the_index(spark, folder, damage):
     with pytest.raises(ValueError) as one:
         list(tfrecord.records(content, "f"))
     with pytest.raises(ValueError) as other:
-        tfrecord.places(tfrecord.plain(gzip.compress(content), "f"), "f")
+        tfrecord.record_spans(tfrecord.plain(gzip.compress(content), "f"), "f")
     assert str(one.value) == str(other.value)
