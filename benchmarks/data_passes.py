@@ -128,7 +128,7 @@ def measure(
         for number in range(-1, rounds):  # the first round warms up, and fills the cache
             found = {}
             for way in rotated((NONE, *ways), number):
-                arrow._known[app] = way == BY_ARROW
+                arrow._executors_have_pyarrow[app] = way == BY_ARROW
                 data = {NONE: None, FILES: f"file://{path}"}.get(way, frame)
                 found[way] = measured(clock, session, data, kept if way == AGAIN else None, TABLES[table].options)
                 time.sleep(pause)

@@ -367,7 +367,7 @@ def test_keras_learns_from_it(tmp_path):
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": labels})
     plan = feed.check(frame, spec(workers=1, strategy="single"), {})
     records = list(feed._pack_pandas(frame, plan))
-    order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "whole": True}
+    order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "replicated": True}
     checksums = {0: [zlib.crc32(blob) for _, _, _, blob in records]}
     order.update(starts={0: [0]}, checksums=checksums, ranks=[0], dtypes=["<f8", "<f8"])
     tensor = {"shape": [2], "dtype": "<f8", "use": "floatx", "text_bytes": 0}

@@ -267,7 +267,7 @@ def test_series_go_on_from_one_blob_to_the_next():
     plan = SequencePlan(length=2, horizon=1, stride=1, order_by="time", group_by=("city",), since=None)
 
     def blob(first, last, *segments):
-        return {"first": first, "last": last, "segments": list(segments)}
+        return {"first_key": first, "last_key": last, "segments": list(segments)}
 
     rome, oslo = ("Rome",), ("Oslo",)
     blobs = [

@@ -21,7 +21,7 @@ UUID = "0b8a3c1e-7d65-4f2a-9c1b-0123456789ab"
 
 
 def of_host(folder, rank=0, key=KEY, most=None):
-    use = {"key": key, "digest": DIGEST, "folder": str(folder), "most": most, "data": "df", "feed": {"n": 1}}
+    use = {"key": key, "digest": DIGEST, "folder": str(folder), "max_bytes": most, "data": "df", "feed": {"n": 1}}
     return ShareCache(use, rank, "float32", {})
 
 
@@ -177,7 +177,7 @@ from ddl_magics.runtime import scratch
 from ddl_magics.runtime.data.share_cache import ShareCache
 folder, place = sys.argv[1:]
 scratch.YOUNG_SECONDS = -1.0
-use = {"key": "a" * 64, "digest": "b" * 16, "folder": folder, "most": None, "data": "df", "feed": {"n": 1}}
+use = {"key": "a" * 64, "digest": "b" * 16, "folder": folder, "max_bytes": None, "data": "df", "feed": {"n": 1}}
 cache = ShareCache(use, 0, "float32", {})
 for number in range(1, 50):
     child = os.fork()
@@ -283,7 +283,7 @@ def test_where_it_is_without_a_folder_of_ones_own(tmp_path, disk, expected):
         (None, None),
         ("off", None),
         ("on", CacheOption()),
-        ("20GB", CacheOption(most=20_000_000_000)),
+        ("20GB", CacheOption(max_bytes=20_000_000_000)),
         ("/mnt/fast/", CacheOption("/mnt/fast")),
     ],
 )
