@@ -73,11 +73,13 @@ class Collective(abc.ABC):
     """This rank (`rank`, from 0) among the `size` ranks that call each collective together, in the same order.
 
     Every collective raises `Diverged` if the ranks are in different ones, and `PeerLost` if a rank is gone; after
-    `close`, its `rank` is this one. All later collectives raise the same again. RuntimeError: another thread is in a
-    collective. There is no timeout: a slow rank is waited for, and `close`, from any thread, ends the wait.
+    `close`, its `rank` is this one. All later collectives raise the same error. RuntimeError: another thread is in a
+    collective. There is no timeout: a slow rank is waited for. `close`, from any thread, ends the wait.
 
-    elapsed: duration of the last collective in seconds; timings: where it went. crosses_network: whether the ranks are
-    on more than one machine.
+    Attributes:
+        elapsed: duration of the last collective, in seconds.
+        timings: how `elapsed` was spent.
+        crosses_network: whether the ranks are on more than one machine.
     """
 
     def __init__(self, rank: int, size: int, link: Link) -> None:
@@ -97,16 +99,21 @@ class Collective(abc.ABC):
     def allreduce(
         self, buffer: np.ndarray, announcement: Announcement, residual: npt.NDArray[np.float32] | None = None
     ) -> list[Announcement]:
-        """Replaces `buffer` by its sum over all ranks; returns the announcements of all, in order of rank.
+        """Replaces `buffer` by its sum over all ranks. The sum has equal bits on all ranks.
 
-        buffer: 1-D, contiguous and writable, of integers, floats (bfloat16 included) or complex numbers; length and
-        dtype are equal on all ranks. It is summed in its own dtype. The sum has equal bits on all ranks.
+        Args:
+            buffer: 1-D, contiguous and writable, of integers, floats (bfloat16 included) or complex numbers; length and
+                dtype are equal on all ranks. It is summed in its own dtype.
+            residual: float32, of the shape of `buffer`, which must be float32, too. With it, data cross the network as
+                bfloat16. The rounding error of this rank is kept in `residual`, and added by the next call
+                (compression.py).
 
-        residual: float32, of the shape of `buffer`, which is float32 then too. With it, data cross the network as
-        bfloat16. What rounding removes on this rank is kept in `residual`, and added by the next call (compression.py).
+        Returns:
+            The announcements of all ranks, in order of rank.
 
-        Raises ValueError for another kind of buffer or another dtype of the residual, before anything is sent, and what
-        every collective raises.
+        Raises:
+            ValueError: another kind of buffer, or another dtype of the residual; nothing was sent. Otherwise as every
+                collective.
         """
         if residual is not None and not residual.dtype == buffer.dtype == np.float32:
             raise ValueError("only float32 can be sent as bfloat16")
@@ -116,10 +123,16 @@ class Collective(abc.ABC):
         return [call.announcement for call in calls]
 
     def broadcast(self, buffer: np.ndarray, announcement: Announcement, root: int = 0) -> list[Announcement]:
-        """Replaces `buffer` by that of rank `root`; returns the announcements of all, in order of rank.
+        """Replaces `buffer` by that of rank `root`.
 
-        buffer: as in `allreduce`; length and dtype are equal on all ranks. Raises ValueError for another kind of
-        buffer, before anything is sent, and what every collective raises.
+        Args:
+            buffer: as in `allreduce`; length and dtype are equal on all ranks.
+
+        Returns:
+            The announcements of all ranks, in order of rank.
+
+        Raises:
+            ValueError: another kind of buffer; nothing was sent. Otherwise as every collective.
         """
         data = as_bytes(buffer)
         calls = [CollectiveCall(self.rank, BROADCAST, data.nbytes, dtype_code(buffer.dtype), announcement)]
@@ -131,8 +144,9 @@ class Collective(abc.ABC):
     def gather(self, payload: bytes, announcement: Announcement, limit: int) -> list[bytes]:
         """The payloads of all ranks, in order of rank. They may differ in length.
 
-        Raises ValueError on every rank if one has more than `limit` bytes; later collectives still work. Raises what
-        every collective raises.
+        Raises:
+            ValueError: on every rank, if one brings more than `limit` bytes; later collectives still work. Otherwise as
+                every collective.
         """
         return self.gather_with_announcements(payload, announcement, limit)[0]
 

@@ -43,11 +43,16 @@ def connect(
     timeout: float = CONNECT_SECONDS,
     host: str | None = None,
 ) -> Collective:
-    """Connects this rank to the others, whose listeners have these addresses, by rank. Closes `listener`.
+    """Connects this rank to the others, and closes `listener`.
 
-    host: equal for ranks that may be able to share memory; its first word is equal for ranks on one machine. It is
-    `memory_file.host_id()` by default. timeout: in seconds. Raises PeerLost, which names a rank that did not connect in
-    that time, or refused to.
+    Args:
+        addresses: of the listeners of all ranks, by rank.
+        timeout: in seconds.
+        host: equal for ranks that may be able to share memory; its first word is equal for ranks on one machine. By
+            default `memory_file.host_id()`.
+
+    Raises:
+        PeerLost: names a rank that did not connect within `timeout`, or refused to.
     """
     try:
         if listener.size == 1:

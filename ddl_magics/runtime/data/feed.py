@@ -50,10 +50,12 @@ PANDAS_SLICES_PER_WORKER = 4
 class Feed:
     """Data that is ready for the ranks.
 
-    rdd: of n partitions; partition k yields the blobs of rank k, for `share_files.store`, and may be read again by a
-    later attempt. The partitions of ranks that are not among the `dealt` ones of `cache` are empty. manifest:
-    JSON-able, for `rank_data.datasets` on every rank. inputs: how other rows become the same tensors. notices: hints
-    for the user, a line each.
+    Attributes:
+        rdd: of n partitions; partition k yields the blobs of rank k, for `share_files.store`, and may be read again by
+            a later attempt. If `cache` is set, the partitions of ranks that are not `dealt` are empty.
+        manifest: JSON-able, for `rank_data.datasets` on every rank.
+        inputs: how other rows become the same tensors.
+        notices: hints for the user, a line each.
     """
 
     def __init__(
@@ -64,7 +66,7 @@ class Feed:
         persisted: Sequence[Rdd] = (),
         prepare_all: Callable[[], Feed] | None = None,
     ) -> None:
-        """prepare_all: makes the feed of which every rank is sent its rows; None where this is such a feed."""
+        """prepare_all: makes a feed with the rows of all ranks; None if this one has them."""
         self.rdd = rdd
         self.manifest, self.inputs, self.notices = record["manifest"], record["inputs"], list(record["notices"])
         self.cache = cache
@@ -82,14 +84,24 @@ class Feed:
 
 
 def check(value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> DataPlan:
-    """The `DataPlan` with these arguments: checked as far as that needs no Spark job. Raises `DataError`, one line."""
+    """The `DataPlan` of these arguments, checked as far as possible without a Spark job.
+
+    Raises:
+        DataError: one line.
+    """
     return DataPlan(value, spec, namespace)
 
 
 def prepare(sc: SparkContext, plan: DataPlan, group: str) -> Feed:
-    """Make the `Feed` of a run, in one pass over the data, or without one from the cache. Raises `DataError`, one line.
+    """Makes the `Feed` of a run, in one pass over the data, or without one from the cache.
 
-    sc: from `jvm_gateway.separate_context`; plan: from `check`; group: the job group of the pass.
+    Args:
+        sc: from `jvm_gateway.separate_context`.
+        plan: from `check`.
+        group: the job group of the pass.
+
+    Raises:
+        DataError: one line.
     """
     cache, notices = cache_lookup.look(sc, plan, group)
     generation = None if cache is None else cache.complete(plan.size)
@@ -311,7 +323,7 @@ def _deal(
 
 
 def manifest_of(sets: Sequence[Rows], layouts: Sequence[Sequence[Layout]], plan: DataPlan) -> Manifest:
-    """What all ranks are told. Raises `DataError` where the rows are too few, or of different shapes."""
+    """The manifest for all ranks. Raises `DataError` for too few rows, and for rows of different shapes."""
     rows, validation_rows = _counts(sets, layouts, plan)
     window_layouts = [layout for set_layouts in layouts for layout in set_layouts]
     return {

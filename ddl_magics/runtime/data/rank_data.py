@@ -30,8 +30,12 @@ def batch_rows(requested: int | None, size: int, global_batch: bool) -> int:
 def edges(rows: int, rank: int, size: int, batch: int, global_batch: bool) -> npt.NDArray[np.int64]:
     """Where a rank's batches begin and end in its share: step s has the local rows edges[s] to edges[s + 1] - 1.
 
-    rows: of all `size` ranks together; row i is local row i // size of rank i % size. batch: rows of the global batch,
-    or of the worker's own. Returns int64 of shape (steps + 1,), ascending from 0 to the rank's rows.
+    Args:
+        rows: of all `size` ranks together; row i is local row i // size of rank i % size.
+        batch: rows of the global batch, or of the worker's own.
+
+    Returns:
+        int64 of shape (steps + 1,), ascending from 0 to the rank's rows.
 
     Global batches cut rows 0 to rows - 1 of an epoch, so that all ranks make the same steps; a rank's part of a batch
     may be empty, at the end or where the global batch is smaller than `size`. With batches of their own, all ranks make
@@ -67,8 +71,13 @@ def datasets(
 ) -> tuple[Dataset, Dataset | None]:
     """(dataset, validation or None): tf.data of batches (features, label), (features, label, weight), or features.
 
-    folder: as `share_files.store` wrote it. manifest: `feed.Feed.manifest`. batch_size: in rows, of the global batch
-    or of the worker's own; None for the default. ValueError where the data was dealt to another `size`.
+    Args:
+        folder: as `share_files.store` wrote it.
+        manifest: `feed.Feed.manifest`.
+        batch_size: in rows, of the global batch or of the worker's own; None for the default.
+
+    Raises:
+        ValueError: the data was dealt to another `size`.
 
     A tensor has the shape (rows of the batch, *its shape in the manifest), static but for the rows. Features of windows
     have the shape (windows of the batch, length, *that), and label and weight are those of the label's row. Floats and

@@ -81,7 +81,12 @@ def other_format(uri: str) -> str | None:
 
 @dataclass(frozen=True)
 class FileSource:
-    """What --data names as files. frame: their rows. listing: a DataFrame that Spark has listed them for."""
+    """The files of --data.
+
+    Attributes:
+        frame: their rows.
+        listing: a DataFrame whose `inputFiles` are the files.
+    """
 
     format: str
     frame: DataFrame
@@ -95,8 +100,13 @@ class FileSource:
 def source(session: Any, uri: str) -> FileSource:
     """The files, folders or patterns of files with these names: Parquet, or by the name ORC, CSV or TFRecord.
 
-    session: a SparkSession. Spark reads the files' schema and no rows, but of TFRecord the first file, and of CSV all.
-    Raises `DataError`, one line.
+    Spark reads the schema of Parquet and ORC files and none of their rows, the first TFRecord file, and all CSV files.
+
+    Args:
+        session: a SparkSession.
+
+    Raises:
+        DataError: one line.
     """
     advice = other_format(uri)
     if advice:

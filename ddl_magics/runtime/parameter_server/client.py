@@ -111,10 +111,14 @@ class Client:
     def begin(
         self, fit: int, initial: Vector | None, dtype: npt.DTypeLike, size: int, rate: float | None = None
     ) -> tuple[Vector, int]:
-        """Start fit number `fit`, from 0; returns (centre, version).
+        """Starts fit number `fit`, from 0. A fit that has begun keeps its centre, for a rank that joins late.
 
-        initial: the first centre (`size` elements of `dtype`), which rank 0 brings; the others pass None and wait for
-        it. rate: rank 0's learning rate, or None. A fit that has begun keeps its centre, for a rank that joins late.
+        Args:
+            initial: the first centre, `size` elements of `dtype`. Rank 0 brings it; the others pass None and wait.
+            rate: rank 0's learning rate, or None.
+
+        Returns:
+            (centre, version).
         """
         dtype = np.dtype(dtype).name
         header = {"fit": fit, "dtype": dtype, "size": int(size), "initial": initial is not None, "rate": rate}
@@ -131,14 +135,20 @@ class Client:
     def commit(
         self, fit: int, seq: int, delta: Vector, version: int, extra_staleness: int = 0, want_centre: bool = True
     ) -> tuple[Vector | None, int, int]:
-        """Have `delta` merged into the centre; returns (new centre, its version, staleness in commits).
+        """Has `delta` merged into the centre.
 
-        delta: of the centre's size and dtype; it is not changed. version: of the centre that it was computed against.
-        seq: counts this rank's commits of the fit upwards; one that the server has seen in this attempt is not merged
-        again. extra_staleness: added, in commits, to the staleness that follows from `version`. want_centre: False
-        saves sending the centre, which is None then.
+        Args:
+            seq: counts this rank's commits of the fit. The server does not merge a number of this attempt twice.
+            delta: of the centre's size and dtype; it is not changed.
+            version: of the centre that `delta` was computed against.
+            extra_staleness: added, in commits, to the staleness that follows from `version`.
+            want_centre: False saves sending the centre, which is None then.
 
-        Raises `NonFinite` if delta holds NaN or infinity; the centre is unchanged then.
+        Returns:
+            (new centre, its version, staleness in commits).
+
+        Raises:
+            NonFinite: `delta` holds NaN or infinity; the centre is unchanged.
         """
         delta = np.ascontiguousarray(delta)
         header = {
@@ -156,10 +166,16 @@ class Client:
     def epoch_end(
         self, fit: int, epoch: int, sums: npt.NDArray[Any], means: npt.NDArray[Any], stop: bool
     ) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64], Vector, int, bool]:
-        """Wait until all live ranks have passed `epoch`; returns (sums, means, centre, version, stop), equal on all.
+        """Waits until all live ranks have passed `epoch`.
 
-        sums, means: of any shape, added up and averaged over the ranks as 1-D float64; each of one size on all ranks.
-        stop: whether this rank wants the fit to stop; the answer is whether any rank does.
+        Args:
+            sums: of any shape, added up over the ranks; of one size on all ranks.
+            means: of any shape, averaged over the ranks; of one size on all ranks.
+            stop: whether this rank wants the fit to stop.
+
+        Returns:
+            (sums, means, centre, version, whether any rank wants to stop), equal on all ranks; sums and means are 1-D
+            float64.
         """
         vectors = [np.ascontiguousarray(vector, np.float64).reshape(-1) for vector in (sums, means)]
         header = {"fit": fit, "epoch": epoch, "sums": vectors[0].size, "means": vectors[1].size, "stop": bool(stop)}

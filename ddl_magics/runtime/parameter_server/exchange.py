@@ -26,10 +26,10 @@ class CommitAnswer(NamedTuple):
 
 
 def overlap_staleness(batches: int, overlapped: int, commits: int) -> int:
-    """By how much a window is staler than the centre that it counts from, in commits, rounded up.
+    """By how many commits a window is staler than the centre that it counts from: the mean of its batches, rounded up.
 
-    The first `overlapped` of its `batches` batches were trained while the exchange before was in flight, on weights
-    that miss `commits` commits of other workers. The mean over the batches.
+    The first `overlapped` of its `batches` batches were trained during the previous exchange, on weights that miss
+    `commits` commits of other workers.
     """
     return -(-overlapped * commits // batches)
 

@@ -68,10 +68,18 @@ def describe(identity: Identity) -> str:
 def respond(
     sock: socket.socket, credentials: Credentials, identity: Identity, admit: Callable[[Identity], str | None]
 ) -> Identity:
-    """The listening side, which is `identity`. Returns the identity that the peer proved.
+    """The listening side of a handshake.
 
-    `admit` gets that identity, and returns None to accept the peer or the reason to refuse it. Raises PeerRefused,
-    ConnectionLost or OSError.
+    Args:
+        identity: of this side.
+        admit: called with the identity that the peer proved. Returns None to accept the peer, or the reason to refuse
+            it.
+
+    Returns:
+        The identity that the peer proved.
+
+    Raises:
+        PeerRefused, ConnectionLost, OSError.
     """
     deadline = time.monotonic() + HANDSHAKE_SECONDS
     peer_hello = _read(sock, HELLO.size, deadline)
@@ -93,9 +101,15 @@ def respond(
 def initiate(
     sock: socket.socket, credentials: Credentials, identity: Identity, expected: Identity, deadline: float
 ) -> None:
-    """The connecting side, which is `identity`; the peer must prove to be `expected`.
+    """The connecting side of a handshake.
 
-    deadline: a time of time.monotonic(). Raises PeerRefused, ConnectionLost or OSError.
+    Args:
+        identity: of this side.
+        expected: the identity that the peer must prove.
+        deadline: a time of time.monotonic().
+
+    Raises:
+        PeerRefused, ConnectionLost, OSError.
     """
     deadline = min(deadline, time.monotonic() + HANDSHAKE_SECONDS)
     own_hello = hello(identity)

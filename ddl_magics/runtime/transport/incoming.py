@@ -11,8 +11,12 @@ from typing import Any, BinaryIO, Mapping
 class IncomingFile:
     """Writes the chunks to `path`.
 
-    header: {"size": bytes, "sha256": hex digest}, and what else the sender says of the file. problem: why the file
-    could not be written on this machine, for example as its disk is full; the chunks that follow are then dropped.
+    Args:
+        header: {"size": bytes, "sha256": hex digest}, and further fields of the sender.
+
+    Attributes:
+        problem: the error if the file could not be written on this machine, for example because its disk is full. Later
+            chunks are then dropped.
     """
 
     def __init__(self, path: str, header: Mapping[str, Any]) -> None:
@@ -27,9 +31,13 @@ class IncomingFile:
             self.problem = error
 
     def write(self, chunk: bytes | bytearray) -> bool:
-        """Writes the next bytes, and returns whether all have come: the file is complete, or has a `problem`.
+        """Writes the next bytes.
 
-        Raises ValueError for more bytes than announced, and for a wrong checksum.
+        Returns:
+            Whether all bytes have arrived: the file is complete, or has a `problem`.
+
+        Raises:
+            ValueError: more bytes than announced, or a wrong checksum.
         """
         self._received += len(chunk)
         if self._received > self.size:

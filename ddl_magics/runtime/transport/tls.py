@@ -120,10 +120,16 @@ def unsent(sock: socket.socket) -> bool:
 
 
 def encrypt(sock: socket.socket, certificate: str, listens: bool, deadline: float) -> TlsSocket:
-    """`sock` encrypted; it is closed for other use.
+    """Encrypts a connection. `sock` cannot be used any more.
 
-    certificate: `Credentials.certificate`. listens: this side was connected to. deadline: a time of time.monotonic().
-    Raises PeerRefused for a peer with another certificate, ConnectionLost, and OSError.
+    Args:
+        certificate: `Credentials.certificate`.
+        listens: whether this side accepted the connection.
+        deadline: a time of time.monotonic().
+
+    Raises:
+        PeerRefused: the peer has another certificate.
+        ConnectionLost, OSError: the connection has ended.
     """
     arriving, leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
     session = _context(certificate, listens).wrap_bio(arriving, leaving, server_side=listens)
@@ -151,7 +157,7 @@ class _Tls(NamedTuple):
 
 
 def _exchange(sock: socket.socket, tls: _Tls, deadline: float, receive: bool) -> None:
-    """Send what is to leave, and receive something."""
+    """Sends the pending bytes of the session, and receives some for it."""
     sock.settimeout(max(deadline - time.monotonic(), 0.001))
     sock.sendall(tls.leaving.read())
     if not receive:

@@ -54,8 +54,11 @@ class ProtocolError(Exception):
 class Channel:
     """An authenticated connection. Any threads may call `send` and `recv`; `close` interrupts both.
 
-    peer: the identity that the other side proved; address: its address; local_host: this side's host on the connection,
-    by which peers on the same network can reach it. encrypted: what is sent and received is.
+    Attributes:
+        peer: the identity that the other side proved.
+        address: of the other side.
+        local_host: this side's host on the connection, by which peers on the same network can reach it.
+        encrypted: whether the connection is encrypted.
     """
 
     def __init__(self, sock: socket.socket, peer: Identity) -> None:
@@ -70,9 +73,14 @@ class Channel:
         self._closed = False
 
     def send(self, kind: int, *buffers: Buffer) -> None:
-        """Sends one frame whose payload is the concatenation of `buffers` (contiguous), without copying them.
+        """Sends one frame. Its payload is the concatenation of `buffers`, which are not copied.
 
-        kind: 0 to 255. Raises ConnectionLost, also if a timeout is set and passes while the peer does not read.
+        Args:
+            kind: 0 to 255.
+            buffers: contiguous.
+
+        Raises:
+            ConnectionLost: also if a timeout is set and passes while the peer does not read.
         """
         views = collections.deque(memoryview(b).cast("B") for b in buffers if memoryview(b).nbytes)
         views.appendleft(memoryview(_HEADER.pack(kind, sum(len(view) for view in views))))
@@ -86,17 +94,16 @@ class Channel:
                 raise self._connection_lost(error_text(error)) from error
 
     def send_json(self, kind: int, value: object) -> None:
-        """Sends `value` as one frame of JSON, in which "?" replaces surrogates: they are in no valid UTF-8 text.
-
-        Python's names of files that are no UTF-8 have some.
-        """
+        """Sends `value` as one frame of JSON. "?" replaces surrogates, which Python's names of non-UTF-8 files have."""
         self.send(kind, json.dumps(value, separators=(",", ":"), ensure_ascii=False).encode(errors="replace"))
 
     def recv(self, limit: int = DEFAULT_LIMIT_BYTES) -> tuple[int, bytearray]:
         """The next frame's kind and payload.
 
-        Raises ConnectionLost when the connection ends, and ProtocolError for more than `limit` bytes. If a timeout is
-        set and passes before a frame begins, it raises `socket.timeout`, and the channel can still be used.
+        Raises:
+            ConnectionLost: the connection has ended.
+            ProtocolError: the payload has more than `limit` bytes.
+            socket.timeout: a timeout is set and passed before a frame began. The channel can still be used.
         """
         with self._receiving:
             kind, length = self._read_header()
@@ -109,7 +116,8 @@ class Channel:
     def recv_into(self, buffer: Buffer) -> int:
         """Fills `buffer` (writable, contiguous) with the payload of the next frame, and returns the frame's kind.
 
-        Raises as `recv` does, and ProtocolError for a payload that has another length than `buffer`.
+        Raises:
+            ProtocolError: the payload and `buffer` differ in length. Otherwise as `recv`.
         """
         view = memoryview(buffer).cast("B") if memoryview(buffer).nbytes else memoryview(b"")
         with self._receiving:
@@ -170,10 +178,16 @@ class Channel:
 class Listener:
     """Listens on a free port of `host`, and passes every authenticated peer to `accept` as a `Channel`.
 
-    `admit(identity)` is called when a peer has proved that it knows the secret; it returns None to accept the peer, or
-    the reason to refuse it in one line. `accept(channel)` runs in a thread of its own for as long as it likes. Several
-    threads may call both at once. `refused` counts the connections that did not get in. plain: a peer may choose not to
-    encrypt its connection, where the others are.
+    Several threads may call `admit` and `accept` at once.
+
+    Args:
+        admit: called with the identity of a peer that has proved to know the secret. Returns None to accept the peer,
+            or the reason to refuse it, in one line.
+        accept: called with the channel, in a thread of its own, for as long as it likes.
+        plain: whether a peer may leave its connection unencrypted although the run has a certificate.
+
+    Attributes:
+        refused: the number of connections that were not accepted.
     """
 
     def __init__(
@@ -216,7 +230,7 @@ class Listener:
                 time.sleep(0.05)  # closed, or the process has no free file descriptor at the moment
                 continue
             if not self._free_handshakes.acquire(blocking=False):
-                # A peer that knows the secret needs milliseconds, so the oldest of many connections is a stranger's.
+                # A peer that knows the secret needs milliseconds, so the oldest of many handshakes is a stranger's.
                 with self._lock:
                     for oldest in self._unauthenticated:
                         hang_up(oldest)
@@ -259,7 +273,7 @@ class Listener:
             raise
 
     def _secured(self, sock: socket.socket) -> socket.socket:
-        """`sock`, encrypted if it is to be."""
+        """`sock`, encrypted if the run has a certificate and the peer does not choose otherwise."""
         certificate, deadline = self._credentials.certificate, time.monotonic() + HANDSHAKE_SECONDS
         if certificate is None:
             return sock
@@ -283,10 +297,17 @@ def connect(
     timeout: float,
     plain: bool = False,
 ) -> Channel:
-    """Connects to the `Listener` at `address`, which must prove to be `expected`; this side is `identity`.
+    """Connects to the `Listener` at `address`. Retries while nobody listens there or the listener is overloaded.
 
-    Retries for `timeout` seconds while nobody listens there or the listener is overloaded, then raises ConnectionLost.
-    Raises PeerRefused at once if one side does not know the secret or refuses the other. plain: without encryption.
+    Args:
+        identity: of this side.
+        expected: the identity that the listener must prove.
+        timeout: of the retries, in seconds.
+        plain: without encryption.
+
+    Raises:
+        ConnectionLost: no connection within `timeout`.
+        PeerRefused: one side does not know the secret or refuses the other. Raised at once.
     """
     deadline = time.monotonic() + timeout
     while True:
