@@ -47,16 +47,20 @@ model.fit(dataset, validation_data=validation, epochs=1, verbose=0)
 """
 
 
-def kinds(slow=()):
+def kinds(*slow):
+    """Parameters of `notebook`: every kind, those in `slow` with `make test-slow`; and the gateway always.
+
+    tests/project/test_hdinsight_notebook.py trains behind the gateway with every `make test`.
+    """
     for kind in KINDS:
         marks = [] if kind == "embedded" else [pytest.mark.livy]
-        yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in slow else marks)
+        yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in (*slow, "gateway") else marks)
 
 
-#: For what asks the Livy nothing that other tests do not: behind the gateway with `make test-slow`.
-slow_behind_a_gateway = pytest.mark.parametrize("notebook", [*kinds(slow=["gateway"])], indirect=True)
 #: For what sparkmagic's own kernel and its magics in IPython's do alike: with one of them.
-slow_in_ipython = pytest.mark.parametrize("notebook", [*kinds(slow=["gateway", "ipython"])], indirect=True)
+slow_in_ipython = pytest.mark.parametrize("notebook", [*kinds("ipython")], indirect=True)
+slow_in_pyspark = pytest.mark.parametrize("notebook", [*kinds("pyspark")], indirect=True)
+slow_on_livy = pytest.mark.parametrize("notebook", [*kinds("ipython", "pyspark")], indirect=True)
 
 
 @pytest.fixture(scope="module")
@@ -138,7 +142,7 @@ def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
     assert all((one == other).all() for one, other in zip(trained, brought, strict=True))
 
 
-@slow_behind_a_gateway
+@slow_in_ipython
 def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(notebook):
     if notebook.kind == "embedded":
         notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
@@ -150,7 +154,7 @@ def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(note
     assert notebook.value("share.result") == [46, 1.5, "a", "b"]
 
 
-@slow_behind_a_gateway
+@slow_in_ipython
 def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):
     """Of a run that the session has trained, of another kernel's and of a file: the model of these two is sent."""
     if notebook.kind == "embedded":
@@ -178,7 +182,7 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_pat
         assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
 
 
-@slow_behind_a_gateway
+@slow_in_ipython
 def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
     """And read again, by TensorFlow alone and as --data."""
     if notebook.kind == "embedded":
@@ -203,7 +207,7 @@ def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
         assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
 
 
-@slow_behind_a_gateway
+@slow_in_ipython
 def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_path):
     if notebook.kind == "embedded":
         notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
@@ -235,7 +239,7 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
     until(lambda: notebook.remote(f"print({active})").text.strip() == "[]", 20)
 
 
-@pytest.mark.parametrize("notebook", [*kinds(slow=["ipython", "pyspark", "gateway"])], indirect=True)
+@slow_on_livy
 def test_requests_are_watched_while_they_come(notebook, tmp_path):
     """The requests drift, the error rises: the live view, an alert, and the cell that trains again."""
     assert notebook.first.error == ""  # the embedded Spark starts with the first run
@@ -309,6 +313,7 @@ number + 1
     assert (tmp_path / "logs/of-the-rank").read_text() == "0" * 600_000
 
 
+@slow_in_ipython
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -353,7 +358,7 @@ def test_check_says_how_it_is(notebook):
     assert "Traceback" not in text and "cannot be" not in text
 
 
-@slow_behind_a_gateway
+@slow_in_pyspark
 def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
     """The last test of a kind: its kernel is killed."""
     session = notebook.session

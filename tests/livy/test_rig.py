@@ -1,6 +1,7 @@
 """The Livy of the tests does what a client of Livy 0.7.1 meets.
 
-One session serves most tests, in the order of the file: the last ones end it.
+One session serves most tests, in the order of the file: the last ones end it. They are tests of the rig alone, which
+changes seldom, and run with `make test-slow`; what the package needs of it, its own tests on the rig show every time.
 """
 
 import http.client
@@ -10,6 +11,8 @@ import time
 import pytest
 from livy.client import Client, value
 from livy.faults import Cut, Delay, Status, Truncate
+
+pytestmark = pytest.mark.slow
 
 #: A job that answers with a number: pickled by reference, called with Livy's context.
 ANY_JOB = b"cbuiltins\nid\n."

@@ -14,6 +14,7 @@ from support.paths import ROOT
 pytestmark = [pytest.mark.livy, pytest.mark.spark]
 
 
+@pytest.mark.slow
 def test_a_server_can_be_started_twice_and_leaves_nothing(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("LIVY_RIG_MULTI_STATEMENTS", "1")
     state = tmp_path / "state"

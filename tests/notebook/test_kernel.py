@@ -43,25 +43,6 @@ def kernel():
     kernel.close()
 
 
-def test_where_nobody_can_click_a_cell_waits_and_prints_and_all_comes_back(kernel):
-    answer = kernel.run(cell("--name digits", epochs=3))
-    assert answer.error == "", answer.traceback
-    lines = answer.text.splitlines()
-    epochs = [line for line in lines if line.startswith("digits  epoch ")]
-    assert [line.split()[2] for line in epochs] == ["1/3", "2/3", "3/3"]
-    assert all("samples/s" in line and "loss" in line for line in epochs)
-    assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
-    (block,) = answer.displays
-    assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
-    assert kernel.value("sorted(digits.history), len(digits.history['loss']), digits.result") == (["loss"], 3, 256.0)
-    assert kernel.value("[a.shape for a in digits.weights()]") == [(4, 1), (1,)]
-    equal = "all((a == b).all() for a, b in zip(digits.model().get_weights(), digits.weights()))"
-    assert kernel.value(f"bool({equal})")
-    assert kernel.value("list(digits.workers['rank']), int(digits.metrics.epoch.max())") == ([0, 1], 2)
-    assert kernel.value("digits.logs(0), digits.logs().splitlines()[0][1:12]") == ("trained by 0\n", " │ trained ")
-    assert kernel.value("type(digits.figure()).__name__") == "Figure"
-
-
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
     first = kernel.run(cell("--name first"), clickable=True)
     second = kernel.run(cell("--name second"), clickable=True)
@@ -143,34 +124,84 @@ def stored(name):
     return list(store.RunFolder(store.find_run(name).folder).events())
 
 
-def test_nbclient_stores_text_and_the_block_and_fails_with_the_run(monkeypatch):
-    """On a session that the first cell makes; the notebook's third cell fails, and its fourth is not run."""
-    monkeypatch.setattr(HBChannel, "join", partialmethod(threading.Thread.join, 10))  # now and then it waits for ever
+#: What a cell finds of the run that the cell before it has waited for.
+OF_GOOD = """
+import json
+equal = all((a == b).all() for a, b in zip(good.model().get_weights(), good.weights()))
+of_good = {
+    "history": {name: len(values) for name, values in good.history.items()},
+    "result": good.result,
+    "shapes": [array.shape for array in good.weights()],
+    "the model has the weights": bool(equal),
+    "ranks": [int(rank) for rank in good.workers["rank"]],
+    "last epoch": int(good.metrics.epoch.max()),
+    "log of rank 0": good.logs(0),
+    "logs": good.logs().splitlines()[0][1:12],
+    "figure": type(good.figure()).__name__,
+}
+print(json.dumps(of_good))
+"""
+
+
+@pytest.fixture(scope="module")
+def executed():
+    """A notebook that nbclient has executed, where nobody can click: its code cells.
+
+    On a session that the first cell makes. A run goes on when the cell after it fails, and the last one is not run.
+    """
     sources = [
         "%load_ext ddl_magics",
-        cell("--name good --timeout 5m"),
-        "%%distributed --name bad\nraise KeyError('here')",
+        cell("--name good --timeout 5m", epochs=3),
+        OF_GOOD,
+        cell("--name leaving --workers 1 --no-wait", epochs=100_000),
+        "import time\nwhile not leaving.history.get('loss'):\n    time.sleep(0.1)",
+        "%%distributed --name bad --workers 1\nraise KeyError('here')",
         "never = 1",
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(source) for source in sources])
-    with pytest.raises(CellExecutionError, match="KeyError"):
-        NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
-    good, bad, never = (c.outputs for c in notebook.cells[1:])
-    text = "".join(output.text for output in good if output.output_type == "stream")
-    assert "good  epoch 2/2" in text and "WARN" not in text and "Setting default log level" not in text
-    (block,) = (output.data for output in good if output.output_type == "display_data")
-    assert "FINISHED" in block["text/plain"] and len(nbformat.writes(notebook)) < 300_000 * 2
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(HBChannel, "join", partialmethod(threading.Thread.join, 10))  # now and then it waits for ever
+        with pytest.raises(CellExecutionError, match="KeyError"):
+            NotebookClient(notebook, timeout=200, kernel_name="python3").execute()
+    assert processes.wait_until_gone() == {}
+    return notebook
+
+
+def printed(outputs):
+    return "".join(output.text for output in outputs if output.output_type == "stream")
+
+
+def test_where_nobody_can_click_a_cell_waits_and_prints_and_all_comes_back(executed):
+    _, good, of_good, *_ = executed.cells
+    lines = printed(good.outputs).splitlines()
+    epochs = [line for line in lines if line.startswith("good  epoch ")]
+    assert [line.split()[2] for line in epochs] == ["1/3", "2/3", "3/3"]
+    assert all("samples/s" in line and "loss" in line for line in epochs)
+    assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
+    (block,) = (output.data for output in good.outputs if output.output_type == "display_data")
+    assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
+    assert json.loads(printed(of_good.outputs)) == {
+        "history": {"loss": 3},
+        "result": 256.0,
+        "shapes": [[4, 1], [1]],
+        "the model has the weights": True,
+        "ranks": [0, 1],
+        "last epoch": 2,
+        "log of rank 0": "trained by 0\n",
+        "logs": " │ trained ",
+        "figure": "Figure",
+    }
+
+
+def test_nbclient_stores_text_and_the_block_and_fails_with_the_run(executed):
+    _, good, _, _, _, bad, never = (c.outputs for c in executed.cells)
+    text = printed(good)
+    assert "WARN" not in text and "Setting default log level" not in text
+    assert len(nbformat.writes(executed)) < 300_000 * 2
     assert next(o for o in bad if o.output_type == "error").ename == "DistributedCellError"
     assert never == []
-    assert processes.wait_until_gone() == {}
 
 
-def test_a_kernel_that_ends_ends_its_runs():
-    kernel = Kernel()
-    kernel.run("%load_ext ddl_magics")
-    kernel.run(cell("--name leaving", epochs=100_000), clickable=True)
-    until(lambda: store.find_run("leaving").progress, 120)
-    kernel.close()
+def test_a_kernel_that_ends_ends_its_runs(executed):
     state = json.loads((store.find_run("leaving").folder / "run.json").read_text())["state"]
     assert state in (ev.STOPPED, ev.LOST), "as there was time"
-    assert processes.wait_until_gone() == {}
