@@ -1,5 +1,6 @@
 """Fixtures that several test files share."""
 
+import gc
 import os
 import sys
 
@@ -7,6 +8,7 @@ import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
 from support import comparison, executors, flaky, launch, parallel, paths, processes, spark, starts, times
 
+gc.disable()  # until all tests are collected: that makes next to no garbage
 processes.start_session()
 starts.make_cheap()
 
@@ -19,6 +21,11 @@ def pytest_configure(config):
     flaky.configure(config)
     if not hasattr(config, "workerinput"):  # of pytest -n, whose own process is told what each test took
         config.pluginmanager.register(times.Times())
+
+
+def pytest_collection_finish():
+    gc.freeze()
+    gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
+from support import holdings
 from support.cluster_notebooks import KINDS, Notebook
 from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
@@ -364,11 +365,13 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     session = notebook.session
     notebook.run(cell("--name far --no-wait --seed 7", epochs=100_000, pause=0.25))
     until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100, lambda: notebook.value("far.events"))
+    family = holdings.family(notebook.kernel.pid)
     notebook.kill()
     notebook.open()
     assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)
 
     if notebook.kind == "embedded":
+        until(lambda: holdings.running(family) == [], 60)
         # Its Spark has died with the kernel; what it had told is stored.
         answer = notebook.kernel.run("%ddl attach far")
         gone = "far cannot be attached: it ran on this machine, which ended with its kernel"

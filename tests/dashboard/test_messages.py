@@ -19,7 +19,7 @@ UPDATE_BYTES = 20_000
 
 @pytest.mark.parametrize(
     ("workers", "epochs", "steps", "bucket", "batch"),
-    [(2, 100, 1000, 1, 2000), (64, 4, 250, 10, 300), (256, 1, 40, 5, 1500)],
+    [(2, 100, 1000, 5, 2000), (64, 4, 250, 10, 300), (256, 1, 40, 5, 1500)],
     ids=["100,000 steps", "64 workers", "256 workers"],
 )
 def test_updates_are_small_and_add_up_to_the_whole(workers, epochs, steps, bucket, batch):

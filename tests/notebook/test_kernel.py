@@ -43,6 +43,12 @@ def kernel():
     kernel.close()
 
 
+def test_names_of_the_notebook_travel_with_the_cell(kernel):
+    kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
+    kernel.run("%%distributed --name travels\nshift(np.ones(3))")
+    assert kernel.value("travels.result.tolist()") == [1.0, 2.0, 3.0]
+
+
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
     first = kernel.run(cell("--name first"), clickable=True)
     second = kernel.run(cell("--name second"), clickable=True)
@@ -74,15 +80,21 @@ def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
     assert kept == ("STOPPED", True, 5)
 
 
-def test_another_process_stops_a_run(kernel):
+def test_another_process_stops_the_run_of_a_busy_kernel(kernel):
+    """As the panel's Stop does: both leave a request in the run's folder."""
     kernel.run(cell("--name long", epochs=100_000), clickable=True)
     until(lambda: store.find_run("long").progress)
+    kernel.client.execute("import time; time.sleep(100)")
     command = [sys.executable, "-m", "ddl_magics", "stop", "long"]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 0 and "stops after its current step" in asked.stdout
     begun = time.monotonic()
-    assert kernel.value("long.wait(30).state") == "STOPPED"
+    until(lambda: store.find_run("long").state == ev.STOPPED, 30)
     assert time.monotonic() - begun < 10
+    model = store.find_run("long").folder / "files" / "model-0.keras"
+    until(model.exists, 30)  # it is fetched after the end
+    kernel.manager.interrupt_kernel()
+    assert kernel.value("long.state") == "STOPPED"
 
 
 @pytest.mark.parametrize(
@@ -107,12 +119,6 @@ def test_mistakes_are_one_line_and_start_nothing(kernel, line, says):
 def test_an_unknown_name_is_one_line(kernel):
     answer = kernel.run("%%distributed\n\nx_trian + 1")
     assert answer.text.startswith("UsageError: line 3: ") and "x_trian" in answer.text and answer.text.count("\n") == 1
-
-
-def test_names_of_the_notebook_travel_with_the_cell(kernel):
-    kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
-    kernel.run("%%distributed --name travels\nshift(np.ones(3))")
-    assert kernel.value("travels.result.tolist()") == [1.0, 2.0, 3.0]
 
 
 def test_nothing_of_ours_is_left_and_the_users_session_lives(kernel):

@@ -1,4 +1,7 @@
-"""The stop of the panel: a kernel that lives is asked, and where it is gone a process ends the run."""
+"""The stop of the panel: a kernel that lives is asked, and where it is gone a process ends the run.
+
+What a kernel does that is asked: tests/notebook/test_kernel.py, and a killed one: tests/clusters/test_every_cluster.py.
+"""
 
 import asyncio
 import os
@@ -9,9 +12,8 @@ import time
 
 import pytest
 from livy.client import Client
-from support import processes, sparkmagic_kernels, trainings
+from support import sparkmagic_kernels, trainings
 from support.fake_cluster import training
-from support.kernels import Kernel
 from support.stored import finished, kill_owner, stored
 
 from ddl_magics import store
@@ -203,50 +205,6 @@ def begin(kernel, options):
 async def trains():
     record = store.find_run("far")
     return record is not None and record.progress and store.RunFolder(record.folder)
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(400)
-async def test_a_busy_kernel_is_stopped_and_a_killed_one_leaves_nothing(stop, page):
-    """Both on an embedded Spark, which dies with its kernel."""
-    kernel = Kernel()
-    try:
-        begin(kernel, "")
-        folder = await until(trains, 120)
-        kernel.client.execute("import time; time.sleep(100)")
-        assert (await stop(folder))["outcome"] == "asked"
-
-        async def stopped():
-            return folder.record().state == ev.STOPPED
-
-        await until(stopped, 60)
-
-        async def has_files():
-            return (await page(folder))["files"]
-
-        await until(has_files, 30)  # its model is fetched after the end
-        kernel.manager.interrupt_kernel()
-
-        begin(kernel, "")
-
-        async def again():
-            newest = await trains()
-            return newest and newest.path != folder.path and newest
-
-        folder = await until(again, 120)
-        os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
-
-        async def lost():
-            shown = await page(folder)
-            return shown["state"] == ev.LOST and shown
-
-        shown = await until(lost, 10)  # a process of so much memory takes a moment to die
-        assert (shown["live"], shown["attachable"]) == (False, False)
-        answer = await stop(folder)
-        assert answer["outcome"] == "nothing" and "its kernel is gone, and its Spark (this machine" in answer["message"]
-        assert processes.wait_until_gone() == {}, "as it says"
-    finally:
-        kernel.close()
 
 
 @pytest.mark.timeout(600)

@@ -29,6 +29,7 @@ def make_cheap():
     _SPARK_CONF.mkdir(parents=True, exist_ok=True)
     (_SPARK_CONF / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {JAVA}\n")
     os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # most of them import this package, which one compiles for all
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", STARTUP)]
     os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *given])
 
