@@ -8,7 +8,6 @@ import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
 from support import comparison, executors, flaky, launch, parallel, paths, processes, spark, starts, times
 
-gc.disable()  # until all tests are collected: that makes next to no garbage
 processes.start_session()
 starts.make_cheap()
 
@@ -23,9 +22,15 @@ def pytest_configure(config):
         config.pluginmanager.register(times.Times())
 
 
-def pytest_collection_finish():
-    gc.freeze()
-    gc.enable()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """Collecting tests makes next to no garbage, and what it makes stays: none is looked for in it."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_terminal_summary(terminalreporter):

@@ -6,17 +6,23 @@ of another machine are.
 """
 
 import json
+import os
 import re
+import subprocess
+import sys
+import time
 
 import numpy as np
 import pytest
 from livy.endpoint import Endpoint, named
 from livy.gateway import gateway
-from support import holdings
+from support import holdings, processes
 from support.cluster_notebooks import KINDS, Notebook
 from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
 from support.until import until
+
+from ddl_magics.runtime import scratch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -359,19 +365,35 @@ def test_check_says_how_it_is(notebook):
     assert "Traceback" not in text and "cannot be" not in text
 
 
+def assert_folders_alone_are_left(notebook, family, shared):
+    """Of a kernel that was killed; and the next process removes them."""
+    until(lambda: holdings.running(family) == [], 60)
+    assert [name for name in processes.shared_files() - shared if name.startswith("ddl")] == []
+    folders = holdings.ours(notebook.temporary)
+    assert folders["driver"] == 1 and folders["run"] >= 1
+    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
+    for lock in notebook.temporary.glob(f"*/{scratch.LOCK}"):
+        os.utime(lock, (long_ago, long_ago))
+    code = "from ddl_magics.runtime import scratch; scratch.sweep()"
+    environment = {**os.environ, "TMPDIR": str(notebook.temporary)}
+    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert holdings.ours(notebook.temporary) == {}
+
+
 @slow_in_pyspark
 def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
     """The last test of a kind: its kernel is killed."""
     session = notebook.session
     notebook.run(cell("--name far --no-wait --seed 7", epochs=100_000, pause=0.25))
     until(lambda: notebook.value("len(far.history.get('loss', []))") >= 3, 100, lambda: notebook.value("far.events"))
-    family = holdings.family(notebook.kernel.pid)
+    shared, family = processes.shared_files(), holdings.family(notebook.kernel.pid)
     notebook.kill()
+    if notebook.kind == "embedded":
+        assert_folders_alone_are_left(notebook, family, shared)
     notebook.open()
     assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)
 
     if notebook.kind == "embedded":
-        until(lambda: holdings.running(family) == [], 60)
         # Its Spark has died with the kernel; what it had told is stored.
         answer = notebook.kernel.run("%ddl attach far")
         gone = "far cannot be attached: it ran on this machine, which ended with its kernel"

@@ -145,7 +145,9 @@ def test_launches_leave_nothing(kernel, temporary):
 
 
 @pytest.mark.spark
+@pytest.mark.slow
 def test_a_kernel_that_is_killed_leaves_folders_that_the_next_process_removes(kernel, temporary):
+    """Here with executors that are processes; without, tests/clusters/test_every_cluster.py has the same."""
     shared = processes.shared_files()
     start(kernel, "allreduce", ENDLESS)
     until(lambda: kernel.value("bool(one.history)"), PATIENCE_SECONDS)

@@ -27,7 +27,7 @@ class Notebook:
 
     Args:
         kind: one of KINDS.
-        folder: for sparkmagic's configuration and logs.
+        folder: for sparkmagic's configuration and logs; for the temporary files of `embedded`, in `temporary`.
         livy: the Livy (Endpoint), but for `embedded`.
         gateway: the Gateway before it, for `gateway`.
     """
@@ -39,6 +39,10 @@ class Notebook:
         if livy is not None:
             door = self._door
             self._environment = sparkmagic_kernels.configuration(folder, door.url, door.user, door.password)
+        else:
+            self.temporary = folder / "tmp"
+            self.temporary.mkdir()
+            self._environment = {"TMPDIR": str(self.temporary)}
         if gateway is not None:
             self._environment["REQUESTS_CA_BUNDLE"] = str(gateway.ca)
         self.open()
