@@ -45,7 +45,7 @@ def kernel():
 
 def test_names_of_the_notebook_travel_with_the_cell(kernel):
     kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
-    kernel.run("%%distributed --name travels\nshift(np.ones(3))")
+    kernel.run("%%distributed --name travels\nshift(np.ones(3))", timeout=240)  # the first run starts slowly
     assert kernel.value("travels.result.tolist()") == [1.0, 2.0, 3.0]
 
 
