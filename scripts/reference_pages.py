@@ -1,7 +1,7 @@
 """Writes the reference pages that are made from the code: `make docs`. A test compares the pages with the code.
 
-docs/commands.md is the help of %ddl. docs/run.md and docs/ddl.md come from docstrings, docs/events.md from the schema
-of events, docs/rest.md from the server's OpenAPI document.
+docs/commands.md is the table of commands. docs/run.md and docs/ddl.md come from docstrings, docs/events.md from the
+schema of events, docs/rest.md from the server's OpenAPI document.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from ddl_magics.notebook.magics import DDL_HELP
+from ddl_magics.commands import help
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events
 from ddl_magics.runtime.cell.execution import Helper
@@ -48,14 +48,12 @@ def _made_from(source: str) -> str:
 def _commands_page() -> str:
     return f"""# Commands: `%ddl`
 
-{_made_from("ddl_magics/notebook/magics.py")}
+{_made_from("ddl_magics/commands/table.py")}
 
-`%ddl` without a verb prints this text. In a terminal, `ddl-magics --help` lists the commands that need no kernel. The
-object `ddl` of a training cell is something else: [`ddl`](ddl.md).
+`%ddl` without a verb lists them, and `%ddl VERB --help` explains a verb's options. In a terminal, `ddl-magics --help`
+lists the commands that need no kernel. The object `ddl` of a training cell is something else: [`ddl`](ddl.md).
 
-```text
-{DDL_HELP}
-```
+{help.markdown()}
 """
 
 

@@ -3,23 +3,31 @@
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass
 
-from ddl_magics.clusters.base import Cluster
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.wording import aligned, counted, in_bytes
 
 
-def report(cluster: Cluster, option: str | None, clear: bool) -> str:
-    """What to print. option: the value of --cache, or None for its default. clear: remove what is there."""
+@dataclass(frozen=True)
+class CacheRequest:
+    clear: bool
+
+
+def cache(request: CacheRequest, kernel: Kernel) -> str:
+    """What the workers keep; or remove it."""
+    cluster = kernel.session.cluster
+    option: str | None = kernel.settings().get("cache")
     if option == "off":
         return "--cache is off by %config Distributed.cache: nothing is kept"
-    entries = cluster.cache(option or "on", clear)
+    entries = cluster.cache(option or "on", request.clear)
     if isinstance(entries, str):
         return f"{cluster.name} does not say what it keeps: {entries}"
     if not entries:
         where = f"in {option}" if option and option.startswith("/") else "in this Spark session"
         return f"the workers keep no rows of --data {where}"
     total = sum(entry["bytes"] for entry in entries)
-    if clear:
+    if request.clear:
         return f"{in_bytes(total)} of {counted(len(entries), 'data set')} removed"
     rows = [
         (

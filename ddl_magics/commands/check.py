@@ -5,6 +5,12 @@ from __future__ import annotations
 from ddl_magics import store
 from ddl_magics._version import __version__
 from ddl_magics.clusters.base import Cluster
+from ddl_magics.commands.command import NoWords
+from ddl_magics.commands.kernel import Kernel
+
+
+def check(request: NoWords, kernel: Kernel) -> str:
+    return report(kernel.session.cluster)
 
 
 def report(cluster: Cluster) -> str:

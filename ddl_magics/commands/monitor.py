@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from ddl_magics import store
 from ddl_magics.clusters.base import Cluster
 from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
 from ddl_magics.clusters.scoring import description_of
-from ddl_magics.commands import scoring_words
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, DistributedCellError
 from ddl_magics.options.line import cell_of
@@ -24,82 +23,62 @@ from ddl_magics.runs import Run
 from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
 
-USAGE = (
-    "%ddl monitor RUN|FOLDER --log FOLDER|kafka://HOST:PORT/TOPIC [--labels DATAFRAME|FOLDER|kafka://...] [--name NEW] "
-    "[--window 1m] [--late 10m] [--every 2s] [--once yes] [--checkpoint URI]"
-)
-OPTIONS = ("--log", "--labels", "--name", "--window", "--late", "--label-delay", "--every", "--once", "--checkpoint")
-
-_SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|m|h|d)")
-_SECONDS = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 #: The strategy of a monitor's spec, which no cell can ask for.
 STRATEGY = "monitor"
 
 
 @dataclass(frozen=True)
-class Request:
-    """What to watch. Times are in seconds."""
+class MonitorRequest:
+    """What to watch. Times are in seconds; `checkpoint` None is a folder of this model and log."""
 
     model: str
     log: str
-    name: str = ""
-    labels: str | None = None
-    window: float = 60.0
-    late: float = 600.0
-    label_delay: float = 86400.0
-    every: float = 2.0
-    once: bool = False
-    checkpoint: str | None = None
+    labels: str | None
+    name: str | None
+    window: float
+    late: float
+    label_delay: float
+    every: float
+    once: bool
+    checkpoint: str | None
 
 
-def parse(arguments: Sequence[str]) -> Request:
-    """UsageError, one line, where the words are no request."""
-    model, given = scoring_words.read("monitor", OPTIONS, USAGE, arguments)
-    if "--log" not in given:
-        raise UsageError(f"--log is missing: where the requests are logged. Write: {USAGE}")
-
-    def one(option: str, default: str) -> str:
-        return given.get(option, [default])[0]
-
-    for option in ("--log", "--labels"):
-        try:
-            source(option, one(option, ""))
-        except BadSource as error:
-            raise UsageError(f"{error}.") from None
-    once = one("--once", "no")
-    if once not in ("yes", "no"):
-        raise UsageError("--once is yes or no: yes catches up with the log, and ends.")
-    return Request(
-        model,
-        one("--log", ""),
-        scoring_words.variable(given["--name"][0]) if "--name" in given else "",
-        given.get("--labels", [None])[0],
-        _seconds("--window", one("--window", "1m")),
-        _seconds("--late", one("--late", "10m")),
-        _seconds("--label-delay", one("--label-delay", "1d")),
-        _seconds("--every", one("--every", "2s")),
-        once == "yes",
-        given.get("--checkpoint", [None])[0],
-    )
+def read_log(text: str) -> str:
+    """The value of --log."""
+    return _checked_address("--log", text)
 
 
-def _seconds(option: str, text: str) -> float:
-    match = _SPAN.fullmatch(text)
-    if match is None or not float(match[1]):
-        raise UsageError(f"{option} {text}: write a time, such as 30s, 5m, 2h or 1d.")
-    return float(match[1]) * _SECONDS[match[2]]
+def read_labels(text: str) -> str:
+    """The value of --labels."""
+    return _checked_address("--labels", text)
 
 
-def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) -> Run:
-    """Start the monitor, which is a run like a training: state, events, live view, panel.
+def _checked_address(option: str, text: str) -> str:
+    try:
+        source(option, text)
+    except BadSource as error:
+        raise UsageError(f"{error}.") from None
+    return text
+
+
+def monitor(request: MonitorRequest, kernel: Kernel) -> str:
+    """Start the monitor, which is a run like a training: state, events, live view, panel; define its variable.
 
     Raises:
         UsageError: there is no such model, it has no reference, or the cluster refuses.
     """
-    reference, run = _found(request.model, session)
+    run = _started(request, kernel.session, kernel.namespace)
+    kernel.namespace[run.name] = run
+    if kernel.display.show_live(run):
+        return ""
+    return f"{run.name} watches the log; {run.name}.stop() or %ddl stop {run.name} ends it"
+
+
+def _started(request: MonitorRequest, session: Session, namespace: Mapping[str, Any]) -> Run:
+    reference, run = _reference(request.model, session)
     cluster = session.cluster
     name = run.name if run is not None else Path(request.model.rstrip("/")).name
-    asked = {
+    watched = {
         "model": name,
         "reference": reference,
         "log": _address(request.log, cluster),
@@ -113,7 +92,9 @@ def monitor(request: Request, session: Session, namespace: Mapping[str, Any]) ->
         "cell": "" if run is None else cell_of(run.spec, run.name),
         "error": _error(run, reference) if run is not None else {},
     }
-    spec = RunSpec(name=request.name, cell="", strategy=STRATEGY, workers=0, monitor=MonitorSpec.from_record(asked))
+    spec = RunSpec(
+        name=request.name or "", cell="", strategy=STRATEGY, workers=0, monitor=MonitorSpec.from_record(watched)
+    )
     return session.monitor(spec, namespace)
 
 
@@ -128,24 +109,24 @@ def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
     return word  # a DataFrame of the Livy session, whose names are not known here
 
 
-def _found(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
+def _reference(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
     """The reference of a run or of an export, and the run if it is known here."""
-    found = run_or_path(word, session.find)
-    if isinstance(found, Path):
+    model = run_or_path(word, session.find)
+    if isinstance(model, Path):
         try:
-            record = store.find_run(str(description_of(found).get("run", "")))
+            record = store.find_run(str(description_of(model).get("run", "")))
         except CannotExport as error:
             raise UsageError(f"{word} cannot be monitored: {error}") from None
-        if not (found / REFERENCE_FILE).is_file():
+        if not (model / REFERENCE_FILE).is_file():
             raise UsageError(f"{word} has no {REFERENCE_FILE}: export it again from a run with --data.")
-        return _read(found / REFERENCE_FILE), None if record is None else Run.stored(record)
+        return _read(model / REFERENCE_FILE), None if record is None else Run.stored(record)
     try:
-        path = found.reference_file()
+        path = model.reference_file()
     except DistributedCellError as error:
         raise UsageError(f"{word} cannot be monitored: {error}") from None
     except LookupError as error:
         raise UsageError(str(error)) from None
-    return _read(path), found
+    return _read(path), model
 
 
 def _read(path: Path) -> Mapping[str, Any]:
@@ -160,7 +141,7 @@ def _address(word: str, cluster: Cluster) -> str:
     return str(Path(word).expanduser().absolute())
 
 
-def _checkpoint(request: Request, reference: Mapping[str, Any], cluster: Cluster) -> str:
+def _checkpoint(request: MonitorRequest, reference: Mapping[str, Any], cluster: Cluster) -> str:
     """Of the same model and log, always the same: a monitor that is started again continues."""
     key = json.dumps([reference["run"], _address(request.log, cluster), request.labels, request.window])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]

@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, MutableMapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.runs import Run
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
-from ddl_magics.scaling.request import parse, variants
-from ddl_magics.session.session import Session
+from ddl_magics.scaling.request import ScaleRequest, variants
 
 
-def scale(arguments: Sequence[str], session: Session, namespace: MutableMapping[str, Any]) -> ScalingReport:
+def scale(request: ScaleRequest, kernel: Kernel) -> ScalingReport:
     """Measure, print the table, and define the variable RUN_scaling, which also an interrupt leaves.
 
     Raises:
-        UsageError: the line is wrong, or no run can be made.
+        UsageError: no run can be made.
         RunInterrupted: the kernel was interrupted.
     """
-    request = parse(arguments)
-    of = session.find(request.run)
-    specs = list(variants(of.spec, request))
+    session, namespace = kernel.session, kernel.namespace
+    scaled = session.find(request.run)
+    specs = list(variants(scaled.spec, request))
     cluster = session.cluster
-    known = [] if request.again else earlier(of.id, cluster.name)
-    report = ScalingReport(of.name)
+    measured = [] if request.again else earlier(scaled.id, cluster.name)
+    report = ScalingReport(scaled.name)
     names: Mapping[str, Any] = dict(namespace)  # the runs' variables are not to be added to it
 
     def check(spec: RunSpec) -> str | None:
@@ -37,13 +37,12 @@ def scale(arguments: Sequence[str], session: Session, namespace: MutableMapping[
     def submit(spec: RunSpec) -> Run:
         return session.submit(spec, names)
 
-    variable = f"{of.name}_scaling"
-    taken = namespace.get(variable)
-    if taken is not None and not isinstance(taken, ScalingReport):
+    variable = f"{scaled.name}_scaling"
+    if not isinstance(namespace.get(variable), ScalingReport | None):
         raise UsageError(f"your variable {variable} would be replaced by the report: rename it.")
     namespace[variable] = report
     try:
-        ScalingRuns(report, check, submit, known).run(specs)
+        ScalingRuns(report, check, submit, measured).run(specs)
     finally:
         if report.runs:
             print(report)

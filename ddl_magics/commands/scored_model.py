@@ -44,10 +44,14 @@ class ScoredModel:
     def transform(self) -> str | None:
         return self.run.spec.transform if self.run else None
 
-    def features(self, given: Sequence[str]) -> Any:
-        """The columns of the model's input: those of --features, else those that are known. Raises `CannotScore`."""
-        if given:
-            return list(given)
+    def features(self, columns: Sequence[str]) -> Any:
+        """The columns of the model's input: those of --features, else of the training or of the export.
+
+        Raises:
+            CannotScore: nothing names them.
+        """
+        if columns:
+            return list(columns)
         if self.run is not None:
             return training_inputs(self.run.name, self.run.spec, self.run.events)
         if self.inputs is None:
@@ -70,10 +74,10 @@ def find(word: str, session: Session) -> ScoredModel:
         CannotScore: Spark cannot score with what the path has.
         DistributedCellError, LookupError: as `Run.model`.
     """
-    found = run_or_path(word, session.find)
-    if not isinstance(found, Path):
-        return ScoredModel(found.id, found.trained().file, found)
-    file, inputs = (found, None) if found.suffix == ".keras" else exported(found)
+    model = run_or_path(word, session.find)
+    if not isinstance(model, Path):
+        return ScoredModel(model.id, model.trained().file, model)
+    file, inputs = (model, None) if model.suffix == ".keras" else exported(model)
     try:
         key = hashlib.sha256(file.read_bytes()).hexdigest()
     except OSError as error:

@@ -58,7 +58,12 @@ def parse(text: str) -> Query:
     Raises:
         QueryError: it has an unknown field, or a comparison without a number.
     """
-    return parse_words([match.group() for match in _TERM.finditer(text)] if len(text) <= MAX_CHARACTERS else [text])
+    return parse_words(split(text))
+
+
+def split(text: str) -> list[str]:
+    """The terms of a query's text; a text that is too long is one term."""
+    return [match.group() for match in _TERM.finditer(text)] if len(text) <= MAX_CHARACTERS else [text]
 
 
 def parse_words(words: Sequence[str]) -> Query:

@@ -2,51 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.completer import CompletionContext, SimpleCompletion, SimpleMatcherResult, context_matcher
 
 from ddl_magics.clusters.data_names import columns, frames, is_frame
-from ddl_magics.commands import clean, evaluate, monitor, predict, serve, tfrecord
-from ddl_magics.options.table import BY_FLAG, OPTIONS
+from ddl_magics.commands.table import BY_VERB
+from ddl_magics.options.option import Option
+from ddl_magics.options.table import OPTIONS
 from ddl_magics.runtime.assert_never import assert_never
-from ddl_magics.scaling import request as scaling_request
 
 Matcher = Callable[[CompletionContext], SimpleMatcherResult]
 
-_SCORING = {
-    "predict": predict.OPTIONS,
-    "evaluate": evaluate.OPTIONS,
-    "monitor": monitor.OPTIONS,
-}
-#: Verbs whose first argument is a run.
-_OF_RUNS = (
-    "show",
-    "logs",
-    "stop",
-    "attach",
-    "scale",
-    "tag",
-    "note",
-    "compare",
-    "reproduce",
-    "export",
-    "serve",
-    *_SCORING,
-)
 MAGICS = ("%%distributed", "%%ddl_distributed")
 
 
-def candidates(
-    line: str, namespace: Mapping[str, Any], verbs: tuple[str, ...], runs: Callable[[], list[str]]
-) -> list[str]:
+def candidates(line: str, namespace: Mapping[str, Any], runs: Callable[[], list[str]]) -> list[str]:
     """Completions of the last word of `line`, a magic's line up to the cursor.
 
     Args:
         line: with the magic's name.
         namespace: the notebook's variables.
-        verbs: those of `%ddl`.
         runs: returns the names of this kernel's runs.
     """
     words = line.split()
@@ -55,75 +33,76 @@ def candidates(
     if not before:
         return []
     if before[0] in MAGICS:
-        flag, equals, _ = word.partition("=")
-        if equals and flag in BY_FLAG:
-            found = [f"{flag}={value}" for value in _option_values([*before, flag], namespace, runs)]
-        elif _wants_value(before):
-            found = _option_values(before, namespace, runs)
-        else:
-            more = _option_values(before, namespace, runs)
-            found = more or [o.flag for o in OPTIONS if o.flag not in before or o.repeats]
-    elif before[0] == "%ddl":
-        found = list(verbs) if len(before) == 1 else _verb_values(before, namespace, runs)
+        names = _Line(OPTIONS, before[1:], namespace, runs).names(word)
+    elif before == ["%ddl"]:
+        names = list(BY_VERB)
+    elif before[0] == "%ddl" and before[1] in BY_VERB:
+        names = _Line(BY_VERB[before[1]].options, before[2:], namespace, runs).names(word)
     else:
         return []
-    start, comma, last = word.rpartition(",")
-    return [start + comma + text for text in found if text.startswith(last)]
+    start, comma, prefix = word.rpartition(",")
+    return [start + comma + name for name in names if name.startswith(prefix)]
 
 
-def _wants_value(before: list[str]) -> bool:
-    """Whether the last complete word is an option whose value comes next."""
-    option = BY_FLAG.get(before[-1])
-    return option is not None and not option.sets
+@dataclass(frozen=True)
+class _Line:
+    """The words before the cursor, and the rows that they may be of."""
+
+    options: Sequence[Option]
+    before: list[str]
+    namespace: Mapping[str, Any]
+    runs: Callable[[], list[str]]
+
+    def names(self, word: str) -> list[str]:
+        """What the word at the cursor may become."""
+        by_flag = {option.flag: option for option in self.options}
+        flag, equals, _ = word.partition("=")
+        if equals and flag in by_flag:
+            return [f"{flag}={value}" for value in self._values(by_flag[flag])]
+        last_flag = next((text for text in reversed(self.before) if text.startswith("--")), None)
+        option = by_flag.get(last_flag or "")
+        if option is not None and not option.sets and self.before[-1] == last_flag:
+            return self._values(option)
+        values = self._values(option) if option is not None and option.many else []
+        argument = None if option is not None else self._argument()
+        if argument is not None and argument.required:
+            return self._values(argument)
+        flags = [o.flag for o in self.options if not o.positional and (o.flag not in self.before or o.repeats)]
+        return values or flags
+
+    def _argument(self) -> Option | None:
+        """The positional argument at the cursor, if no option precedes it."""
+        arguments = [option for option in self.options if option.positional]
+        return arguments[len(self.before)] if len(self.before) < len(arguments) else None
+
+    def _values(self, option: Option) -> list[str]:
+        if option.settings:
+            return [*option.choices, *(f"{c}:{setting}=" for c in option.choices for setting in option.settings(c))]
+        if option.choices:
+            return list(option.choices)
+        if option.completes == "frames":
+            return frames(self.namespace)
+        if option.completes == "runs":
+            return self.runs()
+        if option.completes == "columns":
+            before = self.before
+            frame = self.namespace.get(before[before.index("--data") + 1]) if "--data" in before[:-1] else None
+            return columns(frame) if is_frame(frame) else []
+        if option.completes == "":
+            return []
+        assert_never(option.completes)
 
 
-def _option_values(before: list[str], namespace: Mapping[str, Any], runs: Callable[[], list[str]]) -> list[str]:
-    flags = [word for word in before if word.startswith("--")]
-    option = BY_FLAG.get(flags[-1]) if flags else None
-    if option is None or (before[-1] != flags[-1] and not option.many):
-        return []
-    if option.settings:
-        return [*option.choices, *(f"{c}:{setting}=" for c in option.choices for setting in option.settings(c))]
-    if option.choices:
-        return list(option.choices)
-    if option.completes == "frames":
-        return frames(namespace)
-    if option.completes == "runs":
-        return runs()
-    if option.completes == "columns":
-        frame = namespace.get(before[before.index("--data") + 1]) if "--data" in before[:-1] else None
-        return columns(frame) if is_frame(frame) else []
-    if option.completes == "":
-        return []
-    assert_never(option.completes)
-
-
-def _verb_values(before: list[str], namespace: Mapping[str, Any], runs: Callable[[], list[str]]) -> list[str]:
-    if before[1:] == ["use"]:
-        return ["auto", "embedded", "livy"]
-    if before[1] == "tfrecord":
-        return frames(namespace) if len(before) == 2 else [tfrecord.COMPRESSION] if len(before) > 3 else []
-    if before[1] == "clean":
-        return [option for option in (*clean.OPTIONS, clean.DRY_RUN) if option not in before]
-    if before[1] == "scale" and len(before) > 2:
-        return [option for option in scaling_request.FLAGS if option not in before]
-    if before[1] == "serve" and len(before) > 2:
-        return [option for option in serve.OPTIONS if option not in before]
-    if before[1] in _SCORING and len(before) > 2:
-        return [option for option in _SCORING[before[1]] if option not in before]
-    return runs() if len(before) == 2 and before[1] in _OF_RUNS else []
-
-
-def make_matcher(namespace: Mapping[str, Any], verbs: tuple[str, ...], runs: Callable[[], list[str]]) -> Matcher:
+def make_matcher(namespace: Mapping[str, Any], runs: Callable[[], list[str]]) -> Matcher:
     """The matcher for `IPCompleter.custom_matchers`."""
 
     def ddl_matcher(context: CompletionContext) -> SimpleMatcherResult:
         line = context.line_with_cursor[: context.cursor_position]
-        found = candidates(line.lstrip(), namespace, verbs, runs)
+        names = candidates(line.lstrip(), namespace, runs)
         # IPython replaces its own token, which may be shorter than the word, as IPython splits at commas.
         word = "" if line[-1:].isspace() else line.split()[-1] if line.split() else ""
         cut = len(word) - len(context.token)
-        completions = [SimpleCompletion(text=text[max(cut, 0) :], type="param") for text in found]
+        completions = [SimpleCompletion(text=text[max(cut, 0) :], type="param") for text in names]
         # IPython's TypedDict has optional keys, which mypy takes for required ones when it checks for Python 3.10.
         return {"completions": completions, "suppress": bool(completions)}  # type: ignore[typeddict-item]
 

@@ -14,9 +14,10 @@ from IPython.core.error import UsageError
 from traitlets import TraitError, TraitType
 from traitlets.config import Configurable
 
-from ddl_magics.commands import clean as clean_command
-from ddl_magics.options.parsing import read_value
-from ddl_magics.options.table import OPTIONS, Option
+from ddl_magics.commands.table import BY_VERB
+from ddl_magics.options.option import Option
+from ddl_magics.options.table import OPTIONS
+from ddl_magics.options.words import read_value
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import cleaning
 from ddl_magics.store.cleaning import Policy
@@ -69,35 +70,28 @@ Distributed: type[Configurable] = type(
 )
 
 
-class CleanTrait(TraitType[Any, Any]):
-    """Takes the text that an option of `%ddl clean` takes; None means "not set"."""
-
-    def __init__(self, option: str, help: str) -> None:
-        super().__init__(default_value=None, allow_none=True, help=help)
-        self.option = option
+class TextTrait(OptionTrait):
+    """Keeps the text itself: a time and a size are more than their number."""
 
     def validate(self, obj: Any, value: Any) -> Any:
-        if value is None:
-            return None
-        try:
-            clean_command.read(self.option, str(value))
-        except UsageError as error:
-            raise TraitError(str(error)) from None
-        return str(value)
+        return None if super().validate(obj, value) is None else str(value)
+
+
+#: The options of %ddl clean that say what to keep.
+_LIMITS = tuple(option for option in BY_VERB["clean"].options if option.configurable)
 
 
 class DistributedStore(Configurable):
     """Which stored runs are kept; with nothing set, all."""
 
-    keep = CleanTrait("--keep", "keep the runs that ended within this time, such as '30d'").tag(config=True)
-    keep_last = CleanTrait("--keep-last", "keep so many of the newest runs").tag(config=True)
-    max_size = CleanTrait("--max-size", "remove the oldest runs beyond this size, such as '10GB'").tag(config=True)
+    keep, keep_last, max_size = (TextTrait(option).tag(config=True) for option in _LIMITS)
 
     def clean(self) -> None:
         """Remove what is not kept, in a thread of its own."""
-        given = {"--keep": self.keep, "--keep-last": self.keep_last, "--max-size": self.max_size}
-        if any(value is not None for value in given.values()):
-            policy = clean_command.policy(given)
+        texts = {option.flag: getattr(self, option.name) for option in _LIMITS}
+        words = [f"{flag}={text}" for flag, text in texts.items() if text is not None]
+        if words:
+            policy = BY_VERB["clean"].read(words).policy
             threading.Thread(target=_clean, args=(policy,), name="ddl_magics clean", daemon=True).start()
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from ddl_magics.commands.kernel import Display
 from ddl_magics.dashboard import pictures
 from ddl_magics.runs import Event, Run
 from ddl_magics.runtime import events as ev
@@ -28,12 +29,32 @@ def can_click(shell: Any) -> bool:
     return in_notebook(shell) and bool(getattr(shell.kernel, "_allow_stdin", False))
 
 
-def show_live(shown: Run | Search, waiting: bool) -> None:
+class NotebookDisplay(Display):
+    """Shows what a verb of `%ddl` starts or finds, in a shell."""
+
+    def __init__(self, shell: Any) -> None:
+        self._shell = shell
+
+    def show_live(self, started: Run | Search) -> bool:
+        clickable = can_click(self._shell)
+        if clickable:
+            show_live(started, waiting=False)
+        return clickable
+
+    def show_static(self, run: Run) -> None:
+        if in_notebook(self._shell):
+            show_static(run)
+
+    def insert_cell(self, cell: str) -> None:
+        self._shell.set_next_input(cell, replace=False)
+
+
+def show_live(started: Run | Search, waiting: bool) -> None:
     """Display the live view of a run or a search, and below it what the saved notebook keeps; both follow it."""
-    if isinstance(shown, Search):
-        _show_search(shown, waiting)
+    if isinstance(started, Search):
+        _show_search(started, waiting)
     else:
-        _show_run(shown, waiting)
+        _show_run(started, waiting)
 
 
 def _show_run(run: Run, waiting: bool) -> None:

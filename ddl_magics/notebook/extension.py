@@ -16,7 +16,7 @@ from ddl_magics.clusters.choice import Choice
 from ddl_magics.notebook.completion import make_matcher
 from ddl_magics.notebook.display import Cards
 from ddl_magics.notebook.hints import after_cells
-from ddl_magics.notebook.magics import VERBS, DistributedMagics
+from ddl_magics.notebook.magics import DistributedMagics
 from ddl_magics.runs import Run
 from ddl_magics.session.session import Session
 
@@ -87,7 +87,7 @@ def load(shell: Any) -> None:
     session = Session(None, choice.cluster)
     magics = DistributedMagics(shell, session, choice)
     shell.register_magics(magics)
-    matcher = make_matcher(shell.user_ns, VERBS, session.names)
+    matcher = make_matcher(shell.user_ns, session.names)
     shell.Completer.custom_matchers.append(matcher)
     cards = Cards(shell, lambda run: run in session.live())
     shell.display_formatter.ipython_display_formatter.for_type(Run, cards.show)

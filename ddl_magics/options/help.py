@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from ddl_magics.options.table import BY_FLAG, GROUPS, OPTIONS, Option
+from collections.abc import Iterable
+
+from ddl_magics.options.option import Option
+from ddl_magics.options.table import BY_FLAG, GROUPS, OPTIONS
 
 
-def _usage(option: Option) -> str:
-    metavar = "|".join(option.choices) if option.choices else option.metavar
-    return f"{option.flag} {metavar}".rstrip()
-
-
-def _described(option: Option) -> list[str]:
+def described(option: Option) -> list[str]:
+    """The lines of an option in a help."""
     default = f" Default: {option.shown_default}." if option.shown_default else ""
-    lines = [f"  {_usage(option)}", f"      {option.help}{default}"]
+    lines = [f"  {option.usage}", f"      {option.help}{default}"]
     return lines + [f"        {choice}: {meaning}" for choice, meaning in option.meanings.items()]
 
 
@@ -20,15 +19,15 @@ def help_text() -> str:
     """What `%%distributed --help` prints."""
     lines = ["%%distributed [options]: train the cell's Keras model on several workers.", ""]
     for group, flags in GROUPS.items():
-        lines += [f"{group}:", *(line for flag in flags for line in _described(BY_FLAG[flag])), ""]
+        lines += [f"{group}:", *(line for flag in flags for line in described(BY_FLAG[flag])), ""]
     return "\n".join(lines).rstrip()
 
 
-def markdown_table() -> str:
+def markdown_table(options: Iterable[Option] = OPTIONS) -> str:
     """The options as a Markdown table."""
     lines = ["| option | meaning | default |", "|---|---|---|"]
-    for option in OPTIONS:
-        usage = _usage(option).replace("|", " \\| ")  # a narrow column breaks the line at a blank
+    for option in options:
+        usage = option.usage.replace("|", " \\| ")  # a narrow column breaks the line at a blank
         lines.append(f"| `{usage}` | {option.help} | {option.shown_default} |")
     return "\n".join(lines)
 

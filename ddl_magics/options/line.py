@@ -1,9 +1,8 @@
-"""Lines and their words: the line of a cell from the spec of its run, which `parsing.parse` reads back; `--a=b`."""
+"""The line of a cell from the spec of its run; `parsing.parse` reads it back."""
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable
 from typing import Any
 
 from ddl_magics.options.table import OPTIONS
@@ -12,11 +11,6 @@ from ddl_magics.runtime.run_spec import RunSpec
 
 #: Of the notebook alone, or chosen anew for each execution.
 _LEFT_OUT = ("name", "wait", "dry_run")
-
-
-def split_values(words: Iterable[str]) -> list[str]:
-    """The words of a line with `--name=value` as two words."""
-    return [part for word in words for part in (word.split("=", 1) if word.startswith("--") else [word])]
 
 
 def cell_of(spec: RunSpec, name: str = "") -> str:
@@ -36,7 +30,7 @@ def cell_of(spec: RunSpec, name: str = "") -> str:
         if option.sets:
             words += [option.flag] if value == option.sets[1] else []
         elif option.repeats:
-            pairs = [f"{key}={each}" for key, each in value.items() if each != MASK]
+            pairs = [f"{key}={setting}" for key, setting in value.items() if setting != MASK]
             words += [word for pair in pairs for word in (option.flag, shlex.quote(pair))]
         else:
             words += [option.flag, shlex.quote(_text(value))]

@@ -5,123 +5,51 @@ Every mistake is a `UsageError` that names the nearest right word.
 
 from __future__ import annotations
 
-import io
-import shlex
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.options import similar
+from ddl_magics.options import similar, words
+from ddl_magics.options.option import Option
 from ddl_magics.options.redaction import as_word, shown
-from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS, Option
+from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
-from ddl_magics.wording import nearest
 
 
-def words(line: str) -> list[str]:
-    """The line's words as a shell splits them, up to a comment."""
-    text = io.StringIO(line)
-    lexer = shlex.shlex(text, posix=True)
-    lexer.whitespace_split, lexer.commenters = True, ""
-    found: list[str] = []
-    try:
-        while not line[text.tell() :].lstrip().startswith("#") and (word := lexer.get_token()) is not None:
-            found.append(word)
-    except ValueError as error:
-        remedy = "close the quotation" if "quotation" in str(error) else "write all options in one line, without \\"
-        raise UsageError(f"cannot read the options ({str(error).lower()}): {remedy}.") from None
-    return found
-
-
-def wants_help(line: str) -> bool:
-    return any(word in ("--help", "-h") for word in words(line))
-
-
-def read_value(option: Option, text: str) -> Any:
-    """The value of one word, checked against the table.
-
-    Raises:
-        UsageError: the option does not take this value.
-    """
-    choice = text.partition(":")[0] if option.settings else text
-    if option.choices and choice not in option.choices:
-        raise UsageError(
-            f"{option.flag} has no value {shown(choice)}; it takes {', '.join(option.choices)}."
-            + (similar.strategy if option.name == "strategy" else nearest)(choice, option.choices)
-        )
-    try:
-        return option.read(text)
-    except ValueError as error:
-        raise UsageError(f"{option.flag} must be {error}, not {shown(text)}.") from None
-
-
-def _option(flag: str) -> Option:
-    option = BY_FLAG.get(flag)
-    if option is None:
-        if flag in FORMER_FLAGS:
-            raise UsageError(f"{flag} is called {FORMER_FLAGS[flag]} now.")
-        raise UsageError(f"no option {as_word(flag)}.{similar.flag(flag, BY_FLAG)}")
-    return option
+def _unknown(word: str) -> UsageError:
+    if not word.startswith("--"):
+        hint = similar.flag(word if word in similar.FLAGS else "--" + word.lstrip("-–—"), BY_FLAG)
+        return UsageError(f"{shown(word)} is not an option: options start with two dashes.{hint}")
+    if word in FORMER_FLAGS:
+        return UsageError(f"{word} is called {FORMER_FLAGS[word]} now.")
+    return UsageError(f"no option {as_word(word)}.{similar.flag(word, BY_FLAG)}")
 
 
 def typed_values(line: str) -> dict[str, Any]:
     """The values that the line itself sets, by field of `RunSpec`."""
-    values: dict[str, Any] = {}
-    flags: set[str] = set()
-    rest = words(line)
-    while rest:
-        word = rest.pop(0)
-        if not word.startswith("--"):
-            hint = similar.flag(word if word in similar.FLAGS else "--" + word.lstrip("-–—"), BY_FLAG)
-            raise UsageError(f"{shown(word)} is not an option: options start with two dashes.{hint}")
-        flag, equals, attached = word.partition("=")
-        option = _option(flag)
-        if option.sets:
-            if equals:
-                raise UsageError(f"{flag} takes no value.")
-            field, value = option.sets
-            if values.setdefault(field, value) != value:
-                one, other = (each.flag for each in OPTIONS if each.name == field)
-                raise UsageError(f"{one} and {other} exclude each other.")
-            continue
-        if flag in flags and not option.repeats:
-            raise UsageError(f"{flag} is given twice: leave one of them out.")
-        flags.add(flag)
-        texts = [attached] if equals else []
-        while rest and not rest[0].startswith("--") and (option.many or not texts):
-            texts.append(rest.pop(0))
-        if option.many:
-            texts = [part for text in texts for part in text.split(",") if part]
-        if not texts:
-            raise UsageError(f"{flag} needs a value: {flag} {option.metavar}.")
-        if option.many:
-            values[option.name] = tuple(read_value(option, text) for text in texts)
-        elif option.repeats:
-            key, value = read_value(option, texts[0])
-            if key in values.setdefault(option.name, {}):
-                raise UsageError(f"{flag} {as_word(key)} is given twice: leave one of them out.")
-            values[option.name][key] = value
-        else:
-            values[option.name] = read_value(option, texts[0])
-    return values
+    return words.read(words.split(line), OPTIONS, _unknown)
 
 
 def parse(line: str, configured: Mapping[str, Any] | None = None) -> RunSpec:
-    """The run that a magic's line asks for; `run`, `name`, `cell` and `seed` may still be empty.
+    """The run that a magic's line asks for: `make_spec` of its values. Raises UsageError as that does."""
+    return make_spec(typed_values(line), configured)
+
+
+def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = None) -> RunSpec:
+    """The run that typed values ask for; `run`, `name`, `cell` and `seed` may still be empty.
 
     A default of the table or the configuration is used only where its option applies: `ps = 2` does not affect an
     all-reduce run. An option that was typed and does not apply is refused.
 
     Args:
-        line: what follows `%%distributed`.
-        configured: values by field of `RunSpec`, for what the line does not set.
+        typed: values by field of `RunSpec`.
+        configured: the same, for fields that are not typed.
 
     Raises:
         UsageError: one line, with the nearest right name.
     """
-    typed = typed_values(line)
     values = {option.name: option.default for option in OPTIONS if option.default is not None}
     values.update({name: value for name, value in (configured or {}).items() if value is not None})
     for name, value in typed.items():  # settings of %config stay, but for those that the line names as well
@@ -146,16 +74,16 @@ def parse(line: str, configured: Mapping[str, Any] | None = None) -> RunSpec:
     return RunSpec(**values)
 
 
-def _prepare_search(values: dict[str, Any], given: Collection[str]) -> None:
-    """Check what a search needs, and set the defaults that differ for it. given: fields that the user has set."""
+def _prepare_search(values: dict[str, Any], chosen: Collection[str]) -> None:
+    """Check what a search needs, and set the defaults that differ for it. chosen: fields that the user has set."""
     if values.get("objective") is None:
         raise UsageError("--trials needs --objective, such as --objective val_accuracy:max.")
     if "," in values["objective"]:
         for name, usual in (("search", "evolution"), ("prune", "no")):
-            values[name] = values[name] if name in given else usual
-    if "workers" not in given:
+            values[name] = values[name] if name in chosen else usual
+    if "workers" not in chosen:
         values["workers"] = 1
-    if values["workers"] == 1 and "strategy" not in given:
+    if values["workers"] == 1 and "strategy" not in chosen:
         values["strategy"] = "single"
 
 
@@ -164,14 +92,7 @@ def _misuse(option: Option, values: Mapping[str, Any]) -> str | None:
     strategy = values["strategy"]
     if option.strategies and strategy not in option.strategies:
         return f"{option.flag} applies only to --strategy {' or '.join(option.strategies)}, not to {strategy}."
-    if option.needs and values.get(BY_FLAG[option.needs].name) is None:
-        return f"{option.flag} needs {option.needs}: add it, or leave {option.flag} out."
-    for conflict, advice in option.conflicts.items():
-        flag, _, refused = conflict.partition(" ")
-        value = values.get(BY_FLAG[flag].name)
-        if value is not None and refused in ("", value):
-            return f"{option.flag} cannot be combined with {flag} {as_word(str(value))}: {advice}"
-    return None
+    return words.misuse(option, values, BY_FLAG)
 
 
 def _refuse_equal_names(values: Mapping[str, Any]) -> None:

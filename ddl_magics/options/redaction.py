@@ -44,8 +44,8 @@ def masked_source(text: str) -> str:
 def _masked_line(line: str) -> str:
     if not is_secret(line):
         return line
-    by_string, found = _STRING.subn(rf'"{MASK}"', line)
-    return by_string if found else _ASSIGNED.sub(rf"\1{MASK}", line)
+    by_string, strings = _STRING.subn(rf'"{MASK}"', line)
+    return by_string if strings else _ASSIGNED.sub(rf"\1{MASK}", line)
 
 
 def without_user(uri: str) -> str:

@@ -49,6 +49,10 @@ def flag(word: str, flags: Iterable[str]) -> str:
     return _did_you_mean(word, FLAGS, flags) or " See %%distributed --help."
 
 
+def flag_of_verb(word: str, flags: Iterable[str]) -> str:
+    return _did_you_mean(word, FLAGS, flags)
+
+
 def strategy(word: str, strategies: Iterable[str]) -> str:
     return _did_you_mean(word, STRATEGIES, strategies)
 
@@ -57,6 +61,7 @@ def verb(word: str, verbs: Iterable[str]) -> str:
     return _did_you_mean(word, VERBS, verbs)
 
 
-def _did_you_mean(word: str, known: dict[str, str], ours: Iterable[str]) -> str:
-    found = known.get(word.lower())
-    return f" Did you mean {found}?" if found else nearest(word, ours)
+def _did_you_mean(word: str, synonyms: dict[str, str], names: Iterable[str]) -> str:
+    names = tuple(names)
+    name = synonyms.get(word.lower())
+    return f" Did you mean {name}?" if name in names else nearest(word, names)

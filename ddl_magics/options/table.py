@@ -5,10 +5,10 @@ To add an option, add its row here, its field to `RunSpec` (runtime/run_spec.py)
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Mapping
 
+from ddl_magics.options import similar
+from ddl_magics.options.option import Option
 from ddl_magics.options.values import (
     read_cache,
     read_compression,
@@ -34,62 +34,6 @@ from ddl_magics.runtime.parameter_server import rule_spec, update_rules
 from ddl_magics.runtime.run_spec import RunSpec
 
 DEFAULT_RULE = "adag"
-
-
-@dataclass(frozen=True)
-class Option:
-    """A row of the table.
-
-    Attributes:
-        flag: as typed, with its dashes.
-        help: one or more sentences.
-        read: makes the value from its text; its ValueError says what the value must be.
-        metavar: the value in the help; empty for a switch.
-        default: the field's value where neither the line nor the configuration sets it.
-        default_text: the default in words, where it depends on other options or is chosen later.
-        choices: the allowed values, where they can be listed.
-        meanings: what each choice means.
-        settings: names of the settings that a choice takes, as in `CHOICE:name=value,name=value`.
-        completes: names that completion offers: the notebook's DataFrames, the columns of --data, or runs.
-        many: takes several values ("a,b,c" or "a b c").
-        repeats: may be given more than once, as `key=value`.
-        needs: flag of the option without which this one has no effect.
-        strategies: the strategies that the option applies to; empty for all.
-        conflicts: what it cannot be combined with ("--rule", or with a value "--strategy ensemble") -> why, and what
-            to do.
-        sets: for a switch, the field and the value that it sets.
-        configurable: may be set by `%config Distributed.<name>`.
-        former_flag: its flag in 0.1.0, where that was another.
-    """
-
-    flag: str
-    help: str
-    read: Callable[[str], Any] = str
-    metavar: str = ""
-    default: Any = None
-    default_text: str = ""
-    choices: tuple[str, ...] = ()
-    meanings: Mapping[str, str] = field(default_factory=dict)
-    settings: Callable[[str], tuple[str, ...]] | None = None
-    completes: Literal["", "frames", "columns", "runs"] = ""
-    many: bool = False
-    repeats: bool = False
-    needs: str = ""
-    strategies: tuple[str, ...] = ()
-    conflicts: Mapping[str, str] = field(default_factory=dict)
-    sets: tuple[str, bool] | None = None
-    configurable: bool = True
-    former_flag: str = ""
-
-    @property
-    def name(self) -> str:
-        """The field of `RunSpec` that the option sets."""
-        return self.sets[0] if self.sets else self.flag.lstrip("-").replace("-", "_")
-
-    @property
-    def shown_default(self) -> str:
-        """The default for people; empty where there is none."""
-        return self.default_text or ("" if self.default is None else str(self.default))
 
 
 def _meaning(rule: rule_spec.RuleDefinition) -> str:
@@ -136,6 +80,7 @@ OPTIONS: tuple[Option, ...] = (
         metavar="NAME",
         default=RunSpec.strategy,
         choices=tuple(STRATEGIES),
+        hint=similar.strategy,
         meanings=STRATEGIES,
     ),
     Option(
@@ -568,8 +513,8 @@ OPTIONS: tuple[Option, ...] = (
     ),
     Option(
         "--release",
-        "What is given back once the run, or the search, has ended and its results are here, if nothing else runs. For "
-        "sessions that ddl_magics has started: your own gives its executors back with %ddl release.",
+        "What to release after the run, or the search, ends and its results are here, if nothing else runs. Only for "
+        "sessions that ddl_magics started: in your own session, use %ddl release.",
         metavar="NAME",
         choices=tuple(RELEASES),
         meanings=RELEASES,

@@ -33,6 +33,42 @@ def read_count(text: str) -> int:
     return int(text)
 
 
+def read_counts(text: str) -> tuple[int, ...]:
+    """Different counts in ascending order."""
+    try:
+        return tuple(sorted({read_count(count) for count in text.split(",")}))
+    except ValueError as error:
+        raise ValueError(f"{error}, or several joined by commas") from None
+
+
+def read_rank(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,7}", text):
+        raise ValueError("the number of a rank, such as 0")
+    return int(text)
+
+
+def read_port(text: str) -> int:
+    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 2**16:
+        raise ValueError("a number from 1 to 65535")
+    return int(text)
+
+
+def read_yes_or_no(text: str) -> bool:
+    if text not in ("yes", "no"):
+        raise ValueError("yes or no")
+    return text == "yes"
+
+
+def read_share(text: str) -> float:
+    try:
+        share = float(text)
+    except ValueError:
+        share = -1.0
+    if not 0 < share <= 1:
+        raise ValueError("a share above 0, up to 1")
+    return share
+
+
 def read_compression(text: str) -> str:
     compression.read(text)
     return text
@@ -66,18 +102,31 @@ def read_identifier(text: str) -> str:
     return text
 
 
-def read_seconds(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(s|m|h|)", text)
-    if not match or float(match[1]) <= 0:
-        raise ValueError("seconds, or a time such as 90s, 10m, 2h")
-    return float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
+
+
+def _duration(text: str, description: str) -> float:
+    """Seconds of a number with its unit; description: what the text must be."""
+    match = re.fullmatch(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,12}})?)([{''.join(_SECONDS)}])", text)
+    if not match:
+        raise ValueError(description)
+    return float(match[1]) * _SECONDS[match[2]]
 
 
 def read_age(text: str) -> float:
-    match = re.fullmatch(r"([0-9]{1,12}(?:\.[0-9]{1,12})?)(m|h|d|w)", text)
-    if not match:
-        raise ValueError("a time such as 12h, 30d, 8w")
-    return float(match[1]) * {"m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}[match[2]]
+    """Seconds, which may be 0; without a unit, nobody knows whether 30 are days."""
+    return _duration(text, "a time such as 12h, 30d, 8w")
+
+
+def read_duration(text: str, description: str = "a time such as 30s, 5m, 2h, 1d") -> float:
+    seconds = _duration(text, description)
+    if seconds <= 0:
+        raise ValueError(description)
+    return seconds
+
+
+def read_seconds(text: str) -> float:
+    return read_duration(text if text[-1:].isalpha() else f"{text}s", "seconds, or a time such as 90s, 10m, 2h")
 
 
 def read_size(text: str) -> int:
@@ -167,10 +216,10 @@ def read_parameter(text: str) -> tuple[str, str]:
 
 
 def read_objective(text: str) -> str:
-    parts = [part.rpartition(":") for part in text.split(",")]
-    if any(not name or direction not in DIRECTIONS for name, _, direction in parts):
+    objectives = [objective.rpartition(":") for objective in text.split(",")]
+    if any(not name or direction not in DIRECTIONS for name, _, direction in objectives):
         raise ValueError("a metric and its direction, such as val_accuracy:max, or several: val_accuracy:max,size:min")
-    if len({name for name, *_ in parts}) < len(parts):
+    if len({name for name, *_ in objectives}) < len(objectives):
         raise ValueError("different metrics")
     return text
 

@@ -28,16 +28,16 @@ def runs_table(records: list[store.RunRecord]) -> str:
     tagged = any(record.labels for record in records[:SHOWN_RUNS])
     rows = [("run", "state", "what", "workers", "epoch", "metrics", *(["tags"] if tagged else []), "started", "id")]
     for record in records[:SHOWN_RUNS]:
-        done = record.progress
-        shown = [f"{name} {number(value)}" for name, value in list(done.get("metrics", {}).items())[:2]]
+        progress = record.progress
+        metrics = [f"{name} {number(value)}" for name, value in list(progress.get("metrics", {}).items())[:2]]
         rows.append(
             (
                 record.name,
                 record.state,
                 str(record.spec.get("strategy", "")),
                 str(record.spec.get("workers", "")),
-                f"{done.get('epoch', 0)}/{done['epochs']}" if done.get("epochs") else "",
-                ", ".join(shown),
+                f"{progress.get('epoch', 0)}/{progress['epochs']}" if progress.get("epochs") else "",
+                ", ".join(metrics),
                 *([", ".join(record.labels)] if tagged else []),
                 time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created)),
                 record.id,
@@ -53,10 +53,10 @@ def describe(run: Run) -> str:
     """A run as text: its options, and the lines that a waiting cell prints."""
     spec = run.spec
     events = run.events
-    took = f", {duration(events[-1]['time'] - events[0]['time'])}" if events else ""
+    duration_text = f", {duration(events[-1]['time'] - events[0]['time'])}" if events else ""
     rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
     lines = [
-        f"{run.name} {run.state}{took}",
+        f"{run.name} {run.state}{duration_text}",
         f"{spec.strategy}{rule}, {counted(spec.workers, 'worker')}, {run.cluster}, seed {spec.seed}, id {run.id}",
         *([run.damage] if run.damage else []),
         *([f"tags: {', '.join(run.tags)}"] if run.tags else []),
@@ -68,14 +68,14 @@ def describe(run: Run) -> str:
     return "\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])])
 
 
-def _ran_with(kept: Provenance) -> list[str]:
+def _ran_with(provenance: Provenance) -> list[str]:
     """One line of what a run ran with."""
-    if kept.problem:
-        return [kept.problem]
-    parts = [counted(len(kept.packages), "package")] if kept.packages else []
-    if kept.git.get("commit"):
-        parts.append(f"git {kept.git['commit'][:10]}{' with changes' if kept.git.get('changed') else ''}")
-    parts += [f"{name} {in_words(value)}" for name, value in list(kept.sent.items())[:SHOWN_VARIABLES]]
+    if provenance.problem:
+        return [provenance.problem]
+    parts = [counted(len(provenance.packages), "package")] if provenance.packages else []
+    if provenance.git.get("commit"):
+        parts.append(f"git {provenance.git['commit'][:10]}{' with changes' if provenance.git.get('changed') else ''}")
+    parts += [f"{name} {in_words(value)}" for name, value in list(provenance.sent.items())[:SHOWN_VARIABLES]]
     return [f"ran with {'; '.join(parts)}"] if parts else []
 
 

@@ -1,43 +1,35 @@
-"""The line of `%ddl scale`, and the runs that it asks for."""
+"""The request of `%ddl scale`, and the runs that it makes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.options.line import masked_settings, split_values
-from ddl_magics.options.redaction import as_word, shown
+from ddl_magics.options.line import masked_settings
+from ddl_magics.options.redaction import shown
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
-from ddl_magics.options.values import SEED_LIMIT, read_count
+from ddl_magics.options.values import SEED_LIMIT
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.parameter_server.rule_spec import RATE
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted, nearest
 
-USAGE = (
-    "%ddl scale RUN --workers 1,2,4 [--strategy allreduce,ps,average] [--seeds 5] [--epochs 2] [--global-batch] "
-    "[--again]"
-)
-
 #: Strategies that can be compared: all workers train one model, and the cell is the same for any number of them.
 STRATEGIES = ("allreduce", "ps", "average")
 
-AGAIN = "--again"
-GLOBAL_BATCH = "--global-batch"
-
 
 @dataclass(frozen=True)
-class Request:
-    """What `%ddl scale` was asked for.
+class ScaleRequest:
+    """The request of `%ddl scale`.
 
     Attributes:
         run: name or id of the run whose cell is measured.
         workers: numbers of workers, in ascending order.
-        strategies: those to measure; empty for the run's own.
+        strategy: those to measure; empty for the run's own.
         seeds: how many runs there are of each combination, each with another seed.
         epochs: at which each `fit` ends; None for the cell's own number.
         global_batch: --batch-size of the run is the batch of all workers together, with each strategy.
@@ -46,18 +38,15 @@ class Request:
 
     run: str
     workers: tuple[int, ...]
-    strategies: tuple[str, ...] = ()
-    seeds: int = 1
-    epochs: int | None = None
-    global_batch: bool = False
-    again: bool = False
+    strategy: tuple[str, ...]
+    seeds: int
+    epochs: int | None
+    global_batch: bool
+    again: bool
 
 
-def _counts(text: str) -> tuple[int, ...]:
-    return tuple(sorted({read_count(part) for part in text.split(",")}))
-
-
-def _strategies(text: str) -> tuple[str, ...]:
+def read_strategies(text: str) -> tuple[str, ...]:
+    """The value of --strategy: strategies to compare, joined by commas."""
     names = tuple(dict.fromkeys(text.split(",")))
     for name in names:
         if name not in STRATEGIES:
@@ -67,47 +56,7 @@ def _strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-#: Option -> field of `Request`, and what reads its value.
-_OPTIONS: Mapping[str, tuple[str, Callable[[str], Any]]] = {
-    "--workers": ("workers", _counts),
-    "--strategy": ("strategies", _strategies),
-    "--seeds": ("seeds", read_count),
-    "--epochs": ("epochs", read_count),
-}
-#: Option without a value -> field of `Request`.
-_SWITCHES: Mapping[str, str] = {GLOBAL_BATCH: "global_batch", AGAIN: "again"}
-FLAGS = (*_OPTIONS, *_SWITCHES)
-
-
-def parse(arguments: Sequence[str]) -> Request:
-    """Raises UsageError where the line is not like `USAGE`."""
-    words = split_values(arguments)
-    values: dict[str, Any] = {}
-    runs: list[str] = []
-    while words:
-        word = words.pop(0)
-        if word in _SWITCHES:
-            values[_SWITCHES[word]] = True
-        elif not word.startswith("--"):
-            runs.append(word)
-        elif word not in _OPTIONS:
-            raise UsageError(f"%ddl scale has no option {as_word(word)}.{nearest(word, FLAGS)} Write: {USAGE}")
-        elif not words:
-            raise UsageError(f"{word} needs a value. Write: {USAGE}")
-        else:
-            field, read = _OPTIONS[word]
-            text = words.pop(0)
-            try:
-                values[field] = read(text)
-            except ValueError as error:
-                each = ", or several joined by commas" if field == "workers" else ""
-                raise UsageError(f"{word} must be {error}{each}, not {shown(text)}.") from None
-    if len(runs) != 1 or "workers" not in values:
-        raise UsageError(f"write: {USAGE}")
-    return Request(runs[0], **values)
-
-
-def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
+def variants(spec: RunSpec, request: ScaleRequest) -> Iterator[RunSpec]:
     """The runs to make, in order: all numbers of workers with one seed, before the next seed.
 
     The largest number comes first, so that a Spark that is started for it has room for all.
@@ -123,13 +72,13 @@ def variants(spec: RunSpec, request: Request) -> Iterator[RunSpec]:
             "and scale that run."
         )
     own = "allreduce" if spec.strategy == "single" else spec.strategy
-    if not request.strategies and own not in STRATEGIES:
+    if not request.strategy and own not in STRATEGIES:
         raise UsageError(
             f"{spec.name} has --strategy {own}, and %ddl scale compares {', '.join(STRATEGIES)}: name one."
         )
     for number in range(request.seeds):
         seed = ((spec.seed or 0) + number) % SEED_LIMIT
-        for strategy in request.strategies or (own,):
+        for strategy in request.strategy or (own,):
             for workers in sorted(request.workers, reverse=True):
                 variant = _variant(spec, strategy, workers, seed, number, request.epochs)
                 yield _with_share_of_batch(variant) if request.global_batch else variant
@@ -142,7 +91,7 @@ def _with_share_of_batch(spec: RunSpec) -> RunSpec:
     each of n workers makes an n-th of the batches, and here each makes all of them.
     """
     if spec.batch_size is None:
-        raise UsageError(f"{GLOBAL_BATCH} needs a run with --data: without it, the cell itself decides on its batches.")
+        raise UsageError("--global-batch needs a run with --data: without it, the cell itself decides on its batches.")
     if spec.strategy == "allreduce" and spec.rule is None:  # divides it by itself
         return spec
     share, rest = divmod(spec.batch_size, spec.workers)

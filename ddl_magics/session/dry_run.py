@@ -64,11 +64,14 @@ def _each(spec: RunSpec) -> str:
 
 def _parameters(spec: RunSpec) -> Iterator[tuple[str, str]]:
     """The values that an ordinary run gives to the parameters of the cell. Raises UsageError for bad ones."""
-    given = spec.set or {}
-    space.check_values(spec.cell, given)
-    known = {call.parameter.name: call.parameter for call in space.calls(spec.cell) if call.parameter is not None}
-    for name, parameter in known.items():
-        yield "parameter", f"{name} = {given[name]}" if name in given else f"{name} = {parameter.default}, its default"
+    values = spec.set or {}
+    space.check_values(spec.cell, values)
+    parameters = {call.parameter.name: call.parameter for call in space.calls(spec.cell) if call.parameter is not None}
+    for name, parameter in parameters.items():
+        yield (
+            "parameter",
+            f"{name} = {values[name]}" if name in values else f"{name} = {parameter.default}, its default",
+        )
 
 
 def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
@@ -96,14 +99,14 @@ def _training(spec: RunSpec) -> Iterator[tuple[str, str]]:
             if setting.name not in rule.settings
         )
         yield "rule", ", ".join([rule.name, f"window {spec.window}", *settings, *derived])
-    shown = [_set(spec, option.name) for option in OPTIONS if option.name not in _SHOWN]
-    given = [each for each in dict.fromkeys(shown) if each]
-    if given:
-        yield "options", ", ".join(given)
+    options = [_set(spec, option.name) for option in OPTIONS if option.name not in _NOT_LISTED]
+    chosen = [option for option in dict.fromkeys(options) if option]
+    if chosen:
+        yield "options", ", ".join(chosen)
 
 
 #: Fields with a line of their own, or that say nothing about the training.
-_SHOWN = (
+_NOT_LISTED = (
     *("strategy", "rule", "window", "workers", "dry_run", "wait", "conf"),
     *("set", "trials", "search", "prune", "objective", "parallel", "warm_start"),
 )
@@ -122,6 +125,6 @@ def _sizes(spec: RunSpec, sent: preflight.Captured) -> Iterator[tuple[str, str]]
     more = f" and {len(largest) - MOST_VARIABLES} more" if len(largest) > MOST_VARIABLES else ""
     yield "variables", f"{in_bytes(sent.total)} to each worker: {named}{more}" if sent.sizes else "none"
     memory = machine.memory()
-    has = "" if memory is None else f" of {in_bytes(memory)}"
+    available = "" if memory is None else f" of {in_bytes(memory)}"
     needed = f"about {in_bytes(preflight.needed_memory(spec, sent))}{_each(spec)}"
-    yield "memory", f"{needed}{has}, without the model and --data"
+    yield "memory", f"{needed}{available}, without the model and --data"

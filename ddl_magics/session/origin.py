@@ -17,5 +17,5 @@ def cell() -> str:
 
     # Only ipykernel's shell has `get_parent`.
     request: Any = getattr(get_ipython(), "get_parent", dict)()
-    found = request.get("metadata", {}).get("cellId") if isinstance(request, dict) else None
-    return found if isinstance(found, str) else ""
+    cell_id = request.get("metadata", {}).get("cellId") if isinstance(request, dict) else None
+    return cell_id if isinstance(cell_id, str) else ""

@@ -268,10 +268,12 @@ class Session:
         if live is not None:
             return live
         record = store.find_run(word)
-        found = attaching.find_stored(record, clusters) if record else attaching.find_on_cluster(word, self.cluster)
-        if found is None:
+        driver_run = (
+            attaching.find_stored(record, clusters) if record else attaching.find_on_cluster(word, self.cluster)
+        )
+        if driver_run is None:
             raise self._no_run(word)
-        run = attaching.attach(found, self._queues.setdefault(found.cluster, RunQueue()))
+        run = attaching.attach(driver_run, self._queues.setdefault(driver_run.cluster, RunQueue()))
         self.runs[run.id] = run
         return run
 

@@ -11,6 +11,7 @@ import time
 from concurrent import futures
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,9 @@ from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_channel import Channel, StatementFailed
 from ddl_magics.clusters.livy_http import Connection, Gone, LivyHttp, Rejected, Unavailable
 from ddl_magics.clusters.livy_session import LivySession, NoSession
-from ddl_magics.commands.livy_request import LivyRequest, lifetime
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.commands.table import BY_VERB
+from ddl_magics.commands.use import lifetime, use
 from ddl_magics.options.parsing import parse
 
 LATER = (503, b"")
@@ -342,22 +345,25 @@ def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
 
 
 @pytest.mark.parametrize(
-    ("line", "wish"),
+    ("line", "arguments"),
     [
-        ("", LivyRequest()),
-        ("https://c.example/livy/", LivyRequest("https://c.example/livy")),
-        ("http://h:8998 --detached", LivyRequest("http://h:8998", None, True)),
-        ("--session ddl_1 http://h:8998", LivyRequest("http://h:8998", "ddl_1", False)),
+        ("", (None, None, False)),
+        ("https://c.example/livy/", ("https://c.example/livy", None, False)),
+        ("http://h:8998 --detached", ("http://h:8998", None, True)),
+        ("--session ddl_1 http://h:8998", ("http://h:8998", "ddl_1", False)),
     ],
 )
-def test_what_use_livy_asks_for(line, wish):
-    assert LivyRequest.parse(line.split()) == wish
+def test_what_use_livy_asks_for(line, arguments):
+    choice = Mock()
+    choice.livy.return_value = None
+    use(BY_VERB["use"].read(["livy", *line.split()]), Kernel(Mock(), choice=choice))
+    assert choice.livy.call_args.args == arguments
 
 
 @pytest.mark.parametrize("line", ["--session", "http://h http://g", "ftp://h", "--session 1 --detached", "--detachd"])
 def test_what_use_livy_does_not_understand(line):
     with pytest.raises(UsageError):
-        LivyRequest.parse(line.split())
+        use(BY_VERB["use"].read(["livy", *line.split()]), Kernel(Mock(), choice=Mock()))
 
 
 def test_a_session_that_cannot_be_made_or_found_says_why(livy):

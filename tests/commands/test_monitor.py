@@ -8,6 +8,7 @@ from support.fake_cluster import FakeCluster
 
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.commands import monitor
+from ddl_magics.commands.table import BY_VERB
 
 
 class InKernel(FakeCluster):
@@ -47,5 +48,5 @@ def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeyp
 def test_a_password_in_an_address_is_refused_and_not_shown(address):
     for line in (f"energy --log {address}", f"energy --log /log --labels {address}"):
         with pytest.raises(UsageError, match="leave user and password out of the address") as caught:
-            monitor.parse(line.split())
+            BY_VERB["monitor"].read(line.split())
         assert "secret" not in str(caught.value)

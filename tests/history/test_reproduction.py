@@ -119,8 +119,8 @@ def test_what_cannot_be_said_is_one_line(shell, capsys):
         ("%ddl compare a", "write: %ddl compare RUN RUN"),
         ("%ddl export a", "write: %ddl export RUN FILE.zip"),
         ("%ddl import", "write: %ddl import FILE.zip"),
-        ("%ddl note", 'write: %ddl note RUN "TEXT"'),
-        ("%ddl tag --x", "write: %ddl tag RUN TAG ... [--remove]"),
+        ("%ddl note", 'write: %ddl note RUN ["TEXT" ...]'),
+        ("%ddl tag --x", "%ddl tag has no option --x. Write: %ddl tag RUN [TAG ...] [--remove]"),
         ("%ddl runs stat:failed", "runs have no field 'stat'"),
     ):
         text, error = shells.run(shell, line, capsys)

@@ -8,9 +8,9 @@ from support.bad_input import NASTY, TEXTS, each, one_line, tried
 from support.fake_cluster import FakeCluster
 from traitlets.config import Config
 
+from ddl_magics.commands.table import BY_VERB
 from ddl_magics.errors import CellSyntaxError
 from ddl_magics.notebook.cell_source import source_of
-from ddl_magics.notebook.magics import VERBS
 
 LINES = st.sampled_from(
     [
@@ -112,7 +112,9 @@ def test_a_cell_that_python_gives_up_on(shell, cell):
     check_cell(shell, cell)
 
 
-WORDS = st.sampled_from([*VERBS, "--session", "--detached", "livy", "http://[", "²", "١", "9" * 5000, "-1", "compare"])
+WORDS = st.sampled_from(
+    [*BY_VERB, "--session", "--detached", "livy", "http://[", "²", "١", "9" * 5000, "-1", "compare"]
+)
 
 
 @tried(60, 1000)

@@ -22,10 +22,10 @@ from ddl_magics.clusters.base import NotStarted
 from ddl_magics.clusters.choice import PendingKernelSession
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy_session import NoSession
+from ddl_magics.commands.table import BY_VERB
 from ddl_magics.dashboard.text import FIRST_EPOCHS, TextProgress
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.notebook import display
-from ddl_magics.notebook.magics import VERBS
 from ddl_magics.options import similar, table
 from ddl_magics.options.help import help_text
 from ddl_magics.options.parsing import parse
@@ -203,8 +203,8 @@ def test_words_of_other_tools_are_known():
     """They lead to options, strategies and verbs that are there."""
     assert set(similar.FLAGS.values()) <= set(table.BY_FLAG)
     assert set(similar.STRATEGIES.values()) <= set(table.STRATEGIES)
-    assert set(similar.VERBS.values()) <= set(VERBS) and not set(similar.VERBS) & set(VERBS)
-    assert similar.verb("kill", VERBS) == " Did you mean stop?"
+    assert set(similar.VERBS.values()) <= set(BY_VERB) and not set(similar.VERBS) & set(BY_VERB)
+    assert similar.verb("kill", BY_VERB) == " Did you mean stop?"
     assert similar.strategy("Horovod", table.STRATEGIES) == " Did you mean allreduce?"
 
 

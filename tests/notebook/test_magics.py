@@ -25,7 +25,7 @@ def test_old_runs_are_removed_by_hand_or_at_the_start_of_each_run(shell, capsys,
     for line, message in (
         ("%ddl clean", "say what to keep: %ddl clean [--keep 30d]"),
         ("%ddl clean --kep 30d", "%ddl clean has no option --kep. Did you mean --keep?"),
-        ("%ddl clean --max-size", "--max-size needs a value."),
+        ("%ddl clean --max-size", "--max-size needs a value: --max-size 10GB."),
         ("%ddl clean --keep-last=0", "--keep-last must be a whole number above 0, not '0'."),
     ):
         text, error = run(shell, line, capsys)
@@ -86,13 +86,20 @@ def test_the_other_name_of_the_magic(shell, capsys):
         ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
         ("%ddl use livy http://u:p@h", "UsageError: the URL holds a password, which would be stored: set it in"),
         ("%ddl use livy host:8998", "UsageError: host:8998 is not the URL of a Livy: write http://HOST:8998, or"),
-        ("%ddl use livy --detach", "UsageError: write: %ddl use livy [URL] [--session ID|NAME] [--detached]. Did"),
+        (
+            "%ddl use livy --detach",
+            "UsageError: %ddl use has no option --detach. Did you mean --detached? Write: %ddl use auto|embedded|livy ",
+        ),
         ("%ddl use embedded now", "UsageError: write: %ddl use embedded"),
         ("%ddl spark 4", "UsageError: write: %ddl spark [--workers N] [--conf KEY=VALUE]"),
-        ("%ddl spark --name x", "UsageError: write: %ddl spark [--workers N] [--conf KEY=VALUE]"),
+        (
+            "%ddl spark --name x",
+            "UsageError: %ddl spark has no option --name. Write: %ddl spark [--workers N] [",
+        ),
         ("%ddl use yarn", "UsageError: %ddl use has no cluster yarn; it takes auto, embedded, livy."),
         ("%ddl show", "UsageError: write: %ddl show RUN"),
-        ("%ddl logs a b", "UsageError: write: %ddl logs RUN [RANK]"),
+        ("%ddl logs a b", "UsageError: RANK must be the number of a rank, such as 0, not 'b'."),
+        ("%ddl logs a 1 2", "UsageError: write: %ddl logs RUN [RANK]"),
         ("%ddl serve nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
         ("%ddl serving x", "UsageError: write: %ddl serving"),
         ("%ddl stop nothing", "UsageError: there is no run nothing. %ddl runs lists them."),

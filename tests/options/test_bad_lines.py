@@ -7,11 +7,11 @@ from hypothesis import strategies as st
 from IPython.core.error import UsageError
 from support.bad_input import NASTY, SECRET, TEXTS, each, one_line, tried
 
-from ddl_magics.commands import clean as clean_command
-from ddl_magics.commands.livy_request import LivyRequest
+from ddl_magics.commands.table import BY_VERB, COMMANDS
 from ddl_magics.notebook.completion import candidates
-from ddl_magics.options.parsing import parse, typed_values, words
+from ddl_magics.options.parsing import parse, typed_values
 from ddl_magics.options.table import OPTIONS
+from ddl_magics.options.words import split
 from ddl_magics.runtime.run_spec import RunSpec
 
 VALUES = st.one_of(
@@ -88,12 +88,12 @@ def test_a_line_of_distributed(count):
 @tried(100, 5000)
 def test_a_line_of_ddl(count):
     def check(line):
-        split = refused(words, line) or []
-        refused(LivyRequest.parse, split)
-        refused(clean_command.parse, split)
+        texts = refused(split, line) or []
+        for command in COMMANDS:
+            refused(command.read, texts)
 
     each(
-        lines(st.sampled_from(["--session", "--detached", "--keep", "--keep-last", "--max-size", "--dry-run"])),
+        lines(st.sampled_from([option.flag for command in COMMANDS for option in command.options])),
         count,
         check,
     )
@@ -102,10 +102,8 @@ def test_a_line_of_ddl(count):
 @tried(100, 5000)
 def test_completion_of_any_line(count):
     def check(line):
-        for start in ("%%distributed ", "%ddl ", ""):
-            assert all(
-                isinstance(text, str) for text in candidates(start + line, {}, ("use", "show"), lambda: ["run_1"])
-            )
+        for start in ("%%distributed ", "%ddl ", *(f"%ddl {verb} " for verb in BY_VERB), ""):
+            assert all(isinstance(text, str) for text in candidates(start + line, {}, lambda: ["run_1"]))
 
     each(lines(), count, check)
 

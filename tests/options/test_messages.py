@@ -3,8 +3,8 @@
 import pytest
 from IPython.core.error import UsageError
 
-from ddl_magics.commands import clean as clean_command
-from ddl_magics.commands.livy_request import LivyRequest
+from ddl_magics.commands.table import BY_VERB
+from ddl_magics.commands.use import checked_url
 from ddl_magics.options.parsing import parse
 from ddl_magics.wording import plain, quoted
 
@@ -48,13 +48,13 @@ def test_no_message_shows_a_secret(line):
 
 def test_an_address_of_a_livy_that_is_none():
     for url in ("http://[host", "ftp://user:hidden@host", "http://host:port", "http://user:hi/hidden@host"):
-        message = refusal(LivyRequest.parse, [url])
+        message = refusal(checked_url, url)
         assert "hidden" not in message and ("is not the URL of a Livy" in message or "holds a password" in message)
 
 
 def test_times_and_sizes_of_clean_are_bounded():
     for words in (["--keep", "9" * 400 + "d"], ["--max-size", "9" * 400 + "GB"], ["--keep-last", "9" * 5000]):
-        assert f"{words[0]} must be" in refusal(clean_command.parse, words)
+        assert f"{words[0]} must be" in refusal(BY_VERB["clean"].read, words)
 
 
 def test_quoting():

@@ -7,7 +7,8 @@ from traitlets import TraitError
 from ddl_magics.notebook.config import Distributed, configured
 from ddl_magics.options import table
 from ddl_magics.options.help import help_text, markdown_table
-from ddl_magics.options.parsing import parse, wants_help, words
+from ddl_magics.options.parsing import parse
+from ddl_magics.options.words import split, wants_help
 from ddl_magics.runtime.run_spec import NO_OPTIONS, RunSpec
 
 
@@ -248,7 +249,7 @@ def test_help_and_documentation_name_every_built_option():
         assert f"  {option.flag}" in help_text()
         assert f"| `{option.flag}" in markdown_table()
     assert all(line.count(" | ") == 2 for line in markdown_table().splitlines() if line.startswith("| `"))
-    assert wants_help("--workers 2 --help") and not wants_help("--workers 2")
+    assert wants_help(["--workers", "2", "--help"]) and not wants_help(["--workers", "2"])
 
 
 def test_every_built_option_sets_a_field_of_the_spec():
@@ -332,4 +333,4 @@ def test_what_a_search_needs(line, words):
     ],
 )
 def test_a_comment_ends_the_line_and_may_have_an_apostrophe(line, expected):
-    assert words(line) == expected
+    assert split(line) == expected

@@ -5,7 +5,9 @@ import dataclasses
 import pytest
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.scale import scale
+from ddl_magics.commands.table import BY_VERB
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.session.session import Session
@@ -26,7 +28,8 @@ def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, monkeypatch,
     first = session.submit(dataclasses.replace(parse("--name line --seed 1"), cell=CELL), names).wait(120)
     assert len(first.history["loss"]) == 4
 
-    report = scale(["line", "--workers", "1,2,9", "--strategy", "allreduce,average", "--epochs", "2"], session, names)
+    words = ["line", "--workers", "1,2,9", "--strategy", "allreduce,average", "--epochs", "2"]
+    report = scale(BY_VERB["scale"].read(words), Kernel(session, names))
     print(report, report.predict(4), sep="\n")
     made = [run for run in session.runs.values() if run.spec.parent == first.id]
     assert len(made) == 4 and {run.state for run in made} == {ev.FINISHED}

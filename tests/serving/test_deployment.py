@@ -11,6 +11,7 @@ from support.stored import stored
 from ddl_magics import Run
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands import serve as serve_command
+from ddl_magics.commands.table import BY_VERB
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving import deployment
 
@@ -26,7 +27,7 @@ def run(jupyter_data_dir):
 
 
 def command(line, run=None):
-    return serve_command.run(serve_command.parse(line.split()), lambda word: run, print)
+    return serve_command.run(BY_VERB["serve"].read(line.split()), lambda word: run, print)
 
 
 def predicts_as(folder, run):

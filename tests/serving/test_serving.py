@@ -25,6 +25,8 @@ from support.until import until
 
 from ddl_magics import Run, __main__
 from ddl_magics.commands import serve as serve_command
+from ddl_magics.commands.command import NoWords
+from ddl_magics.commands.table import BY_VERB
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving.servers import list_served
 
@@ -61,7 +63,7 @@ def command(line, run=None):
         return run
 
     told = []
-    return serve_command.run(serve_command.parse(line.split()), find, told.append), told
+    return serve_command.run(BY_VERB["serve"].read(line.split()), find, told.append), told
 
 
 @pytest.fixture(scope="module")
@@ -184,7 +186,7 @@ def test_requests_rates_latencies_and_errors_are_counted(served):
     assert now["requests"] - before["requests"] > 10 and now["rate"] > 0 and len(now["rates"]) == 59
     latency = now["latency"]
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"]
-    line = serve_command.listed()
+    line = serve_command.serving(NoWords(), None)
     assert line.startswith("digits  version 1  http://127.0.0.1:") and "requests/s" in line and "p95" in line
 
 
@@ -287,7 +289,7 @@ def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version
         until(lambda: any(path.stat().st_size for path in log.iterdir()), 10)
         os.kill(served.owner["pid"], signal.SIGKILL)
         until(lambda: not served.alive, 10)
-        assert "is not served any more: " in serve_command.listed()
+        assert "is not served any more: " in serve_command.serving(NoWords(), None)
         text, _ = command(f"{tmp_path}/words@champion --log {log}")
         assert text.startswith("words version 2 is served"), "the name is free again"
     finally:
@@ -364,14 +366,14 @@ def test_a_taken_port_is_told(models):
         ("", "write: %ddl serve RUN"),
         ("a b", "write: %ddl serve RUN"),
         ("a --prot 1", "has no option --prot. Did you mean --port"),
-        ("a --port x", "--port must be a number from 1 to 65535, not x"),
-        ("a --port", "--port needs 1 value"),
-        ("a --log-inputs maybe", "--log-inputs must be yes or no, not maybe"),
+        ("a --port x", "--port must be a number from 1 to 65535, not 'x'"),
+        ("a --port", "--port needs a value"),
+        ("a --log-inputs maybe", "--log-inputs must be yes or no, not 'maybe'"),
         ("a --log kafka://host:9092", "--log: write the log's topic as kafka://HOST:PORT/TOPIC, not kafka://host:9092"),
         ("a --log kafka://u:p@host:9092/t", "--log: leave user and password out of the log's address"),
         ("a --log kafka://u:p@host:9092/t/u", "--log: leave user and password out of the log's address"),
         ("a --log kafka:u:p@host", "--log: leave user and password out of the log's address"),
-        ("a --log-sample 0", "--log-sample must be a share above 0, up to 1, not 0"),
+        ("a --log-sample 0", "--log-sample must be a share above 0, up to 1, not '0'"),
         ("a --to kserv x", "--to must be kserve or azureml, not kserv. Did you mean kserve"),
         ("a --to kserve x --port 1", "--to writes files and serves nothing"),
         ("--stop a --port 1", "write: %ddl serve RUN"),

@@ -1,0 +1,87 @@
+"""`Command`: a row of the table of commands; from the words after a verb to the verb's request."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.options import similar, words
+from ddl_magics.options.option import Option
+from ddl_magics.options.redaction import as_word
+
+
+@dataclass(frozen=True)
+class NoWords:
+    """The request of a verb that takes no words."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A verb of `%ddl`.
+
+    Attributes:
+        verb: its word.
+        help: one or more sentences.
+        run: does what a request says, in a `Kernel`. Returns the text to print, or another result of the magic.
+        request: the frozen dataclass that `run` takes, with a field for each row.
+        options: the rows: positional arguments in their order, and options.
+        in_terminal: `ddl-magics` has the verb as well.
+        split: makes the words of the rest of the line.
+    """
+
+    verb: str
+    help: str
+    run: Callable[[Any, Any], Any]
+    request: type = NoWords
+    options: tuple[Option, ...] = ()
+    in_terminal: bool = False
+    split: Callable[[str], list[str]] = words.split
+
+    @property
+    def name(self) -> str:
+        return f"%ddl {self.verb}"
+
+    @property
+    def usages(self) -> list[str]:
+        """How the verb is typed: without, and with, an option that stands alone."""
+        together = [row.usage if row.required else f"[{row.usage}]" for row in self.options if not row.alone]
+        forms = [together, *([row.usage] for row in self.options if row.alone)]
+        return [" ".join([self.name, *form]) for form in forms]
+
+    @property
+    def usage(self) -> str:
+        return ", or ".join(self.usages)
+
+    def read(self, texts: Sequence[str]) -> Any:
+        """The request that the words after the verb make.
+
+        Raises:
+            UsageError: one line that names the nearest right word, or the usage.
+        """
+        values = words.read(texts, self.options, self._unknown, self.name)
+        alone = [row for row in self.options if row.alone and row.name in values]
+        if len(values) > len(alone) > 0:
+            raise self._wrong
+        by_flag = {row.flag: row for row in self.options}
+        for row in () if alone else self.options:
+            if row.name in values:
+                problem = words.misuse(row, values, by_flag)
+                if problem is not None:
+                    raise UsageError(problem)
+            elif row.required:
+                raise self._wrong if row.positional else UsageError(f"{row.flag} is missing. Write: {self.usage}")
+        defaults = {row.name: False if row.sets else row.default for row in self.options}
+        return self.request(**{**defaults, **values})
+
+    @property
+    def _wrong(self) -> UsageError:
+        return UsageError(f"write: {self.usage}")
+
+    def _unknown(self, word: str) -> UsageError:
+        if not word.startswith("-"):
+            return self._wrong
+        hint = similar.flag_of_verb(word, [row.flag for row in self.options if not row.positional])
+        return UsageError(f"{self.name} has no option {as_word(word)}.{hint} Write: {self.usage}")

@@ -1,0 +1,72 @@
+"""The table of commands as text: for `%ddl --help`, `%ddl VERB --help`, the terminal, and docs/commands.md."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Mapping
+from typing import Any
+
+from ddl_magics.commands.command import Command
+from ddl_magics.commands.table import COMMANDS
+from ddl_magics.options.help import described, markdown_table
+from ddl_magics.wording import aligned
+
+#: Of a line of text.
+WIDTH = 120
+
+
+#: Of `textwrap.wrap`: a break inside of `--keep-last` would not be seen.
+_WHOLE_WORDS: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
+
+
+def overview() -> str:
+    """What `%ddl --help` prints: each verb with its usage and its help."""
+    lines = [
+        "%ddl VERB: choose the cluster; list, show, stop and remove runs. %ddl VERB --help explains its options.",
+        "",
+    ]
+    for command in COMMANDS:
+        for usage in command.usages:
+            lines += _wrapped(usage.removeprefix("%ddl "), "  ", " " * 10)
+        lines += _wrapped(command.help, " " * 6, " " * 6)
+    return "\n".join(lines)
+
+
+def _wrapped(text: str, indent: str, next_indent: str) -> list[str]:
+    return textwrap.wrap(text, WIDTH, initial_indent=indent, subsequent_indent=next_indent, **_WHOLE_WORDS)
+
+
+def of_command(command: Command) -> str:
+    """What `%ddl VERB --help` prints."""
+    rows = [line for option in command.options for line in described(option)]
+    return "\n".join([*command.usages, "", command.help, *(["", *rows] if rows else [])])
+
+
+def in_terminal() -> str:
+    """What `ddl-magics --help` prints."""
+    verbs = [
+        (f"  {command.verb}", command.help.partition(". ")[0].rstrip("."))
+        for command in COMMANDS
+        if command.in_terminal
+    ]
+    return "\n".join(
+        [
+            "usage: ddl-magics VERB ...: runs of %%distributed cells. ddl-magics VERB --help explains its options, and "
+            "ddl-magics --version prints the version.",
+            "",
+            *aligned(verbs),
+        ]
+    )
+
+
+def markdown() -> str:
+    """A section of docs/commands.md for each command."""
+    sections: list[str] = []
+    for command in COMMANDS:
+        usage = "\n".join(line for usage in command.usages for line in _wrapped(usage, "", " " * 4))
+        terminal = f" Also in a terminal: `ddl-magics {command.verb}`." if command.in_terminal else ""
+        table = [markdown_table(command.options)] if command.options else []
+        sections.append(
+            "\n\n".join([f"## `{command.verb}`", f"```text\n{usage}\n```", command.help + terminal, *table])
+        )
+    return "\n\n".join(sections)

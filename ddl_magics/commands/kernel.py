@@ -1,0 +1,48 @@
+"""What a verb works with: the session of a kernel, and what shows its runs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, MutableMapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ddl_magics.clusters.choice import Choice
+from ddl_magics.runs import Run, ending
+from ddl_magics.runs.ending import Ending
+from ddl_magics.search import Search
+from ddl_magics.session.session import Session
+
+
+class Display:
+    """Shows runs in a terminal: no more than the text that a verb returns."""
+
+    def show_live(self, started: Run | Search) -> bool:
+        """Display a live view; False where nobody can click, and text has to do."""
+        return False
+
+    def show_static(self, run: Run) -> None:
+        """Display what can be read without a kernel, beside the text."""
+
+    def insert_cell(self, cell: str) -> None:
+        """Insert a cell below the one that is executed."""
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """The kernel, or the process of the terminal, in which a verb runs.
+
+    Attributes:
+        session: its runs.
+        namespace: the notebook's variables.
+        settings: returns the values of %config Distributed, by field of `RunSpec`.
+        display: shows runs.
+        choice: the clusters that the kernel can use.
+        end: ends a run.
+    """
+
+    session: Session
+    namespace: MutableMapping[str, Any] = field(default_factory=dict)
+    settings: Callable[[], Mapping[str, Any]] = dict
+    display: Display = field(default_factory=Display)
+    choice: Choice = field(default_factory=lambda: Choice(None))
+    end: Callable[[Run], Ending] = ending.ask

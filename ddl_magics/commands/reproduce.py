@@ -1,0 +1,172 @@
+"""`%ddl compare` and `reproduce`: whether two runs are alike, and a stored run once more."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters.base import Ready
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.history import comparison, differences, keeper, provenance
+from ddl_magics.history.differences import Difference
+from ddl_magics.history.provenance import Provenance
+from ddl_magics.options.line import cell_of, masked_settings
+from ddl_magics.options.redaction import as_word
+from ddl_magics.runs import Run
+from ddl_magics.runtime.provenance import frames, values
+from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.session.session import Session
+from ddl_magics.session.waiting import wait_in_cell
+from ddl_magics.wording import counted
+
+#: Of these strategies no two runs have the same numbers.
+ASYNCHRONOUS = ("ps", "tf-ps")
+
+
+@dataclass(frozen=True)
+class CompareRequest:
+    """Two runs, by name or id."""
+
+    before: str
+    after: str
+
+
+def compare(request: CompareRequest, kernel: Kernel) -> str:
+    """What they ran with, and their histories."""
+    return compared(kernel.session.find(request.before), kernel.session.find(request.after))
+
+
+def compared(before: Run, now: Run) -> str:
+    """What the second of two runs ran with otherwise, and whether its histories are those of the first."""
+    provenance_before, provenance_now = before.provenance, now.provenance
+    listed = [*_options(before.spec, now.spec), *differences.environment(provenance_before, provenance_now)]
+    if provenance_now.sent:
+        listed += differences.variables(provenance_before.sent, provenance_now.sent)
+    if now.spec.data:
+        listed += differences.data(now.spec.data, provenance_before.data, provenance_now.data)
+    asynchronous = before.spec.strategy in ASYNCHRONOUS
+    verdict = comparison.compare(before.histories, now.histories, not asynchronous)
+    head = f"{now.name}, compared with {before.name}: the histories are {verdict.verdict}"
+    lines = [head, *(f"  {line}" for line in verdict.lines)]
+    if asynchronous:
+        lines.append(f"  --strategy {before.spec.strategy} is asynchronous: no two runs of it are equal")
+    return "\n".join([*lines, *(["They ran with:", *differences.lines(listed)] if listed else [])])
+
+
+def _options(before: RunSpec, now: RunSpec) -> list[Difference]:
+    """The options that differ, and the cell."""
+    names = [field.name for field in dataclasses.fields(RunSpec) if field.name not in _NOT_COMPARED]
+    pairs = [(name, getattr(before, name), getattr(now, name)) for name in names]
+    changed = [
+        Difference("options", f"--{name.replace('_', '-')} {new}, was {old}") for name, old, new in pairs if old != new
+    ]
+    return [*changed, *([Difference("code", "the cell is another")] if before.cell != now.cell else [])]
+
+
+_NOT_COMPARED = frozenset(
+    ("run", "name", "cell", "folder", "parent", "trial", "wait", "dry_run", "send", "checkpoints", "resume_uri", "conf")
+)
+
+
+class Reproduction:
+    """A stored run, and what it takes to run it again here."""
+
+    def __init__(self, session: Session, word: str) -> None:
+        if session.find_search(word) is not None:
+            raise UsageError(f"{as_word(word)} is a search: name one of its trials, such as {as_word(word)}_0.")
+        self.run = session.find(word)
+        self._session = session
+        self._provenance = self.run.provenance
+        spec = self.run.spec
+        self.masked = masked_settings(spec)
+        conf = {key: value for key, value in spec.conf.items() if key not in self.masked}
+        self.spec = dataclasses.replace(spec, conf=conf, name=f"{spec.name}_again", parent=None, trial=None, run="")
+
+    @property
+    def cell(self) -> str:
+        """The cell with its options, for another run of another name."""
+        return cell_of(self.spec, self.spec.name)
+
+    def differences(self, namespace: Mapping[str, Any]) -> list[Difference]:
+        """What is another today than it was, as far as that is known before the run."""
+        then, spec = self._provenance, self.spec
+        record = keeper.now(_working_folder())
+        now = Provenance(**{field: check(record.get(field)) for field, check in provenance.PARTS.items()})
+        lines = list(differences.environment(then, now))
+        if self._compares_variables:
+            today = values.fingerprints({name: namespace[name] for name in then.sent if name in namespace})
+            lines += differences.variables(then.sent, today)
+            if spec.data and self._compares_data:
+                frame = namespace.get(spec.data)
+                lines += differences.data(spec.data, then.data, None if frame is None else frames.fingerprint(frame))
+        status = self._session.cluster.status()
+        if isinstance(status, Ready) and status.slots < spec.workers:
+            lines.append(
+                Difference("workers", f"{counted(status.slots, 'slot')}, and the run had {spec.workers} workers")
+            )
+        lines += [Difference("Spark", f"{key} was a secret, which is not stored: set it") for key in self.masked]
+        return lines
+
+    def report(self, changed: Sequence[Difference]) -> str:
+        """What differs, as text."""
+        name = self.run.name
+        if self._provenance.problem or not self._provenance:
+            why = self._provenance.problem or "it was stored without (--no-provenance, or an older version)"
+            head = f"what {name} ran with is not known: {why}"
+            return "\n".join([head, *differences.lines(changed)])
+        compared = [counted(len(self._provenance.kernel.get("packages", ())), "package") + " of the notebook"]
+        not_compared: list[str] = []
+        compared += ["code"] if self._provenance.git else []
+        if self._provenance.sent:
+            (compared if self._compares_variables else not_compared).append(
+                counted(len(self._provenance.sent), "variable")
+            )
+        if self._provenance.data:
+            (compared if self._compares_data else not_compared).append("data")
+        head = f"{name}: differs today, of" if changed else f"{name} would run as it did: nothing differs in"
+        lines = [f"{head} {', '.join(compared)}{':' if changed else '.'}", *differences.lines(changed)]
+        return "\n".join(lines + [f"Not compared before the run: {', '.join(not_compared)}." for _ in not_compared[:1]])
+
+    @property
+    def _compares_variables(self) -> bool:
+        """Whether the variables that the run gets are this kernel's."""
+        return self._session.cluster.in_kernel
+
+    @property
+    def _compares_data(self) -> bool:
+        """Whether --data names one of these variables."""
+        return self._compares_variables and bool(self.spec.data and self.spec.data.isidentifier())
+
+
+def _working_folder() -> str | None:
+    try:
+        return str(Path.cwd())
+    except OSError:
+        return None
+
+
+@dataclass(frozen=True)
+class ReproduceRequest:
+    """rerun: run it, and compare; else insert its cell."""
+
+    run: str
+    rerun: bool
+
+
+def reproduce(request: ReproduceRequest, kernel: Kernel) -> str:
+    """Print what differs, and insert the cell, or run it and compare."""
+    again = Reproduction(kernel.session, request.run)
+    print(again.report(again.differences(kernel.namespace)))
+    before, name = again.run, again.spec.name
+    if not request.rerun:
+        kernel.display.insert_cell(again.cell)
+        return f"The next cell runs it again as {name}; then: %ddl compare {before.name} {name}"
+    run = kernel.session.submit(again.spec, kernel.namespace)
+    kernel.namespace[run.name] = run
+    wait_in_cell(run, text=True)
+    return compared(before, run)

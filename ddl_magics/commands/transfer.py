@@ -1,0 +1,30 @@
+"""`%ddl export` and `import`: a run, or a search with its trials, as a zip file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.search import exporting
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    run: str
+    file: str
+
+
+def export(request: ExportRequest, kernel: Kernel) -> str:
+    word = request.run
+    stored = word if kernel.session.find_search(word) else kernel.session.find(word).id
+    return exporting.export(Path(request.file), stored)
+
+
+@dataclass(frozen=True)
+class ImportRequest:
+    file: str
+
+
+def import_(request: ImportRequest, kernel: Kernel) -> str:
+    return exporting.import_(Path(request.file))

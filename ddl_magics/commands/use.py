@@ -1,0 +1,90 @@
+"""`%ddl use`: choose the cluster of the next runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from IPython.core.error import UsageError
+
+from ddl_magics.clusters.livy_session import LivySession, NoSession
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.options.redaction import MASK, as_word, has_password, is_secret
+from ddl_magics.wording import nearest, plain
+
+CLUSTERS = ("auto", "embedded", "livy")
+
+
+@dataclass(frozen=True)
+class UseRequest:
+    """The cluster; with livy, `url` None is sparkmagic's Livy, and `session` the number or name of a session."""
+
+    cluster: str
+    url: str | None
+    session: str | None
+    detached: bool
+
+
+def use(request: UseRequest, kernel: Kernel) -> str:
+    if request.cluster == "livy":
+        return "\n".join([*_use_livy(request, kernel), _used(kernel)])
+    if request.url or request.session or request.detached:
+        raise UsageError(f"write: %ddl use {request.cluster}")
+    if request.cluster == "embedded":
+        kernel.choice.embedded()
+    else:
+        kernel.choice.auto()
+    return _used(kernel)
+
+
+def _used(kernel: Kernel) -> str:
+    return f"runs are executed on {kernel.session.cluster.name}"
+
+
+def _use_livy(request: UseRequest, kernel: Kernel) -> list[str]:
+    """Use a session; returns a line about its lifetime if it is new."""
+    url = None if request.url is None else checked_url(request.url)
+    try:
+        session = kernel.choice.livy(url, request.session, request.detached)
+    except NoSession as error:
+        raise UsageError(str(error)) from None
+    return [] if session is None else [lifetime(session)]
+
+
+def lifetime(session: LivySession) -> str:
+    """When a new session ends, in one line."""
+    if session.detached:
+        word = session.name or str(session.number)
+        return (
+            f"Session {word} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
+            "default) in which no notebook follows a run of it. To use it elsewhere: "
+            f"%ddl use livy {session.http.url} --session {word}"
+        )
+    return "The session and its runs end with this kernel; --detached makes one that outlives the kernel."
+
+
+def checked_url(url: str) -> str:
+    """The URL of a Livy. UsageError if it is none, or holds a password."""
+    try:
+        parts = urlsplit(url)
+        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+    except ValueError:  # the port is not a number
+        usable = False
+    if not usable:
+        raise UsageError(
+            f"{MASK if is_secret(url) else plain(url)} is not the URL of a Livy: write http://HOST:8998, or "
+            "https://CLUSTER.azurehdinsight.net/livy."
+        )
+    if parts.username or parts.password or has_password(url):
+        raise UsageError("the URL holds a password, which would be stored: set it in sparkmagic's config.json instead.")
+    return url.rstrip("/")
+
+
+def cluster_hint(word: str, clusters: Iterable[str]) -> str:
+    """For a word that names no kind of cluster: what the user probably has."""
+    if word.startswith(("http://", "https://")):
+        return f" For a Livy: %ddl use livy {as_word(word)}"
+    if word.partition(":")[0] in ("spark", "yarn", "k8s", "local", "mesos"):
+        return " Create the session with SparkSession.builder.master(...): auto finds it."
+    return nearest(word, clusters)
