@@ -1,6 +1,12 @@
-"""One rank of a `rings.ProcessRing`: takes lines of JSON from standard input, and answers on standard output."""
+"""One rank of a `rings.ProcessRing`: takes lines of JSON from standard input, and answers on standard output.
+
+With the number of a socket it forks ranks: for each message with their two files it answers with the process number.
+"""
 
 import json
+import os
+import signal
+import socket
 import sys
 import time
 
@@ -48,4 +54,27 @@ def main():
         send(lost=lost.rank, reason=lost.reason, at=time.time(), step=step)
 
 
-main()
+def fork_ranks(requests):
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for them
+    while True:
+        message, files, _, _ = socket.recv_fds(requests, 1, 2)
+        if not message:
+            return
+        pid = os.fork()
+        if pid == 0:
+            requests.close()
+            for standard, file in enumerate(files):
+                os.dup2(file, standard)
+                os.close(file)
+            main()
+            os._exit(0)
+        for file in files:
+            os.close(file)
+        requests.send(b"%d" % pid)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:]:
+        fork_ranks(socket.socket(fileno=int(sys.argv[1])))
+    else:
+        main()

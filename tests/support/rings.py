@@ -1,6 +1,11 @@
 """Ranks for tests of collectives: threads of one process, which start fast, or processes, which can be killed."""
 
+import contextlib
+import functools
 import json
+import os
+import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -91,6 +96,49 @@ class ThreadRing:
         self.each(lambda rank: rank.close("the test is over"))
 
 
+class ForkedRank:
+    """A fork of a process that has imported what a rank needs, which takes longer than most of what ranks do in tests.
+
+    It has what tests use of a `subprocess.Popen`.
+    """
+
+    def __init__(self):
+        theirs, ours = os.pipe()
+        self.stdin = os.fdopen(ours, "w")
+        ours, answers = os.pipe()
+        self.stdout = os.fdopen(ours)
+        requests = _forking_process()
+        socket.send_fds(requests, [b"."], [theirs, answers])
+        self.pid = int(requests.recv(20))
+        os.close(theirs)
+        os.close(answers)
+
+    def send_signal(self, number):
+        os.kill(self.pid, number)
+
+    def kill(self):
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            self.send_signal(signal.SIGKILL)
+
+    def wait(self):
+        self.stdout.read()
+
+
+@functools.cache
+def _forking_process():
+    """The socket of ring_process.py, which ends with this process."""
+    ours, theirs = socket.socketpair()
+    command = [sys.executable, "-m", "support.ring_process", str(theirs.fileno())]
+    subprocess.Popen(command, pass_fds=[theirs.fileno()], env=environment())
+    theirs.close()
+    return ours
+
+
+def _start(prefix):
+    command = [*prefix, sys.executable, "-m", "support.ring_process"]
+    return subprocess.Popen(command, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+
+
 class ProcessRing:
     """`size` ranks, each a process (ring_process.py), that do all-reduces of `elements` float32.
 
@@ -99,11 +147,7 @@ class ProcessRing:
 
     def __init__(self, size, elements, transport="tcp", prefixes=None):
         """transport: one of HOSTS, or None to let the ranks choose; prefixes: of the ranks' command lines."""
-        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-        self.processes = [
-            subprocess.Popen([*prefix, sys.executable, "-m", "support.ring_process"], env=environment(), **pipes)
-            for prefix in prefixes or [[]] * size
-        ]
+        self.processes = [_start(prefix) if prefix else ForkedRank() for prefix in prefixes or [[]] * size]
         for rank in range(size):
             host = HOSTS[transport](rank) if transport else None
             ordered = is_ordered(transport)
