@@ -28,7 +28,7 @@ def test_a_cluster_has_as_many_executors_as_asked_for(spark_cluster):
     assert spark_cluster(2) is session
 
 
-@pytest.mark.slow  # tests of one and four executors show it as well
+@pytest.mark.slow  # all tests of other sizes are
 @pytest.mark.executors(1)
 def test_a_cluster_of_another_size_replaces_it(spark_cluster):
     assert len(_executors(spark_cluster(1), 1)) == 1

@@ -10,6 +10,8 @@ from support import launch
 
 from ddl_magics.runtime.cell import execution
 
+pytestmark = pytest.mark.timeout(300)
+
 HEAD = """
 import keras, numpy as np, tensorflow as tf
 x = np.random.default_rng(0).normal(size=(130, 8)).astype("float32")
