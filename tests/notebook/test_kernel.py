@@ -83,8 +83,8 @@ def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
 def test_another_process_stops_the_run_of_a_busy_kernel(kernel):
     """As the panel's Stop does: both leave a request in the run's folder."""
     kernel.run(cell("--name long", epochs=100_000), clickable=True)
-    until(lambda: store.find_run("long").progress)
-    kernel.client.execute("import time; time.sleep(100)")
+    until(lambda: store.find_run("long").progress, 120)
+    kernel.client.execute("import time; time.sleep(100)", stop_on_error=False)
     command = [sys.executable, "-m", "ddl_magics", "stop", "long"]
     asked = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert asked.returncode == 0 and "stops after its current step" in asked.stdout
