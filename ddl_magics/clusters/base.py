@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from ddl_magics.runtime.events import RawEvent
 from ddl_magics.runtime.run_spec import RunSpec
 
 #: Kind of an event that stands for one that cannot be read; no view knows it.
@@ -61,7 +62,7 @@ class Postponed:
 class Polled:
     """The events after the given number, in order, and the run's state. `more`: further events are available now."""
 
-    events: tuple[Mapping[str, Any], ...]
+    events: tuple[RawEvent, ...]
     last: int
     more: bool
     state: str

@@ -247,7 +247,7 @@ def _may_pass(error: Exception) -> bool:
     return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
 
 
-def _sound(events: Iterable[Any], after: int) -> Iterator[Mapping[str, Any]]:
+def _sound(events: Iterable[Any], after: int) -> Iterator[ev.RawEvent]:
     """The events in a reply, with `UNREADABLE` in place of those of another version that cannot be read."""
     for number, event in enumerate(events, after + 1):
         if ev.is_sound(event) and "seq" in event:

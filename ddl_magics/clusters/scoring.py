@@ -6,9 +6,10 @@ import json
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ddl_magics.errors import CannotExport, CannotScore
+from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 
 if TYPE_CHECKING:
@@ -194,16 +195,16 @@ def model_content(model: Any) -> bytes:
         return path.read_bytes()
 
 
-def training_inputs(run: str, spec: RunSpec, events: Iterable[Mapping[str, Any]]) -> Inputs:
+def training_inputs(run: str, spec: RunSpec, events: Iterable[ev.RawEvent]) -> Inputs:
     """How a run has made its model's inputs of a DataFrame.
 
     Raises:
         CannotScore: it has not.
     """
-    dealt = [event for event in events if event.get("kind") == "data"]
-    if not dealt:
+    data = list(ev.select(ev.Data, events))
+    if not data:
         raise CannotScore(f"{run} was trained without --data: name the model's columns, features=['a', 'b']")
-    inputs: Inputs = dealt[-1]["inputs"]
+    inputs = cast("Inputs", data[-1].inputs)
     if spec.sequence_length is not None and spec.order_by is not None:
         inputs = {
             **inputs,

@@ -1,12 +1,13 @@
 """The charts of a run as plain numbers of bounded size, drawn by the figure and by the static block."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isnan
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
+from ..runtime.events import RawEvent, parse
 from .history import History
 from .series import Series
 
@@ -37,10 +38,10 @@ class Chart:
     lines: tuple[Line, ...]
 
 
-def history_of(events: Iterable[Mapping[str, Any]]) -> History:
+def history_of(events: Iterable[RawEvent]) -> History:
     """The history of all events of a run, with as many ranks as the events name."""
     events = list(events)
-    history = History(1 + max((event["rank"] for event in events), default=0))
+    history = History(1 + max((event.rank for event in map(parse, events)), default=0))
     history.feed(events)
     return history
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from ..runtime.events import RawEvent
 from .charts import Chart, charts, history_of
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ _TRAIN, _VALIDATION = "#2f6fde", "#d9730d"
 _RANKS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 
 
-def figure(title: str, events: Iterable[Mapping[str, Any]]) -> go.Figure:
+def figure(title: str, events: Iterable[RawEvent]) -> go.Figure:
     """The charts of a run: loss, metrics, samples/s and devices.
 
     A line has at most `series.POINTS` points. The figure of a run without steps is empty.

@@ -3,12 +3,12 @@
 The size is bounded, however long the run. Pure: no thread, no widget, no clock. Unknown kinds of events are ignored.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from math import isfinite, isnan
 from statistics import median
 from typing import Any
 
-from ..runtime.events import QUEUED, RUNNING, STATES, TERMINAL, steps_done
+from ..runtime import events as ev
 from . import monitor
 from .frames import Frames
 from .loglines import NAME_CHARACTERS, LogTail, clean
@@ -35,8 +35,6 @@ TICK_SECONDS = 1.0
 DEVICES = ("gpu", "cpu", "memory", "data")
 SPREAD: dict[str, Callable[[Iterable[float]], float]] = {"low": min, "median": median, "high": max}
 
-Event = Mapping[str, Any]
-
 
 class History:
     """What a view shows of a run.
@@ -58,7 +56,7 @@ class History:
 
     def __init__(self, ranks: int) -> None:
         self.ranks = ranks
-        self.state: dict[str, Any] = {"state": QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
+        self.state: dict[str, Any] = {"state": ev.QUEUED, "message": "", "failure": None, "ready": None, "needed": None}
         self.fetching = ""
         self.written: dict[str, str] = {}
         self.created: float | None = None
@@ -85,16 +83,15 @@ class History:
         self._samples = 0
         self._furthest: dict[int, tuple[int, int, int]] = {}  # rank -> fit, epoch and steps done in it
 
-    def feed(self, events: Iterable[Event]) -> None:
+    def feed(self, raw_events: Iterable[ev.RawEvent]) -> None:
         """Add events, in the order of their sequence numbers."""
-        for event in events:
-            time = event["time"]
+        for event in map(ev.parse, raw_events):
             if self.created is None:
-                self.created = time
-            handle = getattr(self, "_on_" + event["kind"], None)
+                self.created = event.time
+            handle = getattr(self, "_on_" + event.kind, None)
             if handle:
                 handle(event)
-            self._tick(time)
+            self._tick(event.time)
 
     def seconds(self, time: float) -> float:
         """Seconds since the run was created."""
@@ -103,15 +100,15 @@ class History:
     @property
     def over(self) -> bool:
         """Whether the run is in a terminal state."""
-        return self.state["state"] in TERMINAL
+        return self.state["state"] in ev.TERMINAL
 
     def metrics(self) -> list[str]:
         """Names of the metrics that have a line, in order of appearance, without those of the validation."""
         names = (key.removeprefix("metric:") for key in self.series if key.startswith("metric:"))
         return list(dict.fromkeys(name.removeprefix("val_") for name in names))
 
-    def _worker(self, event: Event) -> Worker:
-        return self.workers.setdefault(event["rank"], Worker(event["rank"]))
+    def _worker(self, event: ev.Event) -> Worker:
+        return self.workers.setdefault(event.rank, Worker(event.rank))
 
     def _line(self, key: str) -> Series:
         if key not in self.series:
@@ -127,54 +124,56 @@ class History:
         if value is not None and isfinite(value):
             self.latest[name] = value
 
-    def _on_state(self, event: Event) -> None:
-        if event["state"] not in STATES:
+    def _on_state(self, event: ev.State) -> None:
+        if event.state not in ev.STATES:
             return
-        optional = {name: event.get(name) for name in ("failure", "ready", "needed")}
-        self.state = {"state": event["state"], "message": event["message"], **optional}
-        if event["state"] == RUNNING and self.started is None:
-            self.started = event["time"]
-        over = event["state"] in TERMINAL
-        self.ended = event["time"] if over else None  # a lost run may be attached again
+        self.state = {name: getattr(event, name) for name in self.state}
+        if event.state == ev.RUNNING and self.started is None:
+            self.started = event.time
+        over = event.state in ev.TERMINAL
+        self.ended = event.time if over else None  # a lost run may be attached again
         if over and self._samples:  # also those that other ranks have reported after the chief
             self._line("samples").add(self._position, self._samples)
 
-    def _on_artifact(self, event: Event) -> None:
-        if "uri" in event:
-            self.written[event["name"]] = event["uri"]
+    def _on_artifact(self, event: ev.Artifact) -> None:
+        if event.uri is not None:
+            self.written[event.name] = event.uri
 
-    def _on_transfer(self, event: Event) -> None:
+    def _on_transfer(self, event: ev.Transfer) -> None:
         self.fetching = transfer_text(event)
 
-    def _on_worker(self, event: Event) -> None:
+    def _on_worker(self, event: ev.Worker) -> None:
         self._worker(event).describe(event)
 
-    def _on_sample(self, event: Event) -> None:
+    def _on_sample(self, event: ev.Sample) -> None:
         self._worker(event).add_sample(event)
 
-    def _on_commits(self, event: Event) -> None:
+    def _on_commits(self, event: ev.Commits) -> None:
         self._worker(event).add_commits(event)
 
-    def _on_log(self, event: Event) -> None:
-        self.logs.add(event["rank"], "err" if event["stream"] == "stderr" else "out", event["text"])
+    def _on_log(self, event: ev.Log) -> None:
+        self.logs.add(event.rank, "err" if event.stream == "stderr" else "out", event.text)
 
-    def _on_notice(self, event: Event) -> None:
-        self.logs.add(event["rank"], event["level"], event["message"])
+    def _on_notice(self, event: ev.Notice) -> None:
+        self.logs.add(event.rank, event.level, event.message)
 
-    def _on_watch(self, event: Event) -> None:
+    def _on_watch(self, event: ev.Watch) -> None:
         self.monitor = monitor.shown(event)
 
-    def _on_fit(self, event: Event) -> None:
-        if event["fit"] == self.progress.fit:
+    def _on_fit(self, event: ev.Fit) -> None:
+        self._begin_fit(event.fit, event.epochs, event.steps, event.models, event.time)
+
+    def _begin_fit(self, fit: int, epochs: int, steps: int | None, models: int, time: float) -> None:
+        if fit == self.progress.fit:
             return
         if self.progress.fit >= 0:
             self._epochs_before += self.progress.epoch + (self.progress.step > 0)
-        self._announced = event["steps"]
-        self._running.begin(event)
+        self._announced = steps
+        self._running.begin(models)
         self._longest_epoch = 0
-        self.progress = Progress(event["fit"], event["epochs"], 0, event["steps"], 0, event["time"])
+        self.progress = Progress(fit, epochs, 0, steps, 0, time)
         self.pace.restart()
-        self._line("seconds").add(self._position, self.seconds(event["time"]))
+        self._line("seconds").add(self._position, self.seconds(time))
         self._line("samples").add(self._position, self._samples)
         self._begin_epoch(0)
 
@@ -184,45 +183,44 @@ class History:
         self.progress.step = 0
         self._line("epoch").add(self._position, self._epochs_before + epoch)
 
-    def _on_steps(self, event: Event) -> None:
+    def _on_steps(self, event: ev.Steps) -> None:
         worker = self._worker(event)
         worker.add_steps(event)
         self._count_samples(event)
         self._running.add(event)
         if worker.steps and (self._chief is None or worker.rank < self._chief):
             self._chief = worker.rank
-        if event["rank"] == (self._chief or 0):
+        if event.rank == (self._chief or 0):
             self._advance(event)
 
-    def _count_samples(self, event: Event) -> None:
+    def _count_samples(self, event: ev.Steps) -> None:
         """Count the rows of a bucket, unless it repeats steps of an earlier attempt."""
-        end = (event["fit"], event["epoch"], steps_done(event))
-        if end > self._furthest.get(event["rank"], (-1, -1, -1)):
-            self._furthest[event["rank"]] = end
-            self._samples += event["rows"]
+        end = (event.fit, event.epoch, event.steps_done)
+        if end > self._furthest.get(event.rank, (-1, -1, -1)):
+            self._furthest[event.rank] = end
+            self._samples += event.rows
 
-    def _advance(self, event: Event) -> None:
-        if event["fit"] != self.progress.fit:
-            self._on_fit({**event, "epochs": 0, "steps": None})
-        if event["epoch"] < self.progress.epoch:
+    def _advance(self, event: ev.Steps) -> None:
+        if event.fit != self.progress.fit:  # a training loop of the cell's own
+            self._begin_fit(event.fit, epochs=0, steps=None, models=1, time=event.time)
+        if event.epoch < self.progress.epoch:
             return  # a late bucket of an epoch that has ended
-        earlier = event.get("earlier", 0)
-        if earlier:  # of epochs whose buckets were merged with this one
-            self._position += earlier
+        if event.earlier:  # of epochs whose buckets were merged with this one
+            self._position += event.earlier
             self._epoch_start = self._position
-        if event["epoch"] > self.progress.epoch:
-            self._begin_epoch(event["epoch"])
-        done = steps_done(event)
+        if event.epoch > self.progress.epoch:
+            self._begin_epoch(event.epoch)
+        done = event.steps_done
         self.progress.step = done
         self._position = max(self._position, self._epoch_start + done)
-        self._line("seconds").add(self._position, self.seconds(event["time"]))
+        self._line("seconds").add(self._position, self.seconds(event.time))
         self._line("samples").add(self._position, self._samples)
         for name, value in self._running.job(event):
-            self._metric(name, self._position, value, event["count"])
+            self._metric(name, self._position, value, event.count)
         if self.ranks > 1:
             for name, values in self._running.of(event):
-                self._add_ranks(clean(name, NAME_CHARACTERS), values, event["count"])
-        self.pace.add(event["time"], self.progress.fraction())
+                self._add_ranks(clean(name, NAME_CHARACTERS), values, event.count)
+        self.pace.add(event.time, self.progress.fraction())
 
     def _add_ranks(self, name: str, values: Values, count: int) -> None:
         """Add the ranks' own values of a metric."""
@@ -236,37 +234,37 @@ class History:
             line = self.series.setdefault(f"{whose}:{name}", Series(RANK_POINTS))
             line.add(self._position, value, count)
 
-    def _on_epoch(self, event: Event) -> None:
-        if event["epoch"] == self.progress.epoch and self.progress.step:
+    def _on_epoch(self, event: ev.Epoch) -> None:
+        if event.epoch == self.progress.epoch and self.progress.step:
             self._longest_epoch = max(self._longest_epoch, self.progress.step)
         self.progress.steps = steps_per_epoch(self._longest_epoch, self._announced)
-        for full_name, value in event["metrics"].items():
+        for full_name, value in event.metrics.items():
             name = clean(full_name, NAME_CHARACTERS)
             if name.startswith("val_") or "metric:" + name not in self.series:
                 self._metric(name, self._position, value, 1)
             elif value is not None and isfinite(value):
                 self._line("epochs:" + name).add(self._position, value)
                 self.latest[name] = value
-        self.progress.epoch = event["epoch"] + 1
+        self.progress.epoch = event.epoch + 1
         self.progress.step = 0
         self._epoch_start = self._position
         self._line("epoch").add(self._position, self._epochs_before + self.progress.epoch)
-        self.pace.add(event["time"], self.progress.fraction())
+        self.pace.add(event.time, self.progress.fraction())
 
-    def _on_member(self, event: Event) -> None:
-        for name, value in event["metrics"].items():
-            self._metric(f"{name} of rank {event['rank']}", self._position, value, 1)
+    def _on_member(self, event: ev.Member) -> None:
+        for name, value in event.metrics.items():
+            self._metric(f"{name} of rank {event.rank}", self._position, value, 1)
 
-    def _on_fit_end(self, event: Event) -> None:
-        self.progress.fits_done = event["fit"] + 1
+    def _on_fit_end(self, event: ev.FitEnd) -> None:
+        self.progress.fits_done = event.fit + 1
 
-    def _on_values(self, event: Event) -> None:
-        step, x = event.get("step"), self._position
-        for name, value in event["metrics"].items():
+    def _on_values(self, event: ev.Values) -> None:
+        step, x = event.step, self._position
+        for name, value in event.metrics.items():
             count = len(self.series.get("metric:" + name, ()))
             x = self._position or (count if step is None else step)
             self._metric(name, x, value, 1)
-        self._line("seconds").add(x, self.seconds(event["time"]))
+        self._line("seconds").add(x, self.seconds(event.time))
 
     def _tick(self, time: float) -> None:
         if self._ticked is None:

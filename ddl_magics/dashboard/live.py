@@ -8,13 +8,14 @@ import contextvars
 import threading
 import time
 import weakref
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
 import anywidget
 import traitlets
 
+from ..runtime.events import RawEvent
 from .history import History
 from .messages import Packed, Packer
 
@@ -110,7 +111,7 @@ class LiveView:
 
         start_heartbeats(self, "ddl-live-view")
 
-    def feed(self, events: Iterable[Mapping[str, Any]]) -> None:
+    def feed(self, events: Iterable[RawEvent]) -> None:
         """Add new events, in order, and update the pages. Thread-safe; to be called about once a second."""
         events = list(events)
         with self._lock:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from html import escape
 from typing import Any
 
+from ..runtime.events import Watch
 from .loglines import NAME_CHARACTERS, clean
 
 #: Watched things and reasons that are shown, and characters of the cell that trains again.
@@ -13,25 +14,25 @@ MAX_THINGS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
 MAX_BINS = 24
 
 
-def shown(event: Mapping[str, Any]) -> dict[str, Any]:
+def shown(event: Watch) -> dict[str, Any]:
     """`MonitorView` of `schema.py`. Damaged parts of an event count as missing."""
-    things = [_thing(thing) for thing in event["things"][:MAX_THINGS] if isinstance(thing.get("name"), str)]
-    lines, error, advice = event["lines"], event.get("error"), event.get("advice")
+    things = [_thing(thing) for thing in event.things[:MAX_THINGS] if isinstance(thing.get("name"), str)]
+    lines, error, advice = event.lines, event.error, event.advice
     return {
-        "model": clean(event["model"], NAME_CHARACTERS),
-        "log": clean(event["log"], 300),
-        "window": event["window"],
-        "rows": event["rows"],
-        "wanted": event["wanted"],
-        "requests": event["totals"].get("requests", 0),
-        "errors": event["totals"].get("errors", 0),
-        "late": event["totals"].get("late", 0),
-        "doubles": event["totals"].get("double", 0),
-        "unreadable": event["totals"].get("unreadable", 0),
-        "severe": event["bounds"].get("severe", 0.25),
+        "model": clean(event.model, NAME_CHARACTERS),
+        "log": clean(event.log, 300),
+        "window": event.window,
+        "rows": event.rows,
+        "wanted": event.wanted,
+        "requests": event.totals.get("requests", 0),
+        "errors": event.totals.get("errors", 0),
+        "late": event.totals.get("late", 0),
+        "doubles": event.totals.get("double", 0),
+        "unreadable": event.totals.get("unreadable", 0),
+        "severe": event.bounds.get("severe", 0.25),
         **{name: _numbers(lines.get(name)) for name in ("time", "rate", "p50", "p95", "p99")},
         "things": things,
-        "hidden": event["hidden"] + max(0, len(event["things"]) - MAX_THINGS),
+        "hidden": event.hidden + max(0, len(event.things) - MAX_THINGS),
         "error": None if error is None else _error(error),
         "reasons": [clean(str(text), 300) for text in (advice or {}).get("reasons", [])][:MAX_REASONS],
         "cell": str((advice or {}).get("cell", ""))[:CELL_CHARACTERS],

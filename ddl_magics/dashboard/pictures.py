@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from html import escape
-from typing import Any
+
+from ddl_magics.runtime import events as ev
 
 #: The most that the pictures of a run add to the saved notebook.
 MAX_CHARACTERS = 2_000_000
@@ -49,14 +50,10 @@ class Picture:
         return f'<iframe sandbox="{sandbox}" style="{style}" srcdoc="{escape(self.data)}"></iframe>'
 
 
-def pictures(events: Iterable[Mapping[str, Any]]) -> list[Picture]:
+def pictures(events: Iterable[ev.RawEvent]) -> list[Picture]:
     """Those of a run, in order, without any that is not what its type says."""
-    found = (
-        Picture(int(event["rank"]), float(event["time"]), str(event["mime"]), str(event["data"]))
-        for event in events
-        if event.get("kind") == "picture"
-    )
-    return [each for each in found if each.mime == "text/html" or _is_image(each)]
+    shown = (Picture(event.rank, float(event.time), event.mime, event.data) for event in ev.select(ev.Picture, events))
+    return [picture for picture in shown if picture.mime == "text/html" or _is_image(picture)]
 
 
 def _is_image(picture: Picture) -> bool:

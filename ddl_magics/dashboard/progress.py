@@ -1,10 +1,9 @@
 """The progress of a run and the estimate of the remaining time."""
 
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from ..runtime.events import Transfer
 from .loglines import NAME_CHARACTERS, clean
 
 #: The pace is the mean over this share of the time since the fit began, but over at least PACE_SECONDS.
@@ -79,8 +78,8 @@ def steps_per_epoch(longest: int, steps: int | None) -> int | None:
     return steps or longest or None
 
 
-def transfer_text(event: Mapping[str, Any]) -> str:
-    """A "transfer" event as text, e.g. model-0.keras: 12 of 64 MB; empty once the transfer is complete."""
-    if event["done"] >= event["size"]:
+def transfer_text(event: Transfer) -> str:
+    """A transfer as text, e.g. model-0.keras: 12 of 64 MB; empty once it is complete."""
+    if event.done >= event.size:
         return ""
-    return f"{clean(event['name'], NAME_CHARACTERS)}: {event['done'] / 1e6:.0f} of {event['size'] / 1e6:.0f} MB"
+    return f"{clean(event.name, NAME_CHARACTERS)}: {event.done / 1e6:.0f} of {event.size / 1e6:.0f} MB"

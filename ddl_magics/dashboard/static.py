@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from html import escape
 from typing import Any
 
-from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL
+from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
 from . import monitor
 from .charts import Chart, charts, history_of
 from .figure import draw
@@ -52,7 +52,7 @@ _HIDE = (
 )
 
 
-def static_bundle(run: Mapping[str, Any], events: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+def static_bundle(run: Mapping[str, Any], events: Iterable[RawEvent]) -> dict[str, Any]:
     """The MIME bundle of a run: `RUN_TYPE`, plotly, HTML and plain text; at most `MAX_BYTES`.
 
     There is no plotly figure before the first step, nor for a failed run, because it would not show the failure.

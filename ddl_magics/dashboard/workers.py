@@ -1,10 +1,10 @@
 """The state of each rank: its newest reports, and its step times over the last seconds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import exp, isnan, nan
 from typing import Any
 
+from ..runtime import events as ev
 from .loglines import NAME_CHARACTERS, clean
 
 #: Time constant of the mean of a rank's step times: long enough for slow steps, short enough to show a change.
@@ -35,7 +35,7 @@ COLUMNS = (
     "commits",
 )
 
-#: Fields of "steps" events that are averaged over time.
+#: Fields of `Steps` that are averaged over time.
 _TIMES = ("count", "compute", "wait", "copy", "wire", "data")
 
 
@@ -49,7 +49,7 @@ class Worker:
         memory, gpu_memory, gpu_memory_total: bytes.
         staleness, staleness_max: of the newest commits to the parameter server; `commits` counts all.
         steps, rows: totals so far.
-        last_seen: time of the newest "steps" event, in seconds since the epoch.
+        last_seen: time of the newest steps, in seconds since the epoch.
     """
 
     rank: int
@@ -74,29 +74,29 @@ class Worker:
     _times: dict[str, float] = field(default_factory=lambda: dict.fromkeys(_TIMES, 0.0))
     _rates: dict[str, float] = field(default_factory=lambda: dict.fromkeys(("rows", "seconds"), 0.0))
 
-    def describe(self, event: Mapping[str, Any]) -> None:
-        """Update from a "worker" event."""
+    def describe(self, event: ev.Worker) -> None:
+        """Update what rarely changes."""
         for name in ("host", "pid", "device", "state", "message", "cores"):
-            value = event.get(name)
+            value = getattr(event, name)
             if value is not None:
                 setattr(self, name, clean(value, NAME_CHARACTERS) if isinstance(value, str) else value)
 
-    def add_steps(self, event: Mapping[str, Any]) -> None:
-        """Add a "steps" event; the weight of older ones decays exponentially."""
+    def add_steps(self, event: ev.Steps) -> None:
+        """Add a bucket of steps; the weight of older ones decays exponentially."""
         for sums, window in ((self._times, WINDOW_SECONDS), (self._rates, RATE_SECONDS)):
-            decay = exp(-event["seconds"] / window)
+            decay = exp(-event.seconds / window)
             for name in sums:
-                sums[name] = sums[name] * decay + event.get(name, 0.0)
-        self._knows_data = self._knows_data or "data" in event
-        self.steps += event["count"]
-        self.rows += event["rows"]
-        self.last_seen = event["time"]
+                sums[name] = sums[name] * decay + (getattr(event, name) or 0.0)
+        self._knows_data = self._knows_data or event.data is not None
+        self.steps += event.count
+        self.rows += event.rows
+        self.last_seen = event.time
 
-    def add_sample(self, event: Mapping[str, Any]) -> None:
-        """Update from a "sample" event: mean utilization and total memory of the rank's GPUs."""
-        self.cpu = event["cpu"]
-        self.memory = event["memory"]
-        gpus = event["gpus"] or ()
+    def add_sample(self, event: ev.Sample) -> None:
+        """Update from a sample: mean utilization and total memory of the rank's GPUs."""
+        self.cpu = event.cpu
+        self.memory = event.memory
+        gpus = event.gpus or ()
         percents = [gpu["percent"] for gpu in gpus if gpu.get("percent") is not None]
         self.gpu = sum(percents) / len(percents) if percents else nan
         used = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
@@ -104,11 +104,11 @@ class Worker:
         self.gpu_memory = sum(used) if used else nan
         self.gpu_memory_total = sum(totals) if totals else nan
 
-    def add_commits(self, event: Mapping[str, Any]) -> None:
-        """Add a "commits" event."""
-        self.commits = event["commits"] + (0 if isnan(self.commits) else self.commits)
-        self.staleness = event["staleness"]
-        self.staleness_max = max(event["staleness_max"], 0 if isnan(self.staleness_max) else self.staleness_max)
+    def add_commits(self, event: ev.Commits) -> None:
+        """Add commits to the parameter server."""
+        self.commits = event.commits + (0 if isnan(self.commits) else self.commits)
+        self.staleness = event.staleness
+        self.staleness_max = max(event.staleness_max, 0 if isnan(self.staleness_max) else self.staleness_max)
 
     @property
     def compute(self) -> float:

@@ -26,6 +26,7 @@ from typing import IO, Any
 
 from ddl_magics._version import __version__
 from ddl_magics.history import provenance
+from ddl_magics.runtime.events import Placed
 from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
 from ddl_magics.store.files import synchronize, synchronize_folder, write_atomically
 from ddl_magics.store.owned_folder import lines_of, read_object
@@ -161,7 +162,7 @@ def _record_for_others(stored: dict[str, Any]) -> dict[str, Any]:
 
 def _event_for_others(event: dict[str, Any]) -> dict[str, Any] | None:
     """None for one that says where a file was put."""
-    return None if event["kind"] == "placed" else event
+    return None if event["kind"] == Placed.kind else event
 
 
 def _log_for_others(log: dict[str, Any]) -> dict[str, Any] | None:

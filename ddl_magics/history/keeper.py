@@ -17,8 +17,6 @@ from ddl_magics.runtime.provenance import packages
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder
 
-Event = Mapping[str, Any]
-
 _log = logging.getLogger(__name__)
 
 
@@ -33,10 +31,10 @@ class Keeper:
         self._spec, self._folder = spec, folder
         self._lock = threading.Lock()
         self._kernel: dict[str, Any] | None = None
-        self._driver: Event = {}
+        self._driver: ev.RawEvent = {}
         self._data: dict[str, Any] = {}
         self._packages: dict[int, Mapping[str, str | None]] = {}  # by rank: the difference from the driver's
-        self._workers: dict[int, Event] = {}
+        self._workers: dict[int, ev.RawEvent] = {}
         self._due = self._over = False
         self._off = spec.provenance is False
         if self._off:
@@ -47,30 +45,29 @@ class Keeper:
         else:
             threading.Thread(target=self._collect, name="ddl_magics provenance", daemon=True).start()
 
-    def feed(self, events: Sequence[Event]) -> None:
+    def feed(self, raw_events: Sequence[ev.RawEvent]) -> None:
         """Take events in their order; the first call has all so far."""
         if self._off:
             return
         with self._lock:
-            for event in events:
+            for event in map(ev.parse, raw_events):
                 self._take(event)
             if self._due and self._kernel is not None:
                 self._write()
 
-    def _take(self, event: Event) -> None:
-        kind, rank = event["kind"], event["rank"]
-        if kind == "environment" and rank == ev.JOB:
-            self._driver = event
-        elif kind == "environment":
-            base = self._packages.get(event.get("like", ev.JOB), {})
-            self._packages[rank] = {**base, **event["packages"]}
-        elif kind == "worker":
-            self._workers[rank] = event
-        elif kind == "data":
-            numbers = {name: event[name] for name in ("rows", "validation_rows", "content") if name in event}
-            self._data.update(numbers)
-        elif kind == "state" and event["state"] in (ev.RUNNING, *ev.TERMINAL):
-            self._due = True
+    def _take(self, event: ev.Event) -> None:
+        match event:
+            case ev.Environment(rank=ev.JOB):
+                self._driver = event.raw
+            case ev.Environment():
+                base = self._packages.get(ev.JOB if event.like is None else event.like, {})
+                self._packages[event.rank] = {**base, **event.packages}
+            case ev.Worker():
+                self._workers[event.rank] = event.raw
+            case ev.Data():
+                self._data.update(_present(event.raw, "rows", "validation_rows", "content"))
+            case ev.State() if event.state in (ev.RUNNING, *ev.TERMINAL):
+                self._due = True
 
     def _collect(self) -> None:
         try:
@@ -89,12 +86,9 @@ class Keeper:
     def _write(self) -> None:
         self._due = False
         kernel = self._kernel or {}
-        driver = {
-            name: self._driver[name] for name in ("host", "platform", "python", "packages") if name in self._driver
-        }
         parts = {
             **kernel,
-            "driver": driver,
+            "driver": _present(self._driver, "host", "platform", "python", "packages"),
             "ranks": self._ranks(),
             "spark": self._driver.get("spark", {}),
             "sent": self._driver.get("sent", {}),
@@ -108,11 +102,16 @@ class Keeper:
     def _ranks(self) -> list[dict[str, Any]]:
         """Groups of ranks that are alike."""
         groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
-        for rank, event in sorted(self._workers.items()):
-            found = {name: event[name] for name in ("host", "device", "cores") if name in event}
-            found["packages"] = dict(self._packages.get(rank, {}))
-            groups.setdefault(repr(found), (found, []))[1].append(rank)
-        return [{"ranks": in_ranges(ranks), **found} for found, ranks in groups.values()]
+        for rank, worker in sorted(self._workers.items()):
+            environment = _present(worker, "host", "device", "cores")
+            environment["packages"] = dict(self._packages.get(rank, {}))
+            groups.setdefault(repr(environment), (environment, []))[1].append(rank)
+        return [{"ranks": in_ranges(ranks), **environment} for environment, ranks in groups.values()]
+
+
+def _present(event: ev.RawEvent, *names: str) -> dict[str, Any]:
+    """Those of the fields that the event has."""
+    return {name: event[name] for name in names if name in event}
 
 
 @functools.lru_cache(maxsize=1)

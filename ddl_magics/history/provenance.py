@@ -12,6 +12,7 @@ from typing import Any
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.provenance.packages import merged
+from ddl_magics.runtime.schema_check import MAX_COUNT
 from ddl_magics.store.files import write_atomically
 
 NAME = "provenance.json.gz"
@@ -156,7 +157,7 @@ def _fingerprint(value: Any) -> dict[str, Any]:
 
 
 def _count(value: Any) -> int | None:
-    return value if type(value) is int and 0 <= value <= ev.MAX_COUNT else None
+    return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
 #: Part -> what reads it.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import nan
-from typing import Any
 
 from ddl_magics.dashboard.running_values import RunningValues
 from ddl_magics.options.redaction import is_secret
@@ -35,30 +34,30 @@ class ScalarReader:
         self._running = RunningValues()
         self._logged = 0
 
-    def read(self, event: Mapping[str, Any]) -> Iterator[Scalar]:
+    def read(self, raw: ev.RawEvent) -> Iterator[Scalar]:
         """Those of the next event. Values that are no numbers are NaN."""
-        kind, rank = event.get("kind"), event.get("rank")
-        if kind == "fit":
-            self._running.begin(event)
-        elif kind == "steps":
-            self._running.add(event)
-            if rank == _CHIEF:
-                yield from self._steps(event)
-        elif kind == "epoch":
-            yield from _of(event, _prefix(event["fit"]), event["epoch"] + 1)
-        elif kind == "values" and rank == _CHIEF:
-            self._logged = self._logged + 1 if event.get("step") is None else event["step"]
-            yield from _of(event, "", self._logged)
+        match ev.parse(raw):
+            case ev.Fit() as event:
+                self._running.begin(event.models)
+            case ev.Steps() as event:
+                self._running.add(event)
+                if event.rank == _CHIEF:
+                    yield from self._steps(event)
+            case ev.Epoch() as event:
+                yield from _of(event, _prefix(event.fit), event.epoch + 1)
+            case ev.Values() as event if event.rank == _CHIEF:
+                self._logged = self._logged + 1 if event.step is None else event.step
+                yield from _of(event, "", self._logged)
 
-    def _steps(self, event: Mapping[str, Any]) -> Iterator[Scalar]:
-        fit = event["fit"]
-        step = self._before.setdefault((fit, event["epoch"]), self._done.get(fit, 0)) + ev.steps_done(event)
+    def _steps(self, event: ev.Steps) -> Iterator[Scalar]:
+        fit = event.fit
+        step = self._before.setdefault((fit, event.epoch), self._done.get(fit, 0)) + event.steps_done
         self._done[fit] = max(self._done.get(fit, 0), step)
         for name, value in self._running.job(event):
-            yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event["time"])
+            yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event.time)
 
 
-def scalars(events: Iterable[Mapping[str, Any]]) -> Iterator[Scalar]:
+def scalars(events: Iterable[ev.RawEvent]) -> Iterator[Scalar]:
     """Of a run's events, in their order. Values that are no numbers are NaN."""
     reader = ScalarReader()
     for event in events:
@@ -69,9 +68,9 @@ def _prefix(fit: int) -> str:
     return f"fit_{fit}/" if fit else ""
 
 
-def _of(event: Mapping[str, Any], prefix: str, step: int) -> Iterator[Scalar]:
-    for name, value in event["metrics"].items():
-        yield Scalar(prefix + name, step, nan if value is None else float(value), event["time"])
+def _of(event: ev.Epoch | ev.Values, prefix: str, step: int) -> Iterator[Scalar]:
+    for name, value in event.metrics.items():
+        yield Scalar(prefix + name, step, nan if value is None else float(value), event.time)
 
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:

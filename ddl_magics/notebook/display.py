@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from ddl_magics.commands.kernel import Display
 from ddl_magics.dashboard import pictures
-from ddl_magics.runs import Event, Run
+from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search
 from ddl_magics.search.text import summary
@@ -85,9 +85,9 @@ def _show(run: Run, view: LiveView) -> DisplayHandle:
     display(view.widget)
     block: DisplayHandle = display(bundle(run), raw=True, display_id=True)
 
-    def follow(events: list[Event]) -> None:
+    def follow(events: list[ev.RawEvent]) -> None:
         view.feed(events)
-        if any(event["kind"] == "state" and event["state"] in ev.TERMINAL for event in events):
+        if any(event.state in ev.TERMINAL for event in ev.select(ev.State, events)):
             block.update(bundle(run), raw=True)
 
     run.listen(follow)
@@ -156,8 +156,8 @@ def _follow_pictures(run: Run) -> None:
     drawn = pictures.bundle(run.pictures, run.name)
     handle = display(drawn, raw=True, display_id=True)
 
-    def follow(events: list[Event]) -> None:
-        if any(event["kind"] == "picture" for event in events):
+    def follow(events: list[ev.RawEvent]) -> None:
+        if any(ev.select(ev.Picture, events)):
             handle.update(pictures.bundle(run.pictures, run.name), raw=True)
 
     run.listen(follow)

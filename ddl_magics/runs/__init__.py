@@ -2,6 +2,6 @@
 
 from ddl_magics.runs.run import Run
 from ddl_magics.runs.run_queue import RunQueue
-from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runs.timeline import Timeline
 
-__all__ = ["Event", "Run", "RunQueue", "Timeline"]
+__all__ = ["Run", "RunQueue", "Timeline"]

@@ -57,7 +57,7 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
     if record.state not in ev.TERMINAL:
         where = f" ({record.notebook})" if record.notebook else ""
         raise UsageError(f"{name} is followed by another kernel{where}: %ddl show {name} shows it.")
-    artifacts = [event["name"] for event in folder.events() if event["kind"] == "artifact" and "uri" not in event]
+    artifacts = [event.name for event in ev.select(ev.Artifact, folder.events()) if event.uri is None]
     here = all(file.path is not None for file in cell_files(folder.events()).values())
     if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts) and here:
         raise UsageError(f"{name} has ended: {record.state}. %ddl show {name} shows it.")
@@ -131,4 +131,4 @@ def _asked(found: FoundRun) -> Polled:
 def _of_driver(folder: RunFolder) -> int:
     """The driver's number of the last event that is stored."""
     events = folder.intact_events()
-    return events[-1]["seq"] - own_events(events) if events else 0
+    return ev.parse(events[-1]).seq - own_events(events) if events else 0

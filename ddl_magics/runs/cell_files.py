@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from ddl_magics.runs.timeline import Event
+from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.files.names import FILES, is_inside, listed
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import synchronize_folder
@@ -35,34 +35,31 @@ class CellFile:
         return FILES + self.name
 
 
-def cell_files(events: Iterable[Event]) -> dict[str, CellFile]:
+def cell_files(events: Iterable[ev.RawEvent]) -> dict[str, CellFile]:
     """The files of a run by name, in order of their names."""
-    found: dict[str, CellFile] = {}
-    for event in events:
-        add_event(found, event)
-    return dict(sorted(found.items()))
+    files: dict[str, CellFile] = {}
+    for event in map(ev.parse, events):
+        if isinstance(event, ev.File | ev.Placed):
+            add_event(files, event)
+    return dict(sorted(files.items()))
 
 
-def add_event(files: dict[str, CellFile], event: Event) -> bool:
-    """Change `files`, by name, as an event tells; returns whether it is about one."""
-    name = event.get("name", "")
-    if event.get("kind") == "file":
-        files[name] = CellFile(name, event["size"])
-    elif event.get("kind") == "placed" and name in files:
-        files[name] = CellFile(name, files[name].size, Path(event["path"]))
-    else:
-        return False
-    return True
+def add_event(files: dict[str, CellFile], event: ev.File | ev.Placed) -> None:
+    """Change `files`, by name, as the event says."""
+    if isinstance(event, ev.File):
+        files[event.name] = CellFile(event.name, event.size)
+    elif event.name in files:
+        files[event.name] = CellFile(event.name, files[event.name].size, Path(event.path))
 
 
 def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
     """Those that are not here, the smallest first, up to `limit` bytes in all."""
-    found, size = [], 0
+    chosen, size = [], 0
     for file in sorted(files, key=lambda file: file.size):
         size += 0 if file.path else file.size
         if file.path is None and (limit is None or size <= limit):
-            found.append(file)
-    return found
+            chosen.append(file)
+    return chosen
 
 
 def subfolder(spec: RunSpec) -> str:

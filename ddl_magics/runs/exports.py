@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ddl_magics.errors import NotInRun
 from ddl_magics.history import provenance, tensorboard
@@ -14,13 +14,12 @@ from ddl_magics.history.scalars import parameters, scalars
 from ddl_magics.options.line import cell_of
 from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files
+from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunRecord, find_run
 
 if TYPE_CHECKING:
     from ddl_magics.runs.run import Run
-
-Event = Mapping[str, Any]
 
 
 def to_tensorboard(run: Run, folder: str | Path) -> Path:
@@ -37,12 +36,12 @@ def for_others(run: Run) -> Exported:
     return exported(run.spec, record, run.events)
 
 
-def exported(spec: RunSpec, record: RunRecord, events: Sequence[Event]) -> Exported:
+def exported(spec: RunSpec, record: RunRecord, events: Sequence[ev.RawEvent]) -> Exported:
     """The same of a run with these events, which has its models and the files of its cell on this machine."""
     stored = [path for path in sorted((record.folder / "files").glob("*")) if not path.name.startswith(".")]
     written = [file.path for file in cell_files(events).values() if file.path is not None and file.path.is_file()]
     files = [*stored, *written]
-    elsewhere = [str(event["uri"]) for event in events if event.get("kind") == "artifact" and "uri" in event]
+    elsewhere = [event.uri for event in ev.select(ev.Artifact, events) if event.uri is not None]
     checkpoints = [f"{spec.checkpoint.rstrip('/')}/{spec.run}"] if spec.checkpoint else []
     return Exported(
         record,

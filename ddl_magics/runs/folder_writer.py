@@ -7,7 +7,8 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runs.timeline import Timeline
+from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.store import RunFolder, RunInUse, owner
 
 #: A file of events that is as large, and twice as large as when it was last written as a whole, is replaced by the
@@ -36,7 +37,7 @@ class FolderWriter:
         self._done = threading.Event()  # no heartbeat any more: what comes after the end is still written
         self._taken = False  # by another process
 
-    def write(self, events: Sequence[Event], changes: Mapping[str, Any]) -> None:
+    def write(self, events: Sequence[RawEvent], changes: Mapping[str, Any]) -> None:
         """Append events, and change fields of `run.json`."""
         with self._lock:
             if self._taken:
@@ -85,11 +86,11 @@ class FolderWriter:
             self._done.set()
         return not failures
 
-    def _append(self, events: Sequence[Event]) -> None:
-        fresh = [event for event in events if event["seq"] > self._last]
+    def _append(self, events: Sequence[RawEvent]) -> None:
+        fresh = [event for event in map(parse, events) if event.seq > self._last]
         if fresh:
-            self._folder.append(fresh)
-            self._last = fresh[-1]["seq"]
+            self._folder.append(event.raw for event in fresh)
+            self._last = fresh[-1].seq
 
     def _write_all(self) -> None:
         lines = self._timeline.lines()

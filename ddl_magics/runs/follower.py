@@ -30,7 +30,6 @@ from ddl_magics.runs import cell_files
 from ddl_magics.runs.live_export import LiveExports
 from ddl_magics.runs.recorder import Recorder
 from ddl_magics.runs.run_queue import RunQueue
-from ddl_magics.runs.timeline import Event
 from ddl_magics.runs.transfer import Transfer
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.assert_never import assert_never
@@ -68,9 +67,9 @@ _UNREADABLE_REPORTS = (
 )
 
 
-def own_events(events: Sequence[Event]) -> int:
+def own_events(events: Sequence[ev.RawEvent]) -> int:
     """How many of a run's events the notebook has made."""
-    return sum(event.get("attempt") == 0 for event in events)
+    return sum(event.attempt == 0 for event in map(ev.parse, events))
 
 
 class Follower:
@@ -83,13 +82,13 @@ class Follower:
         queue: RunQueue,
         folder: RunFolder,
         namespace: Mapping[str, Any],
-        events: Sequence[Event] = (),
+        events: Sequence[ev.RawEvent] = (),
     ) -> None:
         """`events`: those in the folder, of a run that is attached again."""
         self.spec = spec
         self.cluster = cluster
         self.recorder = Recorder(spec.run, folder, events)
-        self.recorder.listen(Snapshots(folder, spec.workers, events[-1]["seq"] if events else 0).feed)
+        self.recorder.listen(Snapshots(folder, spec.workers, ev.parse(events[-1]).seq if events else 0).feed)
         self.recorder.listen(Keeper(spec, folder, attached=bool(events)).feed)
         self.timeline = self.recorder.timeline
         self.exports = LiveExports(spec, folder, self.timeline)
@@ -110,7 +109,7 @@ class Follower:
         self._running_since: float | None = None
         self._offset = own_events(events)
         #: By this machine's clock. Of an attached run, about when it began.
-        self._began = min((event["time"] for event in events), default=0.0)
+        self._began = min((event.time for event in map(ev.parse, events)), default=0.0)
         self._silent = False
         self._said_unreadable = False
         self._said_merged = self.timeline.has_merged_values
@@ -321,8 +320,9 @@ class Follower:
 
     def _receive(self, answer: Polled) -> None:
         known = self.timeline.last - self._offset
-        self.recorder.record([self._numbered(event) for event in answer.events if event["seq"] > known])
-        if not self._said_unreadable and any(event["kind"] == UNREADABLE for event in answer.events):
+        events = [ev.parse(raw) for raw in answer.events]
+        self.recorder.record([self._numbered(event) for event in events if event.seq > known])
+        if not self._said_unreadable and any(event.kind == UNREADABLE for event in events):
             self._said_unreadable = True
             self._emit("notice", level="warning", message=_UNREADABLE_REPORTS)
         if self.timeline.has_merged_values and not self._said_merged:
@@ -331,10 +331,10 @@ class Follower:
         if self._running_since is None and self.timeline.state == ev.RUNNING:
             self._running_since = time.monotonic()
 
-    def _numbered(self, event: Event) -> Event:
+    def _numbered(self, event: ev.Event) -> ev.RawEvent:
         """An event of the driver with its numbers in the run."""
-        first = {"first": event["first"] + self._offset} if "first" in event else {}
-        return {**event, "seq": event["seq"] + self._offset, **first}
+        first = {"first": event.first + self._offset} if event.first else {}
+        return {**event.raw, "seq": event.seq + self._offset, **first}
 
     def _stop_due(self) -> bool:
         if self._folder.requested("stop") or self._timed_out():
@@ -366,9 +366,9 @@ class Follower:
         if self.timeline.state == ev.LOST:
             return False
         complete = True
-        for event in self.timeline.events():
-            if event.get("kind") == "artifact" and "uri" not in event:
-                name = event["name"]
+        for artifact in ev.select(ev.Artifact, self.timeline.events()):
+            if artifact.uri is None:
+                name = artifact.name
                 problem = self._fetch(name, name, self._folder.file(name), LOST_SECONDS)
                 if problem:
                     complete = False

@@ -23,7 +23,8 @@ from ddl_magics.history import mlflow, tensorboard
 from ddl_magics.history.exported import Exported
 from ddl_magics.history.scalars import Scalar, ScalarReader, parameters
 from ddl_magics.runs.exports import exported
-from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runs.timeline import Timeline
+from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, SearchFolder
 
@@ -76,12 +77,11 @@ class LiveExport:
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
 
-    def feed(self, events: Sequence[Event]) -> None:
+    def feed(self, events: Sequence[RawEvent]) -> None:
         """Take events in their order. Nothing is written before the driver has taken the run."""
         for event in events:
-            if event.get("kind") in _KINDS:
-                self._values.extend(self._reader.read(event))
-        if self._thread is None and any(event.get("attempt") != 0 for event in events):
+            self._values.extend(self._reader.read(event))
+        if self._thread is None and any(parse(event).attempt != 0 for event in events):
             self._thread = threading.Thread(target=self._work, name=f"ddl_magics {self.place}", daemon=True)
             self._thread.start()
 
@@ -135,9 +135,6 @@ class LiveExport:
             values.clear()
         if ended and self._rest is not None:
             self._outlet.end(self._rest())
-
-
-_KINDS = frozenset(("fit", "steps", "epoch", "values"))
 
 
 class LiveExports:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ddl_magics.runs.cell_files import CellFile, add_event, cell_files
 from ddl_magics.runs.folder_writer import FolderWriter
-from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunFolder
 
@@ -19,7 +19,7 @@ TICK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
-Listener = Callable[[list[Event]], None]
+Listener = Callable[[list[ev.RawEvent]], None]
 
 
 class Recorder:
@@ -28,7 +28,7 @@ class Recorder:
     Listeners get new events, and at times an empty list. A listener that raises is dropped.
     """
 
-    def __init__(self, run: str, folder: RunFolder, events: Sequence[Event] = ()) -> None:
+    def __init__(self, run: str, folder: RunFolder, events: Sequence[ev.RawEvent] = ()) -> None:
         """`events`: those that the folder holds already."""
         self.timeline = Timeline(events)
         self._run = run
@@ -37,7 +37,7 @@ class Recorder:
         self._notifying = threading.Lock()
         #: The number of the last event that each listener has got.
         self._delivered: dict[Listener, int] = {}
-        self._fit = next((_fit_progress(event) for event in reversed(events) if event["kind"] == "fit"), {})
+        self._fit = next((_fit_progress(fit) for fit in ev.select(ev.Fit, reversed(events))), {})
         self._files = cell_files(events)
         self._last_tick = time.monotonic()
 
@@ -53,7 +53,7 @@ class Recorder:
             if not self.timeline.over:
                 self.emit("state", state=state, message=message, **({"failure": failure} if failure else {}))
 
-    def record(self, events: Sequence[Event]) -> None:
+    def record(self, events: Sequence[ev.RawEvent]) -> None:
         """Record events, whose numbers are higher than those so far."""
         if events:
             events = [ev.encodable(dict(event)) for event in events]
@@ -68,7 +68,7 @@ class Recorder:
             self._delivered.setdefault(listener, 0)
         self.notify()
 
-    def notify(self, tick: bool = False, passing: Sequence[Event] = ()) -> None:
+    def notify(self, tick: bool = False, passing: Sequence[ev.RawEvent] = ()) -> None:
         """Send listeners the events that they have not got.
 
         Args:
@@ -78,7 +78,7 @@ class Recorder:
         with self._notifying:
             for listener, delivered in list(self._delivered.items()):
                 fresh = self.timeline.events(delivered)
-                self._delivered[listener] = fresh[-1]["seq"] if fresh else delivered
+                self._delivered[listener] = ev.parse(fresh[-1]).seq if fresh else delivered
                 if not fresh and not tick and not passing:
                     continue
                 try:
@@ -95,23 +95,25 @@ class Recorder:
             self._last_tick = now
             self.notify(tick=True)
 
-    def _changes(self, events: Sequence[Event]) -> dict[str, Any]:
+    def _changes(self, events: Sequence[ev.RawEvent]) -> dict[str, Any]:
         """The fields of `run.json` that the events change."""
         changes: dict[str, Any] = {}
-        for event in events:
-            if event["kind"] == "state":
-                changes.update(state=self.timeline.state, failure=self.timeline.failure)
-                if self.timeline.over:
-                    changes["ended"] = event["time"]
-            elif event["kind"] == "worker" and event["rank"] == 0 and "versions" in event:
-                changes["versions"] = event["versions"]
-            elif event["kind"] == "fit":
-                self._fit = _fit_progress(event)
-                changes["progress"] = {"epoch": 0, **self._fit, "metrics": {}}
-            elif event["kind"] == "epoch":
-                changes["progress"] = {"epoch": event["epoch"] + 1, **self._fit, "metrics": event["metrics"]}
-            elif add_event(self._files, event):
-                changes["cell_files"] = [_stored(file) for _, file in sorted(self._files.items())]
+        for event in map(ev.parse, events):
+            match event:
+                case ev.State():
+                    changes.update(state=self.timeline.state, failure=self.timeline.failure)
+                    if self.timeline.over:
+                        changes["ended"] = event.time
+                case ev.Worker(rank=0) if event.versions is not None:
+                    changes["versions"] = event.versions
+                case ev.Fit():
+                    self._fit = _fit_progress(event)
+                    changes["progress"] = {"epoch": 0, **self._fit, "metrics": {}}
+                case ev.Epoch():
+                    changes["progress"] = {"epoch": event.epoch + 1, **self._fit, "metrics": event.metrics}
+                case ev.File() | ev.Placed():
+                    add_event(self._files, event)
+                    changes["cell_files"] = [_stored(file) for _, file in sorted(self._files.items())]
         return changes
 
 
@@ -119,6 +121,6 @@ def _stored(file: CellFile) -> dict[str, Any]:
     return {"name": file.name, "size": file.size, "path": None if file.path is None else str(file.path)}
 
 
-def _fit_progress(event: Event) -> dict[str, Any]:
+def _fit_progress(fit: ev.Fit) -> dict[str, Any]:
     """The part of `progress` that the event of a fit sets: its epochs and steps, and when it began."""
-    return {"epochs": event["epochs"], "steps": event["steps"], "begun": event["time"]}
+    return {"epochs": fit.epochs, "steps": fit.steps, "begun": fit.time}

@@ -26,7 +26,7 @@ from ddl_magics.history.provenance import Provenance
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
-from ddl_magics.runs.timeline import Event, Timeline
+from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.run_spec import RunSpec
@@ -162,7 +162,7 @@ class Run:
         return provenance.read(self._folder.path)
 
     @property
-    def events(self) -> list[Mapping[str, Any]]:
+    def events(self) -> list[ev.RawEvent]:
         """The events so far, as `ddl_magics.runtime.events` describes them."""
         return self._timeline.events()
 
@@ -206,16 +206,15 @@ class Run:
             DistributedCellError: the run failed or was lost.
         """
         self.wait()
-        event = next((e for e in reversed(self.events) if e.get("kind") == "result"), {"encoding": "none"})
-        if event["encoding"] == "npy":
+        result = next(ev.select(ev.Result, reversed(self.events)), None)
+        if result is None or result.artifact is None:
+            return None if result is None else result.value
+        file = self._file(result.artifact)
+        if result.encoding == "npy":
             import numpy as np
 
-            return np.load(self._file(event["artifact"]), allow_pickle=False)
-        if event["encoding"] == "keras":
-            return load_model(self._file(event["artifact"]))
-        if "artifact" in event:
-            return json.loads(self._file(event["artifact"]).read_text(encoding="utf-8"))
-        return event.get("value")
+            return np.load(file, allow_pickle=False)
+        return load_model(file) if result.encoding == "keras" else json.loads(file.read_text(encoding="utf-8"))
 
     def wait(self, timeout: float | None = None) -> Run:
         """Block until the run has ended and its results are here.
@@ -270,7 +269,7 @@ class Run:
     @property
     def launched(self) -> bool:
         """Whether the driver has taken the run; before that there is nothing to keep."""
-        return any(event.get("attempt") != 0 for event in self.events)
+        return any(event.attempt != 0 for event in map(ev.parse, self.events))
 
     @property
     def followed(self) -> bool:
@@ -286,7 +285,7 @@ class Run:
         """Wait at most `timeout` seconds; returns whether the run has ended and its results are here."""
         return self._timeline.wait(_is_settled, timeout)
 
-    def listen(self, listener: Callable[[list[Event]], None]) -> None:
+    def listen(self, listener: Callable[[list[ev.RawEvent]], None]) -> None:
         """Call `listener` with the events so far, and then with new ones of a run that this kernel follows.
 
         Of such a run, it is called in another thread.
@@ -589,8 +588,8 @@ class Run:
         file = self._model_file(index, rank)
         metrics = {name: values[-1] for name, values in self.history.items() if values}
         about = {"run": self.id, "name": self.name, "metrics": metrics}
-        dealt = any(event.get("kind") == "data" for event in self.events)
-        inputs = training_inputs(self.name, self.spec, self.events) if dealt and not self.spec.transform else None
+        has_data = any(ev.select(ev.Data, self.events))
+        inputs = training_inputs(self.name, self.spec, self.events) if has_data and not self.spec.transform else None
         reference = self._folder.file(REFERENCE_FILE)
         kept = reference if reference.is_file() else None
         return Trained(file, lambda: load_model(file, custom_objects), about, inputs, kept)
@@ -703,54 +702,52 @@ class Run:
     def _artifact(self, prefix: str, suffix: str, index: int, rank: int) -> Path:
         self.wait()
         prefix = f"rank-{rank}-{prefix}" if rank else prefix
-        names = {e["name"] for e in self.events if e.get("kind") == "artifact" and e["name"].startswith(prefix)}
+        names = {event.name for event in ev.select(ev.Artifact, self.events) if event.name.startswith(prefix)}
         numbers = sorted(int(name[len(prefix) : -len(suffix)]) for name in names if name.endswith(suffix))
         if not numbers and rank and self.spec.strategy != ENSEMBLE:
             raise NotInRun(
                 f"{self.name} has one model for all workers: leave rank out. Only --strategy ensemble has one for each."
             )
         if not numbers:
-            notices = (
-                e["message"] for e in self.events if e.get("kind") == "notice" and "cannot be saved" in e["message"]
-            )
-            raise NotInRun(next(notices, f"{self.name} has no model: none was fitted in the cell ({self.state})."))
+            messages = (notice.message for notice in ev.select(ev.Notice, self.events))
+            unsaved = (message for message in messages if "cannot be saved" in message)
+            raise NotInRun(next(unsaved, f"{self.name} has no model: none was fitted in the cell ({self.state})."))
         try:
             return self._file(f"{prefix}{numbers[index]}{suffix}")
         except IndexError:
             raise NotInRun(f"{self.name} has {counted(len(numbers), 'model')}: no index {index}.") from None
 
     def _file(self, name: str) -> Path:
-        announced = next((e for e in self.events if e.get("kind") == "artifact" and e["name"] == name), {})
-        if "uri" in announced:
-            return self._written(announced)
+        artifact = next((event for event in ev.select(ev.Artifact, self.events) if event.name == name), None)
+        if artifact is not None and artifact.uri is not None:
+            return self._written_by_out(artifact, artifact.uri)
         path = self._folder.file(name)
         if not path.exists():
-            about = (e["message"] for e in reversed(self.events) if e.get("kind") == "notice")
-            reason = next((message for message in about if name in message), "")
+            messages = (notice.message for notice in ev.select(ev.Notice, reversed(self.events)))
+            reason = next((message for message in messages if name in message), "")
             raise NotInRun(reason or f"{name} of {self.name} is not in {path.parent}.")
         return path
 
-    def _written(self, announced: Event) -> Path:
-        """The file that --out has written, if it is on this machine's disk."""
-        uri, path = announced["uri"], Path(urlsplit(announced["uri"]).path)
-        if not uri.startswith("file:") or not path.is_file() or path.stat().st_size != announced["size"]:
-            name = announced["name"]
-            raise NotInRun(f"{name} of {self.name} is not on this machine: --out has written it to {uri}")
+    def _written_by_out(self, artifact: ev.Artifact, uri: str) -> Path:
+        """The file that --out has written to `uri`, if it is on this machine's disk."""
+        path = Path(urlsplit(uri).path)
+        if not uri.startswith("file:") or not path.is_file() or path.stat().st_size != artifact.size:
+            raise NotInRun(f"{artifact.name} of {self.name} is not on this machine: --out has written it to {uri}")
         return path
 
     def _last_message(self) -> str:
-        messages = (e["message"] for e in reversed(self.events) if e.get("kind") == "state" and e.get("message"))
+        messages = (state.message for state in ev.select(ev.State, reversed(self.events)))
         if self._follower is not None:
-            return next(messages, "")
+            return next(filter(None, messages), "")
         again = f"; %ddl attach {self.name} follows it again" if self.attachable else ""
         return f"its kernel is gone{again}"
 
 
-def _damage(record: RunRecord, events: Sequence[Event], unreadable: int) -> str:
+def _damage(record: RunRecord, events: Sequence[ev.RawEvent], unreadable: int) -> str:
     """What is missing of a stored run's events; a live run's last line may be half written."""
     if not record.over or record.state == ev.LOST:
         unreadable = max(0, unreadable - 1)
-    elif not any(event["kind"] == "state" and event["state"] in ev.TERMINAL for event in events):
+    elif not any(event.state in ev.TERMINAL for event in ev.select(ev.State, events)):
         return "events.jsonl is damaged: its end is missing, and so are figures and output of that part"
     if not unreadable:
         return ""

@@ -10,7 +10,6 @@ from ddl_magics.history.description import in_words
 from ddl_magics.history.provenance import Provenance
 from ddl_magics.runs import ending
 from ddl_magics.runs.run import Run
-from ddl_magics.runs.timeline import Event
 from ddl_magics.runtime import events as ev
 from ddl_magics.wording import aligned, counted
 
@@ -53,7 +52,7 @@ def describe(run: Run) -> str:
     """A run as text: its options, and the lines that a waiting cell prints."""
     spec = run.spec
     events = run.events
-    duration_text = f", {duration(events[-1]['time'] - events[0]['time'])}" if events else ""
+    duration_text = f", {duration(ev.parse(events[-1]).time - ev.parse(events[0]).time)}" if events else ""
     rule = f" {spec.rule}, window {spec.window}" if spec.rule else ""
     lines = [
         f"{run.name} {run.state}{duration_text}",
@@ -62,9 +61,9 @@ def describe(run: Run) -> str:
         *([f"tags: {', '.join(run.tags)}"] if run.tags else []),
         *([f"note: {run.note}"] if run.note else []),
         *_ran_with(run.provenance),
-        *TextProgress(run.name).feed(_thinned([event for event in events if event["kind"] != "log"])),
+        *TextProgress(run.name).feed(_thinned([event for event in events if event["kind"] != ev.Log.kind])),
     ]
-    failure = next((e["failure"] for e in reversed(events) if e["kind"] == "state" and e.get("failure")), None)
+    failure = next((state.failure for state in ev.select(ev.State, reversed(events)) if state.failure), None)
     return "\n".join([*lines, *([failure["traceback"].rstrip()] if failure and failure["traceback"] else [])])
 
 
@@ -79,9 +78,9 @@ def _ran_with(provenance: Provenance) -> list[str]:
     return [f"ran with {'; '.join(parts)}"] if parts else []
 
 
-def _thinned(events: list[Event]) -> list[Event]:
+def _thinned(events: list[ev.RawEvent]) -> list[ev.RawEvent]:
     """Without the epochs between the first and the last `SHOWN_EPOCHS` / 2, where there are more."""
-    epochs = [i for i, event in enumerate(events) if event["kind"] == "epoch"]
+    epochs = [i for i, event in enumerate(events) if event["kind"] == ev.Epoch.kind]
     dropped = set(epochs[SHOWN_EPOCHS // 2 : -SHOWN_EPOCHS // 2]) if len(epochs) > SHOWN_EPOCHS else set()
     return [event for i, event in enumerate(events) if i not in dropped]
 

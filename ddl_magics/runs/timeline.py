@@ -12,13 +12,11 @@ from typing import Any
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.bounded_log import BoundedLog, Line
 
-Event = Mapping[str, Any]
-
 
 class Timeline:
     """Grows by `extend`, until `settle`: no more events come, and the artifacts are here. Thread-safe."""
 
-    def __init__(self, events: Iterable[Event] = (), state: str = ev.QUEUED) -> None:
+    def __init__(self, events: Iterable[ev.RawEvent] = (), state: str = ev.QUEUED) -> None:
         self._changed = threading.Condition()
         self._log = BoundedLog()
         self._settled = False
@@ -39,7 +37,7 @@ class Timeline:
     def settled(self) -> bool:
         return self._settled
 
-    def events(self, after: int = 0) -> list[Event]:
+    def events(self, after: int = 0) -> list[ev.RawEvent]:
         """Those with a higher sequence number than `after`; old ones may have been merged."""
         with self._changed:
             return list(self._log.events(after))
@@ -54,19 +52,20 @@ class Timeline:
         with self._changed:
             return list(self._log.lines())
 
-    def extend(self, events: Iterable[Event]) -> None:
+    def extend(self, events: Iterable[ev.RawEvent]) -> None:
         with self._changed:
-            for event in events:
-                self._log.append(self._numbered(event))
-                if event.get("kind") == "state" and event.get("state") in ev.STATES:
-                    self.state = event["state"]
-                    self.failure = event.get("failure") or self.failure
+            for raw in events:
+                self._log.append(self._numbered(raw))
+                event = ev.parse(raw)
+                if isinstance(event, ev.State) and event.state in ev.STATES:
+                    self.state = event.state
+                    self.failure = event.failure or self.failure
             self._changed.notify_all()
 
-    def _numbered(self, event: Event) -> dict[str, Any]:
+    def _numbered(self, raw: ev.RawEvent) -> ev.RawEvent:
         """A stored event may be damaged; its number orders the log."""
-        seq = event.get("seq")
-        return {**event, "seq": seq if isinstance(seq, int) and 0 < seq < 2**53 else self._log.last + 1}
+        seq = raw.get("seq")
+        return {**raw, "seq": seq if isinstance(seq, int) and 0 < seq < 2**53 else self._log.last + 1}
 
     def settle(self) -> None:
         with self._changed:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ddl_magics.runs.timeline import Event
 from ddl_magics.runtime import events as ev
 
 #: Time before the first report, and between two. A shorter transfer is not reported.
@@ -18,7 +17,7 @@ class Transfer:
     The last of them has `done` equal to `size`, also where the transfer failed, so that views stop showing it.
     """
 
-    def __init__(self, name: str, report: Callable[[Event], None]) -> None:
+    def __init__(self, name: str, report: Callable[[ev.RawEvent], None]) -> None:
         self._name = name
         self._report = report
         self._last_report = time.monotonic()

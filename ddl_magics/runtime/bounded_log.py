@@ -15,7 +15,7 @@ from bisect import bisect_right
 from math import isfinite
 from typing import Iterator, List, Optional, Tuple
 
-from .events import Event
+from .events import Event, RawEvent, parse
 from .merging import MERGES, merge
 
 #: So many of the newest events, and up to twice as many, are kept as they are. More than between two snapshots of the
@@ -33,21 +33,24 @@ BLOCK_CHARACTERS = 256 * 1024
 Line = Tuple[int, str]  # the number of an event, and the event as JSON
 Range = Tuple[int, int]  # numbers of events: above the first, up to the second
 
+#: The fields that decide which events may be merged.
+_MERGE_FIELDS = ("kind", "rank", "attempt", "time")
+
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def to_line(event: Event) -> Line:
-    return event["seq"], _encode(event)
+    return event.seq, _encode(event.raw)
 
 
-def may_merge(event: Event) -> bool:
+def may_merge(raw: RawEvent) -> bool:
     """Whether an old event may be merged: of a kind that is, and not damaged, as one of a stored file may be."""
     return (
-        str(event.get("kind")) in MERGES
-        and isinstance(event.get("rank"), int)
-        and isinstance(event.get("attempt"), int)
-        and isinstance(event.get("time"), (int, float))
-        and isfinite(event["time"])
+        str(raw.get("kind")) in MERGES
+        and isinstance(raw.get("rank"), int)
+        and isinstance(raw.get("attempt"), int)
+        and isinstance(raw.get("time"), (int, float))
+        and isfinite(raw["time"])
     )
 
 
@@ -57,35 +60,36 @@ class BoundedLog:
     def __init__(self) -> None:
         self.last = 0
         self._tail: List[Event] = []
-        self._old = {kind: _MergedEvents(most) for kind, most in OLD_EVENTS.items()}
-        self._kept = _CompressedEvents()
+        self._merged = {kind: _MergedEvents(most) for kind, most in OLD_EVENTS.items()}
+        self._unmerged = _CompressedEvents()
         self._readers: List[Range] = []
 
-    def append(self, event: Event) -> None:
+    def append(self, raw: RawEvent) -> None:
         """Add an event with a higher number than those so far."""
-        self.last = event["seq"]
+        event = parse(raw)
+        self.last = event.seq
         self._tail.append(event)
         if len(self._tail) >= 2 * TAIL_EVENTS:
-            for old in self._tail[:TAIL_EVENTS]:
-                if may_merge(old):
-                    self._old[old["kind"]].add(old, self._readers)
+            for event in self._tail[:TAIL_EVENTS]:
+                if may_merge(event.raw):
+                    self._merged[event.kind].add(event, self._readers)
                 else:
-                    self._kept.add(old)
+                    self._unmerged.add(event)
             del self._tail[:TAIL_EVENTS]
 
     def has_merged(self, kind: str) -> bool:
         """Whether events of a kind of `MERGES` have been merged."""
-        return self._old[kind].has_merged
+        return self._merged[kind].has_merged
 
     def protect(self, ranges: List[Range]) -> None:
         """Readers have read up to a number in each of these ranges: no event across it is merged with another."""
         self._readers = ranges
 
-    def events(self, after: int = 0) -> Iterator[Event]:
+    def events(self, after: int = 0) -> Iterator[RawEvent]:
         """The events with a higher number than `after`."""
         for _, text in self._old_lines(after):
             yield json.loads(text)
-        yield from self._tail[self._tail_index(after) :]
+        yield from (event.raw for event in self._tail[self._tail_index(after) :])
 
     def lines(self, after: int = 0) -> Iterator[Line]:
         """The same as lines."""
@@ -96,16 +100,16 @@ class BoundedLog:
         low, high = 0, len(self._tail)
         while low < high:
             middle = (low + high) // 2
-            if self._tail[middle]["seq"] > after:
+            if self._tail[middle].seq > after:
                 high = middle
             else:
                 low = middle + 1
         return low
 
     def _old_lines(self, after: int) -> Iterator[Line]:
-        if self._tail and after + 1 >= self._tail[0]["seq"]:
+        if self._tail and after + 1 >= self._tail[0].seq:
             return iter(())
-        return heapq.merge(self._kept.lines(after), *(old.lines(after) for old in self._old.values()))
+        return heapq.merge(self._unmerged.lines(after), *(merged.lines(after) for merged in self._merged.values()))
 
 
 class _MergedEvents:
@@ -132,57 +136,57 @@ class _MergedEvents:
         return len(self._lines) + len(self._open)
 
     def _put(self, event: Event, readers: List[Range]) -> None:
-        before = self._open.get(event["rank"])
+        before = self._open.get(event.rank)
         if before is not None:
-            merged = self._merged(before, event, readers)
+            merged = self._merge(before, event, readers)
             if merged is not None:
-                self._open[event["rank"]] = merged
+                self._open[event.rank] = merged
                 return
             line = to_line(before)
             self._sorted = self._sorted and (not self._lines or self._lines[-1] < line)
             self._lines.append(line)
-        self._open[event["rank"]] = event
+        self._open[event.rank] = event
 
     def lines(self, after: int) -> Iterator[Line]:
         self._sort()
         begin = bisect_right(self._lines, (after, "\x7f"))
-        rest = sorted(to_line(event) for event in self._open.values() if event["seq"] > after)
-        return heapq.merge(self._lines[begin:], rest)
+        open_lines = sorted(to_line(event) for event in self._open.values() if event.seq > after)
+        return heapq.merge(self._lines[begin:], open_lines)
 
     def _sort(self) -> None:
         if not self._sorted:
             self._lines.sort()
             self._sorted = True
 
-    def _merged(self, first: Event, second: Event, readers: List[Range]) -> Optional[Event]:
+    def _merge(self, first: Event, second: Event, readers: List[Range]) -> Optional[Event]:
         """Both as one, or None where they stay apart."""
-        if not self._window or self._place(first) != self._place(second):
+        if not self._window or self._merge_key(first) != self._merge_key(second):
             return None
-        begins = first["first"] if "first" in first else first["seq"]
-        if any(begins <= end and second["seq"] > begin for begin, end in readers):
+        if any(first.first_seq <= end and second.seq > begin for begin, end in readers):
             return None
         try:
-            return merge(first, second)
-        except (KeyError, TypeError, ValueError):  # one is damaged
+            return parse(merge(first.raw, second.raw))
+        except (AttributeError, KeyError, TypeError, ValueError):  # one is damaged
             return None
 
-    def _place(self, event: Event) -> Tuple[int, int, float]:
+    def _merge_key(self, event: Event) -> Tuple[int, Optional[int], float]:
         """Rank, attempt and window: events with the same may be merged."""
-        window = self._window / CHIEF_FINER if event["rank"] == 0 else self._window
-        return event["rank"], event["attempt"], event["time"] // window
+        window = self._window / CHIEF_FINER if event.rank == 0 else self._window
+        return event.rank, event.attempt, event.time // window
 
     def _widen(self, readers: List[Range]) -> None:
         """Double the windows until there are half as many events."""
         lines = list(self.lines(0))
-        names = ("rank", "attempt", "time")
-        found = [{name: event[name] for name in names} for event in (json.loads(text) for _, text in lines)]
+        envelopes = [
+            parse({name: raw[name] for name in _MERGE_FIELDS}) for raw in (json.loads(text) for _, text in lines)
+        ]
         while self._window < LARGEST_WINDOW:
             self._window = 2 * self._window or FIRST_WINDOW
-            if len({self._place(event) for event in found}) <= self._most // 2:
+            if len({self._merge_key(envelope) for envelope in envelopes}) <= self._most // 2:
                 break
         self._lines, self._sorted, self._open = [], True, {}
         for _, text in lines:
-            self._put(json.loads(text), readers)
+            self._put(parse(json.loads(text)), readers)
         self._most = max(self._most, 2 * self._count)  # so many ranks that no more can be merged
 
 

@@ -1,31 +1,31 @@
 """The events of a run: the one schema of what ranks, supervisors and the driver report.
 
 An event is a JSON object. Ranks and supervisors make it, the driver numbers it, the notebook stores it, and every view
-is drawn from events alone. A reader ignores kinds and fields that it does not know. Of a long run, driver and notebook
-merge old events (`bounded_log.py`).
+is drawn from events alone. Of a long run, driver and notebook merge old events (`bounded_log.py`).
 
-`SCHEMA` describes each kind. `json_schema()` exports it.
+Each kind is a subclass of `Event`, and `SCHEMA` and `json_schema()` are made from these classes. A `RawEvent`, the JSON
+object, is what travels and what is stored. A reader calls `parse`, and reads attributes.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from typing import Any, Callable, Dict, Final, Mapping, NamedTuple, get_args
+from typing import Any, Dict, Final, Iterable, Iterator, List, NamedTuple, Optional, TypeVar, get_args
 
 from .rank_end import RunFailureKind
+from .schema_check import MAX_COUNT, Schema, object_check
 
-Schema = Dict[str, Any]  # a JSON Schema
-Event = Dict[str, Any]  # a JSON object of one of the kinds in SCHEMA
+RawEvent = Dict[str, Any]  # an event as a JSON object
+Metrics = Dict[str, Optional[float]]  # name -> value; None stands for NaN and infinities
 
 VERSION = 1
 
 #: The rank of events of the job as a whole.
 JOB = -1
 
-#: Beyond these bounds a number is damaged: of a rank, of anything that is counted, of any whole number, and a time in
-#: seconds since the epoch (the year 2255).
-MAX_RANK, MAX_COUNT, MAX_INTEGER, MAX_TIME = 1_000_000, 2**53, 10**300, 9e9
+#: Beyond these bounds a rank is damaged, and a time in seconds since the epoch (the year 2255).
+MAX_RANK, MAX_TIME = 1_000_000, 9e9
 
 QUEUED, PREFLIGHT, SUBMITTED, WAITING, RUNNING = "QUEUED", "PREFLIGHT", "SUBMITTED", "WAITING", "RUNNING"
 STOPPING, LOST = "STOPPING", "LOST"
@@ -43,7 +43,7 @@ _SECONDS: Schema = {"type": "number", "minimum": 0, "description": "seconds"}
 _METRICS: Schema = {"type": "object", "additionalProperties": {"type": ["number", "null"]}}
 
 
-def _optional(schema: Schema) -> Schema:
+def _nullable(schema: Schema) -> Schema:
     return dict(schema, type=[schema["type"], "null"])
 
 
@@ -52,14 +52,15 @@ _GPU: Schema = {
     "properties": {
         "index": _COUNT,
         "name": _TEXT,
-        "percent": _optional(_NUMBER),
-        "memory": _optional(_COUNT),
-        "memory_total": _optional(_COUNT),
+        "percent": _nullable(_NUMBER),
+        "memory": _nullable(_COUNT),
+        "memory_total": _nullable(_COUNT),
     },
     "required": ["index", "name"],
 }
 
 _COUNTS: Schema = {"type": "array", "items": _COUNT}
+_OBJECTS: Schema = {"type": "array", "items": _OBJECT}
 _INPUTS: Schema = {
     "type": "object",
     "description": "how columns become a model's inputs",
@@ -111,183 +112,361 @@ _SPARK: Schema = {
 
 
 class EventKind(NamedTuple):
-    """A kind of events. required, optional: the schemas of its fields, by name."""
+    """The schemas of the fields of a kind of events, by name."""
 
     description: str
     required: dict[str, Schema]
     optional: dict[str, Schema]
 
 
-#: kind -> its schema. Sizes are in bytes, times in seconds.
-SCHEMA: dict[str, EventKind] = {
-    "state": EventKind(
-        "the run changed state",
-        {"state": {"enum": list(STATES)}, "message": _TEXT},
-        {"ready": _COUNT, "needed": _COUNT, "failure": _FAILURE},
-    ),
-    "environment": EventKind(
-        "the environment of the driver, or of a rank. The `packages` of a rank are only the differences from the "
-        "process `like` (-1: the driver); null: not installed. `sent` and `data` are fingerprints of the cell's "
-        "variables and of the DataFrame",
-        {"packages": {"type": "object", "additionalProperties": {"type": ["string", "null"]}}},
-        {
-            "like": {"type": "integer", "minimum": JOB},
-            "python": _TEXT,
-            "platform": _TEXT,
-            "host": _TEXT,
-            "spark": _SPARK,
-            "sent": {"type": "object", "additionalProperties": _OBJECT},
-            "data": _OBJECT,
-        },
-    ),
-    "data": EventKind(
-        "the rows of --data have been divided among the ranks; with `inputs`, other rows become the same inputs of the "
-        "model",
-        {"name": _TEXT, "rows": _COUNT, "validation_rows": _COUNT, "inputs": _INPUTS},
-        {"content": dict(_TEXT, description="a hash of the rows, whatever their order")},
-    ),
-    "reading": EventKind(
-        "rank 0 has read so many of its rows of the files of --data; the driver makes a state of the run of it",
-        {"rows": _COUNT, "of": _COUNT, "row_bytes": _COUNT, "seconds": _SECONDS},
-        {},
-    ),
-    "worker": EventKind(
-        "a rank started, or its state changed",
-        {"host": _TEXT, "pid": _COUNT, "device": _TEXT, "state": _TEXT},
-        {
-            "cores": _COUNT,
-            "message": _TEXT,
-            "executor": dict(_TEXT, description="id of its Spark executor, if executors have processes of their own"),
-            "versions": {
-                "type": "object",
-                "additionalProperties": _TEXT,
-                "description": "of Python, TensorFlow, Keras and Spark, once the rank has loaded them",
-            },
-        },
-    ),
-    "fit": EventKind(
-        "a call of model.fit began; `steps` is per epoch, and null if it is not known; `batch_size` is that of the "
-        "global batch with all-reduce, and of the worker's batch with ps; or, with no epochs, a training loop of the "
-        "cell's own began",
-        {"fit": _COUNT, "model": _TEXT, "epochs": _COUNT, "steps": _optional(_COUNT)},
-        {
-            "batch_size": _optional(_COUNT),
-            "parameters": _optional(_COUNT),
-            "models": dict(_COUNT, description="that the ranks train: 1, or with an ensemble one each"),
-        },
-    ),
-    "steps": EventKind(
-        "a bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are "
-        "Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over "
-        "its steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is "
-        "waiting for other ranks",
-        {
-            "fit": _COUNT,
-            "epoch": _COUNT,
-            "step": dict(_COUNT, description="first step of the bucket, from 0 in each epoch"),
-            "count": _COUNT,
-            "rows": _COUNT,
-            "seconds": _SECONDS,
-            "compute": _SECONDS,
-            "wait": _SECONDS,
-            "metrics": _METRICS,
-        },
-        {
-            "copy": _SECONDS,
-            "wire": _SECONDS,
-            "data": dict(_SECONDS, description="seconds of waiting for the next batches of tf.data; in no other field"),
-            "hidden": dict(_SECONDS, description="seconds for which gradients were moved while the steps computed"),
-            "earlier": dict(_COUNT, description="so many of its steps, the first, are of earlier epochs or fits"),
-        },
-    ),
-    "epoch": EventKind(
-        "an epoch of the whole job ended; `metrics` are those of Keras' History",
-        {"fit": _COUNT, "epoch": _COUNT, "metrics": _METRICS, "seconds": _SECONDS},
-        {},
-    ),
-    "member": EventKind(
-        "ensemble: an epoch of this rank's own model ended; rank 0 reports its epochs as `epoch`",
-        {"fit": _COUNT, "epoch": _COUNT, "metrics": _METRICS},
-        {},
-    ),
-    "fit_end": EventKind("a call of model.fit returned", {"fit": _COUNT, "stopped": {"type": "boolean"}}, {}),
-    "sample": EventKind(
-        "resource usage of a rank's process; `cpu` is in percent of one core, `gpus` is null without a GPU",
-        {"cpu": _NUMBER, "memory": _COUNT, "gpus": {"type": ["array", "null"], "items": _GPU}},
-        {"count": dict(_COUNT, description="the number of samples that it is the mean of; 1 if it is missing")},
-    ),
-    "log": EventKind("whole lines that a rank printed", {"stream": {"enum": ["stdout", "stderr"]}, "text": _TEXT}, {}),
-    "values": EventKind("what the cell passed to ddl.log()", {"metrics": _METRICS, "step": _optional(_COUNT)}, {}),
-    "commits": EventKind(
-        "parameter server: this rank's commits since its last such event, `seconds` ago, and their staleness: the "
-        "mean, the maximum, and in `histogram` the number of commits with 0, 1, 2 to 3, 4 to 7, 8 to 15, ...",
-        {"commits": _COUNT, "staleness": {"type": "number"}, "staleness_max": _COUNT},
-        {"seconds": _SECONDS, "histogram": _COUNTS},
-    ),
-    "artifact": EventKind(
-        "a file that the driver holds for the notebook, or has written to `uri` because of --out",
-        {"name": _TEXT, "size": _COUNT, "sha256": _TEXT},
-        {"uri": _TEXT},
-    ),
-    "file": EventKind(
-        "a file that the cell has written on rank 0, and that the driver holds for the notebook; `name` is relative to "
-        "the notebook's folder, with slashes",
-        {"name": _TEXT, "size": _COUNT, "sha256": _TEXT},
-        {},
-    ),
-    "picture": EventKind(
-        "a picture that the cell has shown: `data` is an image's file in base64, or HTML, which no page may trust",
-        {"mime": {"enum": ["image/png", "image/jpeg", "text/html"]}, "data": _TEXT},
-        {},
-    ),
-    "placed": EventKind(
-        "the notebook has written a file of the cell to `path`, on its machine",
-        {"name": _TEXT, "path": _TEXT},
-        {},
-    ),
-    "result": EventKind(
-        "the value of the cell's last expression on rank 0: `value` for json and repr, `artifact` otherwise",
-        {"encoding": {"enum": ["none", "json", "npy", "keras", "repr"]}},
-        {"value": {}, "artifact": _TEXT},
-    ),
-    "reference": EventKind(
-        "a rank's sketch of its rows of --data and, from rank 0, of what the model makes of some; the driver merges "
-        "them into the run's reference.json, and stores none",
-        {
-            "rows": _COUNT,
-            "inputs": {"type": "array", "items": _OBJECT},
-            "outputs": {"type": "array", "items": _OBJECT},
-            "sketches": {"type": "array", "items": _OBJECT},
-            "output_sketches": {"type": "array", "items": _OBJECT},
-        },
-        {},
-    ),
-    "watch": EventKind(
-        "what a monitor has counted so far: `things` are the model's inputs and outputs that have moved most, over the "
-        "newest `rows` rows; `lines` are over time, `totals` of all requests; `advice` says why to train again",
-        {
-            "model": _TEXT,
-            "log": _TEXT,
-            "window": _SECONDS,
-            "rows": _COUNT,
-            "wanted": _COUNT,
-            "totals": {"type": "object", "additionalProperties": _COUNT},
-            "lines": _OBJECT,
-            "things": {"type": "array", "items": _OBJECT},
-            "hidden": _COUNT,
-            "bounds": {"type": "object", "additionalProperties": _NUMBER},
-            "error": _optional(_OBJECT),
-            "advice": _optional(_OBJECT),
-        },
-        {},
-    ),
-    "transfer": EventKind(
-        "how many bytes of a file have arrived from the driver; made by the notebook for its views, never stored",
-        {"name": _TEXT, "done": _COUNT, "size": _COUNT},
-        {},
-    ),
-    "notice": EventKind("a hint for the user", {"level": {"enum": ["info", "warning"]}, "message": _TEXT}, {}),
-}
+class _Field(NamedTuple):
+    """A field of a kind. default: its value in Python where an event does not have it; None if it is required."""
+
+    schema: Schema
+    is_required: bool
+    default: Any
+
+
+def _required(schema: Schema, description: str = "") -> Any:
+    return _Field(_described(schema, description), True, None)
+
+
+def _optional(schema: Schema, description: str = "", default: Any = None) -> Any:
+    return _Field(_described(schema, description), False, default)
+
+
+def _described(schema: Schema, description: str) -> Schema:
+    return dict(schema, description=description) if description else schema
+
+
+#: kind -> its schema, made from the subclasses of `Event`. Sizes are in bytes, times in seconds.
+SCHEMA: dict[str, EventKind] = {}
+
+_CLASSES: dict[str, type[Event]] = {}
+
+
+class Event:
+    """A parsed event: its fields are attributes, to be read only. `parse` makes it.
+
+    A subclass is a kind of events: its docstring is the description and its attributes are the fields of the JSON
+    Schema. An event of a kind that this version does not know is an `Event`; fields that it does not know are ignored.
+    The subclasses have properties but no methods, because a field of a later version would hide a method of its name.
+
+    Attributes:
+        seq: number within the run, from 1; 0 if it has none yet.
+        first: of a merged event, the `seq` of the first event that it stands for; otherwise 0.
+        attempt: 0 for an event that the notebook made; None if it has none yet.
+        time: seconds since the epoch.
+    """
+
+    kind: str
+    rank: int
+    time: float
+    run: str = ""
+    attempt: int | None = None
+    seq: int = 0
+    first: int = 0
+
+    def __init_subclass__(cls, kind: str) -> None:
+        cls.kind = kind
+        fields = {name: value for name, value in vars(cls).items() if isinstance(value, _Field)}
+        for name, field in fields.items():
+            if field.is_required:
+                delattr(cls, name)
+            else:
+                setattr(cls, name, field.default)
+        text = " ".join((cls.__doc__ or "").split())
+        SCHEMA[kind] = EventKind(
+            text[:1].lower() + (text[1:] if text.endswith("...") else text[1:].rstrip(".")),
+            {name: field.schema for name, field in fields.items() if field.is_required},
+            {name: field.schema for name, field in fields.items() if not field.is_required},
+        )
+        _CLASSES[kind] = cls
+
+    @property
+    def raw(self) -> RawEvent:
+        """The JSON object."""
+        return self.__dict__
+
+    @property
+    def first_seq(self) -> int:
+        """The number of the first event that this one stands for; without merging, its own."""
+        return self.first or self.seq
+
+
+_new = object.__new__
+
+
+def parse(raw: RawEvent) -> Event:
+    """The event in a JSON object for which `is_sound` is true.
+
+    Nothing is copied: the attributes are the JSON object itself, because a view reads all events of a long run.
+    """
+    event = _new(_CLASSES.get(raw["kind"], Event))
+    event.__dict__ = raw
+    return event
+
+
+EventT = TypeVar("EventT", bound=Event)
+
+
+def parse_as(kind: type[EventT], raw: RawEvent) -> EventT:
+    """As `parse`, of an event whose kind is known."""
+    event = _new(kind)
+    event.__dict__ = raw
+    return event
+
+
+def select(kind: type[EventT], raw_events: Iterable[RawEvent]) -> Iterator[EventT]:
+    """The events of one kind, such as `Epoch`, in their order."""
+    name = kind.kind
+    return (parse_as(kind, raw) for raw in raw_events if raw["kind"] == name)
+
+
+class State(Event, kind="state"):
+    """The run changed state."""
+
+    state: str = _required({"enum": list(STATES)})
+    message: str = _required(_TEXT)
+    ready: int | None = _optional(_COUNT)
+    needed: int | None = _optional(_COUNT)
+    failure: Dict[str, Any] | None = _optional(_FAILURE)
+
+
+class Environment(Event, kind="environment"):
+    """The environment of the driver, or of a rank. The `packages` of a rank are only the differences from the process
+    `like` (-1: the driver); null: not installed. `sent` and `data` are fingerprints of the cell's variables and of the
+    DataFrame."""
+
+    packages: Dict[str, str | None] = _required(
+        {"type": "object", "additionalProperties": {"type": ["string", "null"]}}
+    )
+    like: int | None = _optional({"type": "integer", "minimum": JOB})
+    python: str | None = _optional(_TEXT)
+    platform: str | None = _optional(_TEXT)
+    host: str | None = _optional(_TEXT)
+    spark: Dict[str, Any] | None = _optional(_SPARK)
+    sent: Dict[str, Dict[str, Any]] | None = _optional({"type": "object", "additionalProperties": _OBJECT})
+    data: Dict[str, Any] | None = _optional(_OBJECT)
+
+
+class Data(Event, kind="data"):
+    """The rows of --data have been divided among the ranks; with `inputs`, other rows become the same inputs of the
+    model."""
+
+    name: str = _required(_TEXT)
+    rows: int = _required(_COUNT)
+    validation_rows: int = _required(_COUNT)
+    inputs: Dict[str, Any] = _required(_INPUTS)
+    content: str | None = _optional(_TEXT, "a hash of the rows, whatever their order")
+
+
+class Reading(Event, kind="reading"):
+    """Rank 0 has read so many of its rows of the files of --data; the driver makes a state of the run of it."""
+
+    rows: int = _required(_COUNT)
+    of: int = _required(_COUNT)
+    row_bytes: int = _required(_COUNT)
+    seconds: float = _required(_SECONDS)
+
+
+class Worker(Event, kind="worker"):
+    """A rank started, or its state changed."""
+
+    host: str = _required(_TEXT)
+    pid: int = _required(_COUNT)
+    device: str = _required(_TEXT)
+    state: str = _required(_TEXT)
+    cores: int | None = _optional(_COUNT)
+    message: str | None = _optional(_TEXT)
+    executor: str | None = _optional(_TEXT, "id of its Spark executor, if executors have processes of their own")
+    versions: Dict[str, str] | None = _optional(
+        {"type": "object", "additionalProperties": _TEXT},
+        "of Python, TensorFlow, Keras and Spark, once the rank has loaded them",
+    )
+
+
+class Fit(Event, kind="fit"):
+    """A call of model.fit began; `steps` is per epoch, and null if it is not known; `batch_size` is that of the global
+    batch with all-reduce, and of the worker's batch with ps; or, with no epochs, a training loop of the cell's own
+    began."""
+
+    fit: int = _required(_COUNT)
+    model: str = _required(_TEXT)
+    epochs: int = _required(_COUNT)
+    steps: int | None = _required(_nullable(_COUNT))
+    batch_size: int | None = _optional(_nullable(_COUNT))
+    parameters: int | None = _optional(_nullable(_COUNT))
+    models: int = _optional(_COUNT, "that the ranks train: 1, or with an ensemble one each", default=1)
+
+
+class Steps(Event, kind="steps"):
+    """A bucket of consecutive steps of one rank; the counts of a rank's buckets add up to its steps. `metrics` are
+    Keras' running values at the end of the bucket, of the rank's own rows. `compute` and `wait` are sums over its
+    steps. `wait` contains `copy` (to move and add data on the host) and `wire` (on the network); the rest is waiting
+    for other ranks."""
+
+    fit: int = _required(_COUNT)
+    epoch: int = _required(_COUNT)
+    step: int = _required(_COUNT, "first step of the bucket, from 0 in each epoch")
+    count: int = _required(_COUNT)
+    rows: int = _required(_COUNT)
+    seconds: float = _required(_SECONDS)
+    compute: float = _required(_SECONDS)
+    wait: float = _required(_SECONDS)
+    metrics: Metrics = _required(_METRICS)
+    copy: float | None = _optional(_SECONDS)
+    wire: float | None = _optional(_SECONDS)
+    data: float | None = _optional(_SECONDS, "seconds of waiting for the next batches of tf.data; in no other field")
+    hidden: float | None = _optional(_SECONDS, "seconds for which gradients were moved while the steps computed")
+    earlier: int = _optional(_COUNT, "so many of its steps, the first, are of earlier epochs or fits", default=0)
+
+    @property
+    def steps_done(self) -> int:
+        """The steps of its epoch that are done at the end of the bucket."""
+        return self.step + self.count - self.earlier
+
+
+class Epoch(Event, kind="epoch"):
+    """An epoch of the whole job ended; `metrics` are those of Keras' History."""
+
+    fit: int = _required(_COUNT)
+    epoch: int = _required(_COUNT)
+    metrics: Metrics = _required(_METRICS)
+    seconds: float = _required(_SECONDS)
+
+
+class Member(Event, kind="member"):
+    """Ensemble: an epoch of this rank's own model ended; rank 0 reports its epochs as `epoch`."""
+
+    fit: int = _required(_COUNT)
+    epoch: int = _required(_COUNT)
+    metrics: Metrics = _required(_METRICS)
+
+
+class FitEnd(Event, kind="fit_end"):
+    """A call of model.fit returned."""
+
+    fit: int = _required(_COUNT)
+    stopped: bool = _required({"type": "boolean"})
+
+
+class Sample(Event, kind="sample"):
+    """Resource usage of a rank's process; `cpu` is in percent of one core, `gpus` is null without a GPU."""
+
+    cpu: float = _required(_NUMBER)
+    memory: int = _required(_COUNT)
+    gpus: List[Dict[str, Any]] | None = _required({"type": ["array", "null"], "items": _GPU})
+    count: int = _optional(_COUNT, "the number of samples that it is the mean of; 1 if it is missing", default=1)
+
+
+class Log(Event, kind="log"):
+    """Whole lines that a rank printed."""
+
+    stream: str = _required({"enum": ["stdout", "stderr"]})
+    text: str = _required(_TEXT)
+
+
+class Values(Event, kind="values"):
+    """What the cell passed to ddl.log()."""
+
+    metrics: Metrics = _required(_METRICS)
+    step: int | None = _required(_nullable(_COUNT))
+
+
+class Commits(Event, kind="commits"):
+    """Parameter server: this rank's commits since its last such event, `seconds` ago, and their staleness: the mean,
+    the maximum, and in `histogram` the number of commits with 0, 1, 2 to 3, 4 to 7, 8 to 15, ..."""
+
+    commits: int = _required(_COUNT)
+    staleness: float = _required(_NUMBER)
+    staleness_max: int = _required(_COUNT)
+    seconds: float | None = _optional(_SECONDS)
+    histogram: List[int] | None = _optional(_COUNTS)
+
+
+class Artifact(Event, kind="artifact"):
+    """A file that the driver holds for the notebook, or has written to `uri` because of --out."""
+
+    name: str = _required(_TEXT)
+    size: int = _required(_COUNT)
+    sha256: str = _required(_TEXT)
+    uri: str | None = _optional(_TEXT)
+
+
+class File(Event, kind="file"):
+    """A file that the cell has written on rank 0, and that the driver holds for the notebook; `name` is relative to the
+    notebook's folder, with slashes."""
+
+    name: str = _required(_TEXT)
+    size: int = _required(_COUNT)
+    sha256: str = _required(_TEXT)
+
+
+class Picture(Event, kind="picture"):
+    """A picture that the cell has shown: `data` is an image's file in base64, or HTML, which no page may trust."""
+
+    mime: str = _required({"enum": ["image/png", "image/jpeg", "text/html"]})
+    data: str = _required(_TEXT)
+
+
+class Placed(Event, kind="placed"):
+    """The notebook has written a file of the cell to `path`, on its machine."""
+
+    name: str = _required(_TEXT)
+    path: str = _required(_TEXT)
+
+
+class Result(Event, kind="result"):
+    """The value of the cell's last expression on rank 0: `value` for json and repr, `artifact` otherwise."""
+
+    encoding: str = _required({"enum": ["none", "json", "npy", "keras", "repr"]})
+    value: Any = _optional({})
+    artifact: str | None = _optional(_TEXT)
+
+
+class Reference(Event, kind="reference"):
+    """A rank's sketch of its rows of --data and, from rank 0, of what the model makes of some; the driver merges them
+    into the run's reference.json, and stores none."""
+
+    rows: int = _required(_COUNT)
+    inputs: List[Dict[str, Any]] = _required(_OBJECTS)
+    outputs: List[Dict[str, Any]] = _required(_OBJECTS)
+    sketches: List[Dict[str, Any]] = _required(_OBJECTS)
+    output_sketches: List[Dict[str, Any]] = _required(_OBJECTS)
+
+
+class Watch(Event, kind="watch"):
+    """What a monitor has counted so far: `things` are the model's inputs and outputs that have moved most, over the
+    newest `rows` rows; `lines` are over time, `totals` of all requests; `advice` says why to train again."""
+
+    model: str = _required(_TEXT)
+    log: str = _required(_TEXT)
+    window: float = _required(_SECONDS)
+    rows: int = _required(_COUNT)
+    wanted: int = _required(_COUNT)
+    totals: Dict[str, int] = _required({"type": "object", "additionalProperties": _COUNT})
+    lines: Dict[str, Any] = _required(_OBJECT)
+    things: List[Dict[str, Any]] = _required(_OBJECTS)
+    hidden: int = _required(_COUNT)
+    bounds: Dict[str, float] = _required({"type": "object", "additionalProperties": _NUMBER})
+    error: Dict[str, Any] | None = _required(_nullable(_OBJECT))
+    advice: Dict[str, Any] | None = _required(_nullable(_OBJECT))
+
+
+class Transfer(Event, kind="transfer"):
+    """How many bytes of a file have arrived from the driver; made by the notebook for its views, never stored."""
+
+    name: str = _required(_TEXT)
+    done: int = _required(_COUNT)
+    size: int = _required(_COUNT)
+
+
+class Notice(Event, kind="notice"):
+    """A hint for the user."""
+
+    level: str = _required({"enum": ["info", "warning"]})
+    message: str = _required(_TEXT)
 
 
 #: The kinds of which old events of a long run are merged, as `merging.py` says.
@@ -295,7 +474,7 @@ MERGED = ("steps", "sample", "commits", "values")
 
 
 def is_sound(event: Any) -> bool:
-    """Whether a JSON value is an event whose fields have the types and bounds that its kind has in SCHEMA.
+    """Whether a JSON value is an event whose fields have the types and bounds of its kind in SCHEMA.
 
     Unknown kinds, fields and values of enumerations are those of another version, and pass. `attempt`, `seq` and
     `first` may be missing: an event gets them later.
@@ -324,90 +503,20 @@ def encodable(value: Dict[str, Any]) -> Dict[str, Any]:
     return value
 
 
-def _is_number(event: Event, name: str, least: int) -> bool:
+def _is_number(event: RawEvent, name: str, least: int) -> bool:
     return name not in event or (type(event[name]) is int and least <= event[name] <= MAX_COUNT)
-
-
-_TYPES: dict[str, type] = {
-    "string": str,
-    "integer": int,
-    "number": float,
-    "boolean": bool,
-    "object": dict,
-    "array": list,
-    "null": type(None),
-}
-
-
-class _Check(NamedTuple):
-    """What a schema says of a value. types: empty for any. least: None where NaN and infinities are numbers, too."""
-
-    types: frozenset[type]
-    least: float | None
-    parts: Callable[[Any], bool] | None
-
-
-def _check(schema: Schema) -> _Check:
-    if "enum" in schema:
-        return _Check(frozenset([str]), None, None)
-    named = schema.get("type", ())
-    types = {_TYPES[name] for name in ([named] if isinstance(named, str) else named)}
-    parts = _object_check(schema) if dict in types else _list_check(schema) if list in types else None
-    if int in types:
-        return _Check(frozenset(types), schema.get("minimum", -MAX_COUNT), parts)
-    return _Check(frozenset(types | {int} if float in types else types), schema.get("minimum"), parts)
-
-
-def _fits(value: Any, check: _Check) -> bool:
-    kind = type(value)
-    if kind not in check.types:
-        return not check.types
-    if kind is int or kind is float:
-        if check.least is not None:
-            return bool(check.least <= value <= MAX_COUNT)
-        return kind is float or -MAX_INTEGER < value < MAX_INTEGER
-    return check.parts is None or value is None or check.parts(value)
-
-
-def _list_check(schema: Schema) -> Callable[[Any], bool]:
-    item = _check(schema["items"])
-    return lambda values: all(_fits(value, item) for value in values)
-
-
-def _object_check(schema: Schema) -> Callable[[Any], bool]:
-    required = schema.get("required", ())
-    parts = [(name, name in required, _check(part)) for name, part in schema.get("properties", {}).items()]
-    others = _check(schema["additionalProperties"]) if "additionalProperties" in schema else None
-
-    def fits(value: dict[str, Any]) -> bool:
-        if others is not None:
-            return all(_fits(part, others) for part in value.values())
-        for name, needed, check in parts:
-            if name in value:
-                if not _fits(value[name], check):
-                    return False
-            elif needed:
-                return False
-        return True
-
-    return fits
 
 
 #: Kind -> the check of its fields.
 _FIELDS = {
-    name: _object_check({"required": list(kind.required), "properties": {**kind.required, **kind.optional}})
+    name: object_check({"required": list(kind.required), "properties": {**kind.required, **kind.optional}})
     for name, kind in SCHEMA.items()
 }
 
 
-def make(kind: str, rank: int, **fields: Any) -> Event:
+def make(kind: str, rank: int, **fields: Any) -> RawEvent:
     """An event of `kind` from `rank` (or `JOB`), at the present time. The driver adds run, attempt and seq."""
     return dict(fields, v=VERSION, kind=kind, rank=rank, time=time.time())
-
-
-def steps_done(event: Mapping[str, Any]) -> int:
-    """The steps of its epoch that are done at the end of a bucket."""
-    return int(event["step"] + event["count"] - event.get("earlier", 0))
 
 
 def json_schema() -> Schema:

@@ -2,34 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Iterable, List, Mapping, Optional
+from typing import Dict, Iterable, List, Mapping, Optional
+
+from .events import Epoch, Fit, Member, Metrics, RawEvent, Values, parse
 
 History = Dict[str, List[Optional[float]]]  # metric -> its value in each epoch; None stands for NaN
 
 
-def histories(events: Iterable[Mapping[str, Any]], member: int = 0) -> list[History]:
+def histories(raw_events: Iterable[RawEvent], member: int = 0) -> list[History]:
     """The history of each call of `fit`, in order; of a loop of the cell's own, what rank 0 logged meanwhile.
 
     Such a loop is a fit of no epochs, and a later attempt begins it anew. If a later attempt repeats an epoch, it
-    counts once, with the values of the later attempt. member: the rank of the model in an ensemble.
+    counts once, with the values of the later attempt.
+
+    Args:
+        raw_events: the run's events.
+        member: the rank of the model in an ensemble.
     """
-    kind = "member" if member else "epoch"
-    fits: dict[int, dict[int, Mapping[str, float | None]]] = {}  # {fit: {epoch: metrics}}
-    loop: dict[int, Mapping[str, float | None]] | None = None  # the one in progress
-    for event in events:
-        if event.get("kind") == "fit":
-            fits.setdefault(event["fit"], {})
+    epoch_kind: type[Epoch] | type[Member] = Member if member else Epoch
+    fits: dict[int, dict[int, Metrics]] = {}  # {fit: {epoch: metrics}}
+    loop: dict[int, Metrics] | None = None  # the one in progress
+    for event in map(parse, raw_events):
+        if isinstance(event, Fit):
+            fits.setdefault(event.fit, {})
             loop = None
-            if event.get("epochs") == 0:
-                loop = fits[event["fit"]] = {}
-        elif event.get("kind") == "values" and event["rank"] == 0 and loop is not None:
-            loop[len(loop)] = event["metrics"]
-        elif event.get("kind") == kind and member in (0, event["rank"]):
-            fits.setdefault(event["fit"], {})[event["epoch"]] = event["metrics"]
+            if event.epochs == 0:
+                loop = fits[event.fit] = {}
+        elif isinstance(event, Values) and event.rank == 0 and loop is not None:
+            loop[len(loop)] = event.metrics
+        elif isinstance(event, epoch_kind) and member in (0, event.rank):
+            fits.setdefault(event.fit, {})[event.epoch] = event.metrics
     return [_history(fits[fit]) for fit in sorted(fits)]
 
 
-def _history(epochs: Mapping[int, Mapping[str, float | None]]) -> History:
+def _history(epochs: Mapping[int, Metrics]) -> History:
     history: History = {}
     for epoch in sorted(epochs):
         for name, value in epochs[epoch].items():

@@ -5,77 +5,83 @@ Sums are exact: the steps, rows, seconds and commits of merged events are those 
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any, Callable, Dict, List
 
-from .events import Event
+from .events import Commits, RawEvent, Sample, Steps, Values, parse, parse_as
 
 
-def merge_steps(first: Event, second: Event) -> Event:
+def merge_steps(first: RawEvent, second: RawEvent) -> RawEvent:
     """Two consecutive buckets of steps of one rank, also of different epochs."""
+    before, after = parse_as(Steps, first), parse_as(Steps, second)
     merged = dict(second)
-    if (first["fit"], first["epoch"]) == (second["fit"], second["epoch"]):
-        merged["step"], earlier = first["step"], first.get("earlier", 0)
+    if (before.fit, before.epoch) == (after.fit, after.epoch):
+        merged["step"], earlier = before.step, before.earlier
     else:
-        earlier = first["count"] + second.get("earlier", 0)
+        earlier = before.count + after.earlier
     if earlier:
         merged["earlier"] = earlier
     for field in ("count", "rows", "seconds", "compute", "wait"):
-        merged[field] = _plus(first[field], second[field])
+        merged[field] = _plus(getattr(before, field), getattr(after, field))
     for field in ("copy", "wire", "data", "hidden"):
         if field in first or field in second:
-            merged[field] = _plus(first.get(field, 0.0), second.get(field, 0.0))
-    merged["metrics"] = dict(first["metrics"], **second["metrics"])
+            merged[field] = _plus(getattr(before, field) or 0.0, getattr(after, field) or 0.0)
+    merged["metrics"] = dict(before.metrics, **after.metrics)
     return merged
 
 
-def merge_samples(first: Event, second: Event) -> Event:
+def merge_samples(first: RawEvent, second: RawEvent) -> RawEvent:
     """Two samples of a rank's process: their means, weighted by how many samples each stands for."""
-    counts = first.get("count", 1), second.get("count", 1)
+    before, after = parse_as(Sample, first), parse_as(Sample, second)
+    counts = before.count, after.count
     merged = dict(second, count=sum(counts))
-    merged["cpu"] = round(_mean(first["cpu"], second["cpu"], counts), 1)
-    merged["memory"] = int(_mean(first["memory"], second["memory"], counts))
-    before, after = first["gpus"] or [], second["gpus"] or []
-    if before and [gpu["index"] for gpu in before] == [gpu["index"] for gpu in after]:
-        merged["gpus"] = [_merge_gpus(one, other, counts) for one, other in zip(before, after)]
+    merged["cpu"] = round(_mean(before.cpu, after.cpu, counts), 1)
+    merged["memory"] = int(_mean(before.memory, after.memory, counts))
+    gpus_before, gpus_after = before.gpus or [], after.gpus or []
+    if gpus_before and [gpu["index"] for gpu in gpus_before] == [gpu["index"] for gpu in gpus_after]:
+        merged["gpus"] = [_merge_gpus(*readings, counts) for readings in zip(gpus_before, gpus_after)]
     return merged
 
 
-def merge_commits(first: Event, second: Event) -> Event:
+def merge_commits(first: RawEvent, second: RawEvent) -> RawEvent:
     """Two reports of a rank's commits."""
-    counts = first["commits"], second["commits"]
+    before, after = parse_as(Commits, first), parse_as(Commits, second)
+    counts = before.commits, after.commits
     merged = dict(second, commits=sum(counts))
-    merged["staleness"] = _mean(first["staleness"], second["staleness"], counts)
-    merged["staleness_max"] = max(first["staleness_max"], second["staleness_max"])
-    if "seconds" in first and "seconds" in second:
-        merged["seconds"] = _plus(first["seconds"], second["seconds"])
-    one, other = first.get("histogram"), second.get("histogram")
-    if one is not None and other is not None:
-        length = max(len(one), len(other))
-        padded = ([*each, *[0] * (length - len(each))] for each in (one, other))
-        merged["histogram"] = [sum(pair) for pair in zip(*padded)]
+    merged["staleness"] = _mean(before.staleness, after.staleness, counts)
+    merged["staleness_max"] = max(before.staleness_max, after.staleness_max)
+    if before.seconds is not None and after.seconds is not None:
+        merged["seconds"] = _plus(before.seconds, after.seconds)
+    if before.histogram is not None and after.histogram is not None:
+        merged["histogram"] = _add_histograms(before.histogram, after.histogram)
     return merged
 
 
-def merge_values(first: Event, second: Event) -> Event:
+def _add_histograms(first: List[int], second: List[int]) -> List[int]:
+    length = max(len(first), len(second))
+    padded = ([*histogram, *[0] * (length - len(histogram))] for histogram in (first, second))
+    return [sum(counts) for counts in zip(*padded)]
+
+
+def merge_values(first: RawEvent, second: RawEvent) -> RawEvent:
     """Two calls of `ddl.log` of one rank: of a name that both have, the newer value."""
-    return dict(second, metrics=dict(first["metrics"], **second["metrics"]))
+    return dict(second, metrics=dict(parse_as(Values, first).metrics, **parse_as(Values, second).metrics))
 
 
 #: Kind -> how two of its events are merged. Events of other kinds are never merged.
-MERGES: dict[str, Callable[[Event, Event], Event]] = {
-    "steps": merge_steps,
-    "sample": merge_samples,
-    "commits": merge_commits,
-    "values": merge_values,
+MERGES: dict[str, Callable[[RawEvent, RawEvent], RawEvent]] = {
+    Steps.kind: merge_steps,
+    Sample.kind: merge_samples,
+    Commits.kind: merge_commits,
+    Values.kind: merge_values,
 }
 
 
-def merge(first: Event, second: Event) -> Event:
+def merge(first: RawEvent, second: RawEvent) -> RawEvent:
     """Two numbered events of one kind of `MERGES` and one rank. `first` of the result is the number of the first."""
-    return dict(MERGES[second["kind"]](first, second), first=first.get("first", first["seq"]))
+    return dict(MERGES[parse(second).kind](first, second), first=parse(first).first_seq)
 
 
-def _merge_gpus(first: Any, second: Any, counts: tuple[int, int]) -> Any:
+def _merge_gpus(first: Dict[str, Any], second: Dict[str, Any], counts: tuple[int, int]) -> Dict[str, Any]:
     merged = dict(second)
     for name in ("percent", "memory"):
         if first.get(name) is not None and second.get(name) is not None:

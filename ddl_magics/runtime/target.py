@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Iterable, Mapping, NamedTuple
+from typing import Iterable, Mapping, NamedTuple
+
+from .events import Epoch, Member, RawEvent, Values, parse
 
 #: Words in the names of metrics whose larger values are better, and of those whose smaller ones are.
 _HIGHER = frozenset(("acc", "accuracy", "auc", "precision", "recall", "f1", "fbeta", "iou", "r2"))
@@ -61,24 +63,24 @@ def _direction(metric: str) -> str:
     return "" if higher == lower else "max" if higher else "min"
 
 
-def verdict(target: Target, events: Iterable[Mapping[str, Any]]) -> str:
+def verdict(target: Target, raw_events: Iterable[RawEvent]) -> str:
     """Whether a run with these events has reached its target, in words that follow "; "."""
     values: dict[int, dict[str, float | None]] = {}  # rank of the model -> when -> value
-    others: dict[str, None] = {}
+    metrics: dict[str, None] = {}
     calls = 0
-    for event in events:
-        if event["kind"] in ("epoch", "member"):
-            when = "epoch %d%s" % (event["epoch"] + 1, " of fit %d" % (event["fit"] + 1) if event["fit"] else "")
-        elif event["kind"] == "values" and event["rank"] == 0:
+    for event in map(parse, raw_events):
+        if isinstance(event, (Epoch, Member)):
+            when = "epoch %d%s" % (event.epoch + 1, " of fit %d" % (event.fit + 1) if event.fit else "")
+        elif isinstance(event, Values) and event.rank == 0:
             calls += 1
             when = "call %d of ddl.log" % calls
         else:
             continue
-        others.update(dict.fromkeys(event["metrics"]))
-        if target.metric in event["metrics"]:
-            values.setdefault(event["rank"], {})[when] = event["metrics"][target.metric]
+        metrics.update(dict.fromkeys(event.metrics))
+        if target.metric in event.metrics:
+            values.setdefault(event.rank, {})[when] = event.metrics[target.metric]
     if not values:
-        reported = ", ".join(others) or "nothing"
+        reported = ", ".join(metrics) or "nothing"
         return "target %s was not checked: the run reported %s" % (target, reported)
     if len(values) > 1:
         reached = sum(any(map(target.is_reached, of_rank.values())) for of_rank in values.values())

@@ -11,13 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import isfinite
 from statistics import fmean
-from typing import Any
 
 from ddl_magics.runs import tables
+from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 
-Event = Mapping[str, Any]
-Fit = tuple[int, int]  # number of the fit and of the epoch
+EpochKey = tuple[int, int]  # number of the fit and of the epoch
 
 #: Each rank's steps are divided into at most so many parts in a row, whose differences tell how sure a mean is.
 PARTS = 8
@@ -108,132 +107,137 @@ def mean_step(steps: Sequence[Step]) -> Step:
     return Step(*(fmean(getattr(step, name) for step in steps) for name in Step.__dataclass_fields__))
 
 
-def measured_run(spec: RunSpec, events: Iterable[Event]) -> MeasuredRun | None:
+def measured_run(spec: RunSpec, raw_events: Iterable[ev.RawEvent]) -> MeasuredRun | None:
     """What a finished run has measured; None where it has no steps."""
-    events = list(events)
-    buckets = _buckets(events)
+    raw_events = list(raw_events)
+    buckets = _buckets(raw_events)
     warm = _warm(buckets)
     if not warm:
         return None
-    epochs = {(e["fit"], e["epoch"]): e["seconds"] for e in events if e["kind"] == "epoch"}
-    workers = {e["rank"]: e for e in events if e["kind"] == "worker"}
-    hosts = {e["host"] for e in workers.values()}
-    in_epoch: dict[Fit, float] = defaultdict(float)
-    for event in (event for bucket in buckets.values() for event in bucket):
-        in_epoch[event["fit"], event["epoch"]] += event["rows"]
+    epochs = {(epoch.fit, epoch.epoch): epoch.seconds for epoch in ev.select(ev.Epoch, raw_events)}
+    workers = {worker.rank: worker for worker in ev.select(ev.Worker, raw_events)}
+    hosts = {worker.host for worker in workers.values()}
+    in_epoch: dict[EpochKey, float] = defaultdict(float)
+    for steps in (steps for of_rank in buckets.values() for steps in of_rank):
+        in_epoch[steps.fit, steps.epoch] += steps.rows
     counted = [rows for epoch, rows in in_epoch.items() if epoch in epochs] or [sum(in_epoch.values())]
     return MeasuredRun(
         run=spec.run,
         strategy=spec.strategy,
         workers=spec.workers,
         seed=spec.seed or 0,
-        seconds=_training_seconds(events),
+        seconds=_training_seconds(raw_events),
         rows=fmean(counted),
-        rest=_rest(buckets.get(0, []), epochs),
+        rest=_outside_steps(buckets.get(0, []), epochs),
         steps=tuple(_parts(warm)),
-        parameters=_parameters(events),
+        parameters=_parameters(raw_events),
         hosts=max(1, len(hosts)),
-        cores=max((e.get("cores", 0) for e in workers.values()), default=0),
-        busy=_busy(events, warm),
-        metrics=_last_metrics(events),
+        cores=max((worker.cores or 0 for worker in workers.values()), default=0),
+        busy=_busy(raw_events, warm),
+        metrics=_last_metrics(raw_events),
         rule=spec.rule,
     )
 
 
-def _buckets(events: Iterable[Event]) -> dict[int, list[Event]]:
+def _buckets(raw_events: Iterable[ev.RawEvent]) -> dict[int, list[ev.Steps]]:
     """Rank -> its buckets of steps, in order."""
-    found: dict[int, list[Event]] = defaultdict(list)
-    for event in events:
-        if event["kind"] == "steps" and event["count"]:
-            found[event["rank"]].append(event)
-    return found
+    buckets: dict[int, list[ev.Steps]] = defaultdict(list)
+    for steps in ev.select(ev.Steps, raw_events):
+        if steps.count:
+            buckets[steps.rank].append(steps)
+    return buckets
 
 
-def _warm(buckets: Mapping[int, Sequence[Event]]) -> dict[int, list[Event]]:
-    """Without the steps in which the model is compiled, as far as others are left."""
-    found = {}
-    for rank, mine in buckets.items():
-        later = [event for event in mine if event["epoch"] > 0 and not event.get("earlier")]
-        begun = {event["fit"]: event for event in reversed(mine)}
-        found[rank] = later or [event for event in mine if event is not begun[event["fit"]]] or list(mine)
-    return found
+def _warm(buckets: Mapping[int, Sequence[ev.Steps]]) -> dict[int, list[ev.Steps]]:
+    """Without the steps in which the model is compiled, as far as there are others."""
+    warm = {}
+    for rank, of_rank in buckets.items():
+        later = [steps for steps in of_rank if steps.epoch > 0 and not steps.earlier]
+        compiling = {steps.fit: steps for steps in reversed(of_rank)}
+        warm[rank] = later or [steps for steps in of_rank if steps is not compiling[steps.fit]] or list(of_rank)
+    return warm
 
 
-def _parts(buckets: Mapping[int, Sequence[Event]]) -> list[Step]:
+def _parts(buckets: Mapping[int, Sequence[ev.Steps]]) -> list[Step]:
     """Means over all ranks, of equal parts of the training."""
-    parts = min(PARTS, *(len(mine) for mine in buckets.values()))
-    found = []
-    for part in range(parts):
-        events = [
-            event
-            for mine in buckets.values()
-            for event in mine[len(mine) * part // parts : len(mine) * (part + 1) // parts]
-        ]
-        found.append(_mean(events))
-    return found
+    parts = min(PARTS, *(len(of_rank) for of_rank in buckets.values()))
+    return [
+        _mean(
+            [
+                steps
+                for of_rank in buckets.values()
+                for steps in of_rank[len(of_rank) * part // parts : len(of_rank) * (part + 1) // parts]
+            ]
+        )
+        for part in range(parts)
+    ]
 
 
-def _mean(events: Sequence[Event]) -> Step:
-    count = sum(event["count"] for event in events)
-    total = {name: sum(event.get(name, 0.0) for event in events) for name in ("rows", "seconds", "compute", "wait")}
-    moved = sum(event.get("copy", 0.0) + event.get("wire", 0.0) for event in events)
+def _mean(buckets: Sequence[ev.Steps]) -> Step:
+    count = sum(steps.count for steps in buckets)
+    rows, seconds = sum(steps.rows for steps in buckets), sum(steps.seconds for steps in buckets)
+    compute, wait = sum(steps.compute for steps in buckets), sum(steps.wait for steps in buckets)
+    moved = sum((steps.copy or 0.0) + (steps.wire or 0.0) for steps in buckets)
     # Without a collective in each step, a wait is for the exchange itself.
-    exchange = moved if moved else total["wait"]
-    feeding = max(0.0, total["seconds"] - total["compute"] - total["wait"])
-    spent = (total["compute"], exchange, max(0.0, total["wait"] - exchange), feeding)
-    hidden = sum(event.get("hidden", 0.0) for event in events) / count
-    compute, exchange, waiting, feeding = (seconds / count for seconds in spent)
-    return Step(total["rows"] / count, compute, exchange, waiting, feeding, hidden)
+    exchange = moved if moved else wait
+    return Step(
+        rows=rows / count,
+        compute=compute / count,
+        exchange=exchange / count,
+        waiting=max(0.0, wait - exchange) / count,
+        feeding=max(0.0, seconds - compute - wait) / count,
+        hidden=sum(steps.hidden or 0.0 for steps in buckets) / count,
+    )
 
 
-def _training_seconds(events: Iterable[Event]) -> float:
+def _training_seconds(raw_events: Iterable[ev.RawEvent]) -> float:
     """From the begin of each fit on rank 0 to its end; of a loop of the cell's own, to its last step."""
-    total, began, last = 0.0, None, 0.0
-    for event in (event for event in events if event["rank"] == 0):
-        if event["kind"] == "fit":
-            total += max(0.0, last - began) if began is not None else 0.0
-            began = last = event["time"]
-        elif event["kind"] == "fit_end" and began is not None:
-            total += max(0.0, event["time"] - began)
-            began = None
-        elif event["kind"] in ("steps", "epoch"):
-            last = event["time"]
-    return total + (max(0.0, last - began) if began is not None else 0.0)
+    total, began, newest = 0.0, None, 0.0
+    for event in (event for event in map(ev.parse, raw_events) if event.rank == 0):
+        match event:
+            case ev.Fit():
+                total += max(0.0, newest - began) if began is not None else 0.0
+                began = newest = event.time
+            case ev.FitEnd() if began is not None:
+                total += max(0.0, event.time - began)
+                began = None
+            case ev.Steps() | ev.Epoch():
+                newest = event.time
+    return total + (max(0.0, newest - began) if began is not None else 0.0)
 
 
-def _rest(chief: Sequence[Event], epochs: Mapping[Fit, float]) -> float:
+def _outside_steps(chief: Sequence[ev.Steps], epochs: Mapping[EpochKey, float]) -> float:
     """The mean seconds of an epoch that are in no step of rank 0."""
     if not epochs:
         return 0.0
-    stepping: dict[Fit, float] = defaultdict(float)
-    for event in chief:
-        if not event.get("earlier"):
-            stepping[event["fit"], event["epoch"]] += event["seconds"]
-    later = [epoch for epoch in epochs if epoch[1] > 0 and epoch in stepping]
-    found = later or [epoch for epoch in epochs if epoch in stepping]
-    return fmean([max(0.0, epochs[epoch] - stepping[epoch]) for epoch in found] or [0.0])
+    stepping: dict[EpochKey, float] = defaultdict(float)
+    for steps in chief:
+        if not steps.earlier:
+            stepping[steps.fit, steps.epoch] += steps.seconds
+    complete = [epoch for epoch in epochs if epoch in stepping]
+    counted = [epoch for epoch in complete if epoch[1] > 0] or complete
+    return fmean([max(0.0, epochs[epoch] - stepping[epoch]) for epoch in counted] or [0.0])
 
 
-def _parameters(events: Iterable[Event]) -> int:
+def _parameters(raw_events: Sequence[ev.RawEvent]) -> int:
     """Of the model, or about as many as its weights' file has, where it was built by its first batch; 0 without one."""
-    counts = [event["parameters"] for event in events if event["kind"] == "fit" and event.get("parameters")]
-    files = [event["size"] // 4 for event in events if event["kind"] == "artifact" and event["name"].endswith(".npz")]
-    return int([0, *files, *counts][-1])
+    counts = [fit.parameters for fit in ev.select(ev.Fit, raw_events) if fit.parameters]
+    artifacts = ev.select(ev.Artifact, raw_events)
+    files = [artifact.size // 4 for artifact in artifacts if artifact.name.endswith(".npz")]
+    return [0, *files, *counts][-1]
 
 
-def _busy(events: Iterable[Event], buckets: Mapping[int, Sequence[Event]]) -> float:
+def _busy(raw_events: Iterable[ev.RawEvent], buckets: Mapping[int, Sequence[ev.Steps]]) -> float:
     """The mean number of cores that a rank kept busy while it trained."""
-    spans = {rank: (mine[0]["time"] - mine[0]["seconds"], mine[-1]["time"]) for rank, mine in buckets.items()}
-    found = [
-        event["cpu"] / 100
-        for event in events
-        if event["kind"] == "sample"
-        and event["rank"] in spans
-        and spans[event["rank"]][0] <= event["time"] <= spans[event["rank"]][1]
+    spans = {rank: (steps[0].time - steps[0].seconds, steps[-1].time) for rank, steps in buckets.items()}
+    cores = [
+        sample.cpu / 100
+        for sample in ev.select(ev.Sample, raw_events)
+        if sample.rank in spans and spans[sample.rank][0] <= sample.time <= spans[sample.rank][1]
     ]
-    return fmean(found) if found else 0.0
+    return fmean(cores) if cores else 0.0
 
 
-def _last_metrics(events: Sequence[Event]) -> dict[str, float]:
-    last = {name: values[-1] for name, values in tables.last_history(events).items() if values}
+def _last_metrics(raw_events: Sequence[ev.RawEvent]) -> dict[str, float]:
+    last = {name: values[-1] for name, values in tables.last_history(raw_events).items() if values}
     return {name: value for name, value in last.items() if isfinite(value)}

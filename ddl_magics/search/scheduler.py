@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Refused
-from ddl_magics.runs import Event, Run
+from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver.run_result import DEATHS
 from ddl_magics.runtime.run_spec import RunSpec
@@ -118,7 +118,7 @@ class Scheduler:
         self._metric = self._metrics[0]
         self._live: dict[int, LiveTrial] = {}
         self._deaths = Deaths()
-        self._events: queue.SimpleQueue[tuple[int, str, list[Event]]] = queue.SimpleQueue()
+        self._events: queue.SimpleQueue[tuple[int, str, list[ev.RawEvent]]] = queue.SimpleQueue()
         self._state, self._message = ev.RUNNING, ""
         self._stop_reason = ""
         self._abandoned = False
@@ -289,10 +289,10 @@ class Scheduler:
         self.runs[run.id] = run
         run.listen(lambda events: self._put(number, run.id, events))
 
-    def _put(self, number: int, run: str, events: Sequence[Event]) -> None:
-        wanted = [event for event in events if event.get("kind") in _KINDS]
-        if wanted:
-            self._events.put((number, run, wanted))
+    def _put(self, number: int, run: str, events: Sequence[ev.RawEvent]) -> None:
+        read_here = [event for event in events if event["kind"] in _KINDS]
+        if read_here:
+            self._events.put((number, run, read_here))
 
     def _drain(self, seconds: float) -> None:
         """Handle the events that are here; wait for the first at most so long."""
@@ -306,29 +306,30 @@ class Scheduler:
         if time.monotonic() > self._last_view + VIEW_SECONDS:
             self._publish()
 
-    def _receive(self, number: int, run: str, events: Sequence[Event]) -> None:
-        for event in events:
+    def _receive(self, number: int, run: str, raw_events: Sequence[ev.RawEvent]) -> None:
+        for event in map(ev.parse, raw_events):
             live = self._live.get(number)
             if live is None or live.run is None or live.run.id != run or self._abandoned:
                 return  # the trial has ended, or has another run by now; or the run is stopped as the kernel exits
-            if event["kind"] == "fit":
-                live.epochs = event["epochs"]
-            elif event["kind"] == "worker":
-                if event.get("executor"):
-                    live.executors[event["rank"]] = Executor(event["executor"], event["host"])
-            elif event["kind"] == "state":
-                if event["state"] in ev.TERMINAL:
-                    self._end(live, event)
-            else:
-                self._score(live, event)
+            match event:
+                case ev.Fit():
+                    live.epochs = event.epochs
+                case ev.Worker():
+                    if event.executor:
+                        live.executors[event.rank] = Executor(event.executor, event.host)
+                case ev.State():
+                    if event.state in ev.TERMINAL:
+                        self._end(live, event)
+                case ev.Epoch() | ev.Values():
+                    self._score(live, event)
 
-    def _score(self, live: LiveTrial, event: Event) -> None:
+    def _score(self, live: LiveTrial, event: ev.Epoch | ev.Values) -> None:
         score = live.scores.feed(event)
         if score is None or live.pruned:
             return
         prune = self._study.report(live.number, score.step, score.value)
-        last = event["kind"] == "epoch" and event["epoch"] + 1 == live.epochs
-        if prune and not last and live.run is not None and not self._stop_reason:
+        is_last_epoch = isinstance(event, ev.Epoch) and event.epoch + 1 == live.epochs
+        if prune and not is_last_epoch and live.run is not None and not self._stop_reason:
             live.pruned = why_pruned(self.spec.prune, self._metric, score)
             # Stored before the run is asked to stop: another kernel must not take it for a trial that was cut off.
             self._study.note(live.number, REASON, live.pruned)
@@ -336,9 +337,9 @@ class Scheduler:
 
     # -- the end of a trial
 
-    def _end(self, live: LiveTrial, event: Event) -> None:
-        state, failure = event["state"], event.get("failure") or {}
-        message = str(failure.get("message") or event.get("message") or state)
+    def _end(self, live: LiveTrial, event: ev.State) -> None:
+        state, failure = event.state, event.failure or {}
+        message = str(failure.get("message") or event.message or state)
         executor = live.executors.get(failure.get("rank", ev.JOB)) if failure.get("kind") in DEATHS else None
         excused = executor is not None and self._excuses(executor)
         if state == ev.FINISHED:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from math import isnan, nan
 from typing import Any
 
-from ddl_magics.runs import Event
+from ddl_magics.runtime import events as ev
 
 
 @dataclass(frozen=True)
@@ -34,50 +34,51 @@ class Scores:
     def __init__(self, metric: str, others: Sequence[str] = ()) -> None:
         """metric: the first objective, whose values make the steps; others: the further ones."""
         self._metric, self._others = metric, others
-        self._last_of: dict[str, float] = {}
+        self._newest: dict[str, float] = {}
         self._seen: set[tuple[Any, ...]] = set()
         #: Calls of `ddl.log` without a step in the present attempt.
-        self._attempt, self._calls = 0, 0
+        self._attempt: int | None = 0
+        self._calls = 0
         #: All metrics that the run has reported so far.
         self.names: dict[str, None] = {}
 
     @property
     def missing(self) -> str | None:
         """The first objective without a value; None if all have one."""
-        return next((name for name in (self._metric, *self._others) if name not in self._last_of), None)
+        return next((name for name in (self._metric, *self._others) if name not in self._newest), None)
 
     @property
     def last(self) -> list[float]:
         """The last values of the objectives, which must not be `missing`. NaN is a value."""
-        return [self._last_of[name] for name in (self._metric, *self._others)]
+        return [self._newest[name] for name in (self._metric, *self._others)]
 
-    def feed(self, event: Event) -> Score | None:
+    def feed(self, event: ev.Event) -> Score | None:
         """The new value of the objective that the event has, if any."""
-        if event.get("kind") not in ("epoch", "values") or (event["kind"] == "values" and event["rank"] != 0):
+        if not isinstance(event, ev.Epoch | ev.Values) or (isinstance(event, ev.Values) and event.rank != 0):
             return None
-        metrics = event["metrics"]
+        metrics = event.metrics
         self.names.update(dict.fromkeys(metrics))
         for name in (self._metric, *self._others):
             if name in metrics:
-                self._last_of[name] = nan if metrics[name] is None else float(metrics[name])
+                value = metrics[name]
+                self._newest[name] = nan if value is None else float(value)
         if self._metric not in metrics:
             return None
-        value = self._last_of[self._metric]
         step = self._step(event)
         if step in self._seen:
             return None
         self._seen.add(step)
         number = len(self._seen)
-        when = f"epoch {event['epoch'] + 1}" if event["kind"] == "epoch" else f"value {number}"
-        return Score(number, value, when)
+        when = f"epoch {event.epoch + 1}" if isinstance(event, ev.Epoch) else f"value {number}"
+        return Score(number, self._newest[self._metric], when)
 
-    def _step(self, event: Event) -> tuple[Any, ...]:
+    def _step(self, event: ev.Epoch | ev.Values) -> tuple[Any, ...]:
         """What tells a step from another."""
-        if event["kind"] == "epoch":
-            return "epoch", event["fit"], event["epoch"]
-        if event.get("step") is not None:
-            return "values", event["step"]
-        if event["attempt"] != self._attempt:
-            self._attempt, self._calls = event["attempt"], 0
+        if isinstance(event, ev.Epoch):
+            return "epoch", event.fit, event.epoch
+        if event.step is not None:
+            return "values", event.step
+        if event.attempt != self._attempt:
+            self._attempt, self._calls = event.attempt, 0
         self._calls += 1
         return "call", self._calls

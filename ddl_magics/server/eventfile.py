@@ -10,16 +10,15 @@ import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.store.owned_folder import MAX_LINE_BYTES, lines_of
 from ddl_magics.store.run_folder import parse_event
 
 #: A file up to this size is scanned from its start; in a larger one the offset is found by bisection.
 SCAN_BYTES = 64 * 2**10
 MARK_BYTES = 256
-
-Event = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -32,7 +31,7 @@ class Batch:
         skipped: the number of lines that are not events.
     """
 
-    events: list[Event]
+    events: list[RawEvent]
     offset: int
     more: bool
     skipped: int = 0
@@ -52,7 +51,7 @@ def read(file: BinaryIO, offset: int, limit: int, containing: tuple[bytes, ...] 
     if not end:
         # Either an incomplete last line, or a line that is too long to be an event.
         return Batch([], offset + len(data), True, skipped=1) if rest else Batch([], offset, False)
-    events: list[Event] = []
+    events: list[RawEvent] = []
     skipped = 0
     for line in data[: end - 1].split(b"\n"):
         if not containing or any(word in line for word in containing):
@@ -88,7 +87,7 @@ def seq_before(file: BinaryIO, offset: int) -> int:
         for line in reversed(lines):
             event = parse_event(line)
             if event is not None:
-                return int(event["seq"])
+                return parse(event).seq
     return 0
 
 
@@ -104,7 +103,7 @@ def read_after(path: Path, seq: int, limit: int) -> Batch:
         return Batch([], 0, False)
 
 
-def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[Event]:
+def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[RawEvent]:
     """All events; about `limit` bytes of them are in memory at a time."""
     offset, more = 0, True
     with contextlib.suppress(OSError), open(path, "rb") as file:
@@ -132,7 +131,7 @@ def offset_after(file: BinaryIO, seq: int) -> int:
     file.seek(low)
     for line in lines_of(file):
         event = parse_event(line)
-        if not line.endswith(b"\n") or (event is not None and event["seq"] > seq):
+        if not line.endswith(b"\n") or (event is not None and parse(event).seq > seq):
             return low
         low += len(line)
     return low
@@ -146,7 +145,7 @@ def _first_event(file: BinaryIO, offset: int, end: int) -> tuple[int, int] | Non
         line = file.readline(MAX_LINE_BYTES)
         event = parse_event(line)
         if event is not None:
-            return begin, event["seq"]
+            return begin, parse(event).seq
         if not line:
             break
     return None

@@ -18,6 +18,7 @@ from tornado import web
 from ddl_magics import store
 from ddl_magics.errors import CannotServe
 from ddl_magics.runs import ending
+from ddl_magics.runtime import events as ev
 from ddl_magics.server import details, eventfile, export, logs, served
 from ddl_magics.server.base import BaseHandler, Service, unchanged_store
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
@@ -137,7 +138,7 @@ class EventsHandler(BaseHandler):
             await self.wait_until(has_updates, seconds)
         if record is None:
             record = await self.record(run)
-        last = batch.events[-1]["seq"] if batch.events else after
+        last = ev.parse(batch.events[-1]).seq if batch.events else after
         await self.reply(
             {
                 "events": batch.events,

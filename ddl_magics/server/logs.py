@@ -55,25 +55,26 @@ def _page(file: BinaryIO, rank: int | None, after: int, tail: bool, before: int 
     while more and length < TEXT_BYTES and time.monotonic() < deadline:
         limit = min(BATCH_BYTES, end - offset) if bounded else BATCH_BYTES
         batch = eventfile.read(file, offset, limit, _KINDS)
-        for event in batch.events:
-            new = _lines(event, rank)
-            length += sum(len(line[3]) for line in new)
-            lines += new
+        for event in map(ev.parse, batch.events):
+            event_lines = _lines(event, rank)
+            length += sum(len(line[3]) for line in event_lines)
+            lines += event_lines
         offset, more = batch.offset, batch.more and not (bounded and batch.offset >= end)
     last = max(after, eventfile.seq_before(file, offset))
     return {"lines": lines, "offset": last, "begin": after, "more": more and last > after}
 
 
-def _lines(event: eventfile.Event, rank: int | None) -> list[list[Any]]:
+def _lines(event: ev.Event, rank: int | None) -> list[list[Any]]:
     """`StoredLogLine`s of an event; none if it is of another rank or kind."""
-    if rank not in (None, event["rank"]):
+    if rank not in (None, event.rank):
         return []
-    if event["kind"] == "log":
-        level, text = "err" if event.get("stream") == "stderr" else "out", str(event.get("text", ""))
-    elif event["kind"] == "notice":
-        level, text = ("warning" if event.get("level") == "warning" else "info"), str(event.get("message", ""))
-    elif event["kind"] == "state" and event["rank"] == ev.JOB:
-        level, text = "info", ": ".join(filter(None, (str(event.get("state")), str(event.get("message") or ""))))
-    else:
-        return []
-    return [[event["time"], event["rank"], level, clean(line, MAX_LINE_CHARACTERS)] for line in text.splitlines()]
+    match event:
+        case ev.Log():
+            level, text = "err" if event.stream == "stderr" else "out", event.text
+        case ev.Notice():
+            level, text = "warning" if event.level == "warning" else "info", event.message
+        case ev.State(rank=ev.JOB):
+            level, text = "info", ": ".join(filter(None, (event.state, event.message)))
+        case _:
+            return []
+    return [[event.time, event.rank, level, clean(line, MAX_LINE_CHARACTERS)] for line in text.splitlines()]

@@ -98,13 +98,12 @@ class RunReader:
         """Read a batch. False if the history has begun again."""
         batch = eventfile.read(file, self._offset, BATCH_BYTES)
         self.damaged += batch.skipped
-        for event in batch.events:
-            first = event.get("first")
-            if isinstance(first, int) and first <= self._found_after:
+        for event in map(ev.parse, batch.events):
+            if event.first and event.first <= self._found_after:
                 self._begin(from_snapshot=self._has_caught_up)
                 return False
             self._feed(event)
-            self._last = max(self._last, event["seq"])
+            self._last = max(self._last, event.seq)
         self._offset, self._more = batch.offset, batch.more
         self._before = eventfile.bytes_before(file, self._offset)
         return True
@@ -116,13 +115,13 @@ class RunReader:
         """
         if record.over and not self.history.over and not self._more:
             message = "its kernel is gone" if record.state == ev.LOST else "the end of its events is missing"
-            ended = {"state": record.state, "message": message, "failure": failure(record)}
-            self._feed({"kind": "state", "rank": ev.JOB, "time": record.ended or time.time(), **ended})
+            ended = ev.make("state", ev.JOB, state=record.state, message=message, failure=failure(record))
+            self._feed(ev.parse({**ended, "time": record.ended or time.time()}))
             self.damaged += record.state != ev.LOST
 
-    def _feed(self, event: eventfile.Event) -> None:
-        self.history.feed([event])
-        self.last_seen = event["time"]
+    def _feed(self, event: ev.Event) -> None:
+        self.history.feed([event.raw])
+        self.last_seen = event.time
 
 
 def _size(path: Path) -> int:

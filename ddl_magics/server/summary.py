@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from ddl_magics.server.eventfile import Event
+from ddl_magics.runtime import events as ev
 from ddl_magics.store.run_folder import parse_event
 
 SPARKLINE_POINTS = 32
@@ -21,6 +21,8 @@ TAIL_BYTES = 256 * 2**10
 WHOLE_BYTES = SPARKLINE_POINTS * SAMPLE_BYTES
 
 _CHIEF = 0
+
+LossEvent = ev.Epoch | ev.Steps | ev.Values
 
 
 @dataclass(frozen=True)
@@ -58,49 +60,41 @@ def summarize(path: Path) -> Summary:
         return Summary()
     if not events:
         return Summary()
-    last = events[-1]
-    steps = last["kind"] == "steps"
+    newest = events[-1]
     return Summary(
         sparkline=tuple(float(f"{_loss(event):.5g}") for event in events),
-        loss=_loss(last),
-        epoch=_count(last, "epoch") + (0 if steps else 1) if "epoch" in last else 0,
-        step=_count(last, "step") + _count(last, "count") - _count(last, "earlier") if steps else 0,
-        last_seen=float(last["time"]),
+        loss=_loss(newest),
+        epoch=newest.epoch if isinstance(newest, ev.Steps) else newest.epoch + 1 if isinstance(newest, ev.Epoch) else 0,
+        step=newest.steps_done if isinstance(newest, ev.Steps) else 0,
+        last_seen=float(newest.time),
     )
 
 
-def _losses(file: BinaryIO, offset: int, limit: int) -> Iterable[Event]:
+def _losses(file: BinaryIO, offset: int, limit: int) -> Iterable[LossEvent]:
     """The chief's events with a loss in the complete lines of a part of the file."""
     file.seek(offset)
     lines = file.read(limit).split(b"\n")[bool(offset) : -1]
     for line in lines:
         if b'"loss":' not in line:
             continue
-        event = parse_event(line)
-        if event is not None and _has_loss(event):
+        raw = parse_event(line)
+        event = None if raw is None else ev.parse(raw)
+        if isinstance(event, LossEvent) and _is_of_job(event) and isinstance(event.metrics.get("loss"), int | float):
             yield event
 
 
-def _has_loss(event: Event) -> bool:
-    metrics = event.get("metrics")
-    if not isinstance(metrics, dict) or not isinstance(metrics.get("loss"), (int, float)):
-        return False
-    return event["kind"] == "epoch" or (event["kind"] in ("steps", "values") and event["rank"] == _CHIEF)
+def _is_of_job(event: LossEvent) -> bool:
+    return isinstance(event, ev.Epoch) or event.rank == _CHIEF
 
 
-def _thin_out(events: Iterable[Event]) -> list[Event]:
+def _thin_out(events: Iterable[LossEvent]) -> list[LossEvent]:
     """At most `SPARKLINE_POINTS` events, evenly spaced, with the first and the last."""
-    found = list(events)
-    last = len(found) - 1
-    if last < SPARKLINE_POINTS:
-        return found
-    return [found[k * last // (SPARKLINE_POINTS - 1)] for k in range(SPARKLINE_POINTS)]
+    losses = list(events)
+    newest = len(losses) - 1
+    if newest < SPARKLINE_POINTS:
+        return losses
+    return [losses[k * newest // (SPARKLINE_POINTS - 1)] for k in range(SPARKLINE_POINTS)]
 
 
-def _loss(event: Event) -> float:
-    return float(event["metrics"]["loss"])
-
-
-def _count(event: Event, name: str) -> int:
-    value = event.get(name)
-    return value if isinstance(value, int) else 0
+def _loss(event: LossEvent) -> float:
+    return float(event.metrics["loss"] or 0.0)

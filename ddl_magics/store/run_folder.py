@@ -71,11 +71,11 @@ class RunFolder(OwnedFolder):
         record["spec"] = {**spec, "conf": masked(spec.get("conf") or {})}
         write_atomically(self.path / "run.json", [json.dumps(record, indent=1).encode()])
 
-    def append(self, events: Iterable[Mapping[str, Any]]) -> None:
+    def append(self, events: Iterable[ev.RawEvent]) -> None:
         events = list(events)
         with open(self._events, "a", encoding="utf-8") as file:
             file.write(_lines(events))
-            if any(event.get("kind") == "state" and event.get("state") in ev.TERMINAL for event in events):
+            if any(event.state in ev.TERMINAL for event in ev.select(ev.State, events)):
                 file.flush()
                 synchronize(file.fileno())  # the driver may forget the run soon
 
@@ -94,11 +94,11 @@ class RunFolder(OwnedFolder):
     def _events(self) -> Path:
         return self.path / "events.jsonl"
 
-    def events(self) -> Iterator[dict[str, Any]]:
+    def events(self) -> Iterator[ev.RawEvent]:
         """The stored events in order, without lines that are damaged or half written."""
         return (event for event in self.lines() if event is not None)
 
-    def lines(self) -> Iterator[dict[str, Any] | None]:
+    def lines(self) -> Iterator[ev.RawEvent | None]:
         """The same, with None for each line that cannot be read."""
         try:
             with open(self._events, "rb") as file:
@@ -107,11 +107,11 @@ class RunFolder(OwnedFolder):
         except OSError:
             return
 
-    def intact_events(self) -> list[dict[str, Any]]:
+    def intact_events(self) -> list[ev.RawEvent]:
         """The stored events up to the first line that cannot be read."""
         return [event for event in takewhile(bool, self.lines()) if event]
 
-    def take_over(self) -> list[dict[str, Any]]:
+    def take_over(self) -> list[ev.RawEvent]:
         """Become the owner of a run whose owner has died. Cuts off what follows a line that cannot be read.
 
         The driver has the events from there on.
@@ -249,10 +249,10 @@ def find_run(word: str) -> RunRecord | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def parse_event(line: bytes) -> dict[str, Any] | None:
+def parse_event(line: bytes) -> ev.RawEvent | None:
     """The event in a line of `events.jsonl`, or None. NaN and infinities, which JSON does not have, become None."""
     try:
-        event = json.loads(line, parse_constant=lambda _: None)
+        event: ev.RawEvent = json.loads(line, parse_constant=lambda _: None)
     except (ValueError, RecursionError):
         return None
     if not ev.is_sound(event) or "seq" not in event:
@@ -260,7 +260,7 @@ def parse_event(line: bytes) -> dict[str, Any] | None:
     return ev.encodable(event) if b"\\ud" in line else event
 
 
-def _lines(events: Iterable[Mapping[str, Any]]) -> str:
+def _lines(events: Iterable[ev.RawEvent]) -> str:
     return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec, under_current_names
+from ddl_magics.runtime.schema_check import MAX_COUNT, MAX_INTEGER
 from ddl_magics.store.labels import Labels
 
 FORMAT = 1
@@ -100,7 +101,7 @@ def moment(value: Any) -> float | None:
 
 
 def _is_amount(value: Any) -> bool:
-    return type(value) in (int, float) and 0 <= value <= ev.MAX_COUNT
+    return type(value) in (int, float) and 0 <= value <= MAX_COUNT
 
 
 def _text(value: Any) -> str:
@@ -129,6 +130,6 @@ def _progress(stored: Any) -> dict[str, Any]:
     if isinstance(metrics, dict):
         numbers = {name: value for name, value in metrics.items() if value is None or type(value) in (int, float)}
         progress["metrics"] = {
-            name: value for name, value in numbers.items() if type(value) is not int or abs(value) < ev.MAX_INTEGER
+            name: value for name, value in numbers.items() if type(value) is not int or abs(value) < MAX_INTEGER
         }
     return progress

@@ -7,9 +7,8 @@ snapshots. A view reads all events where there is no snapshot or it is damaged.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ddl_magics.dashboard.history import History
 from ddl_magics.dashboard.snapshot import Snapshot, dump, load
@@ -42,27 +41,28 @@ class Snapshots:
         # A take-over drops events that were half written, and their numbers go to other events.
         self._newest = stored if stored and stored.seq <= last else Snapshot(History(workers))
         self._workers = workers
-        self._pending: list[Mapping[str, Any]] = []
+        self._pending: list[ev.Event] = []
 
-    def feed(self, events: Sequence[Mapping[str, Any]]) -> None:
+    def feed(self, events: Sequence[ev.RawEvent]) -> None:
         """Take events in their order. Skips those that the snapshot has, and those that are not stored.
 
         The first call has all events so far.
         """
-        if any(event.get("first", self._newest.seq + 1) <= self._newest.seq < event["seq"] for event in events):
+        parsed = [ev.parse(event) for event in events]
+        if any(event.first_seq <= self._newest.seq < event.seq for event in parsed):
             # Old events before and after the snapshot have been merged since.
             self._newest = Snapshot(History(self._workers))
-        self._pending += (event for event in events if event.get("seq", 0) > self._newest.seq)
-        over = any(event["kind"] == "state" and event["state"] in ev.TERMINAL for event in events)
+        self._pending += (event for event in parsed if event.seq > self._newest.seq)
+        over = any(isinstance(event, ev.State) and event.state in ev.TERMINAL for event in parsed)
         if len(self._pending) >= EVENTS or (over and self._newest.seq):
             self._write()
 
     def _write(self) -> None:
         newest, pending = self._newest, self._pending
         self._pending = []
-        newest.history.feed(pending)
+        newest.history.feed(event.raw for event in pending)
         if pending:
-            newest.seq, newest.last_seen = pending[-1]["seq"], pending[-1]["time"]
+            newest.seq, newest.last_seen = pending[-1].seq, pending[-1].time
         # A snapshot only saves time: without a new one, views read more events.
         with contextlib.suppress(OSError):
             write_atomically(self._path, [dump(newest)], lasting=False)

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import strategies as st
 
 from ddl_magics.runtime import events as ev
+from ddl_magics.runtime import schema_check
 
 #: What a message must never show, wherever it was typed.
 SECRET = "hunter2pass"
@@ -78,7 +79,7 @@ def _of(schema):
             found.append(TEXTS)
         elif kind == "integer":
             least = schema.get("minimum", -1)
-            found += [st.integers(least, 5), st.sampled_from([least, 1000, ev.MAX_COUNT])]
+            found += [st.integers(least, 5), st.sampled_from([least, 1000, schema_check.MAX_COUNT])]
         elif kind == "number":
             bounded = "minimum" in schema
             found.append(st.floats(0, 1e6) if bounded else st.floats() | st.sampled_from([0, 10**299, 1.7e308, 5e-324]))

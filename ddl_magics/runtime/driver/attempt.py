@@ -242,7 +242,7 @@ class Attempt:
 
     # -- what the ranks send, through a `RankConnection`
 
-    def on_event(self, rank: int, event: events.Event) -> None:
+    def on_event(self, rank: int, event: events.RawEvent) -> None:
         event = dict(event, rank=rank)
         if event["kind"] not in events.SCHEMA:
             return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Sequence
 from ..spark import jvm_gateway
 
 if TYPE_CHECKING:
-    from ..events import Event
+    from ..events import RawEvent
     from ..spark.pyspark_types import SparkContext
 
 LOOK_SECONDS = 1.0
@@ -101,7 +101,7 @@ def _bytes(sc: SparkContext, name: str) -> int:
     return sum(int(info.memSize() + info.diskSize()) for info in infos)
 
 
-def of_reading(what: str, event: Event, workers: int) -> str:
+def of_reading(what: str, event: RawEvent, workers: int) -> str:
     """What all workers together have read of files. event: a "reading" of one of them."""
     rows, of, seconds = event["rows"], event["of"], event["seconds"] or 1.0
     rate, size = rows * workers / seconds, event["row_bytes"]

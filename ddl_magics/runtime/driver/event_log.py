@@ -40,12 +40,12 @@ class EventLog:
     def __init__(self, run: str) -> None:
         self._run = run
         self._numbered = BoundedLog()
-        self._pending: list[events.Event] = []
+        self._pending: list[events.RawEvent] = []
         self._open_bucket: dict[int, int] = {}  # rank -> index in _pending of its last bucket of steps
         self._replies: list[Range] = []  # the last to each reader: above the first number, up to the second
         self._lock = threading.Lock()
 
-    def append(self, event: events.Event, attempt: int = 0) -> None:
+    def append(self, event: events.RawEvent, attempt: int = 0) -> None:
         event = dict(event, run=self._run, attempt=attempt)
         with self._lock:
             if event["kind"] == "steps" and self._merge(event):
@@ -57,7 +57,7 @@ class EventLog:
             if len(self._pending) > MAX_PENDING:
                 self._number()
 
-    def _merge(self, event: events.Event) -> bool:
+    def _merge(self, event: events.RawEvent) -> bool:
         """Merge a bucket of steps into the one before it, if they may be merged."""
         rank = event["rank"]
         index = self._open_bucket.get(rank)
@@ -102,7 +102,7 @@ class EventLog:
         self._replies = [*others, (after, last)][-MAX_READERS:]
         self._numbered.protect(self._replies)
 
-    def all_events(self) -> list[events.Event]:
+    def all_events(self) -> list[events.RawEvent]:
         """All events so far."""
         with self._lock:
             self._number()

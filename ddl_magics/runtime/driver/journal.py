@@ -36,5 +36,5 @@ class Journal:
     def notice(self, level: str, message: str) -> None:
         self.report(events.make("notice", events.JOB, level=level, message=message))
 
-    def report(self, event: events.Event) -> None:
+    def report(self, event: events.RawEvent) -> None:
         self.log.append(event, self.attempt)

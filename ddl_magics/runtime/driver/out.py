@@ -6,7 +6,7 @@ import json
 import os
 from typing import TYPE_CHECKING, Iterable, Mapping
 
-from ..events import Event
+from ..events import RawEvent
 from ..histories import histories
 from ..run_spec import RunSpec
 from ..spark.storage import Folder, StorageError
@@ -20,7 +20,7 @@ HISTORY = "history.json"
 
 
 def write(
-    sc: SparkContext, spec: RunSpec, files: Mapping[str, str], events: Iterable[Event], scratch: str
+    sc: SparkContext, spec: RunSpec, files: Mapping[str, str], events: Iterable[RawEvent], scratch: str
 ) -> tuple[dict[str, str], str | None]:
     """Write a run's files and histories to the folder of its --out.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from typing import Callable
 
-from ..events import Event
+from ..events import RawEvent
 from ..rank_end import RankEnd
 from ..transport import wire
 from ..transport.incoming import IncomingFile
@@ -38,7 +38,7 @@ class RankConnection:
             self._check()
             self._on_activity()
 
-    def on_event(self, rank: int, event: Event) -> None:
+    def on_event(self, rank: int, event: RawEvent) -> None:
         with self._lock:
             self._check()
             self._listener.on_event(rank, event)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from typing import Any, Iterator, Protocol
 
-from ..events import Event
+from ..events import RawEvent
 from ..rank_end import RankEnd
 from ..transport import messages, wire
 from ..transport.incoming import IncomingFile
@@ -19,7 +19,7 @@ _MALFORMED = (ValueError, KeyError, TypeError, AttributeError)
 class RankListener(Protocol):
     """What takes the messages of the ranks. Each rank's come from a thread of its own."""
 
-    def on_event(self, rank: int, event: Event) -> None: ...
+    def on_event(self, rank: int, event: RawEvent) -> None: ...
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
         """The rank waits for its peers, which reach it at `address` if they connect to it at all."""

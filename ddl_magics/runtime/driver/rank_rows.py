@@ -72,7 +72,7 @@ class RankRows:
         going = lambda: self._journal.state == state  # noqa: E731
         return data_progress.watch(self._sc, group, text, report, going, last_stage=state == events.PREFLIGHT)
 
-    def note_reading(self, event: events.Event) -> None:
+    def note_reading(self, event: events.RawEvent) -> None:
         """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
         before, workers = (events.RUNNING, events.WAITING), self._spec.ranks
         if event["rows"] >= event["of"]:

@@ -67,7 +67,7 @@ class RunFiles:
         if not self._spec.out:
             self._announce(name)
 
-    def write_out(self, sc: SparkContext, run_events: Iterable[events.Event]) -> None:
+    def write_out(self, sc: SparkContext, run_events: Iterable[events.RawEvent]) -> None:
         """Write the artifacts to the folder of --out. Those that cannot be written go to the notebook."""
         paths = {name: artifact.path for name, artifact in self.artifacts.items()}
         paths = {name: path for name, path in paths.items() if not name.startswith(FILES)}
