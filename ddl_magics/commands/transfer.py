@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.search import exporting
+from ddl_magics.search import bundles
 
 
 @dataclass(frozen=True)
@@ -18,7 +18,7 @@ class ExportRequest:
 def export(request: ExportRequest, kernel: Kernel) -> str:
     word = request.run
     stored = word if kernel.session.find_search(word) else kernel.session.find(word).id
-    return exporting.export(Path(request.file), stored)
+    return bundles.export(Path(request.file), stored)
 
 
 @dataclass(frozen=True)
@@ -27,4 +27,4 @@ class ImportRequest:
 
 
 def import_(request: ImportRequest, kernel: Kernel) -> str:
-    return exporting.import_(Path(request.file))
+    return bundles.import_(Path(request.file))

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import tempfile
 import threading
@@ -18,12 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.errors import NotInstalled
-from ddl_magics.history.exported import Exported
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar
 from ddl_magics.options.redaction import has_password
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunRecord, SearchRecord
 
+#: Name of the experiment, where MLflow's own variable does not say another.
+EXPERIMENT = "ddl_magics"
 INSTALL = "pip install mlflow-skinny sqlalchemy alembic"
 #: MLflow takes so many metrics in one request.
 BATCH = 1000
@@ -44,6 +47,11 @@ ID = "ddl_magics.id"
 _finding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
+def default_experiment() -> str:
+    """The experiment of MLflow's own variable `MLFLOW_EXPERIMENT_NAME`, or `EXPERIMENT`."""
+    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+
+
 class TrackedRun:
     """A run of MLflow, which grows as values are added."""
 
@@ -61,7 +69,7 @@ class TrackedRun:
     def _is_new(self, metric: Any) -> bool:
         return bool(metric.timestamp > self._latest.get(metric.key, -1))
 
-    def end(self, run: Exported) -> None:
+    def end(self, run: TrackingData) -> None:
         """Write what is known at the run's end, and its files."""
         from mlflow.entities import RunTag
 
@@ -106,7 +114,7 @@ def begin(
     return _begin(client, where, record, parameters, _parent(client, where, record, parent))
 
 
-def write(uri: str, experiment: str, run: Exported, parent: SearchRecord | None = None) -> str:
+def write(uri: str, experiment: str, run: TrackingData, parent: SearchRecord | None = None) -> str:
     """Write a run as a whole; returns MLflow's id of it. One that was written before is replaced.
 
     Args and raises: as `begin`.
@@ -116,7 +124,7 @@ def write(uri: str, experiment: str, run: Exported, parent: SearchRecord | None 
     return _write(client, where, run, _parent(client, where, run.record, parent))
 
 
-def write_search(uri: str, experiment: str, search: SearchRecord, trials: Iterable[Exported]) -> str:
+def write_search(uri: str, experiment: str, search: SearchRecord, trials: Iterable[TrackingData]) -> str:
     """Write a search as a run with its trials as children; returns MLflow's id of it. Raises as `begin` does."""
     client = _client(uri)
     where = _experiment(client, experiment)
@@ -217,7 +225,7 @@ def _begin(
     return TrackedRun(client, number, {})
 
 
-def _write(client: Any, experiment: str, run: Exported, parent: str | None) -> str:
+def _write(client: Any, experiment: str, run: TrackingData, parent: str | None) -> str:
     known = _known(client, experiment, run.record.id)
     written = _begin(client, experiment, run.record, run.parameters, parent)
     try:
@@ -248,23 +256,23 @@ def _metric(scalar: Scalar) -> Any:
     return Metric(_NOT_IN_NAMES.sub("_", scalar.name), scalar.value, _milliseconds(scalar.time), scalar.step)
 
 
-def _texts(run: Exported) -> dict[str, str]:
+def _texts(run: TrackingData) -> dict[str, str]:
     texts = {name: text for name, text in run.texts.items() if text}
-    if run.kept.packages:
-        lines = [f"{name}=={version}\n" for name, version in sorted(run.kept.packages.items())]
+    if run.provenance.packages:
+        lines = [f"{name}=={version}\n" for name, version in sorted(run.provenance.packages.items())]
         texts["requirements.txt"] = "".join(lines)
-    if run.kept.git.get("diff"):
-        texts["diff.patch"] = run.kept.git["diff"]
+    if run.provenance.git.get("diff"):
+        texts["diff.patch"] = run.provenance.git["diff"]
     return texts
 
 
-def _tags(run: Exported) -> dict[str, str]:
-    record, git = run.record, run.kept.git
+def _tags(run: TrackingData) -> dict[str, str]:
+    record, git = run.record, run.provenance.git
     return {
         "ddl_magics.cluster": record.cluster,
         "ddl_magics.state": record.state,
         "ddl_magics.tags": ", ".join(record.labels),
-        "ddl_magics.files": "\n".join(run.places),
+        "ddl_magics.files": "\n".join(run.locations),
         "mlflow.note.content": record.note,
         "mlflow.source.git.commit": str(git.get("commit", "")),
         "mlflow.source.git.branch": str(git.get("branch", "")),
@@ -283,11 +291,11 @@ def _user() -> str:
         return ""
 
 
-def _dataset(run: Exported) -> Any:
+def _dataset(run: TrackingData) -> Any:
     """What --data named, as MLflow's dataset with its digest; None without it."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    kept, name = run.kept.data, run.record.spec.get("data")
+    kept, name = run.provenance.data, run.record.spec.get("data")
     digest = next((kept[key] for key in ("content", "sha256", "plan") if kept.get(key)), "")
     if not name or not digest:
         return None

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ddl_magics.errors import NotInstalled
-from ddl_magics.history.exported import Exported
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar
 
 INSTALL = "pip install tensorboardX"
@@ -61,7 +61,7 @@ class TensorBoardRun:
             self._write(scalar(each.name, each.value), each.step, each.time)
         self._writer.flush()
 
-    def end(self, run: Exported) -> None:
+    def end(self, run: TrackingData) -> None:
         """Write what is known at the run's end, and close the file. Raises OSError."""
         from tensorboardX.summary import text
 
@@ -69,8 +69,8 @@ class TensorBoardRun:
         for name, content in run.texts.items():
             if content:
                 self._write(text(name.partition(".")[0], f"```python\n{content}\n```"))
-        if run.places:
-            self._write(text("files", "\n".join(f"- `{place}`" for place in run.places)))
+        if run.locations:
+            self._write(text("files", "\n".join(f"- `{location}`" for location in run.locations)))
         self._writer.close()
 
     def _write(self, summary: Any, step: int = 0, moment: float | None = None) -> None:
@@ -78,7 +78,7 @@ class TensorBoardRun:
         self._writer.write_event(self._event(wall_time=at, step=step, summary=summary))
 
 
-def write(folder: Path, run: Exported) -> Path:
+def write(folder: Path, run: TrackingData) -> Path:
     """Write a run into a folder, which becomes one run of TensorBoard; returns the folder.
 
     Args:

@@ -27,7 +27,7 @@ from ddl_magics.clusters.base import (
 )
 from ddl_magics.history.keeper import Keeper
 from ddl_magics.runs import cell_files
-from ddl_magics.runs.live_export import LiveExports
+from ddl_magics.runs.live_tracking import LiveTrackers
 from ddl_magics.runs.recorder import Recorder
 from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runs.transfer import Transfer
@@ -91,9 +91,9 @@ class Follower:
         self.recorder.listen(Snapshots(folder, spec.workers, ev.parse(events[-1]).seq if events else 0).feed)
         self.recorder.listen(Keeper(spec, folder, attached=bool(events)).feed)
         self.timeline = self.recorder.timeline
-        self.exports = LiveExports(spec, folder, self.timeline)
-        for place in self.exports.places:
-            self.recorder.listen(place.feed)
+        self.trackers = LiveTrackers(spec, folder, self.timeline)
+        for tracker in self.trackers.trackers:
+            self.recorder.listen(tracker.feed)
         self._folder = folder
         self._queue = queue
         # A copy: a queued cell must not see values that later cells assign.
@@ -162,7 +162,7 @@ class Follower:
         finally:
             self._namespace = {}  # the notebook's arrays, of a run that was never launched
             self._queue.leave(self.spec.run)
-            for problem in self.exports.end():
+            for problem in self.trackers.end():
                 self.recorder.emit("notice", level="warning", message=problem)
             self.timeline.settle()
             self._decided.set()
@@ -271,7 +271,7 @@ class Follower:
     def _follow(self) -> None:
         pause, answered, stop_sent = self.cluster.poll_seconds, time.monotonic(), False
         while not self.timeline.over:
-            for problem in self.exports.problems():
+            for problem in self.trackers.problems():
                 self._emit("notice", level="warning", message=problem)
             if self._stop_due() and not stop_sent:
                 stop_sent = self.cluster.stop(self.spec.run, self._stop_reason)

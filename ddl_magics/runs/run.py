@@ -21,17 +21,19 @@ from ddl_magics.errors import (
     NotInRun,
     RunInterrupted,
 )
-from ddl_magics.history import provenance
+from ddl_magics.history import mlflow, provenance, tensorboard
 from ddl_magics.history.provenance import Provenance
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.runs import tables
 from ddl_magics.runs.cell_files import CannotPlace, cell_files
 from ddl_magics.runs.saved_model import load_model
 from ddl_magics.runs.timeline import Timeline
+from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
-from ddl_magics.store import RunFolder, RunRecord, labels
+from ddl_magics.store import RunFolder, RunRecord, find_run, labels
 from ddl_magics.store.labels import Labels
 from ddl_magics.wording import counted, nearest
 
@@ -301,10 +303,10 @@ class Run:
         if self._follower is not None and not self._timeline.over:
             self._follower.give_up("its kernel has ended")
 
-    def exported(self, timeout: float) -> None:
+    def wait_for_trackers(self, timeout: float) -> None:
         """Wait at most `timeout` seconds until --tensorboard and --mlflow have all of a run that has ended."""
         if self._follower is not None:
-            self._follower.exports.wait(timeout)
+            self._follower.trackers.wait(timeout)
 
     def logs(self, rank: int | None = None) -> str:
         """What one rank printed; or what all printed, each line with its rank before it.
@@ -647,9 +649,8 @@ class Run:
         Raises:
             ImportError: tensorboardX is missing.
         """
-        from ddl_magics.runs import exports
-
-        return exports.to_tensorboard(self, folder)
+        run_folder = Path(tensorboard.run_folder(str(Path(folder).expanduser()), self.name, self.id))
+        return tensorboard.write(run_folder, self.tracking_data())
 
     def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write parameters, metrics, tags, models and files to MLflow; returns MLflow's id of the run.
@@ -665,10 +666,18 @@ class Run:
             ImportError: MLflow is missing.
             ValueError: the URI has a password, for which MLflow has environment variables.
         """
-        from ddl_magics.history import mlflow
-        from ddl_magics.runs import exports, live_export
+        return mlflow.write(uri, experiment or mlflow.default_experiment(), self.tracking_data())
 
-        return mlflow.write(uri, experiment or live_export.experiment(), exports.for_others(self))
+    def tracking_data(self) -> TrackingData:
+        """The run as TensorBoard and MLflow track it.
+
+        Raises:
+            LookupError: it is not in the store any more.
+        """
+        record = find_run(self.id)
+        if record is None:
+            raise NotInRun(f"{self.name} is not in the store any more.")
+        return tracking_data(self.spec, record, self.events)
 
     def figure(self) -> go.Figure:
         """A plotly figure of the loss, the metrics and samples/s so far."""

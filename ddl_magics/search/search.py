@@ -16,7 +16,7 @@ from ddl_magics import store
 from ddl_magics.errors import NotInRun, SearchFailed
 from ddl_magics.history import mlflow
 from ddl_magics.options.redaction import MASK
-from ddl_magics.runs import Run, exports, live_export
+from ddl_magics.runs import Run, live_tracking
 from ddl_magics.runs.ending import Ending, search_asked, why_not_ask_search
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
@@ -130,7 +130,8 @@ class Search:
         try:
             scheduler.run()
             if scheduler.view.state in ev.TERMINAL:
-                live_export.end_search(self.spec, self._folder, scheduler.runs.values())
+                waits = [run.settled for run in scheduler.runs.values()]
+                live_tracking.end_search(self.spec, self._folder, waits)
         finally:
             self._over.set()
 
@@ -258,16 +259,15 @@ class Search:
 
     def to_tensorboard(self, folder: str | Path) -> list[Path]:
         """Write each trial as `Run.to_tensorboard` does; its HParams tab compares them. Returns their folders."""
-        return [exports.to_tensorboard(run, folder) for run in self._trial_runs()]
+        return [run.to_tensorboard(folder) for run in self._trial_runs()]
 
     def to_mlflow(self, uri: str, experiment: str | None = None) -> str:
         """Write the search to MLflow as a run with its trials as children; returns MLflow's id. See `Run.to_mlflow`."""
         record = self._folder.record()
         if record is None:
             raise NotInRun(f"{self.name} is not in the store any more.")
-        return mlflow.write_search(
-            uri, experiment or live_export.experiment(), record, map(exports.for_others, self._trial_runs())
-        )
+        trials = (run.tracking_data() for run in self._trial_runs())
+        return mlflow.write_search(uri, experiment or mlflow.default_experiment(), record, trials)
 
     def _trial_runs(self) -> Iterator[Run]:
         """The last run of each trial that has one."""

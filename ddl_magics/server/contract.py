@@ -20,7 +20,7 @@ from ddl_magics.dashboard.schema import (
 from ddl_magics.dashboard.static import STRATEGY_TITLES
 from ddl_magics.dashboard.workers import COLUMNS
 from ddl_magics.runtime import events as ev
-from ddl_magics.server.export import CONTENT_TYPES
+from ddl_magics.server.download import CONTENT_TYPES
 from ddl_magics.server.listing import MAX_PAGE_SIZE
 from ddl_magics.server.report import NOT_LISTED
 from ddl_magics.server.stopping import Outcome

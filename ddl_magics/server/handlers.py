@@ -19,7 +19,7 @@ from ddl_magics import store
 from ddl_magics.errors import CannotServe
 from ddl_magics.runs import ending
 from ddl_magics.runtime import events as ev
-from ddl_magics.server import details, eventfile, export, logs, served
+from ddl_magics.server import details, download, eventfile, logs, served
 from ddl_magics.server.base import BaseHandler, Service, unchanged_store
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
 from ddl_magics.serving.servers import find_served
@@ -313,18 +313,18 @@ class ExportHandler(BaseHandler):
     @authorized
     async def get(self, run: str) -> None:
         format_ = self.get_query_argument("format", "json")
-        if format_ not in export.CONTENT_TYPES:
-            raise web.HTTPError(400, f"format must be one of {', '.join(export.CONTENT_TYPES)}")
+        if format_ not in download.CONTENT_TYPES:
+            raise web.HTTPError(400, f"format must be one of {', '.join(download.CONTENT_TYPES)}")
         record, known = await self.record(run), await self.details(run)
-        if known["size"] > export.MAX_BYTES:
+        if known["size"] > download.MAX_BYTES:
             raise web.HTTPError(413, "the run is too large to export: copy events.jsonl from its folder in the store")
-        content_type = f"{export.CONTENT_TYPES[format_]}; charset=UTF-8"
+        content_type = f"{download.CONTENT_TYPES[format_]}; charset=UTF-8"
         self.set_header("Content-Disposition", f'attachment; filename="{record.id}.{format_}"')
         if self.accepts_gzip:
             self.set_header("Content-Encoding", "gzip")
         self.set_header("Vary", "Accept-Encoding")
         self.set_header("Content-Type", content_type)
-        chunks = _encoded(export.chunks(format_, record, known), self.accepts_gzip)
+        chunks = _encoded(download.chunks(format_, record, known), self.accepts_gzip)
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
             if self._disconnected:
                 return

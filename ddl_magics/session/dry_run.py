@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from ddl_magics.clusters import dataset_shape, local_spark, machine, preflight
 from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
 from ddl_magics.options.table import OPTIONS, STRATEGIES
-from ddl_magics.runs import live_export
+from ddl_magics.runs import live_tracking
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
@@ -31,7 +31,7 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
     lines = [("cluster", f"{cluster.name}: {_slots(cluster, spec)}")]
     try:
         lines += _trials(spec, cluster, namespace) if spec.trials else _parameters(spec)
-        live_export.require(spec)
+        live_tracking.require(spec)
     except UsageError as error:
         problem = str(error)
     lines += _training(spec)

@@ -20,7 +20,7 @@ from ddl_magics.clusters.base import Cluster, Unreachable
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT
-from ddl_magics.runs import Run, RunQueue, attaching, live_export
+from ddl_magics.runs import Run, RunQueue, attaching, live_tracking
 from ddl_magics.runs.follower import Follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
@@ -85,7 +85,7 @@ class Session:
             UsageError: the name is that of another variable, or the cluster refuses the run.
         """
         space.check_values(spec.cell, spec.set or {})
-        live_export.require(spec)
+        live_tracking.require(spec)
         spec = self._identified(spec, namespace, "run")
         if spec.resume is not None:
             resumed = self._resumable(spec.resume)
@@ -150,7 +150,7 @@ class Session:
             UsageError: as `submit`; or Optuna is missing, or the cell's parameters cannot be read.
         """
         plan = with_earlier_trials(make_plan(spec))
-        live_export.require(spec)
+        live_tracking.require(spec)
         spec = self._identified(plan.spec, namespace, "search")
         cluster = self._current(start=True)
         folder = self._search_folder(spec, cluster)
@@ -324,7 +324,7 @@ class Session:
             run.give_up(deadline - time.monotonic())
         deadline = time.monotonic() + EXPORT_SECONDS
         for run in ending:
-            run.exported(max(deadline - time.monotonic(), 0.0))
+            run.wait_for_trackers(max(deadline - time.monotonic(), 0.0))
         used = dict.fromkeys(self._queues)
         if self._cluster is not None:
             used[self._cluster] = None

@@ -9,7 +9,7 @@ from support.synthetic import Synthetic
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
-from ddl_magics.server.export import chunks
+from ddl_magics.server.download import chunks
 
 EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 

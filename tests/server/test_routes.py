@@ -354,7 +354,7 @@ async def test_exports(ask):
 
 async def test_a_report_is_read_in_parts_and_whole(ask, monkeypatch):
     monkeypatch.setattr("ddl_magics.server.run_reader.BATCH_BYTES", 2000)
-    monkeypatch.setattr("ddl_magics.server.export.READ_SECONDS", 0.0)
+    monkeypatch.setattr("ddl_magics.server.download.READ_SECONDS", 0.0)
     folder = finished(epochs=50)
     for headers in ({}, {"Accept-Encoding": "gzip"}):
         code, report, _ = await ask(f"runs/{folder.path.name}/export", headers=headers, format="html")

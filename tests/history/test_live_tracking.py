@@ -13,7 +13,7 @@ from ddl_magics import store
 from ddl_magics.history import mlflow
 from ddl_magics.history import tensorboard as written_for_tensorboard
 from ddl_magics.options.parsing import parse
-from ddl_magics.runs import live_export
+from ddl_magics.runs import live_tracking
 from ddl_magics.runtime import events as ev
 from ddl_magics.session import dry_run
 from ddl_magics.session.session import Session
@@ -30,7 +30,7 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
     monkeypatch.delenv("MLFLOW_EXPERIMENT_NAME", raising=False)
-    monkeypatch.setattr(live_export, "GATHER_SECONDS", 0.1)
+    monkeypatch.setattr(live_tracking, "GATHER_SECONDS", 0.1)
     monkeypatch.chdir(tmp_path)
 
 
@@ -110,7 +110,7 @@ def test_a_search_is_a_run_with_its_trials_as_children(uri):
     assert {child.info.run_name for child in children} == {"tuned_0", "tuned_1", "tuned_2"}
     assert {child.info.status for child in children} == {"FINISHED"}
     assert {int(child.data.params["units"]) for child in children} == set(search.trials["units"])
-    assert len(list(live_export.os.scandir("logs"))) == 3
+    assert len(list(live_tracking.os.scandir("logs"))) == 3
     assert search.to_mlflow(uri) == parent.info.run_id, "not another one"
 
 
@@ -144,8 +144,8 @@ def _record():
 
 
 def test_a_place_that_fails_costs_the_run_nothing_and_gets_all_once_it_works(tmp_path, monkeypatch):
-    monkeypatch.setattr(live_export, "RETRY_SECONDS", 0.2)
-    monkeypatch.setattr(live_export, "END_SECONDS", 0.5)
+    monkeypatch.setattr(live_tracking, "RETRY_SECONDS", 0.2)
+    monkeypatch.setattr(live_tracking, "END_SECONDS", 0.5)
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     uri = f"http://127.0.0.1:{free_port()}"  # nobody listens there
     (tmp_path / "file").write_text("in the way of a folder")
@@ -161,7 +161,7 @@ def test_a_place_that_fails_costs_the_run_nothing_and_gets_all_once_it_works(tmp
 
 
 def test_values_that_a_server_did_not_take_come_when_it_is_back(monkeypatch):
-    monkeypatch.setattr(live_export, "RETRY_SECONDS", 0.01)
+    monkeypatch.setattr(live_tracking, "RETRY_SECONDS", 0.01)
     taken, failures, opened = [], [ConnectionError("away")] * 3, []
 
     class Outlet:
@@ -177,7 +177,7 @@ def test_values_that_a_server_did_not_take_come_when_it_is_back(monkeypatch):
         opened.append(1)
         return Outlet()
 
-    export = live_export.LiveExport("a server", open_outlet, "it")
+    export = live_tracking.LiveTracker("a server", open_outlet, "it")
     export.feed([{**epoch(0, loss=1.0), "attempt": 1}])
     until(lambda: len(opened) > 1, 10)
     export.feed([{**epoch(1, loss=0.5), "attempt": 1}])

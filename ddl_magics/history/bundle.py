@@ -60,7 +60,7 @@ _NAME = re.compile(
 _UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
-class ArchiveError(ValueError):
+class BundleError(ValueError):
     """An archive cannot be written or read: one line that says why and what to do."""
 
 
@@ -81,17 +81,17 @@ def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = N
         search: that has ended.
 
     Raises:
-        ArchiveError: one has not ended, or the file exists or cannot be written.
+        BundleError: one has not ended, or the file exists or cannot be written.
     """
     records: list[RunRecord | SearchRecord] = [*runs, *([search] if search else [])]
     living = next((record for record in records if not record.over), None)
     if living is not None:
-        raise ArchiveError(f"{living.name} is {living.state}: export it when it has ended.")
+        raise BundleError(f"{living.name} is {living.state}: export it when it has ended.")
     folders = [("runs", record.folder) for record in runs] + ([("searches", search.folder)] if search else [])
     part = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
     try:
         if path.exists():
-            raise ArchiveError(f"{path} exists: choose another name, or remove it first.")
+            raise BundleError(f"{path} exists: choose another name, or remove it first.")
         with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
             files = {name: _add(archive, name, source) for name, source in _sources(folders)}
             manifest = {"format": FORMAT, "ddl_magics": __version__, "files": files}
@@ -99,7 +99,7 @@ def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = N
         os.replace(part, path)
         return path.stat().st_size
     except OSError as error:
-        raise ArchiveError(f"{path} cannot be written: {error.strerror or error}.") from None
+        raise BundleError(f"{path} cannot be written: {error.strerror or error}.") from None
     finally:
         part.unlink(missing_ok=True)
 
@@ -150,7 +150,7 @@ def _line(line: bytes, change: Callable[[Any], Any]) -> bytes:
     return line if changed is stored else json.dumps(changed, separators=(",", ":")).encode() + b"\n"
 
 
-def _record_for_others(stored: dict[str, Any]) -> dict[str, Any]:
+def _portable_record(stored: dict[str, Any]) -> dict[str, Any]:
     """Without the address of the driver, without paths of files, and without servers that the run was written to."""
     stored.update({name: {} for name in ("place", "driver_address") if name in stored})
     if isinstance(stored.get("spec"), dict):
@@ -160,12 +160,12 @@ def _record_for_others(stored: dict[str, Any]) -> dict[str, Any]:
     return stored
 
 
-def _event_for_others(event: dict[str, Any]) -> dict[str, Any] | None:
+def _portable_event(event: dict[str, Any]) -> dict[str, Any] | None:
     """None for one that says where a file was put."""
     return None if event["kind"] == Placed.kind else event
 
 
-def _log_for_others(log: dict[str, Any]) -> dict[str, Any] | None:
+def _portable_log(log: dict[str, Any]) -> dict[str, Any] | None:
     """A line of Optuna's journal without the state of CMA-ES, which is a pickle; it begins anew without it."""
     if any(map(_is_pickle, log.get("system_attr", ()))):
         return None
@@ -182,10 +182,10 @@ def _is_pickle(attribute: str) -> bool:
 
 #: File -> what changes it, or each of its lines.
 _CHANGED: Mapping[str, Callable[[Any], Any]] = {
-    "run.json": _record_for_others,
-    "search.json": _record_for_others,
-    "events.jsonl": _event_for_others,
-    "study.journal": _log_for_others,
+    "run.json": _portable_record,
+    "search.json": _portable_record,
+    "events.jsonl": _portable_event,
+    "study.journal": _portable_log,
 }
 
 
@@ -193,7 +193,7 @@ def read(path: Path) -> Imported:
     """Take what an archive has into the store; all of it, or nothing.
 
     Raises:
-        ArchiveError: it is none of ours, of a newer version, damaged, or has a run that the store has already.
+        BundleError: it is none of ours, of a newer version, damaged, or has a run that the store has already.
     """
     placed: list[Path] = []
     try:
@@ -218,15 +218,15 @@ def read(path: Path) -> Imported:
             finally:
                 for each in hidden.values():
                     shutil.rmtree(each, ignore_errors=True)
-    except ArchiveError:
+    except BundleError:
         _undo(placed)
         raise
     except OSError as error:
         _undo(placed)
-        raise ArchiveError(f"{path} cannot be imported: {error.strerror or error}.") from None
+        raise BundleError(f"{path} cannot be imported: {error.strerror or error}.") from None
     except _UNREADABLE as error:
         _undo(placed)
-        raise ArchiveError(f"{path} is no archive of %ddl export, or it is damaged ({plain(str(error))}).") from None
+        raise BundleError(f"{path} is no archive of %ddl export, or it is damaged ({plain(str(error))}).") from None
     ids = {kind: tuple(folder[1] for folder in folders if folder[0] == kind) for kind in _FILES}
     return Imported(ids["runs"], ids["searches"])
 
@@ -241,46 +241,46 @@ def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
     if any(entry.compress_type not in _COMPRESSED for entry in entries):
-        raise ArchiveError(f"{archive.filename} is no archive of %ddl export.")
+        raise BundleError(f"{archive.filename} is no archive of %ddl export.")
     if MANIFEST not in names or len(entries) > MAX_FILES or len(set(names)) < len(names):
-        raise ArchiveError(f"{archive.filename} is no archive of %ddl export.")
+        raise BundleError(f"{archive.filename} is no archive of %ddl export.")
     text = _read(archive, MANIFEST, MAX_MANIFEST_BYTES)
     try:
         manifest = json.loads(text)
         format_, files = manifest["format"], manifest["files"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.") from None
+        raise BundleError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.") from None
     if not isinstance(format_, int) or format_ > FORMAT:
-        raise ArchiveError(
+        raise BundleError(
             f"{archive.filename} is of a newer ddl_magics (format {plain(str(format_)[:20])}): update this one."
         )
     if not isinstance(files, dict) or {*files} != {*names} - {MANIFEST}:
-        raise ArchiveError(f"{archive.filename} is damaged: its files are not those of its list.")
+        raise BundleError(f"{archive.filename} is damaged: its files are not those of its list.")
     for name, promised in files.items():
         if not _NAME.fullmatch(name):
-            raise ArchiveError(f"{archive.filename} has a file that no run has, {plain(name)}: nothing is imported.")
+            raise BundleError(f"{archive.filename} has a file that no run has, {plain(name)}: nothing is imported.")
         size = promised.get("size") if isinstance(promised, dict) else None
         if type(size) is not int or size < 0 or not isinstance(promised.get("sha256"), str):
-            raise ArchiveError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.")
+            raise BundleError(f"{archive.filename} is damaged: {MANIFEST} cannot be read.")
     if sum(promised["size"] for promised in files.values()) > MAX_BYTES:
-        raise ArchiveError(f"{archive.filename} is larger than {in_bytes(MAX_BYTES)}.")
+        raise BundleError(f"{archive.filename} is larger than {in_bytes(MAX_BYTES)}.")
     for name, promised in files.items():
         if name.rpartition("/")[2] in _READ_WHOLE and promised["size"] > MAX_RECORD_BYTES:
-            raise ArchiveError(f"{archive.filename} is damaged: {plain(name)} is too long.")
+            raise BundleError(f"{archive.filename} is damaged: {plain(name)} is too long.")
     return files
 
 
 def _check_room(folders: Sequence[tuple[str, str]], wanted: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises ArchiveError where the store has one of them, or no room."""
+    """Raises BundleError where the store has one of them, or no room."""
     if not folders:
-        raise ArchiveError("the archive has no run.")
+        raise BundleError("the archive has no run.")
     there = next((folder for folder in folders if (_store(folder[0]) / folder[1]).exists()), None)
     if there is not None:
-        raise ArchiveError(f"{there[1]} is in the store already: %ddl show {there[1]} shows it.")
+        raise BundleError(f"{there[1]} is in the store already: %ddl show {there[1]} shows it.")
     runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
     needed, free = sum(promised["size"] for promised in wanted.values()), shutil.disk_usage(runs_folder()).free
     if needed > free:
-        raise ArchiveError(f"the archive needs {in_bytes(needed)}, and {in_bytes(free)} are free in {runs_folder()}.")
+        raise BundleError(f"the archive needs {in_bytes(needed)}, and {in_bytes(free)} are free in {runs_folder()}.")
 
 
 def _store(kind: str) -> Path:
@@ -308,7 +308,7 @@ def _take(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], to: 
             file.write(chunk)
         synchronize(file.fileno())
     if left or digest.hexdigest() != promised["sha256"]:
-        raise ArchiveError(f"{archive.filename} is damaged: {name} is not what its list says.")
+        raise BundleError(f"{archive.filename} is damaged: {name} is not what its list says.")
 
 
 def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
@@ -316,12 +316,12 @@ def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
     with archive.open(name) as source:
         text = source.read(most + 1)
     if len(text) > most:
-        raise ArchiveError(f"{archive.filename} is damaged: {name} is too long.")
+        raise BundleError(f"{archive.filename} is damaged: {name} is too long.")
     return text
 
 
 def _check_record(kind: str, name: str, folder: Path) -> None:
-    """Raises ArchiveError where the folder holds no run, or search, of this id that has ended."""
+    """Raises BundleError where the folder holds no run, or search, of this id that has ended."""
     file = folder / ("run.json" if kind == "runs" else "search.json")
     with contextlib.suppress(OSError):
         if file.stat().st_size <= MAX_RECORD_BYTES:
@@ -333,7 +333,7 @@ def _check_record(kind: str, name: str, folder: Path) -> None:
             record = _record(kind, stored, folder, final)
             if named == name and record is not None and record.over and record.name.isidentifier():
                 return
-    raise ArchiveError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
+    raise BundleError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
 
 
 def _record(kind: str, stored: Mapping[str, Any], folder: Path, final: Path) -> RunRecord | SearchRecord | None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.history import archive
+from ddl_magics.history import bundle
 from ddl_magics.options.redaction import as_word
 from ddl_magics.wording import counted, in_bytes
 
@@ -32,8 +32,8 @@ def export(path: Path, word: str) -> str:
     else:
         raise UsageError(f"there is no run {as_word(word)}. %ddl runs lists them.")
     try:
-        size = archive.write(path, runs, search)
-    except archive.ArchiveError as error:
+        size = bundle.write(path, runs, search)
+    except bundle.BundleError as error:
         raise UsageError(str(error)) from None
     what = f"{search.name} with {counted(len(runs), 'run')}" if search else runs[0].name
     return f"{what} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
@@ -46,8 +46,8 @@ def import_(path: Path) -> str:
         UsageError: it cannot be read, or the store has one of its runs.
     """
     try:
-        brought = archive.read(path.expanduser())
-    except archive.ArchiveError as error:
+        brought = bundle.read(path.expanduser())
+    except bundle.BundleError as error:
         raise UsageError(str(error)) from None
     runs = [record for run in brought.runs if (record := store.find_run(run)) is not None]
     searches = [found for each in brought.searches if (found := store.find_search(each)) is not None]

@@ -7,29 +7,25 @@ there not long.
 from __future__ import annotations
 
 import logging
-import os
 import queue
 import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.errors import NotInstalled
 from ddl_magics.history import mlflow, tensorboard
-from ddl_magics.history.exported import Exported
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar, ScalarReader, parameters
-from ddl_magics.runs.exports import exported
+from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, SearchFolder
-
-if TYPE_CHECKING:
-    from ddl_magics.runs.run import Run
 
 #: How long values are gathered before they are written.
 GATHER_SECONDS = 1.0
@@ -41,8 +37,6 @@ LAST_RETRY_SECONDS = 600.0
 #: So many values wait for a server that is away, the newest.
 MOST_VALUES = 100_000
 
-EXPERIMENT = "ddl_magics"
-
 _log = logging.getLogger(__name__)
 
 
@@ -52,11 +46,11 @@ class Outlet(Protocol):
     def add(self, scalars: Sequence[Scalar]) -> None:
         """Write values. Called again with the same ones if it raised."""
 
-    def end(self, run: Exported) -> None:
+    def end(self, run: TrackingData) -> None:
         """Write the rest."""
 
 
-class LiveExport:
+class LiveTracker:
     """Writes one run to one place; `feed` listens to its recorder. Exceptions of the place are problems, in a line."""
 
     def __init__(self, place: str, open_outlet: Callable[[], Outlet], again: str) -> None:
@@ -72,7 +66,7 @@ class LiveExport:
         self._problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = ScalarReader()
         self._values: deque[Scalar] = deque(maxlen=MOST_VALUES)
-        self._rest: Callable[[], Exported] | None = None
+        self._rest: Callable[[], TrackingData] | None = None
         self._ended = threading.Event()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
@@ -85,7 +79,7 @@ class LiveExport:
             self._thread = threading.Thread(target=self._work, name=f"ddl_magics {self.place}", daemon=True)
             self._thread.start()
 
-    def end(self, run: Callable[[], Exported]) -> None:
+    def end(self, run: Callable[[], TrackingData]) -> None:
         """The run has ended: write the rest, which `run` returns."""
         self._rest = run
         self._ended.set()
@@ -137,74 +131,80 @@ class LiveExport:
             self._outlet.end(self._rest())
 
 
-class LiveExports:
+class LiveTrackers:
     """All places of one run."""
 
     def __init__(self, spec: RunSpec, folder: RunFolder, timeline: Timeline) -> None:
         self._spec, self._folder, self._timeline = spec, folder, timeline
         again = timeline.last > 0
-        self.places = []
+        self.trackers = []
         if spec.tensorboard is not None:
             logs = tensorboard.run_folder(spec.tensorboard, spec.name, spec.run, spec.folder)
-            self.places.append(_to_tensorboard(spec, logs, again))
+            self.trackers.append(_to_tensorboard(spec, logs, again))
         if spec.mlflow is not None:
-            self.places.append(_to_mlflow(spec, spec.mlflow, folder))
+            self.trackers.append(_to_mlflow(spec, spec.mlflow, folder))
 
     def problems(self) -> Iterator[str]:
         """What has gone wrong since the last call."""
-        for place in self.places:
-            yield from place.problems()
+        for tracker in self.trackers:
+            yield from tracker.problems()
 
     def end(self) -> Iterator[str]:
         """The run has ended and its files are here: write the rest, for a bounded time. Yields what went wrong."""
-        for place in self.places:
-            place.end(self._exported)
+        for tracker in self.trackers:
+            tracker.end(self._tracking_data)
         deadline = time.monotonic() + END_SECONDS
-        for place in self.places:
-            if not place.wait(max(deadline - time.monotonic(), 0.0)):
-                yield place.late
+        for tracker in self.trackers:
+            if not tracker.wait(max(deadline - time.monotonic(), 0.0)):
+                yield tracker.late
         yield from self.problems()
 
     def wait(self, seconds: float) -> None:
         """Wait at most so long until all is written."""
         deadline = time.monotonic() + seconds
-        for place in self.places:
-            place.wait(max(deadline - time.monotonic(), 0.0))
+        for tracker in self.trackers:
+            tracker.wait(max(deadline - time.monotonic(), 0.0))
 
-    def _exported(self) -> Exported:
+    def _tracking_data(self) -> TrackingData:
         record = self._folder.record()
         if record is None:
             raise OSError("the run has been removed from the store")
-        return exported(self._spec, record, self._timeline.events())
+        return tracking_data(self._spec, record, self._timeline.events())
 
 
-def _to_tensorboard(spec: RunSpec, folder: str, again: bool) -> LiveExport:
+def _to_tensorboard(spec: RunSpec, folder: str, again: bool) -> LiveTracker:
     first = [again]  # after a failure, only what is still to be written follows
 
     def open_outlet() -> Outlet:
         return tensorboard.TensorBoardRun(folder, parameters(spec), again=first.pop() if first else False)
 
-    return LiveExport(f"TensorBoard's folder {folder}", open_outlet, f"{spec.name}.to_tensorboard(...)")
+    return LiveTracker(f"TensorBoard's folder {folder}", open_outlet, f"{spec.name}.to_tensorboard(...)")
 
 
-def _to_mlflow(spec: RunSpec, uri: str, folder: RunFolder) -> LiveExport:
+def _to_mlflow(spec: RunSpec, uri: str, folder: RunFolder) -> LiveTracker:
     def open_outlet() -> Outlet:
         record = folder.record()
         if record is None:
             raise OSError("the run has been removed from the store")
         parent = store.find_search(spec.parent) if spec.parent else None
-        return mlflow.begin(uri, experiment(), record, parameters(spec), parent)
+        return mlflow.begin(uri, mlflow.default_experiment(), record, parameters(spec), parent)
 
-    return LiveExport(f"MLflow at {uri}", open_outlet, f"{spec.name}.to_mlflow({uri!r})")
+    return LiveTracker(f"MLflow at {uri}", open_outlet, f"{spec.name}.to_mlflow({uri!r})")
 
 
-def end_search(spec: RunSpec, folder: SearchFolder, runs: Iterable[Run]) -> None:
-    """A search has ended: wait until its trials are written, and end its run in MLflow, for a bounded time."""
+def end_search(spec: RunSpec, folder: SearchFolder, waits: Iterable[Callable[[float], object]]) -> None:
+    """A search has ended: wait until its trials are written, and end its run in MLflow, for a bounded time.
+
+    Args:
+        spec: of the search.
+        folder: of the search.
+        waits: for each trial, `Run.settled`.
+    """
     if spec.mlflow is None and spec.tensorboard is None:
         return
     deadline = time.monotonic() + END_SECONDS
-    for run in runs:
-        run.settled(max(deadline - time.monotonic(), 0.0))
+    for wait in waits:
+        wait(max(deadline - time.monotonic(), 0.0))
     if spec.mlflow is not None:
         ending = threading.Thread(target=_end_search, args=(spec.mlflow, folder), daemon=True)
         ending.start()
@@ -215,14 +215,9 @@ def _end_search(uri: str, folder: SearchFolder) -> None:
     record = folder.record()
     try:
         if record is not None:
-            mlflow.end_search(uri, experiment(), record)
+            mlflow.end_search(uri, mlflow.default_experiment(), record)
     except Exception as error:  # of any kind, as above
         _log.error("MLflow at %s was not told that %s has ended: %s", uri, folder.path.name, _in_a_line(error))
-
-
-def experiment() -> str:
-    """That of MLflow's own variable, or ours."""
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
 
 
 def require(spec: RunSpec) -> None:

@@ -15,7 +15,7 @@ from support.stored import finished, stored, stored_by_0_1_0
 
 from ddl_magics import store
 from ddl_magics.__main__ import main
-from ddl_magics.history import archive, provenance
+from ddl_magics.history import bundle, provenance
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.search.study import open_study
@@ -44,7 +44,7 @@ def whole():
 
 def written(folder, tmp_path):
     path = tmp_path / "run.zip"
-    archive.write(path, [folder.record()])
+    bundle.write(path, [folder.record()])
     return path
 
 
@@ -52,7 +52,7 @@ def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
     before, path = Run.stored(whole.record()), written(whole, tmp_path)
     assert path.stat().st_size < 20_000
     elsewhere()
-    assert archive.read(path) == archive.Imported((before.id,), ())
+    assert bundle.read(path) == bundle.Imported((before.id,), ())
     record = store.find_run("digits")
     after = Run.stored(record)
     assert (after.events, after.history, after.state) == (before.events, before.history, ev.FINISHED)
@@ -63,23 +63,23 @@ def test_a_run_comes_back_as_it_was(whole, tmp_path, elsewhere):
     assert stat.S_IMODE(record.folder.stat().st_mode) == 0o700
     after._folder.request("stop")
     assert [run.record.id for run in cleaning.stored_runs()] == [before.id]
-    with pytest.raises(archive.ArchiveError, match="is in the store already"):
-        archive.read(path)
+    with pytest.raises(bundle.BundleError, match="is in the store already"):
+        bundle.read(path)
 
 
 def test_runs_of_0_1_0_and_their_models_can_be_passed_on(tmp_path, elsewhere):
     stored_by_0_1_0()
     for name in ("digits", "shared"):
-        archive.write(tmp_path / f"{name}.zip", [store.find_run(name)])
+        bundle.write(tmp_path / f"{name}.zip", [store.find_run(name)])
     elsewhere()
     for name in ("digits", "shared"):
-        archive.read(tmp_path / f"{name}.zip")
+        bundle.read(tmp_path / f"{name}.zip")
     digits = Run.stored(store.find_run("digits"))
     assert digits.result == 650 and len(digits.weights()) == 2
 
 
 def test_the_first_format_is_read(tmp_path):
-    assert archive.read(FORMAT_1).runs
+    assert bundle.read(FORMAT_1).runs
     run = Run.stored(store.find_run("digits"))
     assert (run.state, run.history["loss"]) == (ev.FINISHED, [1.0, 0.5])
     assert run.tags == ["paper"] and run.provenance.packages == {"keras": "3.15.1"}
@@ -87,13 +87,13 @@ def test_the_first_format_is_read(tmp_path):
 
 def test_what_has_not_ended_is_not_written_and_no_file_is_replaced(whole, tmp_path):
     live = stored()
-    with pytest.raises(archive.ArchiveError, match="digits is RUNNING: export it when it has ended"):
-        archive.write(tmp_path / "a.zip", [live.record()])
+    with pytest.raises(bundle.BundleError, match="digits is RUNNING: export it when it has ended"):
+        bundle.write(tmp_path / "a.zip", [live.record()])
     (tmp_path / "a.zip").write_text("mine")
-    with pytest.raises(archive.ArchiveError, match="exists: choose another name"):
-        archive.write(tmp_path / "a.zip", [whole.record()])
-    with pytest.raises(archive.ArchiveError, match="cannot be written: No such file"):
-        archive.write(tmp_path / "none" / "a.zip", [whole.record()])
+    with pytest.raises(bundle.BundleError, match="exists: choose another name"):
+        bundle.write(tmp_path / "a.zip", [whole.record()])
+    with pytest.raises(bundle.BundleError, match="cannot be written: No such file"):
+        bundle.write(tmp_path / "none" / "a.zip", [whole.record()])
     assert [file.name for file in tmp_path.iterdir() if file.is_file()] == ["a.zip"]
 
 
@@ -101,12 +101,12 @@ def remade(path, change):
     """The archive with other entries: `change` gets {name: content}, and the manifest as an object."""
     with zipfile.ZipFile(path) as source:
         content = {name: source.read(name) for name in source.namelist()}
-    manifest = json.loads(content.pop(archive.MANIFEST))
+    manifest = json.loads(content.pop(bundle.MANIFEST))
     change(content, manifest)
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as target:
         for name, data in content.items():
             target.writestr(name, data)
-        target.writestr(archive.MANIFEST, json.dumps(manifest))
+        target.writestr(bundle.MANIFEST, json.dumps(manifest))
 
 
 def add(content, manifest, name, data=b"x"):
@@ -156,8 +156,8 @@ def test_what_is_refused(whole, tmp_path, elsewhere, change, message):
     path = written(whole, tmp_path)
     remade(path, change)
     elsewhere()
-    with pytest.raises(archive.ArchiveError) as caught:
-        archive.read(path)
+    with pytest.raises(bundle.BundleError) as caught:
+        bundle.read(path)
     assert message in str(caught.value) and "\n" not in str(caught.value)
     assert store.list_runs() == [] and not [*store.runs_folder().glob("*")], "nothing, not even a part"
     assert not (tmp_path / "evil").exists()
@@ -190,7 +190,7 @@ def test_an_archive_leads_nowhere_else(whole, tmp_path, elsewhere):
 
     remade(path, hostile)
     elsewhere()
-    archive.read(path)
+    bundle.read(path)
     run = store.find_run("digits")
     assert (run.title, run.labels, run.note) == ("", ("paper",), ""), "without control characters"
     assert (run.driver_address, run.cell_files) == ({}, [{"name": "a.csv", "size": 9, "path": None}])
@@ -218,13 +218,13 @@ def test_a_study_brings_no_pickle(tmp_path, elsewhere):
     study.add_trial(optuna.create_trial(value=1.0, params={}, distributions={}, system_attrs=attributes))
     for name, value in attributes.items():
         storage.set_trial_system_attr(study.ask()._trial_id, name, value)
-    archive.write(tmp_path / "tuned.zip", [], search.record())
+    bundle.write(tmp_path / "tuned.zip", [], search.record())
     with zipfile.ZipFile(tmp_path / "tuned.zip") as passed_on:
         assert b"optimizer" not in passed_on.read(f"searches/{search.path.name}/study.journal")
     remade(tmp_path / "tuned.zip", replace("study.journal", search.journal.read_bytes()))
     remade(tmp_path / "tuned.zip", replace("search.json", json.dumps(record).encode()))
     elsewhere()
-    archive.read(tmp_path / "tuned.zip")
+    bundle.read(tmp_path / "tuned.zip")
     found = store.find_search("tuned")
     trials = open_study(store.SearchFolder(found.folder).journal, found.id).get_trials()
     assert [trial.system_attrs for trial in trials] == [{"cma:generation": 3}, {}, {"cma:generation": 3}]
@@ -234,9 +234,9 @@ def test_a_study_brings_no_pickle(tmp_path, elsewhere):
 def test_other_methods_of_compression_are_refused(whole, tmp_path):
     """LZMA lets a file of some bytes ask for gigabytes of memory."""
     with zipfile.ZipFile(tmp_path / "a.zip", "w", zipfile.ZIP_LZMA) as made:
-        made.writestr(archive.MANIFEST, "{}")
-    with pytest.raises(archive.ArchiveError, match="is no archive of %ddl export"):
-        archive.read(tmp_path / "a.zip")
+        made.writestr(bundle.MANIFEST, "{}")
+    with pytest.raises(bundle.BundleError, match="is no archive of %ddl export"):
+        bundle.read(tmp_path / "a.zip")
 
 
 def test_a_run_that_lives_by_its_record_is_refused(tmp_path, elsewhere, whole):
@@ -244,8 +244,8 @@ def test_a_run_that_lives_by_its_record_is_refused(tmp_path, elsewhere, whole):
     live = json.loads((whole.path / "run.json").read_text()) | {"state": "RUNNING"}
     remade(path, replace("run.json", json.dumps(live).encode()))
     elsewhere()
-    with pytest.raises(archive.ArchiveError, match="has not ended"):
-        archive.read(path)
+    with pytest.raises(bundle.BundleError, match="has not ended"):
+        bundle.read(path)
 
 
 def test_a_bomb_is_not_unpacked(whole, tmp_path, elsewhere, monkeypatch):
@@ -258,10 +258,10 @@ def test_a_bomb_is_not_unpacked(whole, tmp_path, elsewhere, monkeypatch):
     remade(path, change)
     elsewhere()
     taken = []
-    monkeypatch.setattr(archive, "_CHUNK_BYTES", 10_000)
+    monkeypatch.setattr(bundle, "_CHUNK_BYTES", 10_000)
     monkeypatch.setattr(hashlib, "sha256", lambda: Counting(taken))
-    with pytest.raises(archive.ArchiveError, match="is not what its list says"):
-        archive.read(path)
+    with pytest.raises(bundle.BundleError, match="is not what its list says"):
+        bundle.read(path)
     assert sum(taken) < 30_000
 
 
@@ -287,8 +287,8 @@ def test_whatever_the_file_is_the_answer_is_one_line(whole, tmp_path, elsewhere,
         path = tmp_path / "bad.zip"
         path.write_bytes(good[:at] + data + good[at + len(data) :])
         try:
-            archive.read(path)
-        except archive.ArchiveError as error:
+            bundle.read(path)
+        except bundle.BundleError as error:
             assert "\n" not in str(error) and str(error).isprintable()
             assert store.list_runs() == []
         shutil.rmtree(store.runs_folder(), ignore_errors=True)

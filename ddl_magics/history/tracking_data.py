@@ -1,4 +1,4 @@
-"""A run for other tools: what TensorBoard and MLflow are written from."""
+"""A run as TensorBoard and MLflow track it: parameters, values over its steps, files."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from ddl_magics.store import RunRecord
 
 
 @dataclass(frozen=True)
-class Exported:
+class TrackingData:
     """A run that has ended, or as it is now.
 
     Attributes:
         record: of the store.
         parameters: the values of --set, and the options that shape the training.
         scalars: its values over its steps.
-        kept: what it ran with.
+        provenance: what it ran with.
         files: those on this machine: models, checkpoints, what the cell has written.
-        places: where models, checkpoints and files of the cell are: paths, and URIs of --out and --checkpoint.
+        locations: where models, checkpoints and files of the cell are: paths, and URIs of --out and --checkpoint.
         texts: name -> content of further files.
     """
 
     record: RunRecord
     parameters: Mapping[str, Any]
     scalars: Iterable[Scalar]
-    kept: Provenance
+    provenance: Provenance
     files: Sequence[Path] = ()
-    places: Sequence[str] = ()
+    locations: Sequence[str] = ()
     texts: Mapping[str, str] = field(default_factory=dict)
