@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics.errors import NotInstalled
-from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.options.redaction import has_password
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunRecord, SearchRecord

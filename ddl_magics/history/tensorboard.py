@@ -12,8 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ddl_magics.errors import NotInstalled
-from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar
+from ddl_magics.history.tracking_data import TrackingData
 
 INSTALL = "pip install tensorboardX"
 #: Scheme of a folder that tensorboardX writes -> what it needs for that.

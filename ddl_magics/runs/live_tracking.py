@@ -19,10 +19,10 @@ from IPython.core.error import UsageError
 from ddl_magics import store
 from ddl_magics.errors import NotInstalled
 from ddl_magics.history import mlflow, tensorboard
-from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import Scalar, ScalarReader, parameters
-from ddl_magics.runs.tracking import tracking_data
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.runs.timeline import Timeline
+from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunFolder, SearchFolder

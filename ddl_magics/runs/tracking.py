@@ -6,8 +6,8 @@ import dataclasses
 from collections.abc import Sequence
 
 from ddl_magics.history import provenance
-from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.history.scalars import parameters, scalars
+from ddl_magics.history.tracking_data import TrackingData
 from ddl_magics.options.line import cell_of
 from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files

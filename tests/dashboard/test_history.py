@@ -37,10 +37,10 @@ def test_steps_add_up_and_the_last_values_are_those_of_the_job():
 def test_time_in_collectives_is_told_apart_where_a_run_says_it():
     fields = {"fit": 0, "epoch": 0, "step": 0, "count": 1, "rows": 8, "seconds": 1.0, "metrics": {}}
     worker = Worker(0)
-    worker.add_steps({**fields, "time": 1.0, "compute": 0.5, "wait": 0.5, "copy": 0.1, "wire": 0.25})
+    worker.add_steps(ev.parse(ev.make("steps", 0, **fields, compute=0.5, wait=0.5, copy=0.1, wire=0.25)))
     assert (worker.waiting, worker.network, worker.summing) == pytest.approx((0.15, 0.25, 0.1))
     older = Worker(0)
-    older.add_steps({**fields, "time": 1.0, "compute": 0.5, "wait": 0.5})
+    older.add_steps(ev.parse(ev.make("steps", 0, **fields, compute=0.5, wait=0.5)))
     assert (older.waiting, older.network, older.summing) == (0.5, 0.0, 0.0)
     assert math.isnan(older.data)
 

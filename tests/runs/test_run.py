@@ -153,7 +153,7 @@ def test_a_loop_has_the_history_that_rank_0_has_logged():
 
 def test_samples_a_second_are_those_of_the_newest_seconds():
     slow, fast = steps(0, 0, rows=10, seconds=100.0), steps(0, 1, rows=600, seconds=6.0)
-    assert tables.rate([slow, fast]) == 100.0
+    assert tables.rate(map(ev.parse, [slow, fast])) == 100.0
     assert math.isnan(tables.rate([]))
 
 

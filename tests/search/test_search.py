@@ -597,15 +597,20 @@ def test_the_options_of_the_best_trial_are_words_of_a_line(begin):
 
 def test_scores_of_repeated_epochs_and_calls():
     scores = Scores("score")
-    values = [scores.feed({**epoch(number, score=value), "attempt": 1}) for number, value in enumerate((0.1, 0.2))]
+
+    def end_epoch(number, value, attempt):
+        return scores.feed(ev.parse({**epoch(number, score=value), "attempt": attempt}))
+
+    values = [end_epoch(number, value, 1) for number, value in enumerate((0.1, 0.2))]
     assert [(each.step, each.value, each.when) for each in values] == [(1, 0.1, "epoch 1"), (2, 0.2, "epoch 2")]
-    assert scores.feed({**epoch(1, score=0.3), "attempt": 2}) is None and scores.last == [0.3], "as in the history"
-    assert scores.feed({**epoch(2, score=None), "attempt": 2}).diverged
+    assert end_epoch(1, 0.3, 2) is None and scores.last == [0.3], "as in the history"
+    assert end_epoch(2, None, 2).diverged
 
     scores = Scores("score")
 
     def log(value, attempt, rank=0, step=None):
-        return scores.feed({**ev.make("values", rank, metrics={"score": value}, step=step), "attempt": attempt})
+        event = ev.make("values", rank, metrics={"score": value}, step=step)
+        return scores.feed(ev.parse({**event, "attempt": attempt}))
 
     assert [log(0.1, 1).step, log(0.2, 1).step] == [1, 2] and log(0.9, 1, rank=1) is None
     assert log(0.3, 2) is None and log(0.4, 2) is None and log(0.5, 2).when == "value 3", "the loop began anew"

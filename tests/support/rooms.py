@@ -56,13 +56,13 @@ RUNTIME_FLOORS = {
     "histories": "Keras histories from events",
     "bounded_log": "a long run's events in bounded memory",
     "merging": "two events as one",
+    "target": "--target: when training ends",
     "events": "the kinds of events, their fields and schema",
     "schema_check": "checks of JSON values by a schema",
     "package": "the runtime as a zip",
     "scratch": "temporary folders",
     "stopping": "stop requests and NaN",
     "run_spec": "what a cell asks for: options, cell, identity",
-    "target": "--target: when training ends",
     "strategies": "how strategies differ",
     "redaction": "what looks like a secret",
     "rank_end": "how a rank ended",
@@ -84,12 +84,8 @@ MODULES = _modules()
 
 
 def imported(module):
-    """The modules of this package that a module imports, also inside of functions; not for type checkers alone."""
-    tree = ast.parse(MODULES[module].read_text())
-    for node in ast.walk(tree):
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
-            node.body.clear()
-    for node in ast.walk(tree):
+    """The modules of this package that a module imports: also inside of functions, and for type checkers alone."""
+    for node in ast.walk(ast.parse(MODULES[module].read_text())):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
@@ -99,12 +95,46 @@ def imported(module):
         else:
             continue
         for name in names:
-            for known in (name, name + ".__init__"):
-                if known in MODULES and known != module:
-                    yield known
+            for target in (name, name + ".__init__"):
+                if target in MODULES and target != module:
+                    yield target
 
 
 IMPORTS = {module: set(imported(module)) for module in MODULES}
+
+
+def circles(graph):
+    """The groups of modules, each sorted, that import one another directly or by way of others (Tarjan's algorithm).
+
+    graph: module -> the modules that it imports.
+    """
+    numbers, lowest, stack, groups = {}, {}, [], []
+
+    def enter(module):
+        numbers[module] = lowest[module] = len(numbers)
+        stack.append(module)
+        for target in graph[module]:
+            if target not in numbers:
+                enter(target)
+            if target in stack:
+                lowest[module] = min(lowest[module], lowest[target])
+        if lowest[module] == numbers[module]:
+            group = stack[stack.index(module) :]
+            del stack[-len(group) :]
+            if len(group) > 1:
+                groups.append(sorted(group))
+
+    for module in graph:
+        if module not in numbers:
+            enter(module)
+    return sorted(groups)
+
+
+def without_front_doors(imports):
+    """The same imports without those of a room's `__init__`, which names files of its own room."""
+    return {
+        module: {target for target in targets if not target.endswith("__init__")} for module, targets in imports.items()
+    }
 
 
 def in_runtime(module):
