@@ -56,11 +56,14 @@ class Timeline:
         with self._changed:
             for raw in events:
                 self._log.append(self._numbered(raw))
-                event = ev.parse(raw)
-                if isinstance(event, ev.State) and event.state in ev.STATES:
-                    self.state = event.state
-                    self.failure = event.failure or self.failure
+                if raw["kind"] == ev.State.kind:
+                    self._enter(ev.parse_as(ev.State, raw))
             self._changed.notify_all()
+
+    def _enter(self, event: ev.State) -> None:
+        if event.state in ev.STATES:
+            self.state = event.state
+            self.failure = event.failure or self.failure
 
     def _numbered(self, raw: ev.RawEvent) -> ev.RawEvent:
         """A stored event may be damaged; its number orders the log."""
