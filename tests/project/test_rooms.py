@@ -3,15 +3,11 @@
 import pytest
 from support.rooms import FLOORS, IMPORTS, RUNTIME_FLOORS, arrows, circles, rooms, without_front_doors
 
-#: Imports for type checkers that are not mended yet.
-UPWARD = ["ddl_magics.runtime.rank.rank imports ddl_magics.runtime.tf_distribute.cluster"]
-
 
 @pytest.mark.parametrize(("floors", "inside"), [(FLOORS, False), (RUNTIME_FLOORS, True)], ids=["package", "runtime"])
 def test_imports_point_down(floors, inside):
     order = list(floors)
     upward = [arrow for above, below, arrow in arrows(inside) if order.index(above) > order.index(below)]
-    upward = [arrow for arrow in upward if arrow not in UPWARD]
     assert not upward, "a room may import only what stands below it: " + "; ".join(upward)
 
 
