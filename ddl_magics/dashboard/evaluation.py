@@ -30,10 +30,10 @@ class Evaluation(Mapping[str, Any]):
         rows: how many rows there were.
     """
 
-    def __init__(self, found: Mapping[str, Any]) -> None:
-        self.rows: int = found["rows"]
-        self._metrics: dict[str, Any] = dict(found["metrics"])
-        self._outputs: dict[str, Any] = dict(found["outputs"])
+    def __init__(self, counts: Mapping[str, Any]) -> None:
+        self.rows: int = counts["rows"]
+        self._metrics: dict[str, Any] = dict(counts["metrics"])
+        self._outputs: dict[str, Any] = dict(counts["outputs"])
 
     def __getitem__(self, name: str) -> Any:
         return self._metrics[name]
@@ -45,8 +45,8 @@ class Evaluation(Mapping[str, Any]):
         return len(self._metrics)
 
     def __repr__(self) -> str:
-        shown = [f"{name} {number(value)}" for name, value in self.items() if isinstance(value, int | float)]
-        metrics = ", ".join(shown) or "no metrics: the model was not compiled"
+        metrics_text = [f"{name} {number(value)}" for name, value in self.items() if isinstance(value, int | float)]
+        metrics = ", ".join(metrics_text) or "no metrics: the model was not compiled"
         return f"<Evaluation of {counted(self.rows, 'row')}: {metrics}>"
 
     def errors(self, output: str = "") -> dict[str, float]:
@@ -94,9 +94,9 @@ class Evaluation(Mapping[str, Any]):
                 "there is no ROC curve: the outputs are not within 0 and 1, or the labels are no classes, or too many"
             )
         curves = {}
-        for index, (others, own) in enumerate(np.asarray(scores)):
-            if others.sum() and own.sum():
-                rates = [np.concatenate([[0], np.cumsum(rows[::-1])]) / rows.sum() for rows in (others, own)]
+        for index, (negatives, positives) in enumerate(np.asarray(scores)):
+            if negatives.sum() and positives.sum():
+                rates = [np.concatenate([[0], np.cumsum(rows[::-1])]) / rows.sum() for rows in (negatives, positives)]
                 curves[1 if len(scores) == 1 else index] = (rates[0], rates[1])
         return curves
 
@@ -106,9 +106,9 @@ class Evaluation(Mapping[str, Any]):
 
         matrix = self.confusion(output)
         classes = [str(index) for index in range(len(matrix))]
-        parts = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
+        shares = matrix / np.maximum(matrix.sum(axis=1, keepdims=True), 1)
         heat = go.Heatmap(
-            z=parts,
+            z=shares,
             x=classes,
             y=classes,
             zmin=0,
@@ -128,16 +128,16 @@ class Evaluation(Mapping[str, Any]):
         import plotly.graph_objects as go
 
         curves = self.roc(output)
-        made = go.Figure(layout=_layout("false positive rate", "true positive rate"))
-        made.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": "#9aa3ad", "dash": "dot"}, showlegend=False)
-        for place, (index, (false, true)) in enumerate(curves.items()):
+        figure = go.Figure(layout=_layout("false positive rate", "true positive rate"))
+        figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": "#9aa3ad", "dash": "dot"}, showlegend=False)
+        for position, (index, (false, true)) in enumerate(curves.items()):
             area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
-            colour = _COLOURS[place % len(_COLOURS)]
-            made.add_scatter(
+            colour = _COLOURS[position % len(_COLOURS)]
+            figure.add_scatter(
                 x=false, y=true, mode="lines", name=f"class {index}, area {area:.4f}", line={"color": colour}
             )
-        made.update_layout(showlegend=True)
-        return made
+        figure.update_layout(showlegend=True)
+        return figure
 
     def _of(self, output: str) -> Any:
         if output in self._outputs:

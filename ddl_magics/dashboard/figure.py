@@ -30,16 +30,16 @@ def figure(title: str, events: Iterable[RawEvent]) -> go.Figure:
     return draw(title, charts(history_of(events)))
 
 
-def draw(title: str, found: list[Chart]) -> go.Figure:
+def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
     """The figure with these charts."""
     import plotly.graph_objects as go
     from plotly.subplots import make_subplots
 
-    columns = 2 if len(found) > 1 else 1
-    rows = max(1, -(-len(found) // columns))
-    titles = [chart.title or " " for chart in found]  # each makes an annotation, an empty one does not
-    made = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.36 / rows, horizontal_spacing=0.09)
-    for i, chart in enumerate(found):
+    columns = 2 if len(drawn_charts) > 1 else 1
+    rows = max(1, -(-len(drawn_charts) // columns))
+    titles = [chart.title or " " for chart in drawn_charts]  # each makes an annotation, an empty one does not
+    plot = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.36 / rows, horizontal_spacing=0.09)
+    for i, chart in enumerate(drawn_charts):
         row, column = 1 + i // columns, 1 + i % columns
         for k, line in enumerate(chart.lines):
             several = len(chart.lines) > 1
@@ -53,25 +53,25 @@ def draw(title: str, found: list[Chart]) -> go.Figure:
                 legend=f"legend{i + 1}" if i else "legend",
                 showlegend=several,
             )
-            made.add_trace(trace, row, column)
+            plot.add_trace(trace, row, column)
         if all(line.style == "plain" for line in chart.lines):
-            made.update_yaxes(rangemode="tozero", row=row, col=column)
+            plot.update_yaxes(rangemode="tozero", row=row, col=column)
         x_title = {"text": chart.x_title, "standoff": 4, "font": {"size": 11}}
-        made.update_xaxes(title=x_title, rangemode="tozero", row=row, col=column)
+        plot.update_xaxes(title=x_title, rangemode="tozero", row=row, col=column)
         # The title of a chart is at the left, its legend at the right.
-        left = made.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
-        made.layout.annotations[i].update(
+        left = plot.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
+        plot.layout.annotations[i].update(
             x=left, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
         )
-    made.update_layout(
+    plot.update_layout(
         title={"text": escape(title), "x": 0.01, "font": {"size": 16}},
         height=_HEAD_PIXELS + _ROW_PIXELS * rows,
         margin={"l": 50, "r": 20, "t": 80, "b": 40},
         hovermode="x unified",
         template="plotly_white",
-        **_legends(made, found),
+        **_legends(plot, drawn_charts),
     )
-    return made
+    return plot
 
 
 def _pen(style: str, k: int) -> dict[str, Any]:

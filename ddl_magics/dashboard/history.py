@@ -118,7 +118,7 @@ class History:
     def _metric(self, name: str, x: float, value: float | None, count: int) -> None:
         name = clean(name, NAME_CHARACTERS)
         key = "metric:" + name
-        if key not in self.series and sum(known.startswith("metric:") for known in self.series) >= 2 * MAX_METRICS:
+        if key not in self.series and sum(charted.startswith("metric:") for charted in self.series) >= 2 * MAX_METRICS:
             return
         self._line(key).add(x, value, count)
         if value is not None and isfinite(value):
@@ -226,12 +226,12 @@ class History:
         """Add the ranks' own values of a metric."""
         if f"low:{name}" not in self.series and sum(key.startswith("low:") for key in self.series) >= MAX_RANK_METRICS:
             return
-        known = [value for value in values.values() if value is not None]
-        lines = {which: of(known) if known else None for which, of in SPREAD.items()}
+        finite = [value for value in values.values() if value is not None]
+        lines = {spread: of(finite) if finite else None for spread, of in SPREAD.items()}
         if self.ranks <= MAX_RANK_LINES:
             lines |= {str(rank): values.get(rank) for rank in range(self.ranks)}
-        for whose, value in lines.items():
-            line = self.series.setdefault(f"{whose}:{name}", Series(RANK_POINTS))
+        for line_name, value in lines.items():
+            line = self.series.setdefault(f"{line_name}:{name}", Series(RANK_POINTS))
             line.add(self._position, value, count)
 
     def _on_epoch(self, event: ev.Epoch) -> None:
@@ -285,12 +285,12 @@ class History:
 
     def _devices(self, name: str, seconds: float) -> None:
         values = {rank: getattr(worker, name) for rank, worker in sorted(self.workers.items())}
-        known = {rank: value for rank, value in values.items() if not isnan(value)}
-        if not known:
+        measured = {rank: value for rank, value in values.items() if not isnan(value)}
+        if not measured:
             return
         if self.ranks > MAX_RANK_LINES:
-            for which, of in SPREAD.items():
-                self._line(f"{name}:{which}").add(seconds, of(known.values()))
+            for spread, of in SPREAD.items():
+                self._line(f"{name}:{spread}").add(seconds, of(measured.values()))
         else:
-            for rank, value in known.items():
+            for rank, value in measured.items():
                 self._line(f"{name}:{rank}").add(seconds, value)

@@ -204,14 +204,14 @@ class Packer:
         logs = self.history.logs
         new = logs.added - self._lines
         self._lines = logs.added
-        kept: list[Line] = []
+        newest: list[Line] = []
         for line in reversed(logs.newest(new)):
             room -= _size(line)
             if room < 0:
                 break
-            kept.append(line)
-        message["logs"] = [list(line) for line in reversed(kept)]
-        message["dropped"] = new - len(kept)
+            newest.append(line)
+        message["logs"] = [list(line) for line in reversed(newest)]
+        message["dropped"] = new - len(newest)
 
 
 def _size(value: Any) -> int:

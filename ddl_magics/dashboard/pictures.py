@@ -62,15 +62,15 @@ def _is_image(picture: Picture) -> bool:
 
 def bundle(shown: list[Picture], run: str) -> dict[str, str]:
     """Pictures as a MIME bundle: HTML and plain text, at most about `MAX_CHARACTERS`. run: its variable's name."""
-    parts: list[str] = []
+    figures: list[str] = []
     for picture in shown:
         html = picture._repr_html_()
-        if sum(map(len, parts)) + len(html) > MAX_CHARACTERS:
-            parts.append(f"<p>{len(shown) - len(parts)} more: {escape(run)}.pictures</p>")
+        if sum(map(len, figures)) + len(html) > MAX_CHARACTERS:
+            figures.append(f"<p>{len(shown) - len(figures)} more: {escape(run)}.pictures</p>")
             break
-        parts.append(html)
+        figures.append(html)
     plain = f"{len(shown)} picture{'' if len(shown) == 1 else 's'}: {run}.pictures" if shown else ""
-    return {"text/html": f'<div class="ddl-pictures">{"".join(parts)}</div>', "text/plain": plain}
+    return {"text/html": f'<div class="ddl-pictures">{"".join(figures)}</div>', "text/plain": plain}
 
 
 #: A cell without any of these words shows no picture.

@@ -77,19 +77,19 @@ def _serialized(value: Any) -> Any:
 def _restored(value: Any) -> Any:
     if not isinstance(value, list):
         return value
-    kind, parts = value
+    kind, content = value
     if kind == "dict":
-        return {_restored(key): _restored(part) for key, part in parts}
+        return {_restored(key): _restored(part) for key, part in content}
     if kind == "deque":
-        return deque(map(_restored, parts[1:]), maxlen=parts[0])
+        return deque(map(_restored, content[1:]), maxlen=content[0])
     if kind in ("list", "tuple"):
-        items = [_restored(part) for part in parts]
+        items = [_restored(part) for part in content]
         return items if kind == "list" else tuple(items)
     if kind == "Line":
-        return Line(*parts)
+        return Line(*content)
     new = _NEW[kind]
-    if parts.keys() != vars(new).keys():
+    if content.keys() != vars(new).keys():
         raise ValueError(f"another version wrote this {kind}")
     restored = object.__new__(type(new))
-    vars(restored).update({name: _restored(part) for name, part in parts.items()})
+    vars(restored).update({name: _restored(part) for name, part in content.items()})
     return restored

@@ -115,11 +115,11 @@ def _plain(info: Mapping[str, Any], history: History) -> str:
     return "\n".join(lines)
 
 
-def _html(info: Mapping[str, Any], history: History, found: list[Chart]) -> str:
+def _html(info: Mapping[str, Any], history: History, drawn_charts: list[Chart]) -> str:
     background = _STATE_COLOURS.get(info["state"], "#5b6570")
     chip = f'<span class="chip" style="background:{background}">{escape(info["state"])}</span>'
     facts = escape(info["facts"]) + _duration(info)
-    parts = [
+    sections = [
         f'<div class="ddl-static" data-run="{escape(info["id"])}">',
         _style(info["id"]),
         f'<p>{chip} <b>{escape(info["name"])}</b> <span class="dim">{facts}</span></p>',
@@ -127,13 +127,13 @@ def _html(info: Mapping[str, Any], history: History, found: list[Chart]) -> str:
         _metrics(history),
         "" if history.monitor is None else monitor.html(history.monitor),
     ]
-    if found:
+    if drawn_charts:
         pictures = "".join(
-            f"<figure><figcaption>{_caption(chart)}</figcaption>{svg(chart)}</figure>" for chart in found
+            f"<figure><figcaption>{_caption(chart)}</figcaption>{svg(chart)}</figure>" for chart in drawn_charts
         )
-        parts.append(f'<div class="charts">{pictures}</div>')
-    parts += [_output_files(history), _workers(history)]
-    return "".join(parts) + "</div>"
+        sections.append(f'<div class="charts">{pictures}</div>')
+    sections += [_output_files(history), _workers(history)]
+    return "".join(sections) + "</div>"
 
 
 def _style(run_id: str) -> str:
@@ -159,9 +159,9 @@ def _failure(failure: Mapping[str, Any] | None) -> str:
 
 
 def _failure_line(failure: Mapping[str, Any]) -> str:
-    who = "The job" if failure["rank"] < 0 else f"Rank {failure['rank']}"
+    rank_text = "The job" if failure["rank"] < 0 else f"Rank {failure['rank']}"
     where = f" on {_truncate(failure['host'])}" if failure["host"] else ""
-    return f"{who}{where} failed: {_truncate(failure['message'], 2000)}"
+    return f"{rank_text}{where} failed: {_truncate(failure['message'], 2000)}"
 
 
 def _metrics(history: History) -> str:

@@ -82,9 +82,11 @@ class TextProgress:
         return []
 
     def _on_epoch(self, event: ev.Epoch) -> list[str]:
-        done = [key for key in self._rows if key[:2] <= (event.fit, event.epoch)]
-        rates = [r / s for key in done if key[:2] == (event.fit, event.epoch) for r, s in [self._rows[key]] if s]
-        for key in done:
+        ended_epochs = [key for key in self._rows if key[:2] <= (event.fit, event.epoch)]
+        rates = [
+            r / s for key in ended_epochs if key[:2] == (event.fit, event.epoch) for r, s in [self._rows[key]] if s
+        ]
+        for key in ended_epochs:
             del self._rows[key]
         waited, spent = self._waits.get((event.fit, event.epoch), (0.0, 0.0))
         self._waits = {key: sums for key, sums in self._waits.items() if key > (event.fit, event.epoch)}
@@ -93,7 +95,7 @@ class TextProgress:
             self._left_out += 1
             return []
         epoch = f"epoch {event.epoch + 1}" + (f"/{total}" if total else "")
-        parts = [
+        columns = [
             f"fit {event.fit + 1}, {epoch}" if event.fit else epoch,
             *(f"{name} {number(value)}" for name, value in event.metrics.items()),
             *([f"{sum(rates):,.0f} samples/s"] if rates else []),
@@ -102,7 +104,7 @@ class TextProgress:
             *([f"({self._left_out} epochs without a line before it)"] if self._left_out else []),
         ]
         self._left_out, self._epoch_line = 0, event.time
-        return [f"{self.name}  " + "  ".join(parts)]
+        return [f"{self.name}  " + "  ".join(columns)]
 
     def _due(self, event: ev.Epoch, total: int | None) -> bool:
         number = event.epoch + 1
@@ -131,6 +133,6 @@ def number(value: float | None) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds as 0:07, 12:40 or 1:02:03."""
-    minutes, rest = divmod(max(int(seconds), 0), 60)
+    minutes, seconds_left = divmod(max(int(seconds), 0), 60)
     hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
+    return f"{hours}:{minutes:02}:{seconds_left:02}" if hours else f"{minutes}:{seconds_left:02}"

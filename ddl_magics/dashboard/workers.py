@@ -99,9 +99,9 @@ class Worker:
         gpus = event.gpus or ()
         percents = [gpu["percent"] for gpu in gpus if gpu.get("percent") is not None]
         self.gpu = sum(percents) / len(percents) if percents else nan
-        used = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
+        used_bytes = [gpu["memory"] for gpu in gpus if gpu.get("memory") is not None]
         totals = [gpu["memory_total"] for gpu in gpus if gpu.get("memory_total") is not None]
-        self.gpu_memory = sum(used) if used else nan
+        self.gpu_memory = sum(used_bytes) if used_bytes else nan
         self.gpu_memory_total = sum(totals) if totals else nan
 
     def add_commits(self, event: ev.Commits) -> None:

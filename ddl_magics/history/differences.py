@@ -95,16 +95,16 @@ def data(name: str, before: Map, now: Map | None) -> Iterator[Difference]:
     if now is None:
         yield Difference("data", f"{name} is not defined")
         return
-    found = [*_columns(before.get("columns", {}), now.get("columns", {}))]
+    changes = [*_columns(before.get("columns", {}), now.get("columns", {}))]
     for key, title in (("kind", "it is of"), ("rows", "rows:"), ("files", "number of files:")):
         if key in before and key in now and before[key] != now[key]:
-            found.append(f"{title} {now[key]}, was {before[key]}")
-    found += _files(before.get("sources", ()), now.get("sources", ()))
+            changes.append(f"{title} {now[key]}, was {before[key]}")
+    changes += _files(before.get("sources", ()), now.get("sources", ()))
     hashes = (("content", "other rows"), ("sha256", "other values"), ("plan", "it is computed otherwise"))
     for key, words in hashes:
-        if not found and key in before and key in now and before[key] != now[key]:
-            found = [words]
-    yield from (Difference("data", f"{name}: {line}") for line in found)
+        if not changes and key in before and key in now and before[key] != now[key]:
+            changes = [words]
+    yield from (Difference("data", f"{name}: {line}") for line in changes)
 
 
 def _columns(before: Map, now: Map) -> Iterator[str]:

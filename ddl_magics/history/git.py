@@ -34,18 +34,18 @@ def state(folder: str | Path) -> dict[str, Any]:
     commit = head.get("branch.oid", "")
     untracked = [line[2:] for line in lines if line.startswith("? ")]
     changed = any(line[:2] in ("1 ", "2 ", "u ") for line in lines)
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "commit": "" if commit == "(initial)" else commit,
         "branch": head.get("branch.head", ""),
         "remote": without_user((_run(folder, "config", "--get", "remote.origin.url") or "").strip()),
         "changed": changed,
         "untracked": untracked[:MOST_UNTRACKED],
     }
-    difference = _run(folder, *_DIFF, *_BUT_NOTEBOOKS) if changed and found["commit"] else None
+    difference = _run(folder, *_DIFF, *_BUT_NOTEBOOKS) if changed and fields["commit"] else None
     if difference:
-        found["diff"] = masked_source(difference[:MOST_CHARACTERS])
-        found["cut"] = len(difference) > MOST_CHARACTERS
-    return found
+        fields["diff"] = masked_source(difference[:MOST_CHARACTERS])
+        fields["cut"] = len(difference) > MOST_CHARACTERS
+    return fields
 
 
 def _run(folder: str | Path, *arguments: str) -> str | None:

@@ -40,8 +40,8 @@ class Keeper:
         if self._off:
             return
         if attached:
-            kept = provenance.read(folder.path)
-            self._kernel = {name: getattr(kept, name) for name in ("kernel", "git", "notebook")}
+            stored = provenance.read(folder.path)
+            self._kernel = {name: getattr(stored, name) for name in ("kernel", "git", "notebook")}
         else:
             threading.Thread(target=self._collect, name="ddl_magics provenance", daemon=True).start()
 
@@ -74,19 +74,19 @@ class Keeper:
             record = self._folder.record()
             notebook = "" if record is None else record.notebook
             # The trials of a search have the code of its beginning.
-            found = kernel_part(notebook, self._spec.folder, self._spec.parent or self._spec.run)
+            kernel = kernel_part(notebook, self._spec.folder, self._spec.parent or self._spec.run)
         except Exception:  # whatever a damaged installation raises: the run does not need it
             _log.exception("what run %s runs with cannot be kept", self._spec.run)
-            found = {}
+            kernel = {}
         with self._lock:
-            self._kernel = found
+            self._kernel = kernel
             if self._due:
                 self._write()
 
     def _write(self) -> None:
         self._due = False
         kernel = self._kernel or {}
-        parts = {
+        sections = {
             **kernel,
             "driver": _present(self._driver, "host", "platform", "python", "packages"),
             "ranks": self._ranks(),
@@ -97,7 +97,7 @@ class Keeper:
         if not self._folder.path.is_dir():  # removed meanwhile
             return
         with contextlib.suppress(OSError):
-            provenance.write(self._folder.path, parts)
+            provenance.write(self._folder.path, sections)
 
     def _ranks(self) -> list[dict[str, Any]]:
         """Groups of ranks that are alike."""
@@ -133,10 +133,10 @@ def now(folder: str | None) -> dict[str, Any]:
 
 def in_ranges(ranks: Sequence[int]) -> str:
     """ "0-3, 5" of ascending ranks."""
-    parts: list[list[int]] = []
+    ranges: list[list[int]] = []
     for rank in ranks:
-        if parts and parts[-1][1] == rank - 1:
-            parts[-1][1] = rank
+        if ranges and ranges[-1][1] == rank - 1:
+            ranges[-1][1] = rank
         else:
-            parts.append([rank, rank])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
+            ranges.append([rank, rank])
+    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)

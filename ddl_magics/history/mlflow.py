@@ -62,7 +62,7 @@ class TrackedRun:
 
     def add(self, scalars: Iterable[Scalar]) -> None:
         """Add values; those that the run has are left out."""
-        metrics = (each for each in map(_metric, scalars) if each is not None and self._is_new(each))
+        metrics = (metric for metric in map(_metric, scalars) if metric is not None and self._is_new(metric))
         while batch := list(islice(metrics, BATCH)):
             self._client.log_batch(self.number, metrics=batch)
 
@@ -171,7 +171,7 @@ def _known(client: Any, experiment: str, run: str) -> str | None:
 
 def _latest(client: Any, number: str) -> dict[str, int]:
     names = client.get_run(number).data.metrics
-    return {name: max(each.timestamp for each in client.get_metric_history(number, name)) for name in names}
+    return {name: max(metric.timestamp for metric in client.get_metric_history(number, name)) for name in names}
 
 
 def _parent(client: Any, experiment: str, record: RunRecord, search: SearchRecord | None) -> str | None:
@@ -295,11 +295,11 @@ def _dataset(run: TrackingData) -> Any:
     """What --data named, as MLflow's dataset with its digest; None without it."""
     from mlflow.entities import Dataset, DatasetInput, InputTag
 
-    kept, name = run.provenance.data, run.record.spec.get("data")
-    digest = next((kept[key] for key in ("content", "sha256", "plan") if kept.get(key)), "")
+    fingerprint, name = run.provenance.data, run.record.spec.get("data")
+    digest = next((fingerprint[key] for key in ("content", "sha256", "plan") if fingerprint.get(key)), "")
     if not name or not digest:
         return None
-    sources = kept.get("sources") or [{"path": str(name)}]
+    sources = fingerprint.get("sources") or [{"path": str(name)}]
     found = Dataset(str(name), str(digest)[:MOST_DIGEST_CHARACTERS], "local", str(sources[0]["path"]))
     return DatasetInput(found, [InputTag("mlflow.data.context", "training")])
 

@@ -122,9 +122,9 @@ def _notebook(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict) or not isinstance(value.get("path"), str):
         return {}
     cells, saved = value.get("cells"), value.get("saved")
-    found = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
+    cell_texts = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
     moment = {"saved": saved} if isinstance(saved, (int, float)) and 0 <= saved < ev.MAX_TIME else {}
-    return {**_texts(value), **moment, "cells": found, "cut": bool(value.get("cut"))}
+    return {**_texts(value), **moment, "cells": cell_texts, "cut": bool(value.get("cut"))}
 
 
 def _sent(value: Any) -> dict[str, dict[str, Any]]:
@@ -138,22 +138,22 @@ def _fingerprint(value: Any) -> dict[str, Any]:
     if not isinstance(value, dict):
         return {}
     counts = ("bytes", "length", "rows", "validation_rows", "files")
-    found = _texts(value)
-    found.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
+    fingerprints = _texts(value)
+    fingerprints.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
     if isinstance(value.get("shape"), list) and all(_count(size) is not None for size in value["shape"]):
-        found["shape"] = value["shape"]
+        fingerprints["shape"] = value["shape"]
     if value.get("sampled") is True:
-        found["sampled"] = True
+        fingerprints["sampled"] = True
     if isinstance(value.get("columns"), dict):
-        found["columns"] = _texts(value["columns"])
+        fingerprints["columns"] = _texts(value["columns"])
     if isinstance(value.get("sources"), list):
         files = [each for each in value["sources"] if isinstance(each, dict) and isinstance(each.get("path"), str)]
         numbers = ("size", "modified")
-        found["sources"] = [
+        fingerprints["sources"] = [
             {"path": each["path"], **{name: each[name] for name in numbers if type(each.get(name)) in (int, float)}}
             for each in files
         ]
-    return found
+    return fingerprints
 
 
 def _count(value: Any) -> int | None:

@@ -212,14 +212,14 @@ def _numbers(record: RunRecord, name: str) -> Iterator[float]:
     """The newest value of a metric, else that of a parameter or an option; also "epochs" and "seconds"."""
     metrics = record.progress.get("metrics") or {}
     if name in metrics:
-        found: Any = metrics[name]
+        value: Any = metrics[name]
     elif name == "epochs":
-        found = record.progress.get("epoch")
+        value = record.progress.get("epoch")
     elif name == "seconds":
-        found = (record.ended or time.time()) - record.created
+        value = (record.ended or time.time()) - record.created
     else:
-        found = _setting(record, name, "")
-    number = _number(str(found))
+        value = _setting(record, name, "")
+    number = _number(str(value))
     if number is not None:
         yield number
 

@@ -57,8 +57,8 @@ class TensorBoardRun:
         """Write values, so that a TensorBoard reads them from now on. Raises OSError."""
         from tensorboardX.summary import scalar
 
-        for each in scalars:
-            self._write(scalar(each.name, each.value), each.step, each.time)
+        for point in scalars:
+            self._write(scalar(point.name, point.value), point.step, point.time)
         self._writer.flush()
 
     def end(self, run: TrackingData) -> None:
@@ -91,8 +91,8 @@ def write(folder: Path, run: TrackingData) -> Path:
     """
     require(str(folder))
     folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.glob("events.out.tfevents.*"):
-        old.unlink()
+    for event_file in folder.glob("events.out.tfevents.*"):
+        event_file.unlink()
     written = TensorBoardRun(str(folder), run.parameters)
     written.add(run.scalars)
     written.end(run)
@@ -116,12 +116,12 @@ def run_folder(logs: str, name: str, run: str, home: str | None = None) -> str:
 
     home: the folder to which a relative path is relative; None for the present one.
     """
-    own = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}-{run}"
-    parts = urlsplit(logs)
-    if parts.scheme in STORAGES:
-        return f"{logs.rstrip('/')}/{own}"
-    path = Path(unquote(parts.path)) if parts.scheme == "file" else Path(logs).expanduser()
-    return str(Path(home or ".", path, own))
+    run_name = f"{re.sub(r'[^A-Za-z0-9_.-]+', '_', name)}-{run}"
+    url = urlsplit(logs)
+    if url.scheme in STORAGES:
+        return f"{logs.rstrip('/')}/{run_name}"
+    path = Path(unquote(url.path)) if url.scheme == "file" else Path(logs).expanduser()
+    return str(Path(home or ".", path, run_name))
 
 
 def _is_there(module: str) -> bool:

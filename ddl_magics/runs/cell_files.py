@@ -117,10 +117,10 @@ def _is_kept(path: Path, began: float) -> bool:
 def summary(placed: Mapping[str, Path], folder: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
     """(level, line) of the notices for files that have been written."""
     lines = []
-    there = [name for name, path in placed.items() if path == Path(folder, name)]
-    if there:
-        size = sum(sizes[name] for name in there)
-        lines.append(("info", f"written to {folder}: {listed(there)} ({in_words(size)})"))
+    in_place = [name for name, path in placed.items() if path == Path(folder, name)]
+    if in_place:
+        size = sum(sizes[name] for name in in_place)
+        lines.append(("info", f"written to {folder}: {listed(in_place)} ({in_words(size)})"))
     beside = [f"{name} as {path.name}" for name, path in placed.items() if path != Path(folder, name)]
     if beside:
         lines.append(("warning", f"kept beside what has changed in {folder} since the run began: {listed(beside)}"))

@@ -319,9 +319,9 @@ class Follower:
             self._emit("notice", level="info", message="the cluster answers again")
 
     def _receive(self, answer: Polled) -> None:
-        known = self.timeline.last - self._offset
+        newest = self.timeline.last - self._offset
         events = [ev.parse(raw) for raw in answer.events]
-        self.recorder.record([self._numbered(event) for event in events if event.seq > known])
+        self.recorder.record([self._numbered(event) for event in events if event.seq > newest])
         if not self._said_unreadable and any(event.kind == UNREADABLE for event in events):
             self._said_unreadable = True
             self._emit("notice", level="warning", message=_UNREADABLE_REPORTS)
@@ -333,8 +333,8 @@ class Follower:
 
     def _numbered(self, event: ev.Event) -> ev.RawEvent:
         """An event of the driver with its numbers in the run."""
-        first = {"first": event.first + self._offset} if event.first else {}
-        return {**event.raw, "seq": event.seq + self._offset, **first}
+        merged_from = {"first": event.first + self._offset} if event.first else {}
+        return {**event.raw, "seq": event.seq + self._offset, **merged_from}
 
     def _stop_due(self) -> bool:
         if self._folder.requested("stop") or self._timed_out():
@@ -355,10 +355,10 @@ class Follower:
             message = "the session stays, as it has the only copy of what could not be fetched"
         else:
             try:
-                done = self.cluster.give_back(what)
+                answer = self.cluster.give_back(what)
             except Exception as error:  # of Spark or Livy, of any kind
-                done = Refused("spark", f"it failed ({type(error).__name__}: {error})")
-            message = f"--release {what}: {done.message}" if isinstance(done, Refused) else done
+                answer = Refused("spark", f"it failed ({type(error).__name__}: {error})")
+            message = f"--release {what}: {answer.message}" if isinstance(answer, Refused) else answer
         self.recorder.emit("notice", level="info", message=message)
 
     def _collect(self) -> bool:
@@ -420,10 +420,12 @@ class Follower:
             self.recorder.emit("notice", level=level, message=line)
         if problems:
             self.recorder.emit("notice", level="warning", message=f"not brought back: {listed(problems)}")
-        left = [file for name, file in files.items() if file.path is None and name not in placed]
-        if left:
-            names = listed([f"{file.name} ({cell_files.in_words(file.size)})" for file in left])
-            message = f"{self.cluster.name} still has {names}: {self.spec.name}.fetch({left[0].name!r}) brings it here"
+        missing = [file for name, file in files.items() if file.path is None and name not in placed]
+        if missing:
+            names = listed([f"{file.name} ({cell_files.in_words(file.size)})" for file in missing])
+            message = (
+                f"{self.cluster.name} still has {names}: {self.spec.name}.fetch({missing[0].name!r}) brings it here"
+            )
             self.recorder.emit("notice", level="info", message=message)
         elif complete:
             self.cluster.release(self.spec.run)

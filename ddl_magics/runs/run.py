@@ -241,8 +241,8 @@ class Run:
                 f"{self.name}.stop()."
             )
         if self.state == ev.FAILED:
-            shown, self._failure_shown = self._failure_shown, True
-            raise DistributedCellError(self.name, self._timeline.failure or {}, again=shown)
+            was_shown, self._failure_shown = self._failure_shown, True
+            raise DistributedCellError(self.name, self._timeline.failure or {}, again=was_shown)
         if self.state == ev.LOST:
             raise DistributedCellError(self.name, {"kind": "lost", "message": f"lost: {self._last_message()}"})
         return self
@@ -406,8 +406,8 @@ class Run:
             CannotScore: a column is missing or of another kind, or the first row cannot be scored.
             DistributedCellError, LookupError: as `model`.
         """
-        known = training_inputs(self.name, self.spec, self.events) if features is None else features
-        return predict(df, self._model_file(index, rank), features=known, **self._transform(transform), **options)
+        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        return predict(df, self._model_file(index, rank), features=inputs, **self._transform(transform), **options)
 
     def evaluate(
         self,
@@ -439,10 +439,10 @@ class Run:
             CannotScore: a column is missing or of another kind, or a row cannot be evaluated.
             DistributedCellError, LookupError: as `model`.
         """
-        known = training_inputs(self.name, self.spec, self.events) if features is None else features
-        given = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
-        given.update(self._transform(transform))
-        return evaluate(df, self._model_file(index, rank), features=known, **given)
+        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        arguments = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
+        arguments.update(self._transform(transform))
+        return evaluate(df, self._model_file(index, rank), features=inputs, **arguments)
 
     def _transform(self, function: Transform | None) -> dict[str, Any]:
         """The arguments of `ddl_magics.predict` for the function of --transform, which a run does not keep."""
@@ -479,8 +479,8 @@ class Run:
                 f"{self.name} was trained with --transform {self.spec.transform}, a function that a pipeline cannot "
                 "save: use run.predict, or make the function a layer of the model"
             )
-        known = training_inputs(self.name, self.spec, self.events) if features is None else features
-        return KerasTransformer(self._model_file(index, rank).read_bytes(), known, **options)
+        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        return KerasTransformer(self._model_file(index, rank).read_bytes(), inputs, **options)
 
     def export(
         self,
@@ -589,12 +589,12 @@ class Run:
 
         file = self._model_file(index, rank)
         metrics = {name: values[-1] for name, values in self.history.items() if values}
-        about = {"run": self.id, "name": self.name, "metrics": metrics}
+        origin = {"run": self.id, "name": self.name, "metrics": metrics}
         has_data = any(ev.select(ev.Data, self.events))
         inputs = training_inputs(self.name, self.spec, self.events) if has_data and not self.spec.transform else None
         reference = self._folder.file(REFERENCE_FILE)
-        kept = reference if reference.is_file() else None
-        return Trained(file, lambda: load_model(file, custom_objects), about, inputs, kept)
+        reference_file = reference if reference.is_file() else None
+        return Trained(file, lambda: load_model(file, custom_objects), origin, inputs, reference_file)
 
     @property
     def pictures(self) -> list[Picture]:

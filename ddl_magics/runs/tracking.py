@@ -36,5 +36,5 @@ def tracking_data(spec: RunSpec, record: RunRecord, events: Sequence[ev.RawEvent
 
 def _cell(spec: RunSpec) -> str:
     """The cell with its options, without what may be a secret."""
-    shown = dataclasses.replace(spec, set=masked(spec.set or {}), cell=masked_source(spec.cell))
-    return cell_of(shown, spec.name)
+    masked_spec = dataclasses.replace(spec, set=masked(spec.set or {}), cell=masked_source(spec.cell))
+    return cell_of(masked_spec, spec.name)

@@ -177,9 +177,9 @@ def _mean(buckets: Sequence[ev.Steps]) -> Step:
     count = sum(steps.count for steps in buckets)
     rows, seconds = sum(steps.rows for steps in buckets), sum(steps.seconds for steps in buckets)
     compute, wait = sum(steps.compute for steps in buckets), sum(steps.wait for steps in buckets)
-    moved = sum((steps.copy or 0.0) + (steps.wire or 0.0) for steps in buckets)
+    transferred = sum((steps.copy or 0.0) + (steps.wire or 0.0) for steps in buckets)
     # Without a collective in each step, a wait is for the exchange itself.
-    exchange = moved if moved else wait
+    exchange = transferred if transferred else wait
     return Step(
         rows=rows / count,
         compute=compute / count,
@@ -239,5 +239,5 @@ def _busy(raw_events: Iterable[ev.RawEvent], buckets: Mapping[int, Sequence[ev.S
 
 
 def _last_metrics(raw_events: Sequence[ev.RawEvent]) -> dict[str, float]:
-    last = {name: values[-1] for name, values in tables.last_history(raw_events).items() if values}
-    return {name: value for name, value in last.items() if isfinite(value)}
+    newest = {name: values[-1] for name, values in tables.last_history(raw_events).items() if values}
+    return {name: value for name, value in newest.items() if isfinite(value)}

@@ -64,11 +64,11 @@ class ScalingRuns:
         report.planned = len(wanted)
         left = []
         for spec in wanted:
-            found = self._earlier(spec)
-            if found is None:
+            measurement = self._earlier(spec)
+            if measurement is None:
                 left.append(spec)
             else:
-                report.runs.append(found)
+                report.runs.append(measurement)
         if report.runs:
             was = "was" if len(report.runs) == 1 else "were"
             self._write_line(f"{counted(len(report.runs), 'run')} {was} measured before; --again measures anew")
@@ -95,9 +95,9 @@ class ScalingRuns:
         wanted = _comparable(spec)
         for run in self._known:
             if _comparable(run.spec) == wanted:
-                found = measured_run(run.spec, run.events)
-                if found is not None:
-                    return found
+                measurement = measured_run(run.spec, run.events)
+                if measurement is not None:
+                    return measurement
         return None
 
     def _measure(self, spec: RunSpec, position: str) -> bool:
@@ -119,12 +119,12 @@ class ScalingRuns:
         except DistributedCellError as error:
             self._note(spec, f"{run.name} failed: {error.message.splitlines()[0]}")
             return False
-        found = measured_run(run.spec, run.events) if run.state == ev.FINISHED else None
-        if found is None:
+        measurement = measured_run(run.spec, run.events) if run.state == ev.FINISHED else None
+        if measurement is None:
             self._note(spec, f"{run.name} is {run.state}, and has measured nothing: train for more steps")
             return run.state == ev.STOPPED
-        self._report.runs.append(found)
-        self._write_line(f"{head}: {shown(found.seconds)} s, {shown(found.rate)} samples/s")
+        self._report.runs.append(measurement)
+        self._write_line(f"{head}: {shown(measurement.seconds)} s, {shown(measurement.rate)} samples/s")
         return True
 
     def _note(self, spec: RunSpec, text: str) -> None:

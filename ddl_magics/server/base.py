@@ -101,8 +101,8 @@ class BaseHandler(APIHandler):
         row = await asyncio.to_thread(self.service.listing.row, entry)
         if entry.record is None:
             return row
-        more = await asyncio.to_thread(details, entry.record)
-        return {**row, **more, "stop": self.service.stops.result(entry.record)}
+        stored_details = await asyncio.to_thread(details, entry.record)
+        return {**row, **stored_details, "stop": self.service.stops.result(entry.record)}
 
     async def wait_until(self, condition: Callable[[], bool], seconds: float) -> None:
         """Return when `condition`, which is called in a thread, holds, or after `seconds`."""

@@ -23,7 +23,7 @@ UPDATES = ("title", "labels", "note")
 def details(record: RunRecord) -> dict[str, Any]:
     """The fields of `RunDetails` in `openapi.yaml` that `RunRow` does not have."""
     folder = RunFolder(record.folder)
-    who = _read(record.folder / "owner.json")
+    owner = _read(record.folder / "owner.json")
     return {
         "note": record.note,
         "provenance": [section.to_record() for section in described(provenance.read(record.folder))],
@@ -32,7 +32,7 @@ def details(record: RunRecord) -> dict[str, Any]:
         "environment": dict(record.environment),
         "versions": dict(record.versions),
         "driver_address": dict(record.driver_address),
-        "owner": {**{name: who.get(name) for name in ("host", "pid", "heartbeat")}, "alive": folder.owned()},
+        "owner": {**{name: owner.get(name) for name in ("host", "pid", "heartbeat")}, "alive": folder.owned()},
         "cell_files": [_cell_file(file) for file in record.cell_files[:MAX_FILES]],
         "files": _files(record.folder / "files"),
         "size": _size(record.folder / "events.jsonl"),
@@ -73,8 +73,8 @@ def _cell_file(file: Mapping[str, Any]) -> dict[str, Any]:
 
 def _files(folder: Path) -> list[dict[str, Any]]:
     try:
-        with os.scandir(folder) as found:
-            files = [(e.name, e.stat(follow_symlinks=False).st_size) for e in found if not e.name.startswith(".")]
+        with os.scandir(folder) as entries:
+            files = [(e.name, e.stat(follow_symlinks=False).st_size) for e in entries if not e.name.startswith(".")]
     except OSError:
         return []
     return [{"name": name, "size": size} for name, size in sorted(files)[:MAX_FILES]]

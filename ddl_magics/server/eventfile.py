@@ -123,11 +123,11 @@ def offset_after(file: BinaryIO, seq: int) -> int:
     low, high = 0, file.seek(0, 2)
     while high - low > SCAN_BYTES:
         middle = (low + high) // 2
-        found = _first_event(file, middle, high)
-        if found is None or found[1] > seq:
+        next_event = _first_event(file, middle, high)
+        if next_event is None or next_event[1] > seq:
             high = middle
         else:
-            low = found[0]
+            low = next_event[0]
     file.seek(low)
     for line in lines_of(file):
         event = parse_event(line)

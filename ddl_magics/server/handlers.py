@@ -197,8 +197,8 @@ class LogsHandler(BaseHandler):
         if not _RANK.fullmatch(rank):
             raise web.HTTPError(404, "there is no such rank")
         offset, tail = self.integer_argument("offset", 0, 0, MAX_INTEGER), self.boolean_argument("tail")
-        given = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
-        before = None if given == MAX_INTEGER else given
+        limit = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
+        before = None if limit == MAX_INTEGER else limit
         path = (await self.record(run)).folder / "events.jsonl"
         which = None if rank == "all" else int(rank)
         await self.reply(await asyncio.to_thread(logs.page, path, which, offset, tail, before))

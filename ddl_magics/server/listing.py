@@ -273,8 +273,10 @@ class Listing:
 def _folders(parent: Path) -> dict[str, str]:
     """The folders of the runs, or of the searches: id -> path. Raises OSError if they cannot be read."""
     try:
-        with os.scandir(parent) as found:
-            return {e.name: e.path for e in found if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)}
+        with os.scandir(parent) as entries:
+            return {
+                e.name: e.path for e in entries if store.RUN_ID.fullmatch(e.name) and e.is_dir(follow_symlinks=False)
+            }
     except FileNotFoundError:
         return {}
 

@@ -48,7 +48,7 @@ summary{{cursor:pointer}}footer{{margin-top:24px;color:#4b5560}}
 def render(record: RunRecord, history: History) -> str:
     """The page. Whatever comes from the run is text in it, never markup."""
     title = record.title or record.name
-    parts = [
+    sections = [
         _HEAD.format(title=escape(title)),
         f"<h1>{escape(title)}</h1>\n",
         report_html(_run_info(record), history),
@@ -60,7 +60,7 @@ def render(record: RunRecord, history: History) -> str:
         _log(history),
         f"<footer>Made by ddl_magics {escape(__version__)}, {_when(time.time())}</footer>\n</body></html>\n",
     ]
-    return "".join(parts)
+    return "".join(sections)
 
 
 def _run_info(record: RunRecord) -> dict[str, Any]:

@@ -67,10 +67,10 @@ class SearchViews:
 
 def _stamp(folder: SearchFolder) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(folder.view_path)
+        status = os.stat(folder.view_path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(folder: SearchFolder) -> dict[str, Any] | None:

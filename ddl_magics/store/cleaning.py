@@ -93,17 +93,19 @@ def choose(runs: Sequence[StoredRun], policy: Policy, now: float) -> list[Stored
     """The runs that the policy removes, oldest first. runs: newest first."""
     free = [run for run in runs if not run.must_stay(now)]
     expired = {run.record.id for newer, run in enumerate(runs) if policy.expires(now - run.ended, newer)}
-    chosen = _unreferenced({run.record.id for run in free} & expired, runs)
+    removable = _unreferenced({run.record.id for run in free} & expired, runs)
     if policy.max_bytes is not None:
-        size = sum(run.bytes for run in runs if run.record.id not in chosen)
+        size = sum(run.bytes for run in runs if run.record.id not in removable)
         while size > policy.max_bytes:
-            needed = _references(run for run in runs if run.record.id not in chosen)
-            oldest = next((r for r in reversed(free) if r.record.id not in chosen and r.record.id not in needed), None)
+            needed = _references(run for run in runs if run.record.id not in removable)
+            oldest = next(
+                (r for r in reversed(free) if r.record.id not in removable and r.record.id not in needed), None
+            )
             if oldest is None:
                 break
-            chosen.add(oldest.record.id)
+            removable.add(oldest.record.id)
             size -= oldest.bytes
-    return [run for run in reversed(runs) if run.record.id in chosen]
+    return [run for run in reversed(runs) if run.record.id in removable]
 
 
 def remove(runs: Iterable[StoredRun]) -> list[StoredRun]:
@@ -143,11 +145,11 @@ def _remove_searches() -> None:
             shutil.rmtree(search.folder, ignore_errors=True)
 
 
-def _unreferenced(chosen: set[str], runs: Sequence[StoredRun]) -> set[str]:
+def _unreferenced(removable: set[str], runs: Sequence[StoredRun]) -> set[str]:
     """Without those from which a run that stays continues, or one of these."""
-    while needed := chosen & _references(run for run in runs if run.record.id not in chosen):
-        chosen = chosen - needed
-    return chosen
+    while needed := removable & _references(run for run in runs if run.record.id not in removable):
+        removable = removable - needed
+    return removable
 
 
 def _references(runs: Iterable[StoredRun]) -> set[str]:

@@ -242,9 +242,9 @@ def find_run(word: str) -> RunRecord | None:
         if record is not None:
             return record
     records = list_runs()
-    named = [record for record in records if record.name == word]
-    if named:
-        return named[0]
+    same_name = [record for record in records if record.name == word]
+    if same_name:
+        return same_name[0]
     matching = [record for record in records if word and record.id.startswith(word)]
     return matching[0] if len(matching) == 1 else None
 

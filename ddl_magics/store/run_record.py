@@ -63,9 +63,9 @@ class RunRecord:
         if stored["format"] != FORMAT or stored["state"] not in ev.STATES:
             raise ValueError("no run of this format")
         created, spec = moment(stored["created"]), under_current_names(_object(stored["spec"]))
-        asked = RunSpec.from_record(spec)
-        least = 1 if asked.monitor is None else 0  # a monitor has no workers
-        if created is None or not least <= asked.workers <= ev.MAX_RANK:
+        options = RunSpec.from_record(spec)
+        least = 1 if options.monitor is None else 0  # a monitor has no workers
+        if created is None or not least <= options.workers <= ev.MAX_RANK:
             raise ValueError("no run")
         labels = Labels.read(given)
         return cls(

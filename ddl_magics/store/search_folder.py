@@ -177,11 +177,11 @@ class SearchFolder(OwnedFolder):
 
     def runs(self) -> dict[int, list[RunRecord]]:
         """The runs of each trial, oldest first."""
-        found: dict[int, list[RunRecord]] = {}
+        runs_of_trial: dict[int, list[RunRecord]] = {}
         for record in reversed(list_runs()):
             if record.spec.get("parent") == self.path.name and isinstance(record.spec.get("trial"), int):
-                found.setdefault(record.spec["trial"], []).append(record)
-        return found
+                runs_of_trial.setdefault(record.spec["trial"], []).append(record)
+        return runs_of_trial
 
 
 def _numbers(stored: Any) -> dict[str, Any]:
