@@ -1,6 +1,7 @@
 """Runs and searches that MLflow follows while they train, in a database and on a real server; and places that fail."""
 
 import dataclasses
+import os
 
 import pytest
 from IPython.core.error import UsageError
@@ -110,7 +111,7 @@ def test_a_search_is_a_run_with_its_trials_as_children(uri):
     assert {child.info.run_name for child in children} == {"tuned_0", "tuned_1", "tuned_2"}
     assert {child.info.status for child in children} == {"FINISHED"}
     assert {int(child.data.params["units"]) for child in children} == set(search.trials["units"])
-    assert len(list(live_tracking.os.scandir("logs"))) == 3
+    assert len(list(os.scandir("logs"))) == 3
     assert search.to_mlflow(uri) == parent.info.run_id, "not another one"
 
 
