@@ -174,10 +174,7 @@ class EmbeddedCluster(DriverCluster):
             self._driver.registry.forget_all()
         created, self._created = self._created, None
         if created is not None:
-            # A daemon: the process may end before Spark does, and Spark then ends with it.
-            ending = threading.Thread(target=local_spark.end_session, args=(created,), daemon=True)
-            ending.start()
-            ending.join(END_SECONDS)
+            local_spark.leave_session(created, END_SECONDS)
 
     def _session(self) -> Any | None:
         if self._created is not None and self._created.sparkContext._jsc is None:

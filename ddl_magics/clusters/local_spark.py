@@ -8,7 +8,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
@@ -173,6 +173,18 @@ def end_session(session: Any) -> None:
     except subprocess.TimeoutExpired:  # a run's launch waits for this end
         process.kill()
         process.wait()
+
+
+def leave_session(session: Any, seconds: float) -> None:
+    """End a session of `create_session` because this process exits. Waits at most so long for its Java process.
+
+    That stops Spark and ends when its standard input is closed. Closing it cannot block as `session.stop()` can, and
+    needs no thread: from Python 3.12 on a process that exits cannot start one.
+    """
+    process = session.sparkContext._gateway.proc
+    process.stdin.close()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(seconds)
 
 
 def java_environment() -> dict[str, str]:
