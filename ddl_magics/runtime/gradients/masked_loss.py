@@ -7,18 +7,35 @@ slices, weighted by rows, then make the mean of the whole.
 
 from __future__ import annotations
 
+from typing import Callable
+
 import tensorflow as tf
 
 from ..keras_types import Tensor
 from .batch import Share
+from .traced_step import TracedStep
 from .within_step import WithinStep
 
 #: Keras' names of reductions to a mean.
-
 MEANS = ("mean", "sum_over_batch_size", "auto")
 
 
-def scale(within: WithinStep, share: Share, mask: Tensor) -> Tensor:
+def masked(
+    traced: TracedStep, within: WithinStep, weigh: Callable[[str], Tensor], mask: Tensor | None, reduction: str
+) -> Tensor:
+    """The weights of a loss by its `mask`: `weigh(reduction)`, scaled for a mean over the whole batch."""
+    share = traced.share
+    if mask is None or reduction not in MEANS:
+        return weigh(reduction)
+    if traced.trial:  # without the division by the number of kept entries: the trial sees the sum over slices
+        return weigh("sum")
+    if share is None or traced.alone:
+        return weigh(reduction)
+    kept = weigh("sum")
+    return kept * tf.cast(_scale(within, share, mask), kept.dtype)
+
+
+def _scale(within: WithinStep, share: Share, mask: Tensor) -> Tensor:
     """The factor of an entry that is kept, a float64 scalar. mask: bool or numbers, of any shape."""
     entries = tf.stack([tf.cast(tf.size(mask), tf.float64), tf.reduce_sum(tf.cast(mask, tf.float64))])
     entries = tf.where(share.rows > 0, entries, tf.zeros_like(entries))

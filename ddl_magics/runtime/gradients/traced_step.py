@@ -33,6 +33,15 @@ class TracedStep:
         self.added: dict[int, str] = {}
         self.gathering = SimulatedGather()
 
+    @contextlib.contextmanager
+    def step_on(self, share: Share) -> Iterator[None]:
+        """A step on `share` is being traced."""
+        self.begin(share)
+        try:
+            yield
+        finally:
+            self.end()
+
     def begin(self, share: Share) -> None:
         self.share, self.sums, self.declared, self.as_sum = share, False, False, None
 

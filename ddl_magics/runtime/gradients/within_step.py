@@ -6,7 +6,9 @@ in that order. The exchange of gradients is traced after all of these, so no buc
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+import contextlib
+from dataclasses import dataclass
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import numpy as np
 import tensorflow as tf
@@ -39,17 +41,19 @@ class Gathered(NamedTuple):
     factor: Tensor
 
 
-class WithinStep:
-    """The exchanges of a rank's steps.
+@dataclass
+class OmittedExchanges:
+    any: bool = False
 
-    left_out: one was left out while a step was traced `for_xla`, which knows no exchange.
-    """
+
+class WithinStep:
+    """The exchanges of a rank's steps."""
 
     def __init__(self, peers: Peers, errors: HookErrors, traced: TracedStep) -> None:
         self._peers, self._errors, self._traced = peers, errors, traced
         self._share: Share | None = None  # of the step that is being traced
         self._count = 0  # of the sums that it has had
-        self.for_xla = self.left_out = False
+        self._omitted: OmittedExchanges | None = None  # while a step is traced without exchanges
 
     def number(self) -> int:
         """Of the next sum in the step that is being traced; outside of `fit` ranks count alike, and it is 0."""
@@ -135,8 +139,19 @@ class WithinStep:
 
     def alone(self) -> bool:
         """Whether nothing is exchanged: this rank has the whole batch, or XLA is to compile the step."""
-        self.left_out |= self.for_xla
-        return self.for_xla or self._traced.alone
+        if self._omitted is not None:
+            self._omitted.any = True
+            return True
+        return self._traced.alone
+
+    @contextlib.contextmanager
+    def omitted(self) -> Iterator[OmittedExchanges]:
+        """Trace what follows without exchanges, which XLA cannot compile. Yields whether it would have made any."""
+        self._omitted = omitted = OmittedExchanges()
+        try:
+            yield omitted
+        finally:
+            self._omitted = None
 
     def _check(self, announced: list[Announcement]) -> None:
         """The ranks must be at the same sum: sizes alone do not tell layers apart."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Callable, Protocol
 
 from ..assert_never import assert_never
 from ..files.working_folder import WorkingFolder
-from ..keras_types import Metric, Model, Tensor
+from ..keras_types import Dataset, Metric, Model, Tensor
 from ..rank_end import Outcome
 from ..transport import wire
 from .config import RankConfig
@@ -20,7 +20,6 @@ from .stop import Stop
 if TYPE_CHECKING:
     from ..data.file_share import Reading
     from ..parameter_server.client import ParameterClient
-    from ..tf_distribute.cluster import TfCluster
 
 
 class Training(Protocol):
@@ -33,6 +32,31 @@ class Training(Protocol):
     def all_gather(self, tensor: Tensor) -> Tensor: ...
 
     def alone(self) -> AbstractContextManager[None]: ...
+
+
+class StrategyCluster(Protocol):
+    """A rank's part of TensorFlow's own cluster: `tf_distribute.cluster.TfCluster`. strategy: None before `enter`."""
+
+    strategy: Any
+
+    @property
+    def runs_cell(self) -> bool: ...
+
+    def enter(self) -> None: ...
+
+    def serve(self) -> None: ...
+
+    def distribute(self, dataset: Dataset) -> Dataset: ...
+
+    def models(self, fitted: list[Model], namespace: dict[str, Any]) -> list[Model]: ...
+
+    def save_with_chief(self, fitted: list[Model], namespace: dict[str, Any]) -> None: ...
+
+    def wait_for_all(self) -> None: ...
+
+    def abort(self) -> None: ...
+
+    def leave(self, goodbye: str) -> None: ...
 
 
 class Rank:
@@ -56,7 +80,7 @@ class Rank:
         self.files = files or WorkingFolder(config.scratch, config.spec.folder, config.is_chief)
         self.reading: Reading | None = None
         self.server: ParameterClient[Any] | None = None
-        self.cluster: TfCluster | None = None
+        self.cluster: StrategyCluster | None = None
         self.models: list[Model] = []
         self.training: Training | None = None
         self.at_cell_end: list[Callable[[], None]] = []

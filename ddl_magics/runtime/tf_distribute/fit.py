@@ -19,7 +19,7 @@ from ..rank.rank import Rank
 from ..stopping import StopRun
 from ..strategies import TF_ALLREDUCE
 from ..training.fit_in_progress import FitInProgress
-from ..training.monitor import Monitor
+from ..training.fit_reporter import FitReporter
 
 _NO_FIT = (
     "model.fit of Keras %s does not run under --strategy %s: write the loop with strategy.run, take tf_keras, or leave "
@@ -45,7 +45,7 @@ class _Rows:
     total = 0
 
 
-class _Monitor(Monitor):
+class _Reporter(FitReporter):
     def __init__(self, rank: Rank, model: Model, rows: _Rows, rows_each: int) -> None:
         """rows_each: of a step, on this rank."""
         super().__init__(rank, FitInProgress(model), rows)
@@ -66,7 +66,7 @@ class _Monitor(Monitor):
 def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
     config, stop = rank.config, rank.stop
     original = package.Model.fit
-    base = _Monitor if package is keras else type("TfKerasMonitor", (_Monitor, package.callbacks.Callback), {})
+    base = _Reporter if package is keras else type("TfKerasReporter", (_Reporter, package.callbacks.Callback), {})
 
     @functools.wraps(original)
     def fit(model: Model, *args: Any, **kwargs: Any) -> Any:
@@ -76,9 +76,9 @@ def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
             raise StopRun
         batch = _rows(args[0] if args else kwargs.get("x"), kwargs.get("batch_size"))
         batch = batch or config.spec.batch_size or 0  # what is not known is `dataset`, of --data
-        monitor = base(rank, model, rows, batch // (config.workers if config.spec.strategy == TF_ALLREDUCE else 1))
+        reporter = base(rank, model, rows, batch // (config.workers if config.spec.strategy == TF_ALLREDUCE else 1))
         given = kwargs.get("callbacks") or []
-        kwargs["callbacks"] = (list(given) if isinstance(given, (list, tuple)) else [given]) + [monitor]
+        kwargs["callbacks"] = (list(given) if isinstance(given, (list, tuple)) else [given]) + [reporter]
         kwargs["verbose"] = 0 if not config.is_chief else 2 if kwargs.get("verbose") in (None, "auto", 1) else 0
         rank.begin_fit(model)
         try:

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..gradients.reduce import agree_on_stop
 from ..keras_types import Metric, Model, is_of_keras
 from ..rank.peers import Peers
+from .logs import flat_logs
 
 #: The methods of a callback that get them.
 _METHODS = ("on_train_batch_end", "on_batch_end")
@@ -79,14 +80,6 @@ def logs_of_job(
         return returned
     whole = results_of_job()
     return {name: returned[name] if name in returned else _plain(whole.get(name, logs[name])) for name in logs}
-
-
-def flat_logs(logs: dict[str, Any]) -> dict[str, Any]:
-    """Without dicts in it, as Keras hands logs on: the result of all compiled metrics is one."""
-    flat: dict[str, Any] = {}
-    for name, value in logs.items():
-        flat.update(flat_logs(value) if isinstance(value, dict) else {name: value})
-    return flat
 
 
 def are_read_by(callbacks: Sequence[Any]) -> bool:

@@ -29,7 +29,7 @@ from ..rank.reporter import Reporter
 from ..transport import wire
 from . import optimizers
 from .keras_access import KerasAccess
-from .monitor import plain
+from .logs import finite_numbers
 from .training_state import Arrays, CallbackStates, of_model, put_in_model
 
 #: Where --checkpoint-every is not given: the least time from one checkpoint to the next, and the largest share of the
@@ -156,7 +156,7 @@ class FitCheckpoints:
             message = "fit %d had ended in the resumed run: its history and weights are taken, and nothing is trained"
             self._rank.reporter.notice("info", message % (fit + 1))
         for i in range(max(map(len, history.values()), default=0)):
-            metrics = plain({name: values[i] for name, values in history.items() if i < len(values)})
+            metrics = finite_numbers({name: values[i] for name, values in history.items() if i < len(values)})
             epoch = self._first_epoch + i
             self._rank.reporter.emit("epoch", fit=fit, epoch=epoch, metrics=metrics, seconds=0.0)
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Protocol, Sequence
+from typing import Any, Callable, Protocol, Sequence
 
 from ..keras_types import Model
 
-if TYPE_CHECKING:
-    from .checkpointing import FitCheckpoints
+
+class FitCheckpoints(Protocol):
+    """The checkpoints of a call of `fit`."""
+
+    @property
+    def reports(self) -> bool:
+        """Whether the events of the fit belong to this attempt: an earlier attempt may have sent them."""
+
+    @property
+    def skipped(self) -> bool:
+        """Whether the fit returned in an earlier attempt, so that this attempt trains nothing."""
+
+    def join(self, model: Model, epoch: int) -> None:
+        """Continue with the epoch in which the workers of a parameter server are."""
 
 
 class EpochSync(Protocol):
-    """How ranks with updates of their own meet."""
+    """Synchronizes ranks that make updates of their own."""
 
     def end_epoch(self, model: Model) -> None:
         """Bring all ranks to the same weights and metrics."""

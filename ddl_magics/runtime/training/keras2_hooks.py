@@ -15,6 +15,7 @@ from keras.src.optimizers import optimizer
 from keras.src.optimizers.legacy import optimizer_v2
 from keras.src.utils import losses_utils, tf_utils
 
+from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
 from ..trial import cell_code
 from . import share
@@ -22,7 +23,6 @@ from .calls import TEST_BATCH, TRAIN_BATCH
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
 from .keras_hooks import KerasHooks, wrap
-from .step import StepHook
 
 _READ_AHEAD = (
     "Keras 2 reads validation data from a generator ahead, and each evaluation loses the batches that it has read in "
@@ -66,7 +66,7 @@ class Keras2Hooks(KerasHooks):
             iterator = single(*args, **kwargs)
             if self.calls.current is None:
                 return iterator
-            return iter(tf.data.Dataset.from_tensors(self.data.cut_batch(next(iterator))))
+            return iter(tf.data.Dataset.from_tensors(self.call_data.cut_batch(next(iterator))))
 
         data_adapter.single_batch_iterator = single_batch_iterator
 
@@ -78,14 +78,14 @@ class Keras2Hooks(KerasHooks):
         given, adapter = handler._dataset, handler._adapter
         generated = isinstance(adapter, data_adapter.GeneratorDataAdapter)
         trains, fits = self.calls.begins_training_data, self.calls.training
-        handler._dataset, sharded = self.data.shared(given, adapter.batch_size(), of_arrays=False)
+        handler._dataset, sharded = self.call_data.shared(given, adapter.batch_size(), of_arrays=False)
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)
             self.rank.reporter.notice_once("info", _READ_AHEAD)
         if sharded:
             infer = handler._infer_steps
-            handler._infer_steps = lambda steps, _: self.data.shard_steps(infer(steps, given))
-            handler._inferred_steps = self.data.shard_steps(handler._inferred_steps)
+            handler._infer_steps = lambda steps, _: self.call_data.shard_steps(infer(steps, given))
+            handler._inferred_steps = self.call_data.shard_steps(handler._inferred_steps)
         handler.steps = functools.partial(self._steps, handler.steps)
         if trains:
             self._train_data, self._epochs_ago = handler, 0
@@ -125,9 +125,8 @@ class Keras2Hooks(KerasHooks):
             for name in ("train_step", "test_step"):
                 if name not in model.__dict__:
                     step = getattr(model, name)
-                    hook = StepHook(
-                        self, model, step, compiled and self.keeps_xla(model, step), bool(model._jit_compile)
-                    )
+                    compiles = compiled and self.keeps_xla(model, step)
+                    hook = self.step_hook(model, step, compiles, in_xla=bool(model._jit_compile))
                     object.__setattr__(model, name, hook)
                     put_back.callback(object.__delattr__, model, name)
             return original(model, *args, **kwargs)
@@ -160,20 +159,22 @@ class Keras2Hooks(KerasHooks):
     ) -> Any:
         pairs = list(grads_and_vars)
         self.note_update([variable for _, variable in pairs])
-        if self.calls.current is None and self.loop.distributes and cell_code.makes_gradients(optimizer):
-            self.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
+        if self.calls.current is None and self.loops.loop.distributes and cell_code.makes_gradients(optimizer):
+            self.loops.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
 
         def apply(gradients: Sequence[Gradient]) -> Any:
             return original(optimizer, list(zip(gradients, [one for _, one in pairs])), *args, **kwargs)
 
-        return self.apply_reduced(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
+        return self.gradients.apply(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
 
     def hook_losses(self) -> None:
         mask_out = losses_utils.apply_valid_mask
 
         @functools.wraps(mask_out)
         def apply_valid_mask(losses: Tensor, sw: Tensor, mask: Tensor, reduction: str) -> Tensor:
-            return self.masked(functools.partial(mask_out, losses, sw, mask), mask, reduction)
+            return masked(
+                self.step.traced, self.step.within, functools.partial(mask_out, losses, sw, mask), mask, reduction
+            )
 
         losses_utils.apply_valid_mask = apply_valid_mask
         wrap(compile_utils.LossesContainer, "build", self._build_losses)
@@ -184,14 +185,14 @@ class Keras2Hooks(KerasHooks):
     def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
         original(metrics, *args, **kwargs)
         for metric in metrics._metrics_in_order:
-            self.whole_metrics.take(metric)
+            self.step.whole_metrics.take(metric)
 
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
-        losses._losses = [one if one is None else CompiledLoss(one, self.batch_loss) for one in losses._losses]
+        losses._losses = [one if one is None else CompiledLoss(one, self.step.batch_loss) for one in losses._losses]
 
     def hook_epoch_logs(self) -> None:
-        wrap(self.trainer, "_validate_and_get_metrics_result", self.epoch_logs)
+        wrap(self.trainer, "_validate_and_get_metrics_result", self.job_logs.epoch_logs)
 
     # -- a model's parts
 
@@ -206,7 +207,7 @@ class Keras2Hooks(KerasHooks):
 
     def _build_batchnorm(self, original: Callable[..., Any], layer: Layer, input_shape: Any) -> Any:
         """Fused, a layer lets nobody see its moments."""
-        if self.batchnorm.synchronizes(layer):
+        if self.step.batchnorm.synchronizes(layer):
             layer.fused = False
         return original(layer, input_shape)
 
@@ -219,12 +220,14 @@ class Keras2Hooks(KerasHooks):
         keep_dims: bool,
         mask: Tensor = None,
     ) -> Any:
-        if keep_dims or self.calls.scoring or not self.batchnorm.synchronizes(layer):  # keep_dims: of virtual batches
+        if (
+            keep_dims or self.calls.scoring or not self.step.batchnorm.synchronizes(layer)
+        ):  # keep_dims: of virtual batches
             return original(layer, inputs, axes, keep_dims, mask=mask)
-        return self.batchnorm.moments(inputs, axes, mask)
+        return self.step.batchnorm.moments(inputs, axes, mask)
 
     def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        layers = [layer for layer in model._flatten_layers() if not self.step.batchnorm.synchronizes(layer)]
         return float_variables(layers, "_non_trainable_weights")
 
     def loss_trackers(self, model: Model) -> list[Metric]:

@@ -15,12 +15,12 @@ from keras.src.trainers import compile_utils
 from keras.src.trainers import trainer as base_trainer
 from keras.src.trainers.data_adapters import array_data_adapter
 
+from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
 from . import compiled_update, share
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
 from .keras_hooks import KerasHooks, wrap
-from .step import StepHook
 
 _UNKNOWN_LENGTH = (
     "TensorFlow does not know how many batches this data has: plain Keras counts one step more at the end of the first "
@@ -76,7 +76,7 @@ class Keras3Hooks(KerasHooks):
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
                 given = self._distributed_dataset
-                self._distributed_dataset, sharded = hooks.data.shared(given, batch, of_arrays)
+                self._distributed_dataset, sharded = hooks.call_data.shared(given, batch, of_arrays)
                 exact = hooks.config.reduces_gradients and hooks.config.size > 1
                 if trains and exact and not self.steps_per_epoch and self.data_adapter.num_batches is None:
                     hooks.rank.reporter.notice_once("info", _UNKNOWN_LENGTH)
@@ -105,7 +105,7 @@ class Keras3Hooks(KerasHooks):
         """Have an epoch end with this rank's share of its batches."""
         config = self.config
         iterator.steps_per_epoch = share.shard_steps(iterator.steps_per_epoch, config.rank, config.size)
-        iterator._num_batches = mine = self.data.shard_steps(iterator.data_adapter.num_batches)
+        iterator._num_batches = mine = self.call_data.shard_steps(iterator.data_adapter.num_batches)
         reset = iterator.reset
 
         def reset_to_share() -> None:
@@ -122,13 +122,16 @@ class Keras3Hooks(KerasHooks):
     def _make_function(self, original: Callable[..., Any], model: Model, step: Callable[[Batch], Any]) -> Any:
         compiled = model.jit_compile
         if not compiled or not self.config.reduces_gradients:
-            return self._takes_single_batches(original(model, StepHook(self, model, step, whole=bool(compiled))))
+            return self._takes_single_batches(original(model, self.step_hook(model, step, in_xla=bool(compiled))))
         model.jit_compile = False  # for what is around the step
         try:
-            function = original(model, StepHook(self, model, step, self.keeps_xla(model, step)))
+            function = original(model, self.step_hook(model, step, compiled=self.keeps_xla(model, step)))
             return self._takes_single_batches(function)
         finally:
             model.jit_compile = compiled
+
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
+        """Nothing: Keras 3 has built all before it traces a step."""
 
     def _takes_single_batches(self, function: Callable[[Any], Any]) -> Callable[[Any], Any]:
         """A function of an iterator, which is not one of tf.data where it has the batch of a `train_on_batch`."""
@@ -136,7 +139,7 @@ class Keras3Hooks(KerasHooks):
         @functools.wraps(function)
         def cutting(iterator: Any) -> Any:
             single = not isinstance(iterator, (tf.data.Iterator, tf.distribute.DistributedIterator))
-            return function(map(self.data.cut_batch, iterator) if single else iterator)
+            return function(map(self.call_data.cut_batch, iterator) if single else iterator)
 
         return cutting
 
@@ -148,7 +151,7 @@ class Keras3Hooks(KerasHooks):
         return model._flatten_metrics_in_order(logs)
 
     def hook_epoch_logs(self) -> None:
-        wrap(self.base_trainer, "_get_metrics_result_or_logs", self.epoch_logs)
+        wrap(self.base_trainer, "_get_metrics_result_or_logs", self.job_logs.epoch_logs)
 
     def hook_gradients(self) -> None:
         for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
@@ -161,7 +164,7 @@ class Keras3Hooks(KerasHooks):
     ) -> Any:
         variables = args[0] if args else kwargs.get("trainable_variables")
         self.note_update(list(variables or optimizer._trainable_variables))
-        return self.apply_reduced(lambda reduced: original(optimizer, reduced, *args, **kwargs), list(grads), False)
+        return self.gradients.apply(lambda reduced: original(optimizer, reduced, *args, **kwargs), list(grads), False)
 
     def _apply_gradients_of_cell(
         self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
@@ -173,7 +176,7 @@ class Keras3Hooks(KerasHooks):
             changed = [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
             return original(optimizer, changed, *args, **kwargs)
 
-        return self.apply_reduced(apply, [gradient for gradient, _ in pairs], False)
+        return self.gradients.apply(apply, [gradient for gradient, _ in pairs], False)
 
     def _apply(
         self,
@@ -193,16 +196,22 @@ class Keras3Hooks(KerasHooks):
         if not self.config.reduces_gradients:
             return apply(grads)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
-        if not scaled and not self.applying:
-            return self.apply_reduced(apply_compiled, list(grads), scaled)
-        return self.apply_reduced(apply, list(grads), scaled)
+        if not scaled and not self.gradients.applying:
+            return self.gradients.apply(apply_compiled, list(grads), scaled)
+        return self.gradients.apply(apply, list(grads), scaled)
 
     def hook_losses(self) -> None:
         mask_out = loss_module.apply_mask
 
         @functools.wraps(mask_out)
         def apply_mask(sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str) -> Tensor:
-            return self.masked(functools.partial(mask_out, sample_weight, mask, dtype), mask, reduction)
+            return masked(
+                self.step.traced,
+                self.step.within,
+                functools.partial(mask_out, sample_weight, mask, dtype),
+                mask,
+                reduction,
+            )
 
         loss_module.apply_mask = apply_mask
         wrap(compile_utils.CompileLoss, "build", self._build_losses)
@@ -213,12 +222,11 @@ class Keras3Hooks(KerasHooks):
     def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
         original(metrics, *args, **kwargs)
         for metric in metrics.metrics:
-            self.whole_metrics.take(metric)
+            self.step.whole_metrics.take(metric)
 
     @contextlib.contextmanager
-    def without_added_losses(self, model: Model, wanted: bool) -> Iterator[None]:
-        layers = model._flatten_layers() if wanted else []
-        added = [(layer._losses, list(layer._losses)) for layer in layers]
+    def without_added_losses(self, model: Model) -> Iterator[None]:
+        added = [(layer._losses, list(layer._losses)) for layer in model._flatten_layers()]
         for current, _ in added:
             current.clear()
         try:
@@ -230,7 +238,7 @@ class Keras3Hooks(KerasHooks):
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
         losses._flat_losses = [
-            one._replace(loss=CompiledLoss(one.loss, self.batch_loss)) for one in losses._flat_losses
+            one._replace(loss=CompiledLoss(one.loss, self.step.batch_loss)) for one in losses._flat_losses
         ]
 
     # -- a model's parts
@@ -239,13 +247,13 @@ class Keras3Hooks(KerasHooks):
         wrap(BatchNormalization, "_moments", self._moments)
 
     def _moments(self, original: Callable[..., Any], layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
-        if self.calls.scoring or not self.batchnorm.synchronizes(layer):
+        if self.calls.scoring or not self.step.batchnorm.synchronizes(layer):
             return original(layer, inputs, mask)
         slack = self.keras.backend.epsilon() if mask is not None else 0.0
-        return self.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
+        return self.step.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
 
     def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.batchnorm.synchronizes(layer)]
+        layers = [layer for layer in model._flatten_layers() if not self.step.batchnorm.synchronizes(layer)]
         return float_variables(layers, "_non_trainable_variables")
 
     def loss_trackers(self, model: Model) -> list[Metric]:

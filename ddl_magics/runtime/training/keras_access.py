@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import abc
+import contextlib
+from typing import Any, Callable, ContextManager
 
-from ..keras_types import Layer, Metric, Model, Variable
+from ..keras_types import Batch, Layer, Metric, Model, Variable
 
 
 class KerasAccess(abc.ABC):
-    """A model's parts, and how a fit is continued where an earlier attempt was."""
+    """A model's parts, its steps and logs, and how a fit is continued where an earlier attempt was."""
+
+    #: The class that has fit, evaluate and predict, and the one that has stop_training.
+    trainer: Any
+    base_trainer: Any
+
+    #: The class whose layers may take their statistics from all ranks.
+    batchnorm_class: type
 
     #: Whether a fit can be continued within an epoch (`fast_forward`).
     resumes_within_epochs = False
@@ -34,6 +43,24 @@ class KerasAccess(abc.ABC):
     def seeds(self, model: Model) -> list[Variable]:
         """The states of the generators of dropout and noise layers."""
         return []
+
+    # -- a step
+
+    @abc.abstractmethod
+    def build(self, model: Model, step: Callable[[Batch], Any], batch: Batch) -> None:
+        """Create what the first call of `step` with `batch` would create: the states of metrics, for example."""
+
+    def without_added_losses(self, model: Model) -> ContextManager[None]:
+        """Hide the losses that layers have added to `model` so far in the step being traced."""
+        return contextlib.nullcontext()
+
+    @abc.abstractmethod
+    def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
+        """`logs` of a step as numbers; results that the step took from metrics are read from their states again."""
+
+    @abc.abstractmethod
+    def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
+        """What `train_on_batch` returns for `logs` without `return_dict`."""
 
     # -- a fit that is continued
 

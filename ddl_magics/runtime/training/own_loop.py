@@ -19,7 +19,7 @@ from ..rank.rank import Rank
 from ..stopping import StopRun
 from .batches_in_work import BatchesInWork
 from .distributed import SUM
-from .monitor import plain
+from .logs import finite_numbers
 from .rows import RowCounter
 from .step_buckets import StepBuckets
 
@@ -98,7 +98,7 @@ class OwnLoop:
             logs = take()
         finally:
             stop.fitting = False
-        self._metrics.update(self._named(model, plain(logs)))
+        self._metrics.update(self._named(model, finite_numbers(logs)))
         self._end_step(buckets)
         if stop.run_agreed or (stop.asked and self._alone):
             raise StopRun

@@ -34,7 +34,7 @@ from ..trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf, Sandbox, Si
 from ..trial.model_attributes import other_numbers
 from ..trial.scalar_variables import STEPS, ScalarVariables
 from ..trial.undone_assignments import undone_assignments
-from .batch_logs import flat_logs
+from .logs import flat_logs
 from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepWeighing
 
 #: A step is tried with so many rows, cut like this in one draw after the other, until so many draws give numbers; with

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, NamedTuple, Sequence
+import contextlib
+from typing import Any, Callable, Iterator, NamedTuple, Sequence
 
 import tensorflow as tf
 
@@ -101,11 +102,24 @@ class StepWeighing:
         finally:
             self._notes = None
 
-    def begin(self, known: Kinds | None, name: str, training: bool) -> None:
-        """Call before a step is traced. known: what its trial found; None for Keras' own train_step and losses.
+    @contextlib.contextmanager
+    def step(self, known: Kinds | None, name: str, training: bool) -> Iterator[None]:
+        """A step is being traced.
 
-        ValueError names what cannot be put together.
+        Args:
+            known: What its trial found; None for Keras' own train_step and losses.
+            name: Of the step, for messages.
+
+        Raises:
+            ValueError: The ranks cannot put the step's losses together.
         """
+        try:
+            self._begin(known, name, training)
+            yield
+        finally:
+            self._known = None
+
+    def _begin(self, known: Kinds | None, name: str, training: bool) -> None:
         self._known, self._counts, self._name = known, {}, name
         self._traced.sums = False
         if known is None:
@@ -118,10 +132,6 @@ class StepWeighing:
         updates = known.of("update").values()
         self._traced.sums = bool(updates) and all(kind == SUM for kind in updates)
         self.summed_logs[training] = frozenset(name for name, kind in known.of("log").items() if kind == SUM)
-
-    def end(self) -> None:
-        """The step has been traced."""
-        self._known = None
 
     def _refuse(self, known: Kinds, name: str) -> None:
         if known.gathers:

@@ -6,17 +6,17 @@ import time
 from typing import Any
 
 import keras
-import numpy as np
 
 from ..gradients import reduce
 from ..rank.rank import Rank
 from ..stopping import NAN_ADVICE, NotANumber
 from .fit_in_progress import FitInProgress
 from .keras_access import KerasAccess
+from .logs import finite_numbers
 from .step_buckets import Rows, StepBuckets
 
 
-class Monitor(keras.callbacks.Callback):
+class FitReporter(keras.callbacks.Callback):
     """Sends the events "fit", "steps", "epoch" and "fit_end". It comes after the callbacks of the cell."""
 
     _supports_tf_logs = True  # spares Keras 2 a conversion of the logs after every step
@@ -76,7 +76,7 @@ class Monitor(keras.callbacks.Callback):
 
     def _flush(self, logs: Any) -> None:
         if self._buckets.count:
-            metrics = plain(logs)
+            metrics = finite_numbers(logs)
             self._refuse_nan(metrics)
             self._buckets.flush(metrics)
 
@@ -95,7 +95,7 @@ class Monitor(keras.callbacks.Callback):
             self.model.stop_evaluating = True
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        metrics, fit = plain(logs), self._progress.fit
+        metrics, fit = finite_numbers(logs), self._progress.fit
         self._flush(logs={})
         if self._config.is_chief:
             seconds = time.monotonic() - self._epoch_began
@@ -125,15 +125,3 @@ class Monitor(keras.callbacks.Callback):
     def on_train_end(self, logs: Any = None) -> None:
         if self._reports:
             self._reporter.emit("fit_end", fit=self._progress.fit, stopped=bool(self.model.stop_training))
-
-
-def plain(logs: Any) -> dict[str, float | None]:
-    """Keras' logs as JSON numbers; None for one that is not finite."""
-    numbers: dict[str, float | None] = {}
-    for name, value in (logs or {}).items():
-        try:
-            number = float(np.asarray(value))
-        except (TypeError, ValueError):
-            continue
-        numbers[name] = number if np.isfinite(number) else None
-    return numbers

@@ -1,0 +1,70 @@
+"""The callbacks of a fit: the cell's, and around them those of the runtime."""
+
+from __future__ import annotations
+
+from types import ModuleType
+from typing import Any
+
+from . import batch_logs
+from .checkpointing import FitCheckpoints
+from .fit_in_progress import FitInProgress
+from .fit_reporter import FitReporter
+from .job_logs import JobLogs
+from .keras_access import KerasAccess
+from .parameter_sync import ParameterSync
+from .ring_sync import RingSync
+from .step_parts import StepParts
+
+
+class FitCallbacks:
+    def __init__(self, parts: StepParts, access: KerasAccess, logs: JobLogs, keras: ModuleType) -> None:
+        self._parts, self._access, self._logs, self._keras = parts, access, logs, keras
+
+    def of_fit(self, fit: FitInProgress, checkpoints: FitCheckpoints, argument: Any, generators: list[Any]) -> Any:
+        """What `fit` gets as callbacks.
+
+        Args:
+            argument: What the cell has passed: callbacks, a `CallbackList`, or None.
+            generators: Callbacks that keep the batches of generators.
+        """
+        config, peers = self._parts.config, self._parts.rank.peers
+        is_list = isinstance(argument, self._keras.callbacks.CallbackList)
+        of_cell = list(argument.callbacks) if is_list else _as_list(argument)
+        of_runtime: list[Any] = [
+            checkpoints.before,
+            FitReporter(self._parts.rank, fit, self._parts.rows, self._access),
+            checkpoints.after,
+            *generators,
+        ]
+        if config.local_updates and (self._parts.rank.server or peers.ring):
+            of_runtime.insert(1, self._sync(fit))
+        if config.reduces_gradients and batch_logs.are_read_by(of_cell):
+            logs = self._logs.at_batches()
+            logs.set_model(fit.model)
+            (argument.callbacks if is_list else of_cell).insert(0, logs)
+            of_runtime.insert(0, batch_logs.AgreedStop(peers))
+        if is_list:
+            for callback in of_runtime:
+                callback.set_model(fit.model)
+                argument.append(callback)
+            argument._should_call_train_batch_hooks = True  # Keras 2 has looked through the list already
+            return argument
+        fit.checks_finite = not any(isinstance(callback, self._keras.callbacks.TerminateOnNaN) for callback in of_cell)
+        return of_cell + of_runtime
+
+    def _sync(self, fit: FitInProgress) -> Any:
+        """The callback that synchronizes ranks which make updates of their own."""
+        for metric in fit.model.metrics:  # those that only a train_step of the cell uses are not built by `compile`
+            self._parts.whole_metrics.take(metric)
+        if self._parts.rank.server:
+            sync = ParameterSync(self._parts.rank, fit, self._access)
+            fit.sync, fit.validate = sync, sync.validate
+            return sync
+        fit.sync = RingSync(self._parts.rank, self._access, self._parts.metric_sums)
+        return fit.sync
+
+
+def _as_list(argument: Any) -> list[Any]:
+    if argument is None:
+        return []
+    return list(argument) if isinstance(argument, (list, tuple)) else [argument]

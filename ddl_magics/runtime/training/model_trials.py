@@ -1,0 +1,95 @@
+"""What trials find out about a step and its model: tried once for each kind of batch, and refused where it must be."""
+
+from __future__ import annotations
+
+from typing import Any, Callable
+
+import tensorflow as tf
+
+from ..keras_types import Batch, Model
+from ..trial import cell_code
+from .step_parts import StepParts
+from .step_trial import Shares
+from .step_weighing import Kinds
+
+_COUPLED_ROWS = (
+    "the model %r couples the rows of a batch: its output for a row depends on other rows, and each worker gets a part "
+    "of a batch; gather the rows that its layer looks at with ddl.all_gather(tensor), or use --strategy ps"
+)
+_NUMPY = (
+    "%s computes with NumPy: the trial with made-up rows does not see bounds there, such as that of "
+    "np.maximum(rows, 1000); use TensorFlow's functions for them"
+)
+
+
+class ModelTrials:
+    """The trials of one step of a model."""
+
+    def __init__(
+        self,
+        parts: StepParts,
+        model: Model,
+        step: Callable[[Batch], Any],
+        name: str,
+        is_of_cell: bool,
+        replaces_step: bool,
+    ) -> None:
+        """
+        Args:
+            name: Of the step, for messages.
+            is_of_cell: The step, its loss or its metrics are code of the cell.
+            replaces_step: The step itself is.
+        """
+        self._parts, self._model, self._step, self._name = parts, model, step, name
+        self._is_of_cell = is_of_cell
+        self._kinds: dict[str, Kinds] = {}
+        self._is_model_untried = parts.config.reduces_gradients and not replaces_step
+
+    def kinds(self, batch: Batch) -> Kinds | None:
+        """What the step does to rows like those of `batch`.
+
+        Returns:
+            None for a step of Keras, whose losses are tried one by one.
+        """
+        if not self._parts.config.reduces_gradients or not self._needs_trial():
+            return None
+        key = str(tf.nest.map_structure(_dtype_and_shape, batch))
+        if key not in self._kinds:
+            if tf.executing_eagerly() and cell_code.uses_numpy(self._step):
+                self._parts.rank.reporter.notice_once("warning", _NUMPY % self._name)
+            self._kinds[key] = self._parts.trial(self._model, self._step, batch, self._shares(batch))
+        return self._kinds[key]
+
+    def _needs_trial(self) -> bool:
+        optimizer = getattr(self._model, "optimizer", None)
+        return self._is_of_cell or cell_code.adds_losses(self._model) or cell_code.makes_gradients(optimizer)
+
+    def refuse_coupled_rows(self, batch: Batch) -> None:
+        """Try the model once, before the first step of a fit.
+
+        Raises:
+            ValueError: Its output for a row depends on other rows.
+        """
+        model = self._model
+        has_layers = any(True for _ in model._flatten_layers(include_self=False))
+        if not self._is_model_untried or (has_layers and not model.built):
+            return
+        self._is_model_untried = False
+        if cell_code.has_code_of_the_cell(model) and self._parts.trial.couples_rows(model, batch, self._shares(batch)):
+            raise ValueError(_COUPLED_ROWS % type(model).__name__)
+
+    def _shares(self, batch: Batch) -> Shares:
+        fit, size, rows = self._parts.calls.fit, self._parts.config.size, _static_rows(batch)
+        if fit is None:
+            return Shares(rows, size, rows * size)
+        return Shares(rows, size, rows * size or fit.batch, fit.shapes)
+
+
+def _dtype_and_shape(tensor: Any) -> Any:
+    return None if tensor is None else (tensor.dtype, tensor.shape[1:])
+
+
+def _static_rows(batch: Batch) -> int:
+    """The rows that every batch of a rank has; 0 where their number may differ."""
+    first = next((tensor for tensor in tf.nest.flatten(batch) if tf.is_tensor(tensor) and tensor.shape.rank), None)
+    return 0 if first is None else int(first.shape[0] or 0)
