@@ -41,9 +41,11 @@ def fingerprint(sample: Sequence[np.ndarray], total: int) -> tuple[float, float]
     sample: arrays of shape (rows, ...), of numbers or of bytes (dtype object).
     """
     check = scale = float(total)
-    for part in sample:
-        first = part.reshape(len(part), int(np.prod(part.shape[1:])))[:, :_SAMPLE_VALUES].ravel()
-        numbers = [zlib.crc32(one) % (1 << 20) for one in first] if part.dtype == object else first
+    for array in sample:
+        values_of_rows = array.reshape(len(array), int(np.prod(array.shape[1:])))[:, :_SAMPLE_VALUES].ravel()
+        numbers = (
+            [zlib.crc32(value) % (1 << 20) for value in values_of_rows] if array.dtype == object else values_of_rows
+        )
         values = np.nan_to_num(np.asarray(numbers, np.float64), nan=0.0, posinf=0.0, neginf=0.0)
         weights = _WEIGHTS[: len(values)]
         check += float(values @ weights)

@@ -39,7 +39,7 @@ class Arguments:
         self.values = values
         self._roles = roles
         self._flat = tf.nest.flatten(list(values))
-        self._present = [i for i, each in enumerate(self._flat) if each is not None]
+        self._present = [i for i, value in enumerate(self._flat) if value is not None]
 
     def tensors(self) -> list[Tensor]:
         """Those that there are, and behind them the masks that Keras has attached to some."""
@@ -72,14 +72,14 @@ def _has_mask(tensor: Tensor) -> bool:
 class Loss(NamedTuple):
     """A function of a batch.
 
-    name: in messages. owner: the object whose loss it is; what is found out is kept for it. known: its kind, where no
+    name: in messages. owner: the object whose loss it is; what is found out is kept for it. kind: MEAN or SUM, where no
     trial is needed. scales: a sum may be scaled by a factor, as all of it is a sum over rows.
     """
 
     function: Callable[..., Tensor]
     name: str
     owner: Any
-    known: str | None = None
+    kind: str | None = None
     scales: bool = True
 
 
@@ -111,14 +111,14 @@ class BatchLoss:
                     return value
                 return value * tf.cast(self._within.rows_over_own(), value.dtype)
         if traced.factor is not None:
-            return self._whole_in_trial(loss, arguments)
+            return self._of_all_rows_in_trial(loss, arguments)
         if self._gather == "no":
             raise ValueError(_REFUSED % (loss.name, ", as far as a trial shows" if verdict.kind is None else ""))
-        return self._whole(loss, arguments, verdict)
+        return self._of_all_rows(loss, arguments, verdict)
 
     def _verdict(self, loss: Loss, arguments: Arguments) -> Verdict:
-        if loss.known is not None and self._gather != "yes":
-            return Verdict(loss.known)
+        if loss.kind is not None and self._gather != "yes":
+            return Verdict(loss.kind)
         try:
             leaves = arguments.leaves()
         except ValueError as error:
@@ -138,18 +138,18 @@ class BatchLoss:
         with self._traced.state(alone=True, trial=True, factor=None):
             return try_loss(value, leaves)
 
-    def _whole(self, loss: Loss, arguments: Arguments, verdict: Verdict) -> Tensor:
+    def _of_all_rows(self, loss: Loss, arguments: Arguments, verdict: Verdict) -> Tensor:
         tensors = arguments.tensors()
-        chosen = [i for i in range(len(tensors)) if i not in verdict.unused]
-        needed = [tensors[i] for i in chosen]
+        positions = [i for i in range(len(tensors)) if i not in verdict.unused]
+        used_tensors = [tensors[i] for i in positions]
         report = functools.partial(self._report, loss.name, verdict)
-        gathered = gather_for_one_loss(self._within, needed, report, self._traced.sums)
-        for i, one in zip(chosen, gathered):
-            tensors[i] = one
+        gathered = gather_for_one_loss(self._within, used_tensors, report, self._traced.sums)
+        for i, rows in zip(positions, gathered):
+            tensors[i] = rows
         with self._traced.state(alone=True):
             return loss.function(*arguments.packed(tensors))
 
-    def _whole_in_trial(self, loss: Loss, arguments: Arguments) -> Tensor:
+    def _of_all_rows_in_trial(self, loss: Loss, arguments: Arguments) -> Tensor:
         gathered = self._traced.gathering.rows(arguments.tensors())
         with self._traced.state(weighed=True, trial=False):
             return loss.function(*arguments.packed(gathered))

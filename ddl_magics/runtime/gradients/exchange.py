@@ -54,19 +54,19 @@ class GradientExchange:
 
         dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not is_sparse(gradient)]
         sparse = [i for i, gradient in enumerate(gradients) if is_sparse(gradient)]
-        given = [gradients[i] for i in dense]
+        inputs = [gradients[i] for i in dense]
         for i in sparse:
-            given += [gradients[i].indices, gradients[i].values]
-        about = self.about(share)
+            inputs += [gradients[i].indices, gradients[i].values]
+        batch_tensors = self.batch_tensors(share)
 
         def exchange(*arrays: np.ndarray) -> list[np.ndarray]:
-            known, arrays = arrays[: len(about)], arrays[len(about) :]
+            batch_values, arrays = arrays[: len(batch_tensors)], arrays[len(batch_tensors) :]
             dense_arrays, sparse_arrays = arrays[: len(dense)], arrays[len(dense) :]
-            batch = self.batch(known, sparse_arrays)
+            batch = self.batch(batch_values, sparse_arrays)
             return self._exchange(batch, dense_arrays, sparse_arrays)
 
-        dtypes = [tensor.dtype for tensor in given]
-        reduced = answers(tf.numpy_function(self._errors.guarded(exchange), about + given, dtypes))
+        dtypes = [tensor.dtype for tensor in inputs]
+        reduced = answers(tf.numpy_function(self._errors.guarded(exchange), batch_tensors + inputs, dtypes))
         result = list(gradients)
         for i, after in zip(dense, reduced):
             after.set_shape(gradients[i].shape)
@@ -81,37 +81,42 @@ class GradientExchange:
 
     # What every way of exchanging them needs.
 
-    def about(self, share: Share | None) -> list[Tensor]:
-        """What `batch` needs of a share, as tensors."""
+    def batch_tensors(self, share: Share | None) -> list[Tensor]:
+        """The tensors of a share that `batch` needs."""
         import tensorflow as tf
 
         if share is None:
             return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)]
         return [share.rows, share.total, *share.sample]
 
-    def batch(self, about: Sequence[Any], sparse: Sequence[np.ndarray] = ()) -> WeightedBatch:
-        """What this rank knows of its batch, and announces. about: `about`'s as arrays; sparse: indices and values."""
-        rows, total, *sample = about
+    def batch(self, batch_values: Sequence[Any], sparse: Sequence[np.ndarray] = ()) -> WeightedBatch:
+        """The weight of this rank's batch, and what it announces of it.
+
+        Args:
+            batch_values: The values of `batch_tensors`.
+            sparse: Indices and values of each sparse gradient, in turn.
+        """
+        rows, total, *sample = batch_values
         rows = float(rows)
         # Where only this rank knows its rows, those of the step before are a guess at everybody's.
-        known = float(total) if total >= 0 else self._total
+        expected_total = float(total) if total >= 0 else self._total
         flags = UNCHECKED if total < 0 else 0
         if self._check_finite and not all(np.isfinite(values).all() for values in sparse[1::2]):
             flags |= NOT_FINITE
-        done = self._peers.progress.exchanges
-        if done < FIRST_FINGERPRINTS or done % FINGERPRINT_EVERY == 0:
+        exchange_count = self._peers.progress.exchanges
+        if exchange_count < FIRST_FINGERPRINTS or exchange_count % FINGERPRINT_EVERY == 0:
             check, scale = fingerprint(sample, total)
         else:
             check = scale = float(total)
-        mine = self._peers.announcement(STEP, rows, flags, check, scale)
-        return WeightedBatch(mine, rows, known, rows / known)
+        announcement = self._peers.announcement(STEP, rows, flags, check, scale)
+        return WeightedBatch(announcement, rows, expected_total, rows / expected_total)
 
-    def sum(self, number: int, flat: np.ndarray, mine: Announcement) -> list[Announcement]:
+    def sum(self, number: int, flat: np.ndarray, announcement: Announcement) -> list[Announcement]:
         """Sum `flat` (1-D), buffer `number` of a step, over the ranks, in place. Returns their announcements.
 
         `Diverged` where a rank is at another step, `PeerLost` where one has left.
         """
-        return self._peers.collective.allreduce(flat, mine)
+        return self._peers.collective.allreduce(flat, announcement)
 
     def settle(
         self, flat: np.ndarray, announced: list[Announcement], batch: WeightedBatch, dense: Sequence[np.ndarray]
@@ -124,7 +129,7 @@ class GradientExchange:
         self._check(announced)
         if self._check_finite and not np.isfinite(flat).all():
             self._blame(dense, batch.weight)
-        rows = sum(each.weight for each in announced)
+        rows = sum(announcement.weight for announcement in announced)
         if rows not in (0, batch.total):
             flat *= flat.dtype.type(batch.total / rows)
         self._total = rows or 1.0
@@ -159,10 +164,10 @@ class GradientExchange:
         broken = [rank for rank, each in enumerate(announced) if each.flags & NOT_FINITE]
         if broken:
             self._refuse(broken)
-        first = announced[0]
+        chief = announced[0]
         for rank, each in enumerate(announced):
-            checked = not (each.flags | first.flags) & UNCHECKED
-            if checked and not same_batch(each.check, each.scale, first.check, first.scale):
+            checked = not (each.flags | chief.flags) & UNCHECKED
+            if checked and not same_batch(each.check, each.scale, chief.check, chief.scale):
                 message = (
                     "rank %d and rank 0 read different data at step %d of epoch %d: seed every random choice of the "
                     "input pipeline, or mark data that is each rank's own with ddl.local()"
@@ -173,7 +178,7 @@ class GradientExchange:
         """Raise on all ranks, as all have the same sum, naming those whose own gradients are not finite."""
         fine = not weight or all(np.isfinite(array).all() for array in dense)
         gathered = self._peers.collective.gather(bytes([fine]), self._peers.announcement(STEP), 1)
-        self._refuse([rank for rank, each in enumerate(gathered) if each == b"\0"])
+        self._refuse([rank for rank, flag in enumerate(gathered) if flag == b"\0"])
 
     def _refuse(self, ranks: list[int]) -> None:
         """Raise for gradients that are no numbers: those of `ranks`, or their sum alone."""
@@ -196,30 +201,30 @@ class GradientExchange:
         gathered = peers.collective.gather(payload, peers.announcement(STEP), MAX_SPARSE_BYTES)
         self._count_time()
         row_bytes = indices.itemsize + values.itemsize * int(np.prod(values.shape[1:]))
-        total = sum(_WEIGHT.unpack_from(one)[0] for one in gathered)
+        total = sum(_WEIGHT.unpack_from(payload_of_rank)[0] for payload_of_rank in gathered)
         all_indices, all_values = [], []
-        for one in gathered:
-            count = (len(one) - _WEIGHT.size) // row_bytes
-            all_indices.append(np.frombuffer(one, indices.dtype, count, _WEIGHT.size))
+        for payload_of_rank in gathered:
+            count = (len(payload_of_rank) - _WEIGHT.size) // row_bytes
+            all_indices.append(np.frombuffer(payload_of_rank, indices.dtype, count, _WEIGHT.size))
             begin = _WEIGHT.size + count * indices.itemsize
-            theirs = np.frombuffer(one, values.dtype, offset=begin).reshape((count,) + values.shape[1:])
-            share = _WEIGHT.unpack_from(one)[0] / total
+            theirs = np.frombuffer(payload_of_rank, values.dtype, offset=begin).reshape((count,) + values.shape[1:])
+            share = _WEIGHT.unpack_from(payload_of_rank)[0] / total
             all_values.append(theirs * values.dtype.type(share))
-        filled = [number for number, each in enumerate(all_indices) if len(each)]  # ranks without rows send none
-        if filled and _are_of_no_row([all_indices[number] for number in filled]):
+        filled = [number for number, array in enumerate(all_indices) if len(array)]  # ranks without rows send none
+        if filled and _same_indices_on_all_ranks([all_indices[number] for number in filled]):
             return [all_indices[filled[0]], np.sum([all_values[number] for number in filled], axis=0)]
         return [np.concatenate(all_indices), np.concatenate(all_values)]
 
 
-def _are_of_no_row(indices: Sequence[np.ndarray]) -> bool:
-    """Whether ranks have looked up the same, whatever their rows are, as a table of positions is looked up.
+def _same_indices_on_all_ranks(indices: Sequence[np.ndarray]) -> bool:
+    """Whether all ranks have looked up the same rows of a table, as they do for position embeddings.
 
-    Keras 3's optimizers square each slice by itself: such a slice must stay one, as in one process.
+    Keras 3's optimizers square slices one by one. To square the sum, as one process does, keep one slice of each index.
     """
-    first, *others = indices
-    if len(first) < _ALIKE_BY_CHANCE or len(np.unique(first)) < len(first):
+    chief_indices, *other_indices = indices
+    if len(chief_indices) < _ALIKE_BY_CHANCE or len(np.unique(chief_indices)) < len(chief_indices):
         return False
-    return all(np.array_equal(first, other) for other in others)
+    return all(np.array_equal(chief_indices, indices_of_rank) for indices_of_rank in other_indices)
 
 
 class WeightedBatch(NamedTuple):
@@ -267,16 +272,16 @@ class Layout:
         self.dtype = dtype
         self._slices: list[tuple[int, slice]] = []
         self._gaps: list[slice] = []
-        step, end = max(1, ALIGNMENT_BYTES // dtype.itemsize), 0
+        step, stop = max(1, ALIGNMENT_BYTES // dtype.itemsize), 0
         for i, array in enumerate(arrays):
             if array.dtype != dtype:
                 continue
-            begin = -(-end // step) * step
-            if begin > end:
-                self._gaps.append(slice(end, begin))
-            end = begin + array.size
-            self._slices.append((i, slice(begin, end)))
-        self.size = end
+            begin = -(-stop // step) * step
+            if begin > stop:
+                self._gaps.append(slice(stop, begin))
+            stop = begin + array.size
+            self._slices.append((i, slice(begin, stop)))
+        self.size = stop
 
     def fill(self, flat: np.ndarray, arrays: Sequence[np.ndarray], weight: float) -> None:
         """Write the arrays, times `weight`, into the buffer, of shape (size,). Weight 0 makes zeros, also of NaN."""
@@ -286,13 +291,13 @@ class Layout:
         for gap in self._gaps:
             flat[gap] = 0
         factor = self.dtype.type(weight)
-        for i, where in self._slices:
-            np.multiply(arrays[i].reshape(-1), factor, out=flat[where])
+        for i, bounds in self._slices:
+            np.multiply(arrays[i].reshape(-1), factor, out=flat[bounds])
 
     def scatter(self, flat: np.ndarray, arrays: Sequence[np.ndarray], result: list[Any]) -> None:
         """Put into `result`, at the number of each array, a view of the buffer of that array's shape."""
-        for i, where in self._slices:
-            result[i] = flat[where].reshape(arrays[i].shape)
+        for i, bounds in self._slices:
+            result[i] = flat[bounds].reshape(arrays[i].shape)
 
 
 def _layouts(arrays: Sequence[np.ndarray]) -> list[Layout]:

@@ -24,10 +24,10 @@ def gather_for_one_loss(
     """
 
     def backward(
-        upstream: Sequence[Tensor], own: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
+        upstream: Sequence[Tensor], local: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
     ) -> list[Tensor]:
         factor = tf.minimum(factor, 1.0) if sums else factor
-        return [_rows(each, mine, begin, factor) for each, mine, begin in zip(upstream, own, begins)]
+        return [_rows(gradient, tensor, begin, factor) for gradient, tensor, begin in zip(upstream, local, begins)]
 
     return _differentiable(within, tensors, backward, report)
 
@@ -45,14 +45,14 @@ def all_gather(within: WithinStep, traced: TracedStep, tensor: Tensor) -> Tensor
         return tensor
 
     def backward(
-        upstream: Sequence[Tensor], own: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
+        upstream: Sequence[Tensor], local: Sequence[Tensor], begins: Sequence[Tensor], factor: Tensor
     ) -> list[Tensor]:
         share = traced.share
         rows = tf.constant(1.0, tf.float64) if share is None else tf.cast(share.rows, tf.float64)
-        (each,) = upstream
-        weighted = tf.where(rows > 0, each * tf.cast(rows, each.dtype), tf.zeros_like(each))
+        (gradient,) = upstream
+        weighted = tf.where(rows > 0, gradient * tf.cast(rows, gradient.dtype), tf.zeros_like(gradient))
         total = within.total(weighted, within.number(), 1)
-        return [_rows(total, own[0], begins[0], tf.math.divide_no_nan(tf.constant(1.0, tf.float64), rows))]
+        return [_rows(total, local[0], begins[0], tf.math.divide_no_nan(tf.constant(1.0, tf.float64), rows))]
 
     return _differentiable(within, [tensor], backward, lambda size: None)[0]
 
@@ -66,33 +66,33 @@ def _differentiable(
     """`within.gather`, where `backward` makes the gradients of the floating ones."""
     if within.alone():
         return list(tensors)
-    floating = [i for i, each in enumerate(tensors) if each.dtype.is_floating]
-    others: dict[int, Tensor] = {}
+    floating = [i for i, tensor in enumerate(tensors) if tensor.dtype.is_floating]
+    without_gradient: dict[int, Tensor] = {}
 
     @tf.custom_gradient
-    def gathered(*own: Tensor) -> Any:
+    def gathered(*floats: Tensor) -> Any:
         every = list(tensors)
-        for i, each in zip(floating, own):
-            every[i] = each
+        for i, tensor in zip(floating, floats):
+            every[i] = tensor
         answer = within.gather(every, report)
-        others.update({i: each for i, each in enumerate(answer.tensors) if i not in floating})
+        without_gradient.update({i: tensor for i, tensor in enumerate(answer.tensors) if i not in floating})
         begins = [answer.begins[i] for i in floating]
 
         def gradient(*upstream: Tensor) -> list[Tensor]:
-            return backward(upstream, own, begins, answer.factor)
+            return backward(upstream, floats, begins, answer.factor)
 
         return tuple(answer.tensors[i] for i in floating), gradient
 
     result = dict(zip(floating, gathered(*(tensors[i] for i in floating)))) if floating else {}
     if not floating:
-        others.update(enumerate(within.gather(tensors, report).tensors))
-    return [result[i] if i in result else others[i] for i in range(len(tensors))]
+        without_gradient.update(enumerate(within.gather(tensors, report).tensors))
+    return [result[i] if i in result else without_gradient[i] for i in range(len(tensors))]
 
 
-def _rows(upstream: Tensor, own: Tensor, begin: Tensor, factor: Tensor) -> Tensor:
-    """Of the gradient of all rows, that of this rank's `own`, times `factor`; zeros where that is 0."""
-    count = tf.shape(own, out_type=tf.int64)[0]
-    zeros = tf.zeros_like(own)
+def _rows(upstream: Tensor, local: Tensor, begin: Tensor, factor: Tensor) -> Tensor:
+    """Of the gradient of all rows, that of this rank's `local`, times `factor`; zeros where that is 0."""
+    count = tf.shape(local, out_type=tf.int64)[0]
+    zeros = tf.zeros_like(local)
 
     def mine() -> Tensor:
         return upstream[begin : begin + count] * tf.cast(factor, upstream.dtype)

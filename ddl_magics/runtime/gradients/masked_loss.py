@@ -31,13 +31,13 @@ def masked(
         return weigh("sum")
     if share is None or traced.alone:
         return weigh(reduction)
-    kept = weigh("sum")
-    return kept * tf.cast(_scale(within, share, mask), kept.dtype)
+    weights = weigh("sum")
+    return weights * tf.cast(_scale(within, share, mask), weights.dtype)
 
 
 def _scale(within: WithinStep, share: Share, mask: Tensor) -> Tensor:
     """The factor of an entry that is kept, a float64 scalar. mask: bool or numbers, of any shape."""
     entries = tf.stack([tf.cast(tf.size(mask), tf.float64), tf.reduce_sum(tf.cast(mask, tf.float64))])
     entries = tf.where(share.rows > 0, entries, tf.zeros_like(entries))
-    count, left = tf.unstack(within.total(entries, within.number()))
-    return tf.math.divide_no_nan(count, left)
+    count, kept_entries = tf.unstack(within.total(entries, within.number()))
+    return tf.math.divide_no_nan(count, kept_entries)

@@ -15,12 +15,12 @@ class MetricSums:
 
     A state that starts at zero adds up over ranks; another needs a rule that only its author knows.
 
-    whole: metrics whose states are those of the whole job on every rank.
+    gathered: metrics whose states are those of the whole job on every rank.
     """
 
     def __init__(self, peers: Peers) -> None:
         self._peers = peers
-        self.whole: set[Any] = set()
+        self.gathered: set[Any] = set()
         self._additive: dict[int, Any] = {}  # by id; the metric is kept, so that no other gets its id
 
     def reduce(self, kind: int, metrics: Sequence[Any], averaged: Sequence[Any]) -> None:
@@ -28,9 +28,9 @@ class MetricSums:
 
         kind: of the collective. The sum is in float64. ValueError names a metric that does not add up.
         """
-        single = [one for metric in metrics for one in parts_of(metric)]
+        single = [single_metric for metric in metrics for single_metric in parts_of(metric)]
         for metric in single:
-            if metric not in self.whole:
+            if metric not in self.gathered:
                 self._check(metric)
         states = [variable for metric in metrics for variable in metric.variables]
         values = self.parts_of_sum(states)
@@ -41,13 +41,13 @@ class MetricSums:
 
     def parts_of_sum(self, states: Sequence[Any]) -> list[np.ndarray]:
         """Copies of these variables of metrics, in float64, whose sums over the ranks are those of the whole job."""
-        others = set() if self._peers.config.is_chief else self.variables_of_whole()  # the chief's are enough
+        zeroed = set() if self._peers.config.is_chief else self.variables_of_gathered()  # the chief's are enough
         values = [np.array(variable, np.float64) for variable in states]
-        return [np.zeros_like(value) if id(one) in others else value for one, value in zip(states, values)]
+        return [np.zeros_like(value) if id(one) in zeroed else value for one, value in zip(states, values)]
 
-    def variables_of_whole(self) -> set[int]:
-        """The ids of the variables of `whole`."""
-        return {id(variable) for metric in self.whole for variable in metric.variables}
+    def variables_of_gathered(self) -> set[int]:
+        """The ids of the variables of `gathered`."""
+        return {id(variable) for metric in self.gathered for variable in metric.variables}
 
     def _check(self, metric: Any) -> None:
         if id(metric) in self._additive:

@@ -28,12 +28,12 @@ from .exchange import GradientExchange, Layout, WeightedBatch, answers, is_spars
 
 def exchange(rank: Rank, check_finite: bool) -> GradientExchange:
     """What sums the gradients of an optimizer over the ranks: with buckets and compression where there is a network."""
-    asked = rank.config.compression
+    compression_spec = rank.config.compression
     if rank.peers.collective.crosses_network:
-        return OverlappedExchange(rank, check_finite, asked)
-    if asked is not None:
+        return OverlappedExchange(rank, check_finite, compression_spec)
+    if compression_spec is not None:
         message = "--compression %s is left out: it saves bytes on a network, and all workers are on one machine"
-        rank.reporter.notice_once("info", message % asked.text)
+        rank.reporter.notice_once("info", message % compression_spec.text)
     return GradientExchange(rank.peers, rank.errors, check_finite)
 
 
@@ -59,11 +59,11 @@ class OverlappedExchange(GradientExchange):
         dense = [i for i, gradient in enumerate(gradients) if gradient is not None]
         if not dense or any(is_sparse(gradients[i]) for i in dense):
             return super().__call__(gradients, share)
-        about = self.about(share)
+        batch_tensors = self.batch_tensors(share)
         result, tokens, order = list(gradients), [], []
         for number, bucket in enumerate(_buckets(gradients, dense)):
-            submit = self._errors.guarded(functools.partial(self._submit, number, len(about)))
-            tokens.append(tf.numpy_function(submit, about + [gradients[i] for i in bucket], tf.float32))
+            submit = self._errors.guarded(functools.partial(self._submit, number, len(batch_tensors)))
+            tokens.append(tf.numpy_function(submit, batch_tensors + [gradients[i] for i in bucket], tf.float32))
             order += bucket
         finish = self._errors.guarded(self._finish)
         reduced = answers(tf.numpy_function(finish, tokens, [gradients[i].dtype for i in order]))
@@ -73,11 +73,11 @@ class OverlappedExchange(GradientExchange):
         return result
 
     def _submit(self, number: int, count: int, *arrays: np.ndarray) -> np.ndarray:
-        """Begin the sum of a bucket, whose gradients are there. The first `count` arrays are `about`'s."""
-        about, arrays = arrays[:count], arrays[count:]
+        """Begin the sum of a bucket's gradients. The first `count` arrays are the values of `batch_tensors`."""
+        batch_values, arrays = arrays[:count], arrays[count:]
         if number == 0:
             self._in_flight = []
-            self._batch = self.batch(about)
+            self._batch = self.batch(batch_values)
         assert self._batch is not None
         if number == len(self._reused):
             self._reused.append(_Reused(Layout(arrays[0].dtype, arrays)))
@@ -97,23 +97,23 @@ class OverlappedExchange(GradientExchange):
         peers.timings.add(self._buckets.waited, self._buckets.timings, self._buckets.hidden)
         in_flight, self._in_flight = self._in_flight, []
         result: list[np.ndarray] = []
-        for (flat, layout, arrays), each in zip(in_flight, announced):
-            self.settle(flat, each, self._batch, arrays)
+        for (flat, layout, arrays), announcements in zip(in_flight, announced):
+            self.settle(flat, announcements, self._batch, arrays)
             reduced: list[Any] = [None] * len(arrays)
             layout.scatter(flat, arrays, reduced)
             result += reduced
         return result
 
-    def sum(self, number: int, flat: np.ndarray, mine: Announcement) -> list[Announcement]:
-        ring, how = self._peers.collective, self._compressed
-        if how is None or flat.dtype != np.float32:
-            return super().sum(number, flat, mine)
+    def sum(self, number: int, flat: np.ndarray, announcement: Announcement) -> list[Announcement]:
+        ring, method = self._peers.collective, self._compressed
+        if method is None or flat.dtype != np.float32:
+            return super().sum(number, flat, announcement)
         if number not in self._residuals:
             self._residuals[number] = np.zeros_like(flat)
         residual = self._residuals[number]
-        if how.name == compression.TOPK:
-            return compression.topk_allreduce(ring, flat, mine, residual, how.share)
-        return ring.allreduce(flat, mine, residual)
+        if method.name == compression.TOPK:
+            return compression.topk_allreduce(ring, flat, announcement, residual, method.share)
+        return ring.allreduce(flat, announcement, residual)
 
 
 class _Reused:
@@ -125,9 +125,9 @@ class _Reused:
 
 def _buckets(gradients: Sequence[Gradient], dense: Sequence[int]) -> list[list[int]]:
     """Numbers of gradients, by bucket: of one dtype, in the order in which a backward pass makes them."""
-    found = []
+    buckets = []
     for dtype in sorted({gradients[i].dtype for i in dense}, key=str):
         ordered = [i for i in reversed(dense) if gradients[i].dtype == dtype]
         sizes = [(gradients[i].shape.num_elements() or 0) * dtype.size for i in ordered]
-        found += [[ordered[index] for index in bucket] for bucket in plan(sizes)]
-    return found
+        buckets += [[ordered[index] for index in bucket] for bucket in plan(sizes)]
+    return buckets

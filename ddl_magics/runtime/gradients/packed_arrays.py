@@ -21,15 +21,15 @@ def pack(arrays: Sequence[np.ndarray]) -> bytes:
 def unpack(payload: bytes, like: Sequence[np.ndarray]) -> list[np.ndarray]:
     """What another rank has packed. ValueError where its arrays differ from `like` in other axes than the first."""
     arrays, begin = [], 0
-    for own in like:
-        shape = struct.unpack_from("=%dq" % own.ndim, payload, begin)
-        begin += 8 * own.ndim
-        if shape[1:] != own.shape[1:]:
+    for array in like:
+        shape = struct.unpack_from("=%dq" % array.ndim, payload, begin)
+        begin += 8 * array.ndim
+        if shape[1:] != array.shape[1:]:
             message = (
                 "the rows of the workers have different shapes, %s and %s, and cannot be put together; pad them alike"
             )
-            raise ValueError(message % (own.shape[1:], shape[1:]))
+            raise ValueError(message % (array.shape[1:], shape[1:]))
         count = int(np.prod(shape))
-        arrays.append(np.frombuffer(payload, own.dtype, count, begin).reshape(shape))
-        begin += count * own.dtype.itemsize
+        arrays.append(np.frombuffer(payload, array.dtype, count, begin).reshape(shape))
+        begin += count * array.dtype.itemsize
     return arrays

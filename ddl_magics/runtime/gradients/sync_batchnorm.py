@@ -40,9 +40,9 @@ class SyncBatchNorm:
 
     def synchronizes(self, layer: Layer) -> bool:
         """Whether the statistics of `layer` are those of all ranks' rows."""
-        return self._config.reduces_gradients and isinstance(layer, self._kind) and self._asked(layer)
+        return self._config.reduces_gradients and isinstance(layer, self._kind) and self._is_wanted(layer)
 
-    def _asked(self, layer: Layer) -> bool:
+    def _is_wanted(self, layer: Layer) -> bool:
         return bool(layer.synchronized) or bool(self._config.spec.sync_batchnorm)
 
     def begin_fit(self, model: Model) -> None:
@@ -51,7 +51,7 @@ class SyncBatchNorm:
         if config.size == 1:
             return
         layers = [layer for layer in model._flatten_layers() if isinstance(layer, self._kind) and layer.trainable]
-        if config.reduces_gradients and not all(self._asked(layer) for layer in layers):
+        if config.reduces_gradients and not all(self._is_wanted(layer) for layer in layers):
             self._reporter.notice_once("info", _SLICES)
         if not config.reduces_gradients and any(layer.synchronized for layer in layers):
             rule = " --rule " + config.rule.text if config.spec.strategy == "allreduce" and config.rule else ""
@@ -111,21 +111,21 @@ def moments(
     last axis; False entries do not count. slack: added to the number of values that the sums are divided by.
     """
     # With squares about zero, in float64: from 32 bits on there is nothing that the subtraction below could cancel.
-    count, mean, variance = (tf.cast(each, tf.float64) for each in _own(x, axes, mask))
+    count, mean, variance = (tf.cast(value, tf.float64) for value in _local_moments(x, axes, mask))
     count, values, squares = tf.unstack(total(tf.stack([count, count * mean, count * (variance + tf.square(mean))])))
     mean = values / (count + slack)
     variance = (squares - 2 * mean * values + count * tf.square(mean)) / (count + slack)
     return tf.cast(mean, x.dtype), tf.cast(tf.maximum(variance, 0.0), x.dtype)
 
 
-def _own(x: Tensor, axes: Sequence[int], mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+def _local_moments(x: Tensor, axes: Sequence[int], mask: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
     """(number of values, mean, variance) of one rank, each of shape (channels,); zeros where there is no value."""
     if mask is None:
         mean, variance = tf.nn.moments(x, axes)
         return tf.fill(tf.shape(mean), tf.size(x, tf.int64) // tf.size(mean, tf.int64)), mean, variance
-    kept = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
-    count = tf.reduce_sum(tf.cast(kept, x.dtype), axes, keepdims=True)
+    is_kept = tf.broadcast_to(tf.cast(mask, tf.bool)[..., tf.newaxis], tf.shape(x))
+    count = tf.reduce_sum(tf.cast(is_kept, x.dtype), axes, keepdims=True)
     divisor = tf.maximum(count, 1)
-    mean = tf.reduce_sum(tf.where(kept, x, 0), axes, keepdims=True) / divisor
-    variance = tf.reduce_sum(tf.square(tf.where(kept, x - mean, 0)), axes, keepdims=True) / divisor
-    return tuple(tf.squeeze(each, axes) for each in (count, mean, variance))
+    mean = tf.reduce_sum(tf.where(is_kept, x, 0), axes, keepdims=True) / divisor
+    variance = tf.reduce_sum(tf.square(tf.where(is_kept, x - mean, 0)), axes, keepdims=True) / divisor
+    return tuple(tf.squeeze(value, axes) for value in (count, mean, variance))

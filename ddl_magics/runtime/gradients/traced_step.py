@@ -12,7 +12,7 @@ AS_DECLARED, OF_CUT, OF_LOCAL = "declared", "cut", "local"
 
 
 class TracedStep:
-    """State of a rank between `begin` and `end`.
+    """State of a rank between `enter` and `leave`.
 
     share: None outside of a step on cut data. sums: the loss of an own train_step is a sum over rows, not a mean.
     declared: `ddl.distribute` has been told so, or that it is a mean: then no sum is scaled before its gradients are.
@@ -36,16 +36,16 @@ class TracedStep:
     @contextlib.contextmanager
     def step_on(self, share: Share) -> Iterator[None]:
         """A step on `share` is being traced."""
-        self.begin(share)
+        self.enter(share)
         try:
             yield
         finally:
-            self.end()
+            self.leave()
 
-    def begin(self, share: Share) -> None:
+    def enter(self, share: Share) -> None:
         self.share, self.sums, self.declared, self.as_sum = share, False, False, None
 
-    def end(self) -> None:
+    def leave(self) -> None:
         self.share = None
 
     @contextlib.contextmanager

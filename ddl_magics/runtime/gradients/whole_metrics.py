@@ -75,11 +75,11 @@ class WholeMetrics:
         adds_up = self._additive[key][1]
         if self._apart and not adds_up:
             self._reporter.notice_once("warning", _SUMMED % metric.name)
-        if self._apart or (adds_up and metric not in self._sums.whole):
+        if self._apart or (adds_up and metric not in self._sums.gathered):
             return update(*args, **kwargs)
         if self._gather == "no":
             raise ValueError(_REFUSED % metric.name)
-        self._sums.whole.add(metric)
+        self._sums.gathered.add(metric)
         gathered = self._within.gather(arguments.tensors()).tensors
         with traced.state(alone=True):
             args, kwargs = arguments.packed(gathered)

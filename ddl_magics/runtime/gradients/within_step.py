@@ -43,7 +43,7 @@ class Gathered(NamedTuple):
 
 @dataclass
 class OmittedExchanges:
-    any: bool = False
+    occurred: bool = False
 
 
 class WithinStep:
@@ -112,35 +112,35 @@ class WithinStep:
             return Gathered(list(tensors), zeros, tf.constant(1.0, tf.float64))
         peers = self._peers
         rows = tf.constant(1, tf.int64) if share is None else share.rows
-        kept = [each[: tf.where(rows > 0, tf.shape(each)[0], 0)] for each in tensors]
+        local_rows = [each[: tf.where(rows > 0, tf.shape(each)[0], 0)] for each in tensors]
 
         def exchange(rows: np.ndarray, *arrays: np.ndarray) -> list[Any]:
             ring = peers.collective
-            mine = peers.announcement(WITHIN_STEP, float(rows), check=number)
-            payloads, announced = ring.gather_with_announcements(pack(arrays), mine, MAX_GATHERED_BYTES)
+            announcement = peers.announcement(WITHIN_STEP, float(rows), check=number)
+            payloads, announced = ring.gather_with_announcements(pack(arrays), announcement, MAX_GATHERED_BYTES)
             peers.timings.add(ring.elapsed, ring.timings)
             self._check(announced)
             report(sum(len(payload) for payload in payloads))
             of_ranks = [unpack(payload, arrays) for payload in payloads]
-            whole = [np.concatenate(parts) for parts in zip(*of_ranks)]
-            begins = [sum(len(part) for part in parts[: ring.rank]) for parts in zip(*of_ranks)]
-            total = sum(each.weight for each in announced)
+            gathered_tensors = [np.concatenate(arrays_of_ranks) for arrays_of_ranks in zip(*of_ranks)]
+            begins = [sum(len(part) for part in arrays_of_ranks[: ring.rank]) for arrays_of_ranks in zip(*of_ranks)]
+            total = sum(announcement.weight for announcement in announced)
             factor = np.float64(total / rows if rows else 0.0)
-            return [*whole, *(np.int64(begin) for begin in begins), factor]
+            return [*gathered_tensors, *(np.int64(begin) for begin in begins), factor]
 
         dtypes = [each.dtype for each in tensors] + [tf.int64] * len(tensors) + [tf.float64]
-        *answers, factor = tf.numpy_function(self._errors.guarded(exchange), [rows, *kept], dtypes)
-        whole, begins = answers[: len(tensors)], answers[len(tensors) :]
-        for gathered, tensor in zip(whole, tensors):
+        *answers, factor = tf.numpy_function(self._errors.guarded(exchange), [rows, *local_rows], dtypes)
+        gathered_tensors, begins = answers[: len(tensors)], answers[len(tensors) :]
+        for gathered, tensor in zip(gathered_tensors, tensors):
             gathered.set_shape([None, *tensor.shape[1:]])
         for scalar in [*begins, factor]:
             scalar.set_shape([])
-        return Gathered(whole, begins, factor)
+        return Gathered(gathered_tensors, begins, factor)
 
     def alone(self) -> bool:
         """Whether nothing is exchanged: this rank has the whole batch, or XLA is to compile the step."""
         if self._omitted is not None:
-            self._omitted.any = True
+            self._omitted.occurred = True
             return True
         return self._traced.alone
 
@@ -155,8 +155,8 @@ class WithinStep:
 
     def _check(self, announced: list[Announcement]) -> None:
         """The ranks must be at the same sum: sizes alone do not tell layers apart."""
-        first, progress = announced[0], self._peers.progress
-        for rank, each in enumerate(announced):
-            if (each.check, each.scale) != (first.check, first.scale):
+        chief, progress = announced[0], self._peers.progress
+        for rank, announcement in enumerate(announced):
+            if (announcement.check, announcement.scale) != (chief.check, chief.scale):
                 message = "ranks 0 and %d compute step %d of epoch %d in different order"
                 raise Diverged(rank, 0, message % (rank, progress.step + 1, progress.epoch + 1))

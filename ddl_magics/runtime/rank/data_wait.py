@@ -47,7 +47,7 @@ class DataWait:
 
     def sums(self) -> Sums:
         """Of all that has been counted. Takes some 20 microseconds."""
-        reads, steps = (0.0 if each is None else float(each.numpy()) for each in (self._reads, self._steps))
+        reads, steps = (0.0 if variable is None else float(variable.numpy()) for variable in (self._reads, self._steps))
         return Sums(self.outside_graphs + reads, steps)
 
     def timed_step(self, step: Operation, batch: Any, written: Callable[[], list[Tensor]]) -> Any:
@@ -57,9 +57,9 @@ class DataWait:
         self._steps = _variable() if self._steps is None else self._steps
         began, batch = _after(batch)
         result = step(batch)
-        ends = [part for part in tf.nest.flatten(result, expand_composites=True) if tf.is_tensor(part)]
-        with tf.control_dependencies(ends + [variable.read_value() for variable in written()]):
-            self._steps.assign_add(_now() - began)
+        outputs = [tensor for tensor in tf.nest.flatten(result, expand_composites=True) if tf.is_tensor(tensor)]
+        with tf.control_dependencies(outputs + [variable.read_value() for variable in written()]):
+            self._steps.assign_add(_timestamp() - began)
         return result
 
     def _counted(self, original: Operation) -> Operation:
@@ -84,11 +84,11 @@ class DataWait:
 
         # A variable of its own: one that steps change as well would have a read wait for the end of the step before.
         self._reads = _variable() if self._reads is None else self._reads
-        asked = _now()
-        with tf.control_dependencies([asked]):
+        began = _timestamp()
+        with tf.control_dependencies([began]):
             values = read()
-        ended, values = _after(values)
-        self._reads.assign_add(ended - asked)
+        finished, values = _after(values)
+        self._reads.assign_add(finished - began)
         return values
 
 
@@ -99,12 +99,12 @@ def _after(values: Any) -> tuple[Tensor, Any]:
     """
     import tensorflow as tf
 
-    parts = tf.nest.flatten(values, expand_composites=True)
-    with tf.control_dependencies([part for part in parts if tf.is_tensor(part)]):
-        now = _now()
-    with tf.control_dependencies([now]):
-        parts = [tf.identity(part) if tf.is_tensor(part) else part for part in parts]
-    return now, tf.nest.pack_sequence_as(values, parts, expand_composites=True)
+    tensors = tf.nest.flatten(values, expand_composites=True)
+    with tf.control_dependencies([tensor for tensor in tensors if tf.is_tensor(tensor)]):
+        timestamp = _timestamp()
+    with tf.control_dependencies([timestamp]):
+        tensors = [tf.identity(tensor) if tf.is_tensor(tensor) else tensor for tensor in tensors]
+    return timestamp, tf.nest.pack_sequence_as(values, tensors, expand_composites=True)
 
 
 def _variable() -> Tensor:
@@ -114,7 +114,7 @@ def _variable() -> Tensor:
         return tf.Variable(0.0, trainable=False, dtype=tf.float64)
 
 
-def _now() -> Tensor:
+def _timestamp() -> Tensor:
     import tensorflow as tf
 
     with tf.device("CPU:0"):

@@ -41,8 +41,8 @@ class Peers:
     def note(self, announcements: list[Announcement]) -> None:
         """Learn from the ranks' announcements whether any wants to stop."""
         flags = 0
-        for each in announcements:
-            flags |= each.flags
+        for announcement in announcements:
+            flags |= announcement.flags
         self._stop.note(flags)
 
     def allreduce(self, flat: np.ndarray, kind: int, flags: int = 0) -> list[Announcement]:

@@ -33,10 +33,10 @@ class Pulse(NamedTuple):
 
     @classmethod
     def of(cls, rank: Rank) -> Pulse:
-        now, ring, server = rank.progress, rank.peers.ring, rank.server
+        progress, ring, server = rank.progress, rank.peers.ring, rank.server
         waiting = (ring is not None and ring.busy) or (server is not None and server.busy)
-        moves = now.evaluated + now.sync_rounds + now.cell_collectives + now.exchanges
-        return cls(now.fit, now.epoch, now.step, moves, now.training, waiting)
+        moves = progress.evaluated + progress.sync_rounds + progress.cell_collectives + progress.exchanges
+        return cls(progress.fit, progress.epoch, progress.step, moves, progress.training, waiting)
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> Pulse:

@@ -97,7 +97,7 @@ class Rank:
 
     def keep(self, model: Model) -> None:
         """`model` is trained here, and belongs to the result of the run."""
-        if all(model is not known for known in self.models):
+        if all(model is not other_model for other_model in self.models):
             self.models.append(model)
 
     def leave(self, outcome: Outcome) -> None:

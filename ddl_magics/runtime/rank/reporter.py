@@ -56,15 +56,15 @@ class Reporter:
         """Stream a checkpoint to the driver, one at a time."""
         self._stream(path, dict(position._asdict(), name=position.file), messages.CHECKPOINT, messages.PIECE)
 
-    def send_end(self, end: RankEnd) -> None:
-        self._channel.send_json(messages.RANK_ENDED, end.to_json())
+    def send_end(self, rank_end: RankEnd) -> None:
+        self._channel.send_json(messages.RANK_ENDED, rank_end.to_json())
 
-    def _stream(self, path: str, about: dict[str, Any], announcement: int, piece: int) -> None:
+    def _stream(self, path: str, fields: dict[str, Any], announcement: int, piece: int) -> None:
         digest = hashlib.sha256()
         with open(path, "rb") as file:
             for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
                 digest.update(block)
-        header = dict(about, size=os.path.getsize(path), sha256=digest.hexdigest())
+        header = dict(fields, size=os.path.getsize(path), sha256=digest.hexdigest())
         self._channel.send_json(announcement, header)
         if not header["size"]:
             self._channel.send(piece, b"")

@@ -56,10 +56,10 @@ def reserve() -> socket.socket:
 
 def cluster_of(announced: Sequence[Sequence[Sequence[Any]]]) -> dict[str, list[str]]:
     """TensorFlow's ClusterSpec, {job: [address of each task]}, of every rank's [[job, task, address]]."""
-    found: dict[str, list[str]] = {}
-    for job, _, address in sorted(tuple(each) for one in announced for each in one):
-        found.setdefault(job, []).append(address)
-    return found
+    tasks: dict[str, list[str]] = {}
+    for job, _, address in sorted(tuple(role) for roles_of_rank in announced for role in roles_of_rank):
+        tasks.setdefault(job, []).append(address)
+    return tasks
 
 
 class TfCluster:
@@ -75,23 +75,23 @@ class TfCluster:
         """give_up(error) ends this process; any thread may call it."""
         self._config, self._reporter, self._stop, self._give_up = rank.config, rank.reporter, rank.stop, give_up
         config = rank.config
-        mine = roles(config.spec.strategy, config.rank, config.workers, config.spec.ps or 1)
+        own_roles = roles(config.spec.strategy, config.rank, config.workers, config.spec.ps or 1)
         os.environ["TF_GRPC_REUSE_PORT"] = "true"
         threads = int(os.environ.get("TF_NUM_INTEROP_THREADS") or 0)
         os.environ["TF_NUM_INTEROP_THREADS"] = str(max(threads, INTEROP_THREADS))
-        self._reserved = [reserve() for _ in mine]
+        self._reserved = [reserve() for _ in own_roles]
         host = "[%s]" % config.host if ":" in config.host else config.host
         ports = [reserved.getsockname()[1] for reserved in self._reserved]
-        addresses = [[job, task, "%s:%d" % (host, port)] for (job, task), port in zip(mine, ports)]
+        addresses = [[job, task, "%s:%d" % (host, port)] for (job, task), port in zip(own_roles, ports)]
         self._ring = rank.peers.ring
         self._cluster = cluster_of(self._gather(addresses))
         self.strategy: Any = None
         self.servers: TfServers | None = None
         if config.spec.strategy == TF_PS:
             rank.peers.ring = None  # the others serve, and take no part in anything
-            self._start_servers([role for role in mine if role[0] != "chief"])
+            self._start_servers([role for role in own_roles if role[0] != "chief"])
         if self.runs_cell:
-            job, task = mine[0]
+            job, task = own_roles[0]
             os.environ["TF_CONFIG"] = json.dumps({"cluster": self._cluster, "task": {"type": job, "index": task}})
 
     @property
@@ -103,7 +103,7 @@ class TfCluster:
         if self._ring is None:
             return [value]
         gathered = self._ring.gather(json.dumps(value).encode(), Announcement(RENDEZVOUS), _ADDRESSES_BYTES)
-        return [json.loads(each.decode()) for each in gathered]
+        return [json.loads(payload.decode()) for payload in gathered]
 
     def _start_servers(self, roles: Sequence[tuple[str, int]]) -> None:
         from .server import TfServers

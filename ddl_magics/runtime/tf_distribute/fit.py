@@ -77,8 +77,8 @@ def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
         batch = _rows(args[0] if args else kwargs.get("x"), kwargs.get("batch_size"))
         batch = batch or config.spec.batch_size or 0  # what is not known is `dataset`, of --data
         reporter = base(rank, model, rows, batch // (config.workers if config.spec.strategy == TF_ALLREDUCE else 1))
-        given = kwargs.get("callbacks") or []
-        kwargs["callbacks"] = (list(given) if isinstance(given, (list, tuple)) else [given]) + [reporter]
+        callbacks = kwargs.get("callbacks") or []
+        kwargs["callbacks"] = (list(callbacks) if isinstance(callbacks, (list, tuple)) else [callbacks]) + [reporter]
         kwargs["verbose"] = 0 if not config.is_chief else 2 if kwargs.get("verbose") in (None, "auto", 1) else 0
         rank.begin_fit(model)
         try:
@@ -98,11 +98,11 @@ def _rows(data: Any, batch_size: int | None) -> int:
         return batch_size or 32
     waiting = [data]
     while waiting:
-        one = waiting.pop()
-        size = getattr(one, "_batch_size", None)
+        dataset = waiting.pop()
+        size = getattr(dataset, "_batch_size", None)
         if size is not None:
             return int(size)
-        inputs = getattr(one, "_inputs", None)
+        inputs = getattr(dataset, "_inputs", None)
         waiting.extend(inputs() if callable(inputs) else ())
     return 0
 
@@ -111,5 +111,5 @@ def models(namespace: dict[str, Any]) -> list[Model]:
     """The Keras models among a cell's variables: those that a loop of its own has trained."""
     packages = [sys.modules[name] for name in ("keras", "tf_keras") if name in sys.modules]
     kinds = tuple(package.Model for package in packages)
-    found = {id(value): value for value in namespace.values() if isinstance(value, kinds) and value.built}
-    return list(found.values())
+    models_by_id = {id(value): value for value in namespace.values() if isinstance(value, kinds) and value.built}
+    return list(models_by_id.values())

@@ -32,8 +32,8 @@ class TfServers:
         self._processes = [(job, task, self._start(cluster, job, task)) for job, task in roles]
         for job, task, process in self._processes:
             assert process.stdout is not None
-            ready, _, _ = select.select([process.stdout], [], [], START_SECONDS)
-            if not (ready and process.stdout.readline()):
+            readable, _, _ = select.select([process.stdout], [], [], START_SECONDS)
+            if not (readable and process.stdout.readline()):
                 self.close()
                 message = "TensorFlow's server for %s %d did not start; what it printed says why"
                 raise RuntimeError(message % (job, task))

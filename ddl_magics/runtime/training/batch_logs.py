@@ -84,7 +84,7 @@ def logs_of_job(
 
 def are_read_by(callbacks: Sequence[Any]) -> bool:
     """Whether one of a cell's callbacks looks at the logs of batches."""
-    return any(_reads(one) for one in callbacks)
+    return any(_reads(callback) for callback in callbacks)
 
 
 def results_of_metrics(model: Model) -> dict[str, Any]:
@@ -98,8 +98,8 @@ def results_of_metrics(model: Model) -> dict[str, Any]:
 def _reads(callback: Any) -> bool:
     if getattr(callback, "save_freq", getattr(callback, "update_freq", "epoch")) != "epoch":  # of Keras' own
         return True
-    given = [getattr(callback, name, None) for name in _METHODS]
-    functions = [getattr(method, "__func__", method) for method in given]
+    methods = [getattr(callback, name, None) for name in _METHODS]
+    functions = [getattr(method, "__func__", method) for method in methods]
     return any(not is_of_keras(function) for function in functions if function is not None)
 
 

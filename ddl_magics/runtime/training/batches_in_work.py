@@ -29,9 +29,9 @@ class BatchesInWork:
         self._newest[reader] = share
         self._fresh.append((reader, share))
 
-    def end(self, reader: Any) -> None:
+    def close(self, reader: Any) -> None:
         self._newest.pop(reader, None)
-        self._fresh = [(each, share) for each, share in self._fresh if each is not reader]
+        self._fresh = [(other_reader, share) for other_reader, share in self._fresh if other_reader is not reader]
 
     def __bool__(self) -> bool:
         return bool(self._newest)
@@ -50,9 +50,9 @@ class BatchesInWork:
         for row, total in zip(rows, totals):
             if row * totals[0] != rows[0] * total:
                 raise ValueError(_UNEVEN % (totals[0], total, rows[0], row, self._size))
-        checks = [fingerprint([_numbers(part) for part in share.sample], int(share.total)) for share in shares]
+        checks = [fingerprint([_numbers(tensor) for tensor in share.sample], int(share.total)) for share in shares]
         return rows[-1], totals[-1], np.array([np.sum(checks, axis=0)], np.float64)
 
 
-def _numbers(part: tf.Tensor) -> np.ndarray:
-    return np.asarray(part.numpy())
+def _numbers(tensor: tf.Tensor) -> np.ndarray:
+    return np.asarray(tensor.numpy())

@@ -44,7 +44,7 @@ class CallData:
             fit.has_data = True
             fit.batch = fit.batch if validates else int(batch or 0)
         if local or config.size == 1 or (validates and self._rank.server):
-            return share.whole(dataset), False
+            return share.uncut(dataset), False
         if config.local_updates and not validates:
             return share.shard(dataset, config.rank, config.size, of_arrays), True
         if not validates:

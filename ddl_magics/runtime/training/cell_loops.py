@@ -17,17 +17,17 @@ from .keras_access import KerasAccess
 from .loop_slices import LoopSlices
 from .own_loop import OwnLoop
 from .owners import owners
-from .step_parts import StepParts
+from .step_context import StepContext
 
 
 class CellLoops:
     """loop: the steps between two calls of `fit`. slices: what Keras computes in them."""
 
-    def __init__(self, parts: StepParts, access: KerasAccess) -> None:
-        self._parts, self._config, self._access = parts, parts.config, access
-        self.loop = OwnLoop(parts.rank, parts.rows, self._average_statistics)
-        self.slices = LoopSlices(self.loop, parts.traced, parts.noise, parts.rank.errors)
-        self.equal_weights = EqualWeights(parts.rank)
+    def __init__(self, context: StepContext, access: KerasAccess) -> None:
+        self._context, self._config, self._access = context, context.config, access
+        self.loop = OwnLoop(context.rank, context.rows, self._average_statistics)
+        self.slices = LoopSlices(self.loop, context.traced, context.noise, context.rank.errors)
+        self.equal_weights = EqualWeights(context.rank)
 
     # -- functions of `ddl`
 
@@ -40,7 +40,7 @@ class CellLoops:
         if not self._config.reduces_gradients:
             return metric.result()
         before = [tf.identity(variable) for variable in metric.variables]
-        self._parts.metric_sums.reduce(announcement.METRICS, [metric], [])
+        self._context.metric_sums.reduce(announcement.METRICS, [metric], [])
         result = metric.result()
         for variable, value in zip(metric.variables, before):
             variable.assign(value)
@@ -48,30 +48,30 @@ class CellLoops:
 
     def all_gather(self, tensor: Tensor) -> Tensor:
         """`ddl.all_gather`."""
-        call = self._parts.calls.current
+        call = self._context.calls.current
         if not self._config.reduces_gradients or (call is not None and call.kind == "predict"):
             return tensor
-        return all_gather(self._parts.within, self._parts.traced, tf.convert_to_tensor(tensor))
+        return all_gather(self._context.within, self._context.traced, tf.convert_to_tensor(tensor))
 
     def alone(self) -> contextlib.AbstractContextManager[None]:
         """While it lasts, this rank may call a model without the others, as `predict` does."""
-        return self._parts.calls.during(Call("predict", False))
+        return self._context.calls.during(Call("predict", False))
 
     # -- hooks
 
     def note_loss(self, original: Callable[..., Tensor], loss: Any, *args: Any, **kwargs: Any) -> Tensor:
         """In place of the call of a loss of Keras."""
-        if self._parts.calls.current is None:
+        if self._context.calls.current is None:
             self.slices.note_loss(getattr(loss, "reduction", None))
         return original(loss, *args, **kwargs)
 
     def note_update(self, variables: Sequence[Variable]) -> None:
         """An optimizer is about to update `variables`. Called in a trace, too."""
-        if self._parts.calls.current is not None:
+        if self._context.calls.current is not None:
             return
         if self.equal_weights.is_new(variables):
             for model in owners(self._access.trainer, variables):
-                self._parts.batchnorm.begin_fit(model)
+                self._context.batchnorm.begin_fit(model)
                 self.loop.note(model)
             self.equal_weights.align(variables)
         if not self._config.reduces_gradients:
@@ -81,12 +81,12 @@ class CellLoops:
         """Give all ranks equal weights, before the first step of a model that is built."""
         weights = self._access.weights(model)
         if model.built and self.equal_weights.is_new(weights):
-            self._parts.batchnorm.begin_fit(model)
+            self._context.batchnorm.begin_fit(model)
             self.equal_weights.align(weights)
 
     def _average_statistics(self, models: Sequence[Model]) -> None:
         if self._config.reduces_gradients:
             statistics = [variable for model in models for variable in self._access.statistics(model)]
             if statistics:
-                self._parts.metric_sums.reduce(announcement.EPOCH, [], statistics)
+                self._context.metric_sums.reduce(announcement.EPOCH, [], statistics)
             self.equal_weights.compare([variable for model in models for variable in model.trainable_variables])

@@ -43,7 +43,7 @@ FOLDER = "checkpoints"
 
 #: What is known of a checkpoint beside its arrays, as JSON: the fields of its `Position`, and "steps" of an epoch,
 #: "history", "callbacks", "model" (its name), "rates" (the learning rate that the fit began with, and that of now).
-About = Mapping[str, Any]
+Metadata = Mapping[str, Any]
 
 
 class Checkpoints:
@@ -58,32 +58,34 @@ class Checkpoints:
         """The checkpoints of a call of `fit` with these arguments, by name; its first epoch is moved to where it
         continues.
         """
-        given = arguments.get("callbacks")
-        users = getattr(given, "callbacks", given) or []
+        argument = arguments.get("callbacks")
+        users = getattr(argument, "callbacks", argument) or []
         users = list(users) if isinstance(users, (list, tuple)) else [users]
         position = self._positions.get(self._rank.progress.fit)
-        first = arguments.get("initial_epoch") or 0
-        about: About = {}
+        first_epoch = arguments.get("initial_epoch") or 0
+        metadata: Metadata = {}
         arrays: Arrays = {}
         if position is not None:
-            about, arrays = self._load(position)
+            metadata, arrays = self._load(position)
         rejoins = self._config.reported is not None
-        if rejoins and not about.get("complete"):
-            about = self._as_reported(about, first)
+        if rejoins and not metadata.get("complete"):
+            metadata = self._as_reported(metadata, first_epoch)
         states = CallbackStates(users)
-        fit = FitCheckpoints(self._rank, self._access, self._sender, self._metric_sums, states, about, arrays, first)
-        if about:
-            arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else about["epoch"]
+        fit = FitCheckpoints(
+            self._rank, self._access, self._sender, self._metric_sums, states, metadata, arrays, first_epoch
+        )
+        if metadata:
+            arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else metadata["epoch"]
         return fit
 
-    def _as_reported(self, about: About, first: int) -> About:
+    def _as_reported(self, metadata: Metadata, first_epoch: int) -> Metadata:
         """For a worker that rejoins while the others continue: from the first epoch that has not been reported."""
         fit = self._rank.progress.fit
         history = (self._config.reported or {}).get(fit, {})
-        position = Position(fit, first + max(map(len, history.values()), default=0), 0, False)
-        return {"callbacks": [], "model": "", "steps": None, **about, "history": history, **position._asdict()}
+        position = Position(fit, first_epoch + max(map(len, history.values()), default=0), 0, False)
+        return {"callbacks": [], "model": "", "steps": None, **metadata, "history": history, **position._asdict()}
 
-    def _load(self, position: Position) -> tuple[About, Arrays]:
+    def _load(self, position: Position) -> tuple[Metadata, Arrays]:
         """The chief's (about, arrays), on all ranks that meet in collectives; what the driver knows on the others."""
         config, peers, content = self._config, self._rank.peers, b""
         if config.is_chief:
@@ -97,8 +99,8 @@ class Checkpoints:
             buffer = np.frombuffer(content, np.uint8).copy() if config.is_chief else np.empty(int(size[0]), np.uint8)
             peers.ring.broadcast(buffer, peers.announcement(announcement.WEIGHTS))
             content = buffer.tobytes()
-        about, arrays = checkpoint.read(io.BytesIO(content))
-        return about, arrays
+        metadata, arrays = checkpoint.read(io.BytesIO(content))
+        return metadata, arrays
 
 
 class FitCheckpoints:
@@ -111,17 +113,17 @@ class FitCheckpoints:
         sender: _Sender,
         metric_sums: MetricSums,
         callbacks: CallbackStates,
-        about: About,
+        metadata: Metadata,
         arrays: Arrays,
         first_epoch: int,
     ) -> None:
-        """about, arrays: what it continues from, or nothing; first_epoch: the one that the user wants."""
+        """metadata, arrays: what it continues from, or nothing; first_epoch: the one that the user wants."""
         self._rank, self._config, self._access, self._sender = rank, rank.config, access, sender
-        self._metric_sums, self._callbacks, self._about, self._arrays = metric_sums, callbacks, about, arrays
+        self._metric_sums, self._callbacks, self._metadata, self._arrays = metric_sums, callbacks, metadata, arrays
         self._first_epoch = first_epoch
         self._rejoins = rank.config.reported is not None  # the others of a parameter-server run are somewhere in it
-        self._history = {name: list(values) for name, values in about.get("history", {}).items()}
-        self._steps = about.get("steps")  # of an epoch, once one is over
+        self._history = {name: list(values) for name, values in metadata.get("history", {}).items()}
+        self._steps = metadata.get("steps")  # of an epoch, once one is over
         self._first_rate: float | None = None
         self._due_at = time.monotonic()
         self.before = _Before(self)
@@ -134,7 +136,7 @@ class FitCheckpoints:
 
     @property
     def _of_another_run(self) -> bool:
-        return bool(self._about) and bool(self._config.spec.resume) and self._config.attempt == 1
+        return bool(self._metadata) and bool(self._config.spec.resume) and self._config.attempt == 1
 
     def _checked_every(self) -> int | None:
         """--checkpoint-every, where it can be had; else a notice says so."""
@@ -151,7 +153,7 @@ class FitCheckpoints:
         """The epochs of another run, which are this one's too."""
         if not self._of_another_run or not self._config.is_chief:
             return
-        history, fit = self._about["history"], self._rank.progress.fit
+        history, fit = self._metadata["history"], self._rank.progress.fit
         if self.skipped:
             message = "fit %d had ended in the resumed run: its history and weights are taken, and nothing is trained"
             self._rank.reporter.notice("info", message % (fit + 1))
@@ -163,32 +165,32 @@ class FitCheckpoints:
     @property
     def skipped(self) -> bool:
         """Whether it had returned in an earlier attempt, and has nothing to do in this one."""
-        return bool(self._about.get("complete"))
+        return bool(self._metadata.get("complete"))
 
     def restore(self, model: Model) -> None:
         """Before the first epoch: the state that this attempt continues from."""
         self._first_rate = optimizers.fixed_rate(model.optimizer)
-        if not self._about:
+        if not self._metadata:
             return
         self._access.build_all(model)
         if self._arrays:
-            whose = "the checkpoint of fit %d (%s)" % (self._rank.progress.fit + 1, self._about["model"])
-            put_in_model(model, self._access, self._arrays, whose)
+            source = "the checkpoint of fit %d (%s)" % (self._rank.progress.fit + 1, self._metadata["model"])
+            put_in_model(model, self._access, self._arrays, source)
             self._restore_rate(model)
-        self._callbacks.put(self._about["callbacks"], self._arrays)
+        self._callbacks.restore(self._metadata["callbacks"], self._arrays)
         if not self.skipped and not self._rejoins:
-            epochs = self._about["epoch"] - self._first_epoch
-            self._access.fast_forward(max(0, epochs), self._about["steps"], self._about["step"])
+            epochs = self._metadata["epoch"] - self._first_epoch
+            self._access.fast_forward(max(0, epochs), self._metadata["steps"], self._metadata["step"])
 
     def _restore_rate(self, model: Model) -> None:
         """The rate as it was, which callbacks may have changed; but the cell's, if that is another one than before."""
-        given, (first, last) = self._first_rate, self._about.get("rates") or (None, None)
-        if given is None or first is None or last is None:
+        cell_rate, (rate_at_start, rate_at_checkpoint) = self._first_rate, self._metadata.get("rates") or (None, None)
+        if cell_rate is None or rate_at_start is None or rate_at_checkpoint is None:
             return
-        inner_optimizer(model.optimizer).learning_rate = last if given == first else given
-        if given != first and self._config.is_chief:
+        inner_optimizer(model.optimizer).learning_rate = rate_at_checkpoint if cell_rate == rate_at_start else cell_rate
+        if cell_rate != rate_at_start and self._config.is_chief:
             message = "it continues at the cell's learning rate, %.6g: the resumed run had begun with %.6g"
-            self._rank.reporter.notice("info", message % (given, first))
+            self._rank.reporter.notice("info", message % (cell_rate, rate_at_start))
 
     def join(self, model: Model, epoch: int) -> None:
         """The parameter server says which `epoch` the others are in. The chief also reports those before it."""
@@ -197,15 +199,15 @@ class FitCheckpoints:
 
     def restore_metrics(self, model: Model) -> None:
         """In the first epoch, if that had begun: what the metrics had counted, on the chief for all."""
-        if self._about.get("step") and self._config.is_chief:
+        if self._metadata.get("step") and self._config.is_chief:
             for i, variable in enumerate(_metric_states(model)):
                 variable.assign(self._arrays["metrics/%d" % i])
 
-    def end_epoch(self, model: Model, epoch: int, logs: Any, last: bool) -> None:
+    def end_epoch(self, model: Model, epoch: int, logs: Any, is_last_epoch: bool) -> None:
         self._steps = self._rank.progress.step
         for name, value in (logs or {}).items():
             self._history.setdefault(name, []).append(_number(value))
-        if self._config.is_chief and not (last or model.stop_training) and time.monotonic() >= self._due_at:
+        if self._config.is_chief and not (is_last_epoch or model.stop_training) and time.monotonic() >= self._due_at:
             self._take(model, Position(self._rank.progress.fit, epoch + 1, 0, False), {})
 
     def end_step(self, model: Model, epoch: int, step: int) -> None:
@@ -221,16 +223,16 @@ class FitCheckpoints:
             peers.allreduce(flat, announcement.CHECKPOINT)
             reduce.assign(averaged, flat[counted:])
         if self._config.is_chief:
-            ends = np.cumsum([state.size for state in states])[:-1]
-            summed = [part.reshape(state.shape) for part, state in zip(np.split(flat[:counted], ends), states)]
-            arrays = {"metrics/%d" % i: each for i, each in enumerate(summed)}
+            bounds = np.cumsum([state.size for state in states])[:-1]
+            summed = [values.reshape(state.shape) for values, state in zip(np.split(flat[:counted], bounds), states)]
+            arrays = {"metrics/%d" % i: array for i, array in enumerate(summed)}
             self._take(model, Position(self._rank.progress.fit, epoch, step, False), arrays)
 
-    def end(self, model: Model, history: Any) -> None:
+    def complete(self, model: Model, history: Any) -> None:
         """The fit has returned `history`: complete that by what earlier attempts had, and keep the result."""
         if self._rejoins:
             self._access.begin_at(model, None)
-        before = self._about.get("history", {})
+        before = self._metadata.get("history", {})
         for name, values in before.items():
             history.history[name] = list(values) + list(history.history.get(name, ()))
         count = max(map(len, before.values()), default=0)
@@ -246,7 +248,7 @@ class FitCheckpoints:
         callbacks, of_callbacks = self._callbacks.take()
         arrays = {**of_model(model, self._access), **of_callbacks, **metrics}
         rates = self._first_rate, optimizers.fixed_rate(model.optimizer)
-        about = dict(
+        metadata = dict(
             position._asdict(),
             steps=self._steps,
             history=self._history,
@@ -254,9 +256,9 @@ class FitCheckpoints:
             model=model.name,
             rates=rates,
         )
-        self._sender.send(position, about, arrays)
-        now = time.monotonic()
-        self._due_at = now + max(LEAST_SECONDS, (now - began) / MOST_OF_THE_TIME)
+        self._sender.send(position, metadata, arrays)
+        copied_at = time.monotonic()
+        self._due_at = copied_at + max(LEAST_SECONDS, (copied_at - began) / MOST_OF_THE_TIME)
 
 
 class _Before(keras.callbacks.Callback):
@@ -289,22 +291,22 @@ class _After(keras.callbacks.Callback):
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         self._epoch = epoch
-        self._taken: int | None = None
+        self._last_step: int | None = None
 
     def on_train_batch_begin(self, batch: int, logs: Any = None) -> None:
-        if self._taken is None:
-            self._taken = batch
+        if self._last_step is None:
+            self._last_step = batch
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if not self._every:
             return
         step = batch + 1
-        if step // self._every > (self._taken or 0) // self._every and step != self.params.get("steps"):
-            self._taken = step
+        if step // self._every > (self._last_step or 0) // self._every and step != self.params.get("steps"):
+            self._last_step = step
             self._fit.end_step(self.model, self._epoch, step)
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        self._fit.end_epoch(self.model, epoch, logs, last=epoch + 1 == self.params.get("epochs"))
+        self._fit.end_epoch(self.model, epoch, logs, is_last_epoch=epoch + 1 == self.params.get("epochs"))
 
 
 class _Sender:
@@ -319,7 +321,7 @@ class _Sender:
     def busy(self) -> bool:
         return self._thread is not None and self._thread.is_alive()
 
-    def send(self, position: Position, about: About, arrays: Arrays) -> None:
+    def send(self, position: Position, metadata: Metadata, arrays: Arrays) -> None:
         """Waits for the one before, if that is still being sent."""
         size = sum(array.nbytes for array in arrays.values())
         if size > MAX_BYTES:
@@ -332,13 +334,13 @@ class _Sender:
             return
         if self._thread is not None:
             self._thread.join()
-        self._thread = threading.Thread(target=self._send, args=(position, about, arrays), daemon=True)
+        self._thread = threading.Thread(target=self._send, args=(position, metadata, arrays), daemon=True)
         self._thread.start()
 
-    def _send(self, position: Position, about: About, arrays: Arrays) -> None:
+    def _send(self, position: Position, metadata: Metadata, arrays: Arrays) -> None:
         path = os.path.join(self._config.scratch, "leaving-" + position.file)
         try:
-            checkpoint.write(path, about, arrays)
+            checkpoint.write(path, metadata, arrays)
             self._reporter.send_checkpoint(path, position)
             os.unlink(path)
         except wire.ConnectionLost:

@@ -27,10 +27,10 @@ class CompiledLoss:
     def __call__(self, y_true: Any, y_pred: Any, sample_weight: Any = None) -> Tensor:
         arguments = of_loss((y_true, y_pred, sample_weight), (TARGET, OUTPUT, WEIGHT))
         name = repr(str(getattr(self._loss, "name", type(self._loss).__name__)))
-        loss = Loss(self._loss, name, self._loss, self._known(y_pred, sample_weight))
+        loss = Loss(self._loss, name, self._loss, self._kind_if_of_keras(y_pred, sample_weight))
         return self._batch_loss(loss, arguments)
 
-    def _known(self, y_pred: Any, sample_weight: Any) -> str | None:
+    def _kind_if_of_keras(self, y_pred: Any, sample_weight: Any) -> str | None:
         """What Keras' own losses do to rows; None for another."""
         loss = self._loss
         function, arguments = getattr(loss, "fn", None), getattr(loss, "_fn_kwargs", {})

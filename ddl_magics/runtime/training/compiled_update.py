@@ -26,13 +26,13 @@ def apply(
     if not optimizer.built:
         with tf.init_scope():
             optimizer.build(list(variables))
-    given = [gradient for gradient in gradients if gradient is not None]
+    dense = [gradient for gradient in gradients if gradient is not None]
 
     def compiled(*arrays: Tensor) -> None:
-        rest = iter(arrays)
-        update([None if gradient is None else next(rest) for gradient in gradients])
+        reduced = iter(arrays)
+        update([None if gradient is None else next(reduced) for gradient in gradients])
 
-    return tf.function(compiled, jit_compile=True, autograph=False)(*given)
+    return tf.function(compiled, jit_compile=True, autograph=False)(*dense)
 
 
 def can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: Sequence[Variable]) -> bool:
@@ -44,7 +44,10 @@ def can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: 
         and is_of_keras(type(optimizer))
         and (not callable(rate) or is_of_keras(type(rate)))
         and all(gradient is None or (tf.is_tensor(gradient) and not is_sparse(gradient)) for gradient in gradients)
-        and all(getattr(one, "constraint", None) is None or is_of_keras(type(one.constraint)) for one in variables)
+        and all(
+            getattr(variable, "constraint", None) is None or is_of_keras(type(variable.constraint))
+            for variable in variables
+        )
     )
 
 

@@ -47,9 +47,9 @@ class DistributedBatches:
     def _read(self) -> Iterator[Batch]:
         reader = object()
         try:
-            for each in self._shares():
-                self._loop.read(reader, each, self._reduction)
-                yield each.batch
+            for slice_of_batch in self._shares():
+                self._loop.read(reader, slice_of_batch, self._reduction)
+                yield slice_of_batch.batch
         finally:
             self._loop.end_reading(reader)
         self._loop.end_epoch()
@@ -60,7 +60,7 @@ class DistributedBatches:
             batches = (data[i] for i in range(len(data))) if _is_sequence(data) else iter(data)
             return (cut(batch, config) for batch in batches)
         if share.is_local(data):
-            return iter(share.whole(data))
+            return iter(share.uncut(data))
         return iter(share.cut(data, config.rank, config.size))
 
     def __len__(self) -> int:
@@ -81,17 +81,17 @@ def distribute(data: Any, reduction: str | None, loop: Loop, config: RankConfig)
         return DistributedBatches(data, reduction, loop, config)
     if not tf.executing_eagerly():
         raise RuntimeError(_IN_GRAPH)
-    mine = cut(data, config)
-    loop.read(distribute, mine, reduction)
-    return mine.batch
+    local_share = cut(data, config)
+    loop.read(distribute, local_share, reduction)
+    return local_share.batch
 
 
 def cut(batch: Batch, config: RankConfig) -> Share:
     """This rank's share of a batch of arrays. ValueError where it cannot be cut."""
-    mine = single_batch.cut(batch, config.rank, config.size)
-    if mine is None:
+    local_share = single_batch.cut(batch, config.rank, config.size)
+    if local_share is None:
         raise ValueError(_NOT_CUT)
-    return mine
+    return local_share
 
 
 def _is_batch(data: Any) -> bool:

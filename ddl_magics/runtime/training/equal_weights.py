@@ -26,14 +26,14 @@ class EqualWeights:
     def __init__(self, rank: Rank) -> None:
         self._rank = rank
         self._compares = True
-        self._known: dict[tuple[int, ...], Sequence[Variable]] = {}  # by ids; the variables are kept alive
+        self._variables: dict[tuple[int, ...], Sequence[Variable]] = {}  # by ids; the variables are kept alive
 
     def is_new(self, variables: Sequence[Variable]) -> bool:
         """Whether this is asked of these variables for the first time."""
         key = tuple(map(id, variables))
-        if key in self._known:
+        if key in self._variables:
             return False
-        self._known[key] = variables
+        self._variables[key] = variables
         return True
 
     def align(self, variables: Sequence[Variable]) -> None:
@@ -53,15 +53,15 @@ class EqualWeights:
         peers = self._rank.peers
         samples = np.concatenate([_sample(variable) for variable in variables])
         gathered = peers.collective.gather(samples.tobytes(), peers.announcement(EPOCH), samples.nbytes)
-        every = np.array([np.frombuffer(one, np.float64) for one in gathered])
+        every = np.array([np.frombuffer(payload, np.float64) for payload in gathered])
         begin = 0
         for variable in variables:
-            end = begin + len(_sample(variable))
-            largest = np.max(np.abs(every[:, begin:end]), initial=0.0)
-            if np.any(np.abs(every[:, begin:end] - every[0, begin:end]) > _ROUNDING * largest):
+            stop = begin + len(_sample(variable))
+            largest = np.max(np.abs(every[:, begin:stop]), initial=0.0)
+            if np.any(np.abs(every[:, begin:stop] - every[0, begin:stop]) > _ROUNDING * largest):
                 self._compares = False
                 return self._rank.reporter.notice_once("warning", _APART % variable.name)
-            begin = end
+            begin = stop
 
 
 def _sample(variable: Variable) -> np.ndarray:

@@ -13,12 +13,12 @@ from .job_logs import JobLogs
 from .keras_access import KerasAccess
 from .parameter_sync import ParameterSync
 from .ring_sync import RingSync
-from .step_parts import StepParts
+from .step_context import StepContext
 
 
 class FitCallbacks:
-    def __init__(self, parts: StepParts, access: KerasAccess, logs: JobLogs, keras: ModuleType) -> None:
-        self._parts, self._access, self._logs, self._keras = parts, access, logs, keras
+    def __init__(self, context: StepContext, access: KerasAccess, logs: JobLogs, keras: ModuleType) -> None:
+        self._context, self._access, self._logs, self._keras = context, access, logs, keras
 
     def of_fit(self, fit: FitInProgress, checkpoints: FitCheckpoints, argument: Any, generators: list[Any]) -> Any:
         """What `fit` gets as callbacks.
@@ -27,16 +27,16 @@ class FitCallbacks:
             argument: What the cell has passed: callbacks, a `CallbackList`, or None.
             generators: Callbacks that keep the batches of generators.
         """
-        config, peers = self._parts.config, self._parts.rank.peers
+        config, peers = self._context.config, self._context.rank.peers
         is_list = isinstance(argument, self._keras.callbacks.CallbackList)
         of_cell = list(argument.callbacks) if is_list else _as_list(argument)
         of_runtime: list[Any] = [
             checkpoints.before,
-            FitReporter(self._parts.rank, fit, self._parts.rows, self._access),
+            FitReporter(self._context.rank, fit, self._context.rows, self._access),
             checkpoints.after,
             *generators,
         ]
-        if config.local_updates and (self._parts.rank.server or peers.ring):
+        if config.local_updates and (self._context.rank.server or peers.ring):
             of_runtime.insert(1, self._sync(fit))
         if config.reduces_gradients and batch_logs.are_read_by(of_cell):
             logs = self._logs.at_batches()
@@ -55,12 +55,12 @@ class FitCallbacks:
     def _sync(self, fit: FitInProgress) -> Any:
         """The callback that synchronizes ranks which make updates of their own."""
         for metric in fit.model.metrics:  # those that only a train_step of the cell uses are not built by `compile`
-            self._parts.whole_metrics.take(metric)
-        if self._parts.rank.server:
-            sync = ParameterSync(self._parts.rank, fit, self._access)
+            self._context.whole_metrics.take(metric)
+        if self._context.rank.server:
+            sync = ParameterSync(self._context.rank, fit, self._access)
             fit.sync, fit.validate = sync, sync.validate
             return sync
-        fit.sync = RingSync(self._parts.rank, self._access, self._parts.metric_sums)
+        fit.sync = RingSync(self._context.rank, self._access, self._context.metric_sums)
         return fit.sync
 
 

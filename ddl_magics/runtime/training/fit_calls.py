@@ -15,7 +15,7 @@ from .fit_callbacks import FitCallbacks
 from .fit_in_progress import FitInProgress
 from .kept_generators import KeptGenerators
 from .keras_access import KerasAccess
-from .step_parts import StepParts
+from .step_context import StepContext
 
 _NOT_SHARED = (
     "%s is not distributed with --strategy %s: each worker trains on all rows for itself; use --strategy allreduce, or "
@@ -31,22 +31,22 @@ class FitCalls:
     """Each method stands in for one of Keras: `method(original, model, ...)`."""
 
     def __init__(
-        self, parts: StepParts, access: KerasAccess, loops: CellLoops, data: CallData, callbacks: FitCallbacks
+        self, context: StepContext, access: KerasAccess, loops: CellLoops, data: CallData, callbacks: FitCallbacks
     ) -> None:
-        self._parts, self._rank, self._config, self._calls = parts, parts.rank, parts.config, parts.calls
+        self._context, self._rank, self._config, self._calls = context, context.rank, context.config, context.calls
         self._access, self._loops, self._data, self._callbacks = access, loops, data, callbacks
-        self._checkpoints = Checkpoints(parts.rank, access, parts.metric_sums)
+        self._checkpoints = Checkpoints(context.rank, access, context.metric_sums)
         self._generators = KeptGenerators()
 
     def fit(self, original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         rank, stop = self._rank, self._rank.stop
         if stop.asked:
             raise StopRun()
-        self._loops.loop.end()
+        self._loops.loop.finish()
         arguments = self._arguments(original, model, args, kwargs)
         rank.begin_fit(model)
         try:
-            self._parts.batchnorm.begin_fit(model)
+            self._context.batchnorm.begin_fit(model)
             checkpoints = self._checkpoints.begin_fit(arguments)
             self._calls.fit = fit = FitInProgress(model, checkpoints)
             generators = self._pass_generators_on(arguments)
@@ -57,7 +57,7 @@ class FitCalls:
             rank.end_fit()
         if stop.run_agreed or (not self._config.reduces_gradients and stop.asked):
             raise StopRun()
-        checkpoints.end(model, history)
+        checkpoints.complete(model, history)
         return history
 
     def _pass_generators_on(self, arguments: dict[str, Any]) -> list[Any]:

@@ -14,7 +14,7 @@ from ..gradients import overlap
 from ..gradients.exchange import GradientExchange
 from ..keras_types import Gradient
 from .loop_slices import LoopSlices
-from .step_parts import StepParts
+from .step_context import StepContext
 
 
 class DeferredUpdate(NamedTuple):
@@ -28,8 +28,8 @@ class DeferredUpdate(NamedTuple):
 class JobGradients:
     """applying: the outermost optimizer is being given the job's gradients."""
 
-    def __init__(self, parts: StepParts, slices: LoopSlices) -> None:
-        self._parts, self._slices = parts, slices
+    def __init__(self, context: StepContext, slices: LoopSlices) -> None:
+        self._context, self._slices = context, slices
         self._deferred: list[DeferredUpdate] | None = None
         self._eager_exchanges: dict[Any, GradientExchange] = {}
         self.applying = False
@@ -40,26 +40,26 @@ class JobGradients:
         Args:
             scaled: The optimizer scales the loss and skips updates with NaN or infinite gradients.
         """
-        parts = self._parts
+        context = self._context
         if self._deferred is not None:
             self._deferred.append(DeferredUpdate(apply, gradients, scaled))
             return None
-        if self.applying or not parts.config.reduces_gradients or tf.distribute.in_cross_replica_context():
+        if self.applying or not context.config.reduces_gradients or tf.distribute.in_cross_replica_context():
             return apply(gradients)
-        if parts.weighing.tries:
-            return parts.weighing.note_update(gradients)
+        if context.weighing.tries:
+            return context.weighing.note_update(gradients)
         self.applying = True
         try:
-            fit = parts.calls.fit
+            fit = context.calls.fit
             exchange = self._exchange(gradients, check_finite=(fit is None or fit.checks_finite) and not scaled)
             # Weigh: make these the gradients of a mean over this rank's rows.
-            share = parts.traced.share
-            if parts.calls.current is not None:
-                gradients = parts.weighing.weighed(gradients)
+            share = context.traced.share
+            if context.calls.current is not None:
+                gradients = context.weighing.weighed(gradients)
             else:
                 gradients, share = self._slices.of_update(gradients)
             # Exchange: sum them over the ranks, by their rows. Update: all ranks apply the same gradients.
-            with parts.noise.alike():
+            with context.noise.alike():
                 return apply(exchange(gradients, share))
         finally:
             self.applying = False
@@ -76,10 +76,10 @@ class JobGradients:
 
     def _exchange(self, gradients: Sequence[Gradient], check_finite: bool) -> GradientExchange:
         """What sums the gradients. Eager steps share one, which keeps the residuals of compression."""
-        if self._parts.config.compression is None or not tf.executing_eagerly():  # a graph keeps what it has traced
-            return overlap.exchange(self._parts.rank, check_finite)
+        if self._context.config.compression is None or not tf.executing_eagerly():  # a graph keeps what it has traced
+            return overlap.exchange(self._context.rank, check_finite)
         shapes = tuple(None if gradient is None else (tuple(gradient.shape), gradient.dtype) for gradient in gradients)
         key = check_finite, shapes
         if key not in self._eager_exchanges:
-            self._eager_exchanges[key] = overlap.exchange(self._parts.rank, check_finite)
+            self._eager_exchanges[key] = overlap.exchange(self._context.rank, check_finite)
         return self._eager_exchanges[key]

@@ -21,18 +21,22 @@ class KeptGenerators:
     """By object; each is kept, so that no other gets its id."""
 
     def __init__(self) -> None:
-        self._known: dict[int, KeptGenerator] = {}
+        self._generators: dict[int, KeptGenerator] = {}
 
     def pass_on(self, arguments: dict[str, Any]) -> tuple[Any, bool]:
         """Have a fit read from the generators among its arguments here: (a callback for it, whether one goes on)."""
-        given = {name: arguments.get(name) for name in _ARGUMENTS}
-        found = {name: one for name, one in given.items() if isinstance(one, types.GeneratorType)}
-        if len({id(one) for one in found.values()}) < len(found):  # who of two reads which is Keras' choice
-            found = {}
-        kept = {name: self._known.setdefault(id(one), KeptGenerator(one)) for name, one in found.items()}
-        goes_on = any(one.began for one in kept.values())
-        arguments.update({name: one.reader() for name, one in kept.items()})
-        return _Used(*(kept.get(name) for name in _ARGUMENTS)), goes_on
+        arguments_of_fit = {name: arguments.get(name) for name in _ARGUMENTS}
+        generators = {name: value for name, value in arguments_of_fit.items() if isinstance(value, types.GeneratorType)}
+        if len(set(map(id, generators.values()))) < len(
+            generators
+        ):  # one for both: Keras decides who reads which batch
+            generators = {}
+        kept_generators = {
+            name: self._generators.setdefault(id(value), KeptGenerator(value)) for name, value in generators.items()
+        }
+        goes_on = any(value.began for value in kept_generators.values())
+        arguments.update({name: value.reader() for name, value in kept_generators.items()})
+        return _UsageCallback(*(kept_generators.get(name) for name in _ARGUMENTS)), goes_on
 
 
 class KeptGenerator:
@@ -41,7 +45,7 @@ class KeptGenerator:
     def __init__(self, generator: Iterator[Any]) -> None:
         self._generator, self._lock = generator, threading.Lock()
         self._read: collections.deque[Any] = collections.deque()  # and not used yet
-        self._again: collections.deque[Any] = collections.deque()  # to be read before the generator is
+        self._unused: collections.deque[Any] = collections.deque()  # to be read before the generator is
         self._reader = 0
         self.began = False
 
@@ -49,7 +53,7 @@ class KeptGenerator:
         """A generator of the batches from the first unused one on; those made earlier end."""
         with self._lock:
             self._reader += 1
-            self._again.extendleft(reversed(self._read))
+            self._unused.extendleft(reversed(self._read))
             self._read.clear()
         return self._batches(self._reader)
 
@@ -60,7 +64,7 @@ class KeptGenerator:
                     return
                 self.began = True
                 try:
-                    batch = self._again.popleft() if self._again else next(self._generator)
+                    batch = self._unused.popleft() if self._unused else next(self._generator)
                 except StopIteration:
                     return
                 self._read.append(batch)
@@ -73,7 +77,7 @@ class KeptGenerator:
                 self._read.popleft()
 
 
-class _Used(keras.callbacks.Callback):
+class _UsageCallback(keras.callbacks.Callback):
     """Tells generators how many of their batches a fit has used."""
 
     def __init__(self, training: KeptGenerator | None, validation: KeptGenerator | None) -> None:

@@ -75,16 +75,16 @@ class Keras2Hooks(KerasHooks):
         return self._first_batch, data
 
     def _share(self, handler: Any) -> None:
-        given, adapter = handler._dataset, handler._adapter
+        dataset, adapter = handler._dataset, handler._adapter
         generated = isinstance(adapter, data_adapter.GeneratorDataAdapter)
         trains, fits = self.calls.begins_training_data, self.calls.training
-        handler._dataset, sharded = self.call_data.shared(given, adapter.batch_size(), of_arrays=False)
+        handler._dataset, sharded = self.call_data.shared(dataset, adapter.batch_size(), of_arrays=False)
         if fits and not trains and generated and not adapter.should_recreate_iterator() and self.config.size > 1:
             handler._dataset = share.ContinuingDataset(handler._dataset)
             self.rank.reporter.notice_once("info", _READ_AHEAD)
         if sharded:
             infer = handler._infer_steps
-            handler._infer_steps = lambda steps, _: self.call_data.shard_steps(infer(steps, given))
+            handler._infer_steps = lambda steps, _: self.call_data.shard_steps(infer(steps, dataset))
             handler._inferred_steps = self.call_data.shard_steps(handler._inferred_steps)
         handler.steps = functools.partial(self._steps, handler.steps)
         if trains:
@@ -92,7 +92,7 @@ class Keras2Hooks(KerasHooks):
             handler.enumerate_epochs = functools.partial(self._epochs, handler, handler.enumerate_epochs)
             if generated and self.calls.fit is not None:
                 batch = adapter._standardize_batch(self._first_batch)
-                self.calls.fit.shapes = [np.shape(part) for part in tf.nest.flatten(batch)]
+                self.calls.fit.shapes = [np.shape(tensor) for tensor in tf.nest.flatten(batch)]
         self._first_batch = ()
 
     def _epochs(self, handler: Any, original: Callable[[], Iterator[Any]]) -> Iterator[Any]:
@@ -137,7 +137,7 @@ class Keras2Hooks(KerasHooks):
         What is wrong with the step is said by its trial, or when it is traced again.
         """
         compiled = (model.compiled_loss, model.compiled_metrics)
-        if not tf.executing_eagerly() and not all(part is None or part.built for part in compiled):
+        if not tf.executing_eagerly() and not all(container is None or container.built for container in compiled):
             with contextlib.suppress(Exception):
                 tf.function(step).get_concrete_function(batch)
 
@@ -163,7 +163,7 @@ class Keras2Hooks(KerasHooks):
             self.loops.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
 
         def apply(gradients: Sequence[Gradient]) -> Any:
-            return original(optimizer, list(zip(gradients, [one for _, one in pairs])), *args, **kwargs)
+            return original(optimizer, list(zip(gradients, [variable for _, variable in pairs])), *args, **kwargs)
 
         return self.gradients.apply(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
 
@@ -173,7 +173,7 @@ class Keras2Hooks(KerasHooks):
         @functools.wraps(mask_out)
         def apply_valid_mask(losses: Tensor, sw: Tensor, mask: Tensor, reduction: str) -> Tensor:
             return masked(
-                self.step.traced, self.step.within, functools.partial(mask_out, losses, sw, mask), mask, reduction
+                self.context.traced, self.context.within, functools.partial(mask_out, losses, sw, mask), mask, reduction
             )
 
         losses_utils.apply_valid_mask = apply_valid_mask
@@ -185,11 +185,13 @@ class Keras2Hooks(KerasHooks):
     def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
         original(metrics, *args, **kwargs)
         for metric in metrics._metrics_in_order:
-            self.step.whole_metrics.take(metric)
+            self.context.whole_metrics.take(metric)
 
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
-        losses._losses = [one if one is None else CompiledLoss(one, self.step.batch_loss) for one in losses._losses]
+        losses._losses = [
+            loss if loss is None else CompiledLoss(loss, self.context.batch_loss) for loss in losses._losses
+        ]
 
     def hook_epoch_logs(self) -> None:
         wrap(self.trainer, "_validate_and_get_metrics_result", self.job_logs.epoch_logs)
@@ -207,7 +209,7 @@ class Keras2Hooks(KerasHooks):
 
     def _build_batchnorm(self, original: Callable[..., Any], layer: Layer, input_shape: Any) -> Any:
         """Fused, a layer lets nobody see its moments."""
-        if self.step.batchnorm.synchronizes(layer):
+        if self.context.batchnorm.synchronizes(layer):
             layer.fused = False
         return original(layer, input_shape)
 
@@ -221,13 +223,13 @@ class Keras2Hooks(KerasHooks):
         mask: Tensor = None,
     ) -> Any:
         if (
-            keep_dims or self.calls.scoring or not self.step.batchnorm.synchronizes(layer)
+            keep_dims or self.calls.scoring or not self.context.batchnorm.synchronizes(layer)
         ):  # keep_dims: of virtual batches
             return original(layer, inputs, axes, keep_dims, mask=mask)
-        return self.step.batchnorm.moments(inputs, axes, mask)
+        return self.context.batchnorm.moments(inputs, axes, mask)
 
     def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.step.batchnorm.synchronizes(layer)]
+        layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
         return float_variables(layers, "_non_trainable_weights")
 
     def loss_trackers(self, model: Model) -> list[Metric]:
@@ -245,7 +247,7 @@ class Keras2Hooks(KerasHooks):
         batch = getattr(spec, "batch", spec)
         if not model.built:
             features = batch[0] if isinstance(batch, tuple) else batch
-            model.build(tf.nest.map_structure(lambda one: one.shape, features))
+            model.build(tf.nest.map_structure(lambda tensor: tensor.shape, features))
         make = getattr(model.optimizer, "build", None) or model.optimizer._create_all_weights
         make(model.trainable_variables)
 

@@ -75,12 +75,12 @@ class Keras3Hooks(KerasHooks):
                     hooks._train_data = self
                 batch = getattr(self.data_adapter, "batch_size", None)
                 of_arrays = isinstance(self.data_adapter, array_data_adapter.ArrayDataAdapter)
-                given = self._distributed_dataset
-                self._distributed_dataset, sharded = hooks.call_data.shared(given, batch, of_arrays)
+                dataset = self._distributed_dataset
+                self._distributed_dataset, sharded = hooks.call_data.shared(dataset, batch, of_arrays)
                 exact = hooks.config.reduces_gradients and hooks.config.size > 1
                 if trains and exact and not self.steps_per_epoch and self.data_adapter.num_batches is None:
                     hooks.rank.reporter.notice_once("info", _UNKNOWN_LENGTH)
-                self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(given)
+                self.continues = trains and self._can_continue(sharded) and hooks._keeps_drawing(dataset)
                 if self.continues:
                     self._distributed_dataset = share.ContinuingDataset(self._distributed_dataset.repeat())
                 if sharded:
@@ -105,12 +105,12 @@ class Keras3Hooks(KerasHooks):
         """Have an epoch end with this rank's share of its batches."""
         config = self.config
         iterator.steps_per_epoch = share.shard_steps(iterator.steps_per_epoch, config.rank, config.size)
-        iterator._num_batches = mine = self.call_data.shard_steps(iterator.data_adapter.num_batches)
+        iterator._num_batches = batches = self.call_data.shard_steps(iterator.data_adapter.num_batches)
         reset = iterator.reset
 
         def reset_to_share() -> None:
             reset()
-            iterator._num_batches = mine
+            iterator._num_batches = batches
 
         iterator.reset = reset_to_share
 
@@ -206,8 +206,8 @@ class Keras3Hooks(KerasHooks):
         @functools.wraps(mask_out)
         def apply_mask(sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str) -> Tensor:
             return masked(
-                self.step.traced,
-                self.step.within,
+                self.context.traced,
+                self.context.within,
                 functools.partial(mask_out, sample_weight, mask, dtype),
                 mask,
                 reduction,
@@ -222,7 +222,7 @@ class Keras3Hooks(KerasHooks):
     def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
         original(metrics, *args, **kwargs)
         for metric in metrics.metrics:
-            self.step.whole_metrics.take(metric)
+            self.context.whole_metrics.take(metric)
 
     @contextlib.contextmanager
     def without_added_losses(self, model: Model) -> Iterator[None]:
@@ -238,7 +238,8 @@ class Keras3Hooks(KerasHooks):
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
         losses._flat_losses = [
-            one._replace(loss=CompiledLoss(one.loss, self.step.batch_loss)) for one in losses._flat_losses
+            flat_loss._replace(loss=CompiledLoss(flat_loss.loss, self.context.batch_loss))
+            for flat_loss in losses._flat_losses
         ]
 
     # -- a model's parts
@@ -247,13 +248,13 @@ class Keras3Hooks(KerasHooks):
         wrap(BatchNormalization, "_moments", self._moments)
 
     def _moments(self, original: Callable[..., Any], layer: Layer, inputs: Tensor, mask: Tensor | None) -> Any:
-        if self.calls.scoring or not self.step.batchnorm.synchronizes(layer):
+        if self.calls.scoring or not self.context.batchnorm.synchronizes(layer):
             return original(layer, inputs, mask)
         slack = self.keras.backend.epsilon() if mask is not None else 0.0
-        return self.step.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
+        return self.context.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
 
     def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.step.batchnorm.synchronizes(layer)]
+        layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
         return float_variables(layers, "_non_trainable_variables")
 
     def loss_trackers(self, model: Model) -> list[Metric]:
@@ -263,11 +264,11 @@ class Keras3Hooks(KerasHooks):
     # -- a fit that is continued
 
     def seeds(self, model: Model) -> list[Variable]:
-        found = {}
+        states = {}
         for layer in model._flatten_layers():
             for generator in getattr(layer, "_seed_generators", ()):
-                found[id(generator.state)] = generator.state
-        return list(found.values())
+                states[id(generator.state)] = generator.state
+        return list(states.values())
 
     def optimizer_variables(self, model: Model) -> list[Variable]:
         return list(model.optimizer.variables)
@@ -288,8 +289,8 @@ class Keras3Hooks(KerasHooks):
         continues = data.steps_per_epoch or data.continues
         for _ in range(epochs):
             with data.catch_stop_iteration():
-                for first, *_, batches in data._enumerate_iterator():
-                    if continues or not first:
+                for step_number, *_, batches in data._enumerate_iterator():
+                    if continues or not step_number:
                         self.read(batches, data.steps_per_execution if continues else 1)
                     if data.num_batches is None:
                         break

@@ -79,9 +79,9 @@ class KerasAccess(abc.ABC):
 
 def float_variables(layers: list[Layer], attribute: str) -> list[Variable]:
     """The variables of floating point that any of `layers` lists in `attribute`, each once."""
-    found = {}
+    variables = {}
     for layer in layers:
         for variable in getattr(layer, attribute):
             if "float" in str(variable.dtype):
-                found[id(variable)] = variable
-    return list(found.values())
+                variables[id(variable)] = variable
+    return list(variables.values())

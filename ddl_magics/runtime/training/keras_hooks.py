@@ -29,7 +29,7 @@ from .job_gradients import JobGradients
 from .job_logs import JobLogs
 from .keras_access import KerasAccess
 from .step import StepHook
-from .step_parts import StepParts
+from .step_context import StepContext
 
 
 class KerasHooks(KerasAccess):
@@ -37,16 +37,16 @@ class KerasHooks(KerasAccess):
 
     def __init__(self, rank: Rank, keras: ModuleType) -> None:
         self.rank, self.config, self.keras = rank, rank.config, keras
-        self.step = StepParts.of_rank(rank, keras.layers.Layer, self.batchnorm_class)
-        self.calls = self.step.calls
+        self.context = StepContext.of_rank(rank, keras.layers.Layer, self.batchnorm_class)
+        self.calls = self.context.calls
         self.call_data = CallData(rank, self.calls, keras.layers.RNN)
-        self.loops = CellLoops(self.step, self)
-        self.gradients = JobGradients(self.step, self.loops.slices)
-        self.job_logs = JobLogs(self.step, self, self.loops.equal_weights)
-        callbacks = FitCallbacks(self.step, self, self.job_logs, keras)
-        self._fits = FitCalls(self.step, self, self.loops, self.call_data, callbacks)
+        self.loops = CellLoops(self.context, self)
+        self.gradients = JobGradients(self.context, self.loops.slices)
+        self.job_logs = JobLogs(self.context, self, self.loops.equal_weights)
+        callbacks = FitCallbacks(self.context, self, self.job_logs, keras)
+        self._fits = FitCalls(self.context, self, self.loops, self.call_data, callbacks)
         rank.training = self.loops
-        rank.at_cell_end.append(self.loops.loop.end)
+        rank.at_cell_end.append(self.loops.loop.finish)
 
     def install(self) -> None:
         wrap(self.trainer, "fit", self._fits.fit)
@@ -61,7 +61,7 @@ class KerasHooks(KerasAccess):
         self.hook_steps()
         if self.config.size > 1:
             self.hook_epoch_logs()
-            self.step.noise.install(self.keras.layers.Layer)
+            self.context.noise.install(self.keras.layers.Layer)
         if self.config.reduces_gradients or self.config.size == 1:
             self.hook_gradients()
         if self.config.reduces_gradients:
@@ -95,15 +95,15 @@ class KerasHooks(KerasAccess):
 
     @abc.abstractmethod
     def hook_losses(self) -> None:
-        """Weigh the masks of losses with `masked_loss.masked`, and call compiled losses through `step.batch_loss`."""
+        """Weigh masks of losses with `masked_loss.masked`, and call compiled losses through `context.batch_loss`."""
 
     @abc.abstractmethod
     def hook_metrics(self) -> None:
-        """Have compiled metrics taken by `step.whole_metrics` when they are built."""
+        """Have compiled metrics taken by `context.whole_metrics` when they are built."""
 
     @abc.abstractmethod
     def hook_batchnorm(self) -> None:
-        """Have the layers that `step.batchnorm` synchronizes take their moments from it, except in evaluations."""
+        """Have the layers that `context.batchnorm` synchronizes take their moments from it, except in evaluations."""
 
     # -- a step
 
@@ -111,7 +111,7 @@ class KerasHooks(KerasAccess):
         self, model: Model, step: Callable[[Batch], Any], compiled: bool = False, in_xla: bool = False
     ) -> StepHook:
         """The function that takes the place of `step`. The arguments are those of `StepHook`."""
-        return StepHook(self.step, self.gradients, self, model, step, compiled, in_xla)
+        return StepHook(self.context, self.gradients, self, model, step, compiled, in_xla)
 
     def keeps_xla(self, model: Model, step: Callable[..., Any]) -> bool:
         """Whether `step`, of a model that is compiled by XLA, can be: a training step must be Keras' own.
@@ -157,7 +157,7 @@ class KerasHooks(KerasAccess):
 
     def _add_loss(self, original: Callable[..., Any], layer: Layer, loss: Any, *args: Any, **kwargs: Any) -> Any:
         def weighed(value: Any) -> Any:
-            return self.step.weighing.added(layer.name, value) if tf.is_tensor(value) else value
+            return self.context.weighing.added(layer.name, value) if tf.is_tensor(value) else value
 
         return original(layer, tf.nest.map_structure(weighed, loss), *args, **kwargs)
 
@@ -167,7 +167,7 @@ class KerasHooks(KerasAccess):
         """Update a mean or a sum; a scalar, as a train_step of the cell averages it, is weighed by rows."""
         is_average = type(metric) in (self.keras.metrics.Mean, self.keras.metrics.Sum)
         if is_average and _is_scalar(values) and (sample_weight is None or _is_scalar(sample_weight)):
-            values, sample_weight = self.step.weighing.averaged(metric.name, values, sample_weight)
+            values, sample_weight = self.context.weighing.averaged(metric.name, values, sample_weight)
         return original(metric, values, sample_weight, **kwargs)
 
 

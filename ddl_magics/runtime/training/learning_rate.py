@@ -80,10 +80,10 @@ def _hook_steps(owner: type, name: str) -> None:
 
 
 def _hook_rate(owner: Any) -> None:
-    given = owner.learning_rate
+    rate_property = owner.learning_rate
 
     def learning_rate(self: Any) -> Any:
-        rate = given.fget(self)
+        rate = rate_property.fget(self)
         return rate * getattr(self, _FACTOR, 1.0) if getattr(self, _STEPPING, False) else rate
 
-    owner.learning_rate = property(learning_rate, given.fset, given.fdel, given.__doc__)
+    owner.learning_rate = property(learning_rate, rate_property.fset, rate_property.fdel, rate_property.__doc__)

@@ -51,22 +51,22 @@ class LoopSlices:
         self._total.assign(share.total)
         self._reduction = reduction
         kind = LocalShare if isinstance(share, LocalShare) else Share
-        self._traced.begin(kind(None, self._rows, self._total))
+        self._traced.enter(kind(None, self._rows, self._total))
         self._traced.sums, self._traced.declared = reduction == SUM, reduction is not None
         self._noise.apart = True
 
     def end_reading(self, reader: object) -> None:
         self._loop.end_reading(reader)
         if not self._loop.distributes:
-            self._traced.end()
+            self._traced.leave()
             self._noise.apart = False
 
     @contextlib.contextmanager
     def aside(self) -> Iterator[None]:
         """Around what Keras computes of other batches within the loop, as an evaluation does."""
         traced = self._traced
-        kept = {"sums": traced.sums, "declared": traced.declared, "as_sum": traced.as_sum}
-        with traced.state(share=None, **kept), self._noise.alike():
+        reductions = {"sums": traced.sums, "declared": traced.declared, "as_sum": traced.as_sum}
+        with traced.state(share=None, **reductions), self._noise.alike():
             yield
 
     def end_epoch(self) -> None:
@@ -90,8 +90,8 @@ class LoopSlices:
             if not averaged:
                 self._loop.notice("info", _TAKEN_FOR_A_MEAN)
         traced = TracedUpdate(self._loop.distributes, self._reduction == SUM and self._loop.distributes, as_sum)
-        given = [gradient for gradient in gradients if gradient is not None][:_SAMPLE_GRADIENTS]
-        sample = tf.concat([tf.zeros([0], tf.float64), *map(_first_values, given)], 0)
+        dense = [gradient for gradient in gradients if gradient is not None][:_SAMPLE_GRADIENTS]
+        sample = tf.concat([tf.zeros([0], tf.float64), *map(_first_values, dense)], 0)
         update = self._errors.guarded(functools.partial(self._loop.update, traced))
         rows, total, check = tf.numpy_function(update, [sample], [tf.int64, tf.int64, tf.float64])
         rows.set_shape([])

@@ -8,7 +8,7 @@ import tensorflow as tf
 
 from ..keras_types import Batch, Model
 from ..trial import cell_code
-from .step_parts import StepParts
+from .step_context import StepContext
 from .step_trial import Shares
 from .step_weighing import Kinds
 
@@ -27,7 +27,7 @@ class ModelTrials:
 
     def __init__(
         self,
-        parts: StepParts,
+        context: StepContext,
         model: Model,
         step: Callable[[Batch], Any],
         name: str,
@@ -40,10 +40,10 @@ class ModelTrials:
             is_of_cell: The step, its loss or its metrics are code of the cell.
             replaces_step: The step itself is.
         """
-        self._parts, self._model, self._step, self._name = parts, model, step, name
+        self._context, self._model, self._step, self._name = context, model, step, name
         self._is_of_cell = is_of_cell
         self._kinds: dict[str, Kinds] = {}
-        self._is_model_untried = parts.config.reduces_gradients and not replaces_step
+        self._is_model_untried = context.config.reduces_gradients and not replaces_step
 
     def kinds(self, batch: Batch) -> Kinds | None:
         """What the step does to rows like those of `batch`.
@@ -51,13 +51,13 @@ class ModelTrials:
         Returns:
             None for a step of Keras, whose losses are tried one by one.
         """
-        if not self._parts.config.reduces_gradients or not self._needs_trial():
+        if not self._context.config.reduces_gradients or not self._needs_trial():
             return None
         key = str(tf.nest.map_structure(_dtype_and_shape, batch))
         if key not in self._kinds:
             if tf.executing_eagerly() and cell_code.uses_numpy(self._step):
-                self._parts.rank.reporter.notice_once("warning", _NUMPY % self._name)
-            self._kinds[key] = self._parts.trial(self._model, self._step, batch, self._shares(batch))
+                self._context.rank.reporter.notice_once("warning", _NUMPY % self._name)
+            self._kinds[key] = self._context.trial(self._model, self._step, batch, self._shares(batch))
         return self._kinds[key]
 
     def _needs_trial(self) -> bool:
@@ -75,11 +75,13 @@ class ModelTrials:
         if not self._is_model_untried or (has_layers and not model.built):
             return
         self._is_model_untried = False
-        if cell_code.has_code_of_the_cell(model) and self._parts.trial.couples_rows(model, batch, self._shares(batch)):
+        if cell_code.has_code_of_the_cell(model) and self._context.trial.couples_rows(
+            model, batch, self._shares(batch)
+        ):
             raise ValueError(_COUPLED_ROWS % type(model).__name__)
 
     def _shares(self, batch: Batch) -> Shares:
-        fit, size, rows = self._parts.calls.fit, self._parts.config.size, _static_rows(batch)
+        fit, size, rows = self._context.calls.fit, self._context.config.size, _static_rows(batch)
         if fit is None:
             return Shares(rows, size, rows * size)
         return Shares(rows, size, rows * size or fit.batch, fit.shapes)
@@ -91,5 +93,7 @@ def _dtype_and_shape(tensor: Any) -> Any:
 
 def _static_rows(batch: Batch) -> int:
     """The rows that every batch of a rank has; 0 where their number may differ."""
-    first = next((tensor for tensor in tf.nest.flatten(batch) if tf.is_tensor(tensor) and tensor.shape.rank), None)
-    return 0 if first is None else int(first.shape[0] or 0)
+    tensor_with_rows = next(
+        (tensor for tensor in tf.nest.flatten(batch) if tf.is_tensor(tensor) and tensor.shape.rank), None
+    )
+    return 0 if tensor_with_rows is None else int(tensor_with_rows.shape[0] or 0)

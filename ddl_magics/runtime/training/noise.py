@@ -154,11 +154,11 @@ class Noise:
 
     def _get_seed(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> tuple[int | None, int | None]:
         """The two seeds of an operation with a state; the second is the operation's own."""
-        first, second = original(*args, **kwargs)
+        global_seed, second = original(*args, **kwargs)
         if not self._folds or second is None:
-            return first, second
+            return global_seed, second
         second = (second + self._fold) % _SEEDS
-        return first, second if first or second else _SEEDS
+        return global_seed, second if global_seed or second else _SEEDS
 
     def _with_seed(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         if not self._folds:

@@ -25,7 +25,7 @@ from .step_buckets import StepBuckets
 
 #: Whether all ranks compute the same is looked for until one of so many updates has a gradient.
 LOOKS = 16
-_SAME = 1e-5
+_TOLERANCE = 1e-5
 _MAX_SAMPLE_BYTES = 1 << 20
 
 _NOTHING_SHARED = (
@@ -89,7 +89,7 @@ class OwnLoop:
     def step(self, model: Model, take: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
         """Take a training step of `model`; returns its logs. StopRun after it, if the run is to stop."""
         self._rank.keep(model)
-        if all(model is not known for known in self._models):
+        if all(model is not other_model for other_model in self._models):
             self._models.append(model)
         buckets, stop = self._begin(), self._rank.stop
         stop.fitting = True
@@ -98,7 +98,7 @@ class OwnLoop:
             logs = take()
         finally:
             stop.fitting = False
-        self._metrics.update(self._named(model, finite_numbers(logs)))
+        self._metrics.update(self._with_model_names(model, finite_numbers(logs)))
         self._end_step(buckets)
         if stop.run_agreed or (stop.asked and self._alone):
             raise StopRun
@@ -137,7 +137,7 @@ class OwnLoop:
             self._buckets.begin_step()
 
     def end_reading(self, reader: Any) -> None:
-        self._in_work.end(reader)
+        self._in_work.close(reader)
 
     def end_epoch(self) -> None:
         """All batches were read: if it was for training, the ranks meet."""
@@ -189,19 +189,19 @@ class OwnLoop:
             return
         self._looks -= 1
         peers = self._rank.peers
-        mine = np.asarray(sample, np.float64)
-        gathered = peers.collective.gather(mine.tobytes(), peers.announcement(STEP), _MAX_SAMPLE_BYTES)
-        samples = [np.frombuffer(one, np.float64) for one in gathered]
-        largest = max(float(np.abs(one).max(initial=0.0)) for one in samples)
+        local_sample = np.asarray(sample, np.float64)
+        gathered = peers.collective.gather(local_sample.tobytes(), peers.announcement(STEP), _MAX_SAMPLE_BYTES)
+        samples = [np.frombuffer(values, np.float64) for values in gathered]
+        largest = max(float(np.abs(values).max(initial=0.0)) for values in samples)
         if not largest:
             return
         self._looks = 0
-        if all(np.allclose(one, samples[0], rtol=0.0, atol=_SAME * largest) for one in samples):
+        if all(np.allclose(values, samples[0], rtol=0.0, atol=_TOLERANCE * largest) for values in samples):
             self._rank.reporter.notice_once("warning", _NOTHING_SHARED % len(samples))
 
     # -- the loop
 
-    def end(self) -> None:
+    def finish(self) -> None:
         """The loop in progress, if there is one, is over: a fit begins, or the cell has ended."""
         self._close_step()
         if self._buckets is None:
@@ -224,8 +224,8 @@ class OwnLoop:
         buckets.begin_step()
         if rank.config.is_chief:
             name = next((model.name for model in self._models + self._updated), "")
-            about = {"fit": rank.progress.fit, "model": name, "epochs": 0, "steps": None}
-            rank.reporter.emit("fit", **about, models=rank.config.models)
+            fields = {"fit": rank.progress.fit, "model": name, "epochs": 0, "steps": None}
+            rank.reporter.emit("fit", **fields, models=rank.config.models)
         return buckets
 
     def _close_step(self) -> None:
@@ -253,7 +253,7 @@ class OwnLoop:
         self._apart = False
         self._average(self._updated)
 
-    def _named(self, model: Model, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
+    def _with_model_names(self, model: Model, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
         """The metrics of the loop's first model by their names, those of another with its name."""
-        first = model is self._models[0]
-        return {name if first else "%s of %s" % (name, model.name): value for name, value in metrics.items()}
+        is_first_model = model is self._models[0]
+        return {name if is_first_model else "%s of %s" % (name, model.name): value for name, value in metrics.items()}

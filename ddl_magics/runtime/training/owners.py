@@ -13,21 +13,25 @@ def owners(kind: type, variables: Sequence[Variable]) -> list[Model]:
 
     In the order of their first variable in `variables`.
     """
-    place = {id(variable): index for index, variable in reversed(list(enumerate(variables)))}
-    found = []
-    for model in [one for one in gc.get_objects() if issubclass(type(one), kind)]:
-        own = {place[id(variable)] for variable in _variables(model) if id(variable) in place}
-        if own:
-            found.append((own, model))
-    outer = [(own, model) for own, model in found if not any(_contains(other, model) for _, other in found)]
-    outer.sort(key=lambda each: (-len(each[0]), min(each[0])))
-    chosen: list[tuple[int, Model]] = []
+    positions = {id(variable): index for index, variable in reversed(list(enumerate(variables)))}
+    candidates = []
+    for model in [value for value in gc.get_objects() if issubclass(type(value), kind)]:
+        indexes = {positions[id(variable)] for variable in _variables(model) if id(variable) in positions}
+        if indexes:
+            candidates.append((indexes, model))
+    outer = [
+        (indexes, model)
+        for indexes, model in candidates
+        if not any(_contains(other_model, model) for _, other_model in candidates)
+    ]
+    outer.sort(key=lambda item: (-len(item[0]), min(item[0])))
+    models: list[tuple[int, Model]] = []
     covered: set[int] = set()
-    for own, model in outer:
-        if own - covered:
-            chosen.append((min(own), model))
-            covered |= own
-    return [model for _, model in sorted(chosen, key=lambda each: each[0])]
+    for indexes, model in outer:
+        if indexes - covered:
+            models.append((min(indexes), model))
+            covered |= indexes
+    return [model for _, model in sorted(models, key=lambda item: item[0])]
 
 
 def _variables(model: Model) -> Sequence[Any]:

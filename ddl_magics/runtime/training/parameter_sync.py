@@ -52,8 +52,8 @@ class ParameterSync(keras.callbacks.Callback):
         self._weights = list(self.model.trainable_weights)
         rate = optimizers.learning_rate(self.model.optimizer)
         initial = reduce.flat(self._weights)
-        given = initial if self._config.is_chief else None
-        centre, version = self._server.begin(fit, given, initial.dtype, initial.size, rate)
+        chief_weights = initial if self._config.is_chief else None
+        centre, version = self._server.begin(fit, chief_weights, initial.dtype, initial.size, rate)
         self._begun = True
         self._report = CommitReport()
         self._exchanger = Exchanger(self._rule, self._server, fit, self._window)
@@ -61,11 +61,11 @@ class ParameterSync(keras.callbacks.Callback):
 
     def _make_rule(self) -> Rule:
         """Take what the rule derives from the optimizer, and say before training what will probably diverge."""
-        config, optimizer, asked = self._config, self.model.optimizer, self._config.rule
-        assert asked is not None
+        config, optimizer, spec = self._config, self.model.optimizer, self._config.rule
+        assert spec is not None
         rate = optimizers.learning_rate(optimizer)
-        rule = update_rules.make(asked, config.size, rate)
-        if RATE.name not in asked.settings:
+        rule = update_rules.make(spec, config.size, rate)
+        if RATE.name not in spec.settings:
             rule = stability.steady(rule, rate, optimizers.momentum(optimizer), self._window)
         if rule.look_ahead:
             optimizers.require_look_ahead(optimizer, rule.name)
@@ -89,10 +89,10 @@ class ParameterSync(keras.callbacks.Callback):
             self._synced_step = batch + 1
             return
         trained = batch + 1 - self._synced_step
-        full = trained >= self._window
-        if self._exchanger.answer_arrived or (full and self._exchanger.in_flight):
+        is_window_full = trained >= self._window
+        if self._exchanger.answer_arrived or (is_window_full and self._exchanger.in_flight):
             self._collect(trained)
-        if full:
+        if is_window_full:
             self._send(trained)
             self._synced_step = batch + 1
 
@@ -116,8 +116,8 @@ class ParameterSync(keras.callbacks.Callback):
         try:
             exchanged = self._exchanger.collect(trained)
         except NonFinite as error:
-            where = " at step %d of epoch %d; " % (self._progress.step + 1, self._progress.epoch + 1)
-            raise NotANumber(error.rank, str(error) + where + NAN_ADVICE) from None
+            place_in_run = " at step %d of epoch %d; " % (self._progress.step + 1, self._progress.epoch + 1)
+            raise NotANumber(error.rank, str(error) + place_in_run + NAN_ADVICE) from None
         reduce.add(self._weights, exchanged.shift)
         self._rank.peers.timings.waited += time.monotonic() - began
         self._report.add(exchanged.staleness)

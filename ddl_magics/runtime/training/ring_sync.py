@@ -23,7 +23,7 @@ from . import learning_rate
 from .keras_access import KerasAccess
 
 #: An `Announcement`'s flag: this worker has trained all its batches of the epoch.
-DONE = 1 << 16
+EPOCH_ENDED = 1 << 16
 
 
 class RingSync(keras.callbacks.Callback):
@@ -62,20 +62,20 @@ class RingSync(keras.callbacks.Callback):
         if not self._begun:  # a model that was built by its first batch
             self._begin()
         elif self._rule is not None and (batch + 1) // self._window > self._windows:
-            self._pull_each_other(done=False)
+            self._pull_each_other(has_ended=False)
         self._windows = (batch + 1) // self._window
 
-    def _pull_each_other(self, done: bool) -> bool:
-        """One round of the elastic rule; True if all workers are `done` with the epoch."""
+    def _pull_each_other(self, has_ended: bool) -> bool:
+        """One round of the elastic rule; True if the epoch has ended on all workers."""
         assert self._rule is not None
         began = time.monotonic()
         local = reduce.flat(self._weights)
         delta = self._rule.delta(local, self._centre, self._window)
         reduce.assign(self._weights, self._rule.resume(local, delta, self._centre))
-        announced = self._sum(delta, DONE if done else 0)
+        announced = self._sum(delta, EPOCH_ENDED if has_ended else 0)
         self._centre = self._rule.merge(self._centre, delta, 0, None)
         self._rank.peers.timings.waited += time.monotonic() - began
-        return all(each.flags & DONE for each in announced)
+        return all(announcement.flags & EPOCH_ENDED for announcement in announced)
 
     def _sum(self, vector: np.ndarray, flags: int = 0) -> list[Announcement]:
         """Sum a vector over the workers, in place. Returns their announcements."""
@@ -91,7 +91,7 @@ class RingSync(keras.callbacks.Callback):
             self._sum(self._centre)
             self._centre /= self._rank.config.size
         else:
-            while not self._pull_each_other(done=True):
+            while not self._pull_each_other(has_ended=True):
                 pass
         reduce.assign(self._weights, self._centre)
         self._rank.progress.sync_rounds += 1

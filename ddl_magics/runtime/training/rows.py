@@ -8,22 +8,22 @@ from ..keras_types import Tensor
 
 
 class RowCounter:
-    """total: of the run; last: of the last step, also of one that only evaluates."""
+    """total: of the run; in_last_step: of the last step, also of one that only evaluates."""
 
     def __init__(self) -> None:
         self._total = tf.Variable(0, dtype=tf.int64, trainable=False)
-        self._last = tf.Variable(0, dtype=tf.int64, trainable=False)
+        self._in_last_step = tf.Variable(0, dtype=tf.int64, trainable=False)
 
     def count(self, rows: Tensor, training: bool) -> None:
         """Called in a step, also while it is traced. rows: a scalar int64."""
         if training:
             self._total.assign_add(rows)
-        self._last.assign(rows)
+        self._in_last_step.assign(rows)
 
     @property
     def total(self) -> int:
         return int(self._total.numpy())
 
     @property
-    def last(self) -> int:
-        return int(self._last.numpy())
+    def in_last_step(self) -> int:
+        return int(self._in_last_step.numpy())

@@ -26,7 +26,7 @@ def mark_local(dataset: Dataset) -> Dataset:
 
 def is_local(dataset: Dataset) -> bool:
     """Whether a dataset or any that it is made from was marked with `mark_local`."""
-    return any(getattr(one, "_ddl_local", False) for one in _lineage(dataset))
+    return any(getattr(source, "_ddl_local", False) for source in _lineage(dataset))
 
 
 def is_random(dataset: Dataset) -> bool:
@@ -34,24 +34,26 @@ def is_random(dataset: Dataset) -> bool:
 
     `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise.
     """
-    functions = [wrapped.function.graph for one in _lineage(dataset) for wrapped in one._functions()]
+    functions = [wrapped.function.graph for source in _lineage(dataset) for wrapped in source._functions()]
     definitions = [graph.as_graph_def() for graph in functions]
-    nodes = [node for one in definitions for node in one.node]
-    nodes += [node for one in definitions for called in one.library.function for node in called.node_def]
+    nodes = [node for source in definitions for node in source.node]
+    nodes += [
+        node for source in definitions for function_def in source.library.function for node in function_def.node_def
+    ]
     return any("seed2" in node.attr for node in nodes)
 
 
 def _lineage(dataset: Dataset) -> Iterator[Dataset]:
     """A dataset and all that it is made from."""
     waiting = [dataset]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
+        source = waiting.pop()
+        if id(source) in visited:
             continue
-        seen.add(id(one))
-        yield one
-        inputs = getattr(one, "_inputs", None)
+        visited.add(id(source))
+        yield source
+        inputs = getattr(source, "_inputs", None)
         if callable(inputs):
             waiting.extend(inputs())
 
@@ -68,11 +70,11 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
     _check_spec(dataset.element_spec)
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
 
-    def slice_batch(*parts: Any) -> Share:
-        batch, arrays = parts if gather else (_element(dataset, parts), None)
+    def slice_batch(*elements: Any) -> Share:
+        batch, arrays = elements if gather else (_element(dataset, elements), None)
 
-        def rows_of(part: Any) -> Any:
-            return gather(part, arrays) if gather else part
+        def rows_of(tensor: Any) -> Any:
+            return gather(tensor, arrays) if gather else tensor
 
         with tf.control_dependencies([] if of_arrays else _same_rows(batch)):
             total = _rows(batch)
@@ -86,9 +88,9 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
             low = tf.where(rows > 0, low, 0)
             high = tf.where(rows > 0, high, 1)
         every = total // SAMPLE_ROWS + 1
-        sample = _dense([rows_of(part[::every]) for part in _dense(batch)])
-        mine = rows_of(tf.nest.map_structure(lambda part: slice_rows(part, low, high), batch))
-        return Share(mine, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
+        sample = _dense([rows_of(tensor[::every]) for tensor in _dense(batch)])
+        local_rows = rows_of(tf.nest.map_structure(lambda tensor: slice_rows(tensor, low, high), batch))
+        return Share(local_rows, tf.cast(rows, tf.int64), tf.cast(total, tf.int64), tuple(sample))
 
     return _mapped(dataset, slice_batch).prefetch(2)
 
@@ -105,7 +107,7 @@ def _check_spec(spec: Any) -> None:
     """ValueError where the shapes of a dataset's elements tell that their parts have different numbers of rows."""
     import tensorflow as tf
 
-    shapes = [one.shape for one in tf.nest.flatten(spec) if getattr(one, "shape", None) is not None]
+    shapes = [component.shape for component in tf.nest.flatten(spec) if getattr(component, "shape", None) is not None]
     static = {shape[0] for shape in shapes if shape.rank and shape[0] is not None}
     if len(static) > 1:
         raise ValueError(NOT_ROWS % " and ".join(map(str, sorted(static))))
@@ -115,21 +117,23 @@ def _same_rows(batch: Batch) -> list[Any]:
     """Checks, to be made before a batch is cut, that all its parts have as many rows as the first."""
     import tensorflow as tf
 
-    first, *others = [_rows_of(part) for part in _leaves(batch)]
+    first_rows, *other_rows = [_rows_of(tensor) for tensor in _leaves(batch)]
     message = NOT_ROWS % "different numbers of"
-    checked = [rows for rows in others if not (isinstance(rows, int) and isinstance(first, int))]
-    return [tf.debugging.assert_equal(tf.cast(rows, tf.int64), tf.cast(first, tf.int64), message) for rows in checked]
+    checked = [rows for rows in other_rows if not (isinstance(rows, int) and isinstance(first_rows, int))]
+    return [
+        tf.debugging.assert_equal(tf.cast(rows, tf.int64), tf.cast(first_rows, tf.int64), message) for rows in checked
+    ]
 
 
-def whole(dataset: Dataset) -> Dataset:
+def uncut(dataset: Dataset) -> Dataset:
     """A dataset of `LocalShare`s for data that is this rank's own: an empty batch becomes one row of zeros."""
     import tensorflow as tf
 
-    def keep(*parts: Any) -> Share:
-        batch = _element(dataset, parts)
+    def keep(*elements: Any) -> Share:
+        batch = _element(dataset, elements)
         rows = _rows(batch)
         if not isinstance(rows, int):
-            batch = tf.nest.map_structure(lambda part: _never_empty(part, rows), batch)
+            batch = tf.nest.map_structure(lambda tensor: _never_empty(tensor, rows), batch)
         return LocalShare(batch, tf.cast(rows, tf.int64), tf.constant(-1, tf.int64))
 
     return _mapped(dataset, keep).prefetch(2)
@@ -143,8 +147,8 @@ def shard(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Da
     import tensorflow as tf
 
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
-    mine = dataset.shard(size, rank)
-    return whole(mine.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else mine)
+    batches = dataset.shard(size, rank)
+    return uncut(batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else batches)
 
 
 def shard_steps(steps: int | None, rank: int, size: int) -> int | None:
@@ -175,29 +179,31 @@ def _before_gathering(dataset: Dataset) -> tuple[Dataset, Callable[..., Any] | N
 
     (`dataset`, None) where it is made in another way.
     """
-    last, inputs = dataset, dataset._inputs()
-    while not hasattr(last, "_map_func") and len(inputs) == 1:
-        last, inputs = inputs[0], inputs[0]._inputs()
-    if not hasattr(last, "_map_func") or [len(numbered._inputs()) for numbered in inputs] != [2]:
+    mapped, inputs = dataset, dataset._inputs()
+    while not hasattr(mapped, "_map_func") and len(inputs) == 1:
+        mapped, inputs = inputs[0], inputs[0]._inputs()
+    if not hasattr(mapped, "_map_func") or [len(numbered._inputs()) for numbered in inputs] != [2]:
         return dataset, None
-    return inputs[0].with_options(dataset.options()), last._map_func._func
+    return inputs[0].with_options(dataset.options()), mapped._map_func._func
 
 
-def _element(dataset: Dataset, parts: tuple[Any, ...]) -> Any:
+def _element(dataset: Dataset, elements: tuple[Any, ...]) -> Any:
     """What tf.data passes to a function as arguments, as the element that it was."""
-    return parts if isinstance(dataset.element_spec, tuple) else parts[0]
+    return elements if isinstance(dataset.element_spec, tuple) else elements[0]
 
 
 def _leaves(batch: Batch) -> list[Any]:
     import tensorflow as tf
 
-    return [part for part in tf.nest.flatten(batch) if isinstance(part, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor))]
+    return [
+        tensor for tensor in tf.nest.flatten(batch) if isinstance(tensor, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor))
+    ]
 
 
 def _dense(batch: Batch) -> list[Tensor]:
     import tensorflow as tf
 
-    return [part for part in _leaves(batch) if isinstance(part, tf.Tensor)]
+    return [tensor for tensor in _leaves(batch) if isinstance(tensor, tf.Tensor)]
 
 
 def _rows(batch: Batch) -> Any:
@@ -205,40 +211,40 @@ def _rows(batch: Batch) -> Any:
     return _rows_of(_leaves(batch)[0])
 
 
-def _rows_of(part: Any) -> Any:
+def _rows_of(tensor: Any) -> Any:
     import tensorflow as tf
 
-    static = None if part.shape.rank is None else part.shape[0] if part.shape.rank else 0
+    static = None if tensor.shape.rank is None else tensor.shape[0] if tensor.shape.rank else 0
     if static is not None:
         return int(static)
-    if isinstance(part, tf.RaggedTensor):
-        return tf.cast(part.nrows(), tf.int64)
-    if isinstance(part, tf.SparseTensor):
-        return part.dense_shape[0]
-    return tf.shape(part, out_type=tf.int64)[0]
+    if isinstance(tensor, tf.RaggedTensor):
+        return tf.cast(tensor.nrows(), tf.int64)
+    if isinstance(tensor, tf.SparseTensor):
+        return tensor.dense_shape[0]
+    return tf.shape(tensor, out_type=tf.int64)[0]
 
 
-def slice_rows(part: Any, low: Any, high: Any) -> Any:
+def slice_rows(tensor: Any, low: Any, high: Any) -> Any:
     """The rows `low` to `high` of a part of a batch, a tensor of any kind; anything else as it is."""
     import tensorflow as tf
 
-    if isinstance(part, tf.SparseTensor):
-        rest = part.dense_shape[1:]
-        start = tf.concat([[low], tf.zeros_like(rest)], 0)
-        cut_out = tf.sparse.slice(part, start, tf.concat([[high - low], rest], 0))
-        cut_out.set_shape([None] + part.shape.as_list()[1:])
+    if isinstance(tensor, tf.SparseTensor):
+        other_axes = tensor.dense_shape[1:]
+        start = tf.concat([[low], tf.zeros_like(other_axes)], 0)
+        cut_out = tf.sparse.slice(tensor, start, tf.concat([[high - low], other_axes], 0))
+        cut_out.set_shape([None] + tensor.shape.as_list()[1:])
         return cut_out
-    if isinstance(part, (tf.Tensor, tf.RaggedTensor)):
-        return part[low:high]
-    return part  # None, or an optional that Keras turns into None
+    if isinstance(tensor, (tf.Tensor, tf.RaggedTensor)):
+        return tensor[low:high]
+    return tensor  # None, or an optional that Keras turns into None
 
 
-def _never_empty(part: Any, rows: Tensor) -> Any:
+def _never_empty(tensor: Any, rows: Tensor) -> Any:
     import tensorflow as tf
 
-    if not isinstance(part, tf.Tensor):
-        return part
-    blank = tf.zeros(tf.concat([[1], tf.shape(part)[1:]], 0), part.dtype)
-    filled = tf.cond(rows > 0, lambda: part, lambda: blank)
-    filled.set_shape(part.shape)
+    if not isinstance(tensor, tf.Tensor):
+        return tensor
+    blank = tf.zeros(tf.concat([[1], tf.shape(tensor)[1:]], 0), tensor.dtype)
+    filled = tf.cond(rows > 0, lambda: tensor, lambda: blank)
+    filled.set_shape(tensor.shape)
     return filled

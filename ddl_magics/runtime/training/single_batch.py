@@ -20,10 +20,10 @@ def cut(batch: Batch, rank: int, size: int) -> Share | None:
     None where a part has no rows, or where parts have different numbers of them.
     """
     batch = tf.nest.map_structure(_as_array, batch)
-    parts = [part for part in tf.nest.flatten(batch) if part is not None]
-    if not parts or any(len(part.shape) == 0 for part in parts):
+    tensors = [tensor for tensor in tf.nest.flatten(batch) if tensor is not None]
+    if not tensors or any(len(tensor.shape) == 0 for tensor in tensors):
         return None
-    totals = {_rows(part) for part in parts}
+    totals = {_rows(tensor) for tensor in tensors}
     if len(totals) > 1:
         return None
     (total,) = totals
@@ -32,22 +32,24 @@ def cut(batch: Batch, rank: int, size: int) -> Share | None:
     if not rows:
         low, high = 0, 1
     every = total // SAMPLE_ROWS + 1
-    sample = [tf.convert_to_tensor(part[::every]) for part in parts if isinstance(part, (np.ndarray, tf.Tensor))]
-    mine = tf.nest.map_structure(lambda part: _slice(part, low, high), batch)
-    return Share(mine, tf.constant(rows, tf.int64), tf.constant(total, tf.int64), tuple(sample))
+    sample = [
+        tf.convert_to_tensor(tensor[::every]) for tensor in tensors if isinstance(tensor, (np.ndarray, tf.Tensor))
+    ]
+    local_rows = tf.nest.map_structure(lambda tensor: _slice(tensor, low, high), batch)
+    return Share(local_rows, tf.constant(rows, tf.int64), tf.constant(total, tf.int64), tuple(sample))
 
 
-def _as_array(part: Any) -> Any:
-    return part if part is None or isinstance(part, _TENSORS) else np.asarray(part)
+def _as_array(value: Any) -> Any:
+    return value if value is None or isinstance(value, _TENSORS) else np.asarray(value)
 
 
-def _rows(part: Any) -> int:
-    if isinstance(part, tf.RaggedTensor):
-        return int(part.nrows())
-    return int(part.shape[0])
+def _rows(tensor: Any) -> int:
+    if isinstance(tensor, tf.RaggedTensor):
+        return int(tensor.nrows())
+    return int(tensor.shape[0])
 
 
-def _slice(part: Any, low: int, high: int) -> Tensor:
-    if isinstance(part, np.ndarray):
-        return tf.convert_to_tensor(part[low:high])
-    return slice_rows(part, low, high)
+def _slice(tensor: Any, low: int, high: int) -> Tensor:
+    if isinstance(tensor, np.ndarray):
+        return tf.convert_to_tensor(tensor[low:high])
+    return slice_rows(tensor, low, high)

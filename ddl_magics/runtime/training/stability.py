@@ -41,22 +41,22 @@ def steady(rule: Rule, rate: float | None, momentum: float, window: int) -> Rule
 
 
 def _is_steady(rule: Rule, rate: float, momentum: float, window: int) -> bool:
-    gain, most = _gain_and_limit(rule, rate, momentum, window)
-    return gain <= _MARGIN * most
+    gain, bound = _gain_and_limit(rule, rate, momentum, window)
+    return gain <= _MARGIN * bound
 
 
 def warning(rule: Rule, rate: float | None, momentum: float, window: int, workers: int) -> str | None:
     """One line that says what will probably diverge and what to change, or None. `rate` None: it is not known."""
-    each = (rate or 0.0) * rule.rate
-    gain, most = _gain_and_limit(rule, each, momentum, window)
-    if gain <= most:
+    worker_rate = (rate or 0.0) * rule.rate
+    gain, bound = _gain_and_limit(rule, worker_rate, momentum, window)
+    if gain <= bound:
         return None
     settings = "".join(", %s %.3g" % pair for pair in sorted(rule.settings.items()))
-    known = "" if rate is None else ", learning rate %.3g" % rate
+    rate_words = "" if rate is None else ", learning rate %.3g" % rate
     return (
         "the rule %s will probably diverge (%d workers, window %d%s%s): an update moves the central model by %.2g of "
         "its distance to the optimum, and more than %.2g overshoots with this many workers; %s"
-        % (rule.name, workers, window, known, settings, gain, most, _advice(rule, each, momentum, window))
+        % (rule.name, workers, window, rate_words, settings, gain, bound, _advice(rule, worker_rate, momentum, window))
     )
 
 
@@ -72,7 +72,7 @@ def _advice(rule: Rule, rate: float, momentum: float, window: int) -> str:
     if "scale" in rule.settings:
         return "leave its scale out, or lower the learning rate or --window"
     for longer in range(window, 100 * window):
-        gain, most = _gain_and_limit(rule, rate, momentum, longer)
-        if gain <= most:
+        gain, bound = _gain_and_limit(rule, rate, momentum, longer)
+        if gain <= bound:
             return "use --window %d or more, or a lower learning rate" % longer
     return "lower the learning rate"

@@ -16,8 +16,8 @@ from ..trial import cell_code, inlined_functions, recorded_assignments
 from .job_gradients import DeferredUpdate, JobGradients
 from .keras_access import KerasAccess
 from .model_trials import ModelTrials
+from .step_context import StepContext
 from .step_losses import averaged_losses, overrides_loss, whole_compute_loss
-from .step_parts import StepParts
 from .step_states import StepStates
 
 NOT_COMPILED = (
@@ -39,7 +39,7 @@ class StepHook:
 
     def __init__(
         self,
-        parts: StepParts,
+        context: StepContext,
         gradients: JobGradients,
         access: KerasAccess,
         model: Model,
@@ -53,45 +53,45 @@ class StepHook:
             compiled: XLA compiles the step up to its gradients; the exchange and the update follow outside of XLA.
             in_xla: XLA compiles all of the step.
         """
-        self._parts, self._gradients, self._access, self._model = parts, gradients, access, model
+        self._context, self._gradients, self._access, self._model = context, gradients, access, model
         self._step, self._in_xla = step, in_xla
         self._name = "%s of the model %r" % (getattr(step, "__name__", "a step"), type(model).__name__)
         self._run = self._run_compiled if compiled else step
         replaces_step = getattr(step, "__func__", None) not in (access.trainer.train_step, access.trainer.test_step)
         self._is_of_cell = replaces_step or overrides_loss(access, model) or cell_code.keeps_metrics(model)
-        self._states = StepStates(parts, gradients, access, model, step, self._name)
-        self._trials = ModelTrials(parts, model, step, self._name, self._is_of_cell, replaces_step)
+        self._states = StepStates(context, gradients, access, model, step, self._name)
+        self._trials = ModelTrials(context, model, step, self._name, self._is_of_cell, replaces_step)
 
     def __call__(self, data: Any) -> Any:
         """data: a `Share`, or a batch that was not cut."""
         with inlined_functions():
             if not self._is_timed or tf.executing_eagerly():
                 return self._call(data)
-            return self._parts.rank.data_wait.timed_step(self._call, data, self._weights)
+            return self._context.rank.data_wait.timed_step(self._call, data, self._weights)
 
     @property
     def _is_timed(self) -> bool:
         """Whether the step is one of several in a call of Keras, which are timed in the graph: XLA has no clock."""
-        return self._parts.calls.training and _steps_per_execution(self._model) > 1 and not self._in_xla
+        return self._context.calls.training and _steps_per_execution(self._model) > 1 and not self._in_xla
 
     def _weights(self) -> list[Variable]:
         return [getattr(variable, "_value", variable) for variable in self._model.trainable_variables]
 
     def _call(self, data: Any) -> Any:
-        parts = self._parts
+        context = self._context
         if not isinstance(data, Share):
-            with parts.traced.state(alone=True):
+            with context.traced.state(alone=True):
                 return self._run(data)
-        parts.rows.count(data.rows, parts.calls.training)
-        if parts.config.size == 1:
+        context.rows.count(data.rows, context.calls.training)
+        if context.config.size == 1:
             return self._step(data.batch)
         while True:
-            with contextlib.suppress(_TraceAgain), parts.noise.step():
+            with contextlib.suppress(_TraceAgain), context.noise.step():
                 return self._on_share(data)
 
     def _on_share(self, share: Share) -> Any:
-        parts, model, batch = self._parts, self._model, share.batch
-        with whole_compute_loss(parts, self._access, model):
+        context, model, batch = self._context, self._model, share.batch
+        with whole_compute_loss(context, self._access, model):
             # Try what the step does to rows, once for each kind of batch, before its first update.
             self._access.build(model, self._step, batch)
             kinds = self._trials.kinds(batch)
@@ -100,12 +100,12 @@ class StepHook:
             states = self._states.saved()
             with contextlib.ExitStack() as in_step:
                 # Weigh losses, averages and metrics, so that the ranks' steps make the step of one process.
-                in_step.enter_context(parts.traced.step_on(share))
-                in_step.enter_context(parts.weighing.step(kinds, self._name, parts.calls.training))
-                in_step.enter_context(averaged_losses(parts, self._access, model, share))
+                in_step.enter_context(context.traced.step_on(share))
+                in_step.enter_context(context.weighing.step(kinds, self._name, context.calls.training))
+                in_step.enter_context(averaged_losses(context, self._access, model, share))
                 if self._is_of_cell:
                     for metric in model.metrics:
-                        parts.whole_metrics.take(metric)
+                        context.whole_metrics.take(metric)
                 # Compute: forward pass, backward pass, and the update (job_gradients.py).
                 with recorded_assignments(lambda: not self._gradients.applying) as assigned:
                     logs = self._run(batch)
@@ -127,10 +127,10 @@ class StepHook:
             return logs, [update.gradients for update in updates]
 
         states = len(self._states.variables())
-        with self._parts.within.omitted() as omitted:
+        with self._context.within.omitted() as omitted:
             compiled = tf.function(step, jit_compile=True, autograph=False).get_concrete_function()
-        if omitted.any:
-            self._parts.rank.reporter.notice_once("info", NOT_COMPILED)
+        if omitted.occurred:
+            self._context.rank.reporter.notice_once("info", NOT_COMPILED)
             self._run = self._step
             raise _TraceAgain
         if len(self._states.variables()) > states:  # the trace built metrics: these were neither weighed nor saved

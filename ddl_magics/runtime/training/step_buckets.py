@@ -27,7 +27,7 @@ class StepBuckets:
 
     def open(self, step: int) -> None:
         """Begin a bucket at `step`."""
-        self._first = step
+        self._first_step = step
         self._began = time.monotonic()
         self._read_apart = 0.0  # seconds of reads between the steps
         self._outside = self._data_wait.outside_graphs  # when a step last began or ended
@@ -44,20 +44,20 @@ class StepBuckets:
 
     def end_step(self) -> bool:
         """Count the step. Whether the bucket is old enough to be sent."""
-        now = time.monotonic()
+        ended = time.monotonic()
         self._outside = self._data_wait.outside_graphs
-        self._stepping += now - self._step_began
+        self._stepping += ended - self._step_began
         self._waited += self._timings.waited
         self._copied += self._timings.copied
         self._wired += self._timings.wired
         self._hidden += self._timings.hidden
         self._progress.step += 1
-        return now - self._began >= FLUSH_SECONDS
+        return ended - self._began >= FLUSH_SECONDS
 
     @property
     def count(self) -> int:
         """Steps in the bucket."""
-        return self._progress.step - self._first
+        return self._progress.step - self._first_step
 
     def flush(self, metrics: Mapping[str, float | None]) -> None:
         """Send the bucket, if it has steps, and begin the next. metrics: this rank's running values."""
@@ -69,7 +69,7 @@ class StepBuckets:
             "steps",
             fit=progress.fit,
             epoch=progress.epoch,
-            step=self._first,
+            step=self._first_step,
             count=self.count,
             rows=self._rows.total - self._rows_before,
             seconds=round(time.monotonic() - self._began, 6),

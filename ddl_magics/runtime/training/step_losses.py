@@ -12,7 +12,7 @@ from ..gradients.batch_loss import Loss, of_loss
 from ..keras_types import Metric, Model, Tensor
 from ..trial import INPUT, OUTPUT, TARGET, WEIGHT
 from .keras_access import KerasAccess
-from .step_parts import StepParts
+from .step_context import StepContext
 
 
 def overrides_loss(access: KerasAccess, model: Model) -> bool:
@@ -21,9 +21,9 @@ def overrides_loss(access: KerasAccess, model: Model) -> bool:
 
 
 @contextlib.contextmanager
-def whole_compute_loss(parts: StepParts, access: KerasAccess, model: Model) -> Iterator[None]:
+def whole_compute_loss(context: StepContext, access: KerasAccess, model: Model) -> Iterator[None]:
     """Compute a `compute_loss` of the cell as a loss of the whole batch."""
-    if not parts.config.reduces_gradients or not overrides_loss(access, model):
+    if not context.config.reduces_gradients or not overrides_loss(access, model):
         yield
         return
     original, roles = model.compute_loss, (INPUT, TARGET, OUTPUT, WEIGHT)
@@ -34,38 +34,38 @@ def whole_compute_loss(parts: StepParts, access: KerasAccess, model: Model) -> I
     ) -> Tensor:
         def loss(x: Any, y: Any, y_pred: Any, sample_weight: Any) -> Tensor:
             # A trial of the loss alone must not see the losses that layers have added; the trial of a step must.
-            is_tried_alone = parts.traced.trial and parts.traced.factor is None
+            is_tried_alone = context.traced.trial and context.traced.factor is None
             with access.without_added_losses(model) if is_tried_alone else contextlib.nullcontext():
                 return original(x, y, y_pred, sample_weight, *args, **kwargs)
 
         arguments = of_loss((x, y, y_pred, sample_weight), roles)
-        return parts.batch_loss(Loss(loss, name, model, scales=False), arguments)
+        return context.batch_loss(Loss(loss, name, model, scales=False), arguments)
 
     with _replaced_method(model, "compute_loss", compute_loss):
         yield
 
 
 @contextlib.contextmanager
-def averaged_losses(parts: StepParts, access: KerasAccess, model: Model, share: Share) -> Iterator[None]:
+def averaged_losses(context: StepContext, access: KerasAccess, model: Model, share: Share) -> Iterator[None]:
     """Weigh the metrics that average losses over batches by this rank's rows of the batch."""
     trackers = access.loss_trackers(model)
     if not trackers:
         yield
         return
-    rows, total = tf.cast(share.rows, tf.float64), _rows_of_batch(parts, share)
+    rows, total = tf.cast(share.rows, tf.float64), _rows_of_batch(context, share)
     with contextlib.ExitStack() as replaced:
         for metric in trackers:
             replaced.enter_context(_weighed_by_rows(metric, rows, total))
         yield
 
 
-def _rows_of_batch(parts: StepParts, share: Share) -> Tensor:
+def _rows_of_batch(context: StepContext, share: Share) -> Tensor:
     """The rows of all ranks in this step, at least 1: a float64 scalar."""
-    if isinstance(share, LocalShare) and parts.config.reduces_gradients and parts.calls.training:
+    if isinstance(share, LocalShare) and context.config.reduces_gradients and context.calls.training:
         rows = tf.cast(share.rows, tf.float64)
-        return tf.maximum(parts.within.total(rows, parts.within.number()), 1.0)
+        return tf.maximum(context.within.total(rows, context.within.number()), 1.0)
     total = tf.cast(share.total, tf.float64)
-    return tf.where(total < 0, tf.cast(share.rows, tf.float64) * parts.config.size, total)
+    return tf.where(total < 0, tf.cast(share.rows, tf.float64) * context.config.size, total)
 
 
 def _weighed_by_rows(metric: Metric, rows: Tensor, total: Tensor) -> contextlib.AbstractContextManager[None]:

@@ -14,7 +14,7 @@ from ..trial.model_attributes import restored_attributes
 from ..trial.without_effects import without_effects
 from .job_gradients import JobGradients
 from .keras_access import KerasAccess
-from .step_parts import StepParts
+from .step_context import StepContext
 
 _OWN_STATE = (
     "the variable %r is set from the rows of a batch, and each worker has a part of them, so that its value is not the "
@@ -42,7 +42,7 @@ class StepStates:
 
     def __init__(
         self,
-        parts: StepParts,
+        context: StepContext,
         gradients: JobGradients,
         access: KerasAccess,
         model: Model,
@@ -50,7 +50,7 @@ class StepStates:
         name: str,
     ) -> None:
         """name: of the step, for messages."""
-        self._parts, self._gradients, self._access = parts, gradients, access
+        self._context, self._gradients, self._access = context, gradients, access
         self._model, self._step, self._name = model, step, name
         self._is_reported = False
         self._set_alike: set[int] = set()  # ids of variables that all ranks set alike in an eager step
@@ -72,9 +72,9 @@ class StepStates:
 
     def restore_without_rows(self, share: Share, states: Sequence[SavedState], assigned: Sequence[Assignment]) -> None:
         """Give the variables their values of before the step, if this rank had no row in it."""
-        whole = self._parts.metric_sums.variables_of_whole()
+        whole_metrics = self._context.metric_sums.variables_of_gathered()
         counters = self._counters(states, assigned)
-        restored = [state for state in states if id(state.of_keras) not in whole | counters]
+        restored = [state for state in states if id(state.of_keras) not in whole_metrics | counters]
 
         def restore() -> Tensor:
             for state in restored:
@@ -98,7 +98,7 @@ class StepStates:
         """Reset the metrics that a step without rows has built. before: ids of the variables that existed before it."""
         for metric in self._model.metrics:
             for part in parts_of(metric):
-                is_whole = part in self._parts.metric_sums.whole
+                is_whole = part in self._context.metric_sums.gathered
                 if not is_whole and not before.issuperset(map(id, part.variables)):
                     part.reset_state()
 
@@ -110,8 +110,8 @@ class StepStates:
         Raises:
             ValueError: One of them is a weight, which must be equal on all ranks.
         """
-        config, eager = self._parts.config, tf.executing_eagerly()
-        if not config.reduces_gradients or not self._parts.calls.training or (self._is_reported and eager):
+        config, eager = self._context.config, tf.executing_eagerly()
+        if not config.reduces_gradients or not self._context.calls.training or (self._is_reported and eager):
             return
         self._is_reported = True
         summed = self._ids_of_summed()
@@ -129,7 +129,7 @@ class StepStates:
             name = variable.name.split(":")[0]
             if variable.trainable and traced is not None:
                 raise ValueError(_OWN_UPDATE % (self._name, name))
-            self._parts.rank.reporter.notice_once("warning", _OWN_STATE % name)
+            self._context.rank.reporter.notice_once("warning", _OWN_STATE % name)
 
     def _ids_of_summed(self) -> set[int]:
         """The ids of variables that ranks sum or average: of metrics, and of BatchNormalization, which is reported."""
@@ -149,9 +149,9 @@ class StepStates:
             return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) if tf.is_tensor(tensor) else tensor
 
         def step(rows: Batch) -> None:
-            self._parts.weighing.noting(lambda: self._step(rows))
+            self._context.weighing.noting(lambda: self._step(rows))
 
-        trial = self._parts.traced.state(alone=True, trial=True)
+        trial = self._context.traced.state(alone=True, trial=True)
         with trial, without_effects(), restored_attributes(self._model):
             try:
                 with recorded_assignments(lambda: not self._gradients.applying) as assigned:

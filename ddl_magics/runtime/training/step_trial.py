@@ -41,7 +41,7 @@ from .step_weighing import CLIPS, MAKES_GRADIENTS, OUTPUTS, SLOPES, Kinds, StepW
 #: more rows where none does.
 _ROWS, _CUTS = 6, ((2, 4), (3, 3), (4, 2), (3, 3))
 _MORE_ROWS = 36
-_ENOUGH = 4
+_ENOUGH_DRAWS = 4
 
 #: It is tried with as many rows as a batch has where these have no more numbers, and cut into so many parts at most.
 _MOST_OF_BATCH, _MOST_PARTS = 1_000_000, 4
@@ -50,7 +50,7 @@ _MOST_OF_BATCH, _MOST_PARTS = 1_000_000, 4
 Noted = Dict[Tuple[str, Any], List[np.ndarray]]
 Fitting = Dict[Tuple[str, Any], Set[str]]
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 #: Gradients of more numbers are compared by so many sums of them.
 _MOST_NUMBERS = 1 << 14
@@ -90,19 +90,19 @@ class StepTrial:
             return _as_one_sum(run, _with_sums_apart(run, _try(run)))
 
         try:
-            known = self._find_out(model, step, batch, shares, find_out)
+            kinds = self._find_out(model, step, batch, shares, find_out)
         except _WithoutRows as error:
             return Kinds({}, {}, "it gets %s" % error)
         own_gradients = cell_code.makes_gradients(model.optimizer)
-        return known._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else "")
+        return kinds._replace(hint=MAKES_GRADIENTS if own_gradients else CLIPS if cell_code.clips(step) else "")
 
     def couples_rows(self, model: Model, batch: Batch, shares: Shares) -> bool:
         """Whether outputs of `model` for a row depend on others. False where no trial is possible."""
         inputs = batch[0] if isinstance(batch, tuple) else batch
 
-        def forward(given: Batch) -> None:
+        def forward(tensors: Batch) -> None:
             with tf.GradientTape() as tape:
-                total = self._weighing.note_outputs(model(given[0], training=True))
+                total = self._weighing.note_outputs(model(tensors[0], training=True))
             with contextlib.suppress(LookupError):  # of an operation that has no gradient
                 self._weighing.note_slopes(tape.gradient(total, model.trainable_variables))
 
@@ -117,14 +117,14 @@ class StepTrial:
         step: Callable[[Batch], Any],
         batch: Batch,
         shares: Shares,
-        find_out: Callable[[_Run], Found],
-    ) -> Found:
+        find_out: Callable[[_Run], Result],
+    ) -> Result:
         """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
         run = _Run(self._traced, self._weighing, step, batch, shares, model)
         with run.sandbox.entered_with(model, self._layer_class, training=True):
-            found = find_out(run)
-        if not run.sandbox.noise.unaligned and not getattr(found, "reason", ""):
-            return found
+            result = find_out(run)
+        if not run.sandbox.noise.unaligned and not getattr(result, "reason", ""):
+            return result
         run = _Run(self._traced, self._weighing, step, batch, shares, model)
         with run.sandbox.entered_with(model, self._layer_class, training=False):
             return find_out(run)
@@ -167,8 +167,8 @@ class _Run:
             self.rows = before
 
     def __call__(self, rows: Sequence[np.ndarray], begin: int, size: int) -> Noted:
-        self.sandbox.noise.next(begin, size, self.rows)
-        self.gathering.next(begin, self.rows / size)
+        self.sandbox.noise.begin_call(begin, size, self.rows)
+        self.gathering.begin_call(begin, self.rows / size)
         tensors = iter([tf.constant(leaf[begin : begin + size]) for leaf in rows])
         flat = [None if one is None else next(tensors) for one in self._flat]
         batch = tf.nest.pack_sequence_as(self._batch, flat)
@@ -184,8 +184,8 @@ class _Run:
 
     def of_all(self, cut: Sequence[int]) -> list[int]:
         """A cut of the rows of a trial, of as many as there are."""
-        *first, _ = (max(1, size * self.rows // _ROWS) for size in cut)
-        return [*first, self.rows - sum(first)]
+        *leading, _ = (max(1, size * self.rows // _ROWS) for size in cut)
+        return [*leading, self.rows - sum(leading)]
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
         """The scalars that a step returns, but for results of metrics."""
@@ -198,45 +198,45 @@ class _Run:
 
 
 def _try(run: _Run) -> Kinds:
-    known = _try_rows(run)
+    kinds = _try_rows(run)
     for rows in (_MORE_ROWS, run.batch):
-        if known.reason and not known.whole_only and rows:
+        if kinds.reason and not kinds.whole_only and rows:
             with run.more_rows(rows):
-                known = _try_rows(run)
-    return known
+                kinds = _try_rows(run)
+    return kinds
 
 
 def _try_rows(run: _Run) -> Kinds:
     fitting: Fitting = {}
-    tried, reason = 0, "it gives no number for rows that were made up"
-    taken: Sequence[np.ndarray] = ()
+    draws, reason = 0, "it gives no number for rows that were made up"
+    last_rows: Sequence[np.ndarray] = ()
     for rows in row_trial.made_up(run.leaves, _draws(run.sandbox.comparisons.numbers), run.rows):
         try:
-            whole = run(rows, 0, run.rows)
-            again = whole if tried else run(rows, 0, run.rows)
+            values = run(rows, 0, run.rows)
+            repeated = values if draws else run(rows, 0, run.rows)
         except Exception as error:  # whatever a step raises for numbers that it does not expect
             reason = row_trial.first_line(error)
             continue
-        if not all(_finite(arrays) for arrays in whole.values()):
+        if not all(_finite(arrays) for arrays in values.values()):
             continue
-        if any(MEAN not in run.judge(arrays, [again.get(key, [])], [1]) for key, arrays in whole.items()):
+        if any(MEAN not in run.judge(arrays, [repeated.get(key, [])], [1]) for key, arrays in values.items()):
             return Kinds({}, {}, "what it draws at random differs from call to call")
         try:
-            _narrow(fitting, _cut(run, rows, whole, run.of_all(_CUTS[tried])))
+            _narrow(fitting, _cut(run, rows, values, run.of_all(_CUTS[draws])))
         except _WholeOnly as error:
             return Kinds({}, {}, str(error), whole_only=True)
         except OverflowError as error:
             reason = row_trial.first_line(error)
             continue
-        tried, taken = tried + 1, rows
-        if tried == _ENOUGH:
+        draws, last_rows = draws + 1, rows
+        if draws == _ENOUGH_DRAWS:
             break
-    if tried:
-        _narrow(fitting, _cut_with_other_scalars(run, taken))
-        _narrow(fitting, _cut_with_moved_bounds(run, taken))
+    if draws:
+        _narrow(fitting, _cut_with_other_scalars(run, last_rows))
+        _narrow(fitting, _cut_with_moved_bounds(run, last_rows))
         _narrow(fitting, _cut_as_by_ranks(run))
     kinds = {key: COUPLED if not fits else MEAN if MEAN in fits else SUM for key, fits in fitting.items()}
-    return Kinds(kinds, run.names, "" if tried else reason, run.gathers)
+    return Kinds(kinds, run.names, "" if draws else reason, run.gathers)
 
 
 def _draws(compared: Sequence[float]) -> Iterator[row_trial.Draw]:
@@ -277,11 +277,11 @@ def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
         return {}
     run.sandbox.comparisons.begin()
     _cut_again(run, rows, cut)
-    with run.sandbox.comparisons.moved(bounds):
-        found = _cut_again(run, rows, cut)
-    fitting: Fitting = found or {}
-    for bound in bounds if found is None else ():
-        with run.sandbox.comparisons.moved([bound]):
+    with run.sandbox.comparisons.moved_bounds(bounds):
+        fits_together = _cut_again(run, rows, cut)
+    fitting: Fitting = fits_together or {}
+    for bound in bounds if fits_together is None else ():
+        with run.sandbox.comparisons.moved_bounds([bound]):
             _narrow(fitting, _cut_again(run, rows, cut) or {})
     return fitting
 
@@ -301,34 +301,34 @@ def _cut_as_by_ranks(run: _Run) -> Fitting:
 def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fitting | None:
     """`_cut`; None where the step does not take such rows, or numbers."""
     try:
-        whole = run(rows, 0, run.rows)
-        return _cut(run, rows, whole, cut) if all(_finite(arrays) for arrays in whole.values()) else None
+        values = run(rows, 0, run.rows)
+        return _cut(run, rows, values, cut) if all(_finite(arrays) for arrays in values.values()) else None
     except Exception:  # whatever a step raises for numbers that it does not expect
         return None
 
 
-def _with_sums_apart(run: _Run, known: Kinds) -> Kinds:
+def _with_sums_apart(run: _Run, kinds: Kinds) -> Kinds:
     """What is known of a step, where losses that layers add are sums and the rest may be a mean beside them."""
-    sums = [key for key, kind in known.kinds.items() if key[0] == "added" and kind == SUM]
-    if not sums or set(known.of("update").values()) <= {MEAN}:
-        return known
+    sums = [key for key, kind in kinds.kinds.items() if key[0] == "added" and kind == SUM]
+    if not sums or set(kinds.of("update").values()) <= {MEAN}:
+        return kinds
     run.added = {number: SUM for _, number in sums}
     apart = _try(run)
-    if COUPLED in apart.kinds.values() and COUPLED not in known.kinds.values():  # all of the step is a sum, with them
-        return known._replace(kinds={**known.kinds, **dict.fromkeys(sums, MEAN)})
+    if COUPLED in apart.kinds.values() and COUPLED not in kinds.kinds.values():  # all of the step is a sum, with them
+        return kinds._replace(kinds={**kinds.kinds, **dict.fromkeys(sums, MEAN)})
     return apart._replace(kinds={**apart.kinds, **dict.fromkeys(sums, SUM)})
 
 
-def _as_one_sum(run: _Run, known: Kinds) -> Kinds:
+def _as_one_sum(run: _Run, kinds: Kinds) -> Kinds:
     """What is known of a step, whose loss of the rows of all ranks may be part of a sum over rows."""
-    if not run.gathering.used or COUPLED not in known.of("update").values():
-        return known
+    if not run.gathering.is_used or COUPLED not in kinds.of("update").values():
+        return kinds
     run.gathering.sums, run.added = True, {}
-    found = _try(run)
-    if set(found.of("update").values()) != {SUM}:
-        return known
-    unscaled = {key: MEAN for key, kind in found.kinds.items() if key[0] == "added" and kind == SUM}
-    return found._replace(kinds={**found.kinds, **unscaled})
+    as_sum = _try(run)
+    if set(as_sum.of("update").values()) != {SUM}:
+        return kinds
+    unscaled = {key: MEAN for key, kind in as_sum.kinds.items() if key[0] == "added" and kind == SUM}
+    return as_sum._replace(kinds={**as_sum.kinds, **unscaled})
 
 
 def _couples_rows(run: _Run) -> bool:
@@ -349,21 +349,21 @@ def _coupled_draws(run: _Run) -> list[bool]:
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
         try:
-            whole, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
-            found = _cut(run, rows, whole, run.of_all(cut))
+            values, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
+            fits = _cut(run, rows, values, run.of_all(cut))
         except _WholeOnly:
             coupled.append(True)
             continue
         except Exception:  # whatever a model raises for numbers that it does not expect
             continue
-        judged = [key for key in whole if key[0] in (OUTPUTS, SLOPES)]
-        repeated = all(MEAN in run.judge(whole[key], [again[key]], [1]) for key in judged)
-        if repeated and all(_finite(whole[key]) for key in judged):
-            coupled.append(any(MEAN not in found[key] for key in judged))
+        judged = [key for key in values if key[0] in (OUTPUTS, SLOPES)]
+        repeated = all(MEAN in run.judge(values[key], [again[key]], [1]) for key in judged)
+        if repeated and all(_finite(values[key]) for key in judged):
+            coupled.append(any(MEAN not in fits[key] for key in judged))
     return coupled
 
 
-def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]) -> Fitting:
+def _cut(run: _Run, rows: Sequence[np.ndarray], values: Noted, cut: Sequence[int]) -> Fitting:
     """Which kinds the values of a cut fit.
 
     `_WholeOnly` where the step does not take the parts, OverflowError where a value of a part is infinite.
@@ -371,17 +371,17 @@ def _cut(run: _Run, rows: Sequence[np.ndarray], whole: Noted, cut: Sequence[int]
     begins = [int(begin) for begin in np.cumsum((0, *cut[:-1]))]
     run.gathering.cut(begins)
     try:
-        parts = [run(rows, begin, size) for begin, size in zip(begins, cut)]
-        if run.gathering.used:
-            parts = [run(rows, begin, size) for begin, size in zip(begins, cut)]
+        slices = [run(rows, begin, size) for begin, size in zip(begins, cut)]
+        if run.gathering.is_used:
+            slices = [run(rows, begin, size) for begin, size in zip(begins, cut)]
     except Exception as error:
         raise _WholeOnly(row_trial.first_line(error)) from None
-    if any(row_trial.infinite(arrays) for part in parts for arrays in part.values()):
+    if any(row_trial.infinite(arrays) for values_of_slice in slices for arrays in values_of_slice.values()):
         raise OverflowError("rows that were made up give infinite values")
     fitting = {}
-    for key, value in whole.items():
-        of_parts = [part.get(key, []) for part in parts]
-        alike = all(len(part) == len(value) and _finite(part) for part in of_parts)
+    for key, value in values.items():
+        of_parts = [values_of_slice.get(key, []) for values_of_slice in slices]
+        alike = all(len(values_of_slice) == len(value) and _finite(values_of_slice) for values_of_slice in of_parts)
         fitting[key] = run.judge(value, of_parts, cut) if alike else set()
     return fitting
 
@@ -392,17 +392,17 @@ def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]
     shapes: of the first of them, that say the sizes of axes which are open in the batch.
     """
     roles: list[int] = []
-    for number, part in enumerate(batch if isinstance(batch, tuple) else (batch,)):
-        roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(part))
+    for number, component in enumerate(batch if isinstance(batch, tuple) else (batch,)):
+        roles += [(INPUT, TARGET, WEIGHT)[min(number, 2)]] * len(tf.nest.flatten(component))
     try:
-        known = zip(roles, flat, itertools.chain(shapes, itertools.repeat(())))
-        return [Leaf.of(role, part, shape) for role, part, shape in known if part is not None]
+        specs = zip(roles, flat, itertools.chain(shapes, itertools.repeat(())))
+        return [Leaf.of(role, component, shape) for role, component, shape in specs if component is not None]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
 
 
 def _shapes_of_inputs(model: Model) -> list[tuple[int | None, ...]]:
-    return [tuple(one.shape) for one in tf.nest.flatten(getattr(model, "inputs", None) or [])]
+    return [tuple(tensor.shape) for tensor in tf.nest.flatten(getattr(model, "inputs", None) or [])]
 
 
 def _precision(model: Model) -> int:
@@ -415,21 +415,21 @@ def _variables(model: Model) -> list[Any]:
     """What a model keeps beside its weights: TensorFlow does not always tell who reads a variable."""
     found = [getattr(getattr(model, "optimizer", None), "iterations", None)]
     for layer in model._flatten_layers():
-        kept = (getattr(layer, name, ()) for name in ("_non_trainable_variables", "_non_trainable_weights"))
-        found += [variable for variables in kept for variable in variables]
+        groups = (getattr(layer, name, ()) for name in ("_non_trainable_variables", "_non_trainable_weights"))
+        found += [variable for variables in groups for variable in variables]
         found += [value for value in vars(layer).values() if isinstance(value, tf.Variable)]
     return [variable for variable in found if variable is not None]
 
 
 def _of_tensorflow(variables: Iterable[Any]) -> list[Any]:
     """Variables of Keras 3 have one of TensorFlow in them, once they are made."""
-    found = (getattr(variable, "_value", variable) for variable in variables)
-    return [variable for variable in found if variable is not None]
+    tensors = (getattr(variable, "_value", variable) for variable in variables)
+    return [variable for variable in tensors if variable is not None]
 
 
 def _arrays(value: Any) -> list[np.ndarray]:
-    parts = value if isinstance(value, (list, tuple)) else [value]
-    return [_compressed(part) for part in parts if part is not None]
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [_compressed(item) for item in values if item is not None]
 
 
 def _compressed(value: Any) -> np.ndarray:
@@ -447,4 +447,4 @@ def _compressed(value: Any) -> np.ndarray:
 
 
 def _finite(arrays: Sequence[np.ndarray]) -> bool:
-    return all(np.isfinite(np.asarray(one, np.float64)).all() for one in arrays)
+    return all(np.isfinite(np.asarray(array, np.float64)).all() for array in arrays)

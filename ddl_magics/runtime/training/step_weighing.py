@@ -48,11 +48,11 @@ class Notes:
         self.names: dict[tuple[str, Any], str] = {}
         self._counts: dict[str, int] = {}
 
-    def note(self, what: str, value: Any, name: str = "") -> int:
+    def note(self, category: str, value: Any, name: str = "") -> int:
         """The number of this value among those of its kind."""
-        number = self._counts.get(what, 0)
-        self._counts[what] = number + 1
-        self.values[what, number], self.names[what, number] = value, name
+        number = self._counts.get(category, 0)
+        self._counts[category] = number + 1
+        self.values[category, number], self.names[category, number] = value, name
         return number
 
 
@@ -70,9 +70,9 @@ class Kinds(NamedTuple):
     whole_only: bool = False
     hint: str = ""
 
-    def of(self, what: str) -> dict[Any, str]:
-        """{number or name: kind} of what was noted as `what`."""
-        return {number: kind for (noted, number), kind in self.kinds.items() if noted == what}
+    def of(self, category: str) -> dict[Any, str]:
+        """{number or name: kind} of what was noted as `category`."""
+        return {number: kind for (noted, number), kind in self.kinds.items() if noted == category}
 
 
 class StepWeighing:
@@ -103,48 +103,50 @@ class StepWeighing:
             self._notes = None
 
     @contextlib.contextmanager
-    def step(self, known: Kinds | None, name: str, training: bool) -> Iterator[None]:
+    def step(self, kinds: Kinds | None, name: str, training: bool) -> Iterator[None]:
         """A step is being traced.
 
         Args:
-            known: What its trial found; None for Keras' own train_step and losses.
+            kinds: What its trial found; None for Keras' own train_step and losses.
             name: Of the step, for messages.
 
         Raises:
             ValueError: The ranks cannot put the step's losses together.
         """
         try:
-            self._begin(known, name, training)
+            self._begin(kinds, name, training)
             yield
         finally:
             self._known = None
 
-    def _begin(self, known: Kinds | None, name: str, training: bool) -> None:
-        self._known, self._counts, self._name = known, {}, name
+    def _begin(self, kinds: Kinds | None, name: str, training: bool) -> None:
+        self._known, self._counts, self._name = kinds, {}, name
         self._traced.sums = False
-        if known is None:
+        if kinds is None:
             return
-        if known.whole_only:
-            raise ValueError(_WHOLE_ONLY % (name, known.reason))
-        if known.reason:
-            self._reporter.notice_once("warning", _UNTRIED % (name, known.reason))
-        self._refuse(known, name)
-        updates = known.of("update").values()
+        if kinds.whole_only:
+            raise ValueError(_WHOLE_ONLY % (name, kinds.reason))
+        if kinds.reason:
+            self._reporter.notice_once("warning", _UNTRIED % (name, kinds.reason))
+        self._refuse(kinds, name)
+        updates = kinds.of("update").values()
         self._traced.sums = bool(updates) and all(kind == SUM for kind in updates)
-        self.summed_logs[training] = frozenset(name for name, kind in known.of("log").items() if kind == SUM)
+        self.summed_logs[training] = frozenset(name for name, kind in kinds.of("log").items() if kind == SUM)
 
-    def _refuse(self, known: Kinds, name: str) -> None:
-        if known.gathers:
+    def _refuse(self, kinds: Kinds, name: str) -> None:
+        if kinds.gathers:
             return
-        for number, kind in known.of("added").items():
+        for number, kind in kinds.of("added").items():
             if kind == COUPLED:
-                raise ValueError(_ADDED % known.names["added", number])
-        if COUPLED in known.of("update").values():
-            raise ValueError(_REFUSED % name + known.hint)
-        for what in ("averaged", "weights", "log"):
-            for number, kind in known.of(what).items():
+                raise ValueError(_ADDED % kinds.names["added", number])
+        if COUPLED in kinds.of("update").values():
+            raise ValueError(_REFUSED % name + kinds.hint)
+        for category in ("averaged", "weights", "log"):
+            for number, kind in kinds.of(category).items():
                 if kind == COUPLED:
-                    self._reporter.notice_once("warning", _INEXACT % (known.names.get((what, number), number), name))
+                    self._reporter.notice_once(
+                        "warning", _INEXACT % (kinds.names.get((category, number), number), name)
+                    )
 
     def note_update(self, gradients: Sequence[Gradient]) -> None:
         """An optimizer gets gradients in a step that is tried."""
@@ -154,8 +156,8 @@ class StepWeighing:
     def note_outputs(self, outputs: Any) -> Tensor:
         """A model that is tried has these outputs. Returns the sum of what is noted."""
         assert self._notes is not None
-        tensors = [one for one in tf.nest.flatten(outputs) if tf.is_tensor(one) and one.dtype.is_floating]
-        means = [tf.reduce_mean(power) for one in tensors for power in (one, one * one)]
+        tensors = [tensor for tensor in tf.nest.flatten(outputs) if tf.is_tensor(tensor) and tensor.dtype.is_floating]
+        means = [tf.reduce_mean(power) for tensor in tensors for power in (tensor, tensor * tensor)]
         self._notes.note(OUTPUTS, means)
         return tf.add_n([tf.cast(mean, tf.float64) for mean in means] or [tf.zeros([], tf.float64)])
 
@@ -199,15 +201,15 @@ class StepWeighing:
         ratio = self._within.rows_over_own()
         return [scaled(gradient, ratio) for gradient in gradients]
 
-    def _kind(self, what: str, unseen: str = "") -> str | None:
+    def _kind(self, category: str, unseen: str = "") -> str | None:
         """Of the next value of its kind; None where nothing is known. unseen: said where no trial has seen it."""
         if self._known is None or self._traced.share is None:
             return None
-        number = self._counts.get(what, 0)
-        self._counts[what] = number + 1
-        if unseen and (what, number) not in self._known.kinds and not self._known.reason:
+        number = self._counts.get(category, 0)
+        self._counts[category] = number + 1
+        if unseen and (category, number) not in self._known.kinds and not self._known.reason:
             self._reporter.notice_once("warning", unseen)
-        return self._known.kinds.get((what, number), MEAN)
+        return self._known.kinds.get((category, number), MEAN)
 
 
 def _float64(scalar: Any) -> Tensor:

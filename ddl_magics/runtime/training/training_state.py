@@ -24,20 +24,20 @@ def of_model(model: Model, access: KerasAccess) -> dict[str, np.ndarray]:
     return {_key(group, i): np.array(variable) for group in groups for i, variable in enumerate(groups[group])}
 
 
-def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, whose: str) -> None:
-    """Put `of_model`'s arrays back. whose: words for a `CheckpointMismatch`, which leaves the model as it was."""
+def put_in_model(model: Model, access: KerasAccess, arrays: Arrays, source: str) -> None:
+    """Put `of_model`'s arrays back. source: words for a `CheckpointMismatch`, which leaves the model as it was."""
     groups = _groups(model, access)
     assignments = []
     for group, variables in groups.items():
         count = sum(key.startswith(group + "/") for key in arrays)
         if count != len(variables):
             raise CheckpointMismatch(
-                "%s has %d %s, this model has %d%s" % (whose, count, group, len(variables), _REMEDY)
+                "%s has %d %s, this model has %d%s" % (source, count, group, len(variables), _REMEDY)
             )
         for i, variable in enumerate(variables):
             array = arrays[_key(group, i)]
             if array.shape != tuple(variable.shape):
-                words = (whose, i, group, array.shape, tuple(variable.shape), _REMEDY)
+                words = (source, i, group, array.shape, tuple(variable.shape), _REMEDY)
                 raise CheckpointMismatch("%s: number %d of its %s has the shape %s, this model's has %s%s" % words)
             assignments.append((variable, array))
     for variable, array in assignments:
@@ -76,14 +76,14 @@ class CallbackStates:
         arrays: dict[str, np.ndarray] = {}
         states = []
         for number, (callback, before) in enumerate(zip(self._callbacks, self._before)):
-            found = {}
+            attributes = {}
             for name, value in _attributes(callback).items():
-                if name not in before or not _same(before[name], value):
-                    found[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
-            states.append({"class": type(callback).__name__, "attributes": found})
+                if name not in before or not _are_equal(before[name], value):
+                    attributes[name] = _encode(value, "callbacks/%d/%s" % (number, name), arrays)
+            states.append({"class": type(callback).__name__, "attributes": attributes})
         return states, arrays
 
-    def put(self, states: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
+    def restore(self, states: Sequence[Mapping[str, Any]], arrays: Arrays) -> None:
         """Put back what `take` gave; callbacks of another class are left alone."""
         for callback, state in zip(self._callbacks, states):
             if type(callback).__name__ == state["class"]:
@@ -96,16 +96,16 @@ _KERAS_OWN = frozenset(("model", "_model", "params", "validation_data", "_chief_
 
 
 def _attributes(callback: Any) -> dict[str, Any]:
-    found = {}
+    attributes = {}
     constructors = [vars(kind)["__init__"] for kind in type(callback).__mro__ if "__init__" in vars(kind)]
-    given = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
+    arguments = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
     for name, value in vars(callback).items():
-        if name not in _KERAS_OWN and name not in given:
+        if name not in _KERAS_OWN and name not in arguments:
             try:
-                found[name] = _copy(value)
+                attributes[name] = _copy(value)
             except TypeError:
                 continue
-    return found
+    return attributes
 
 
 def _copy(value: Any) -> Any:
@@ -115,20 +115,20 @@ def _copy(value: Any) -> Any:
     if isinstance(value, (np.ndarray, np.generic)) and value.dtype.kind in "biuf":
         return np.array(value)
     if isinstance(value, (list, tuple)):
-        return type(value)([_copy(one) for one in value])
+        return type(value)([_copy(item) for item in value])
     if type(value) is dict and all(isinstance(key, str) for key in value):
-        return {key: _copy(one) for key, one in value.items()}
+        return {key: _copy(item) for key, item in value.items()}
     raise TypeError(type(value).__name__)
 
 
-def _same(one: Any, other: Any) -> bool:
-    if isinstance(one, np.ndarray) or isinstance(other, np.ndarray):
-        return np.array_equal(one, other)
-    if isinstance(one, (list, tuple)) and type(one) is type(other):
-        return len(one) == len(other) and all(map(_same, one, other))
-    if isinstance(one, dict) and isinstance(other, dict):
-        return one.keys() == other.keys() and all(_same(one[key], other[key]) for key in one)
-    return type(one) is type(other) and one == other
+def _are_equal(left_value: Any, other: Any) -> bool:
+    if isinstance(left_value, np.ndarray) or isinstance(other, np.ndarray):
+        return np.array_equal(left_value, other)
+    if isinstance(left_value, (list, tuple)) and type(left_value) is type(other):
+        return len(left_value) == len(other) and all(map(_are_equal, left_value, other))
+    if isinstance(left_value, dict) and isinstance(other, dict):
+        return left_value.keys() == other.keys() and all(_are_equal(left_value[key], other[key]) for key in left_value)
+    return type(left_value) is type(other) and left_value == other
 
 
 def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
@@ -137,19 +137,19 @@ def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
         arrays[name] = value
         return {"type": "array", "value": name}
     if isinstance(value, (list, tuple)):
-        values = [_encode(one, "%s/%d" % (name, i), arrays) for i, one in enumerate(value)]
+        values = [_encode(item, "%s/%d" % (name, i), arrays) for i, item in enumerate(value)]
         return values if type(value) is list else {"type": "tuple", "value": values}
     if isinstance(value, dict):
         return {
             "type": "dict",
-            "value": {key: _encode(one, "%s/%s" % (name, key), arrays) for key, one in value.items()},
+            "value": {key: _encode(item, "%s/%s" % (name, key), arrays) for key, item in value.items()},
         }
     return value
 
 
 def _decode(value: Any, arrays: Arrays) -> Any:
     if isinstance(value, list):
-        return [_decode(one, arrays) for one in value]
+        return [_decode(item, arrays) for item in value]
     if not isinstance(value, dict):
         return value
     inner = value["value"]
@@ -157,5 +157,5 @@ def _decode(value: Any, arrays: Arrays) -> Any:
         array = arrays[inner]
         return array if array.ndim else array[()]
     if value["type"] == "tuple":
-        return tuple(_decode(one, arrays) for one in inner)
-    return {key: _decode(one, arrays) for key, one in inner.items()}
+        return tuple(_decode(item, arrays) for item in inner)
+    return {key: _decode(item, arrays) for key, item in inner.items()}

@@ -23,30 +23,30 @@ _EXCHANGES = ("PyFunc", "PyFuncStateless", "EagerPyFunc")
 @contextlib.contextmanager
 def recorded_assignments(counts: Callable[[], bool]) -> Iterator[list[tuple[Any, Any]]]:
     """(variable, value) of the assignments that are traced while `counts()` is true; None for a value of Python."""
-    found: list[tuple[Any, Any]] = []
+    assignments: list[tuple[Any, Any]] = []
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:
             values = [value for value in (*args, *kwargs.values()) if tf.is_tensor(value)]
             if counts():
-                found.extend((variable, value) for value in values or [None])
+                assignments.extend((variable, value) for value in values or [None])
             return original(variable, *args, **kwargs)
 
         return assign
 
     with patched((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
-        yield found
+        yield assignments
 
 
 def depends_on_rows(value: Any) -> bool:
     """Whether a tensor of a graph is computed from what the graph is given, and that is not exchanged."""
-    seen, waiting = set(), [value]
+    visited, waiting = set(), [value]
     while waiting:
         tensor = waiting.pop()
-        if id(tensor) in seen or not hasattr(tensor, "op") or tensor.dtype == tf.resource:
+        if id(tensor) in visited or not hasattr(tensor, "op") or tensor.dtype == tf.resource:
             continue
-        seen.add(id(tensor))
+        visited.add(id(tensor))
         if tensor.op.type == "Placeholder":
             captured = {id(inner): outer for outer, inner in getattr(tensor.graph, "captures", ())}
             if id(tensor) not in captured:

@@ -22,13 +22,15 @@ def has_code_of_the_cell(layer: Layer) -> bool:
     So do not those whose axis is that of the rows, and those that call a function of the cell.
     """
     layers = [layer, *layer._flatten_layers()]
-    parts = layers + [operation for one in layers for operation in getattr(one, "operations", ())]
+    components = layers + [
+        operation for layer_of_model in layers for operation in getattr(layer_of_model, "operations", ())
+    ]
     return any(
-        not is_of_keras(type(part))
-        or _is_operation(type(part))
-        or is_along_rows(getattr(part, "axis", getattr(part, "axes", None)))
-        or any(is_of_cell(getattr(part, name, None)) for name in _ACTIVATIONS)
-        for part in parts
+        not is_of_keras(type(component))
+        or _is_operation(type(component))
+        or is_along_rows(getattr(component, "axis", getattr(component, "axes", None)))
+        or any(is_of_cell(getattr(component, name, None)) for name in _ACTIVATIONS)
+        for component in components
     )
 
 
@@ -62,8 +64,8 @@ def makes_gradients(optimizer: Optimizer) -> bool:
 
 def uses_numpy(function: Callable[..., Any]) -> bool:
     """Whether the code of a function of the cell calls NumPy's."""
-    code, known = getattr(function, "__code__", None), getattr(function, "__globals__", {})
-    return code is not None and any(_uses(code, name) for name, value in known.items() if value is np)
+    code, namespace = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+    return code is not None and any(_uses(code, name) for name, value in namespace.items() if value is np)
 
 
 def is_of_cell(function: Any) -> bool:
@@ -86,5 +88,5 @@ def _mentions(kind: type, name: str) -> bool:
 
 
 def _uses(code: types.CodeType, name: str) -> bool:
-    inner = [one for one in code.co_consts if isinstance(one, types.CodeType)]
-    return name in code.co_names or any(_uses(one, name) for one in inner)
+    inner = [constant for constant in code.co_consts if isinstance(constant, types.CodeType)]
+    return name in code.co_names or any(_uses(constant, name) for constant in inner)

@@ -22,7 +22,7 @@ from .patching import patched
 _EQUALITIES = ("Equal", "NotEqual")
 _CHOICES = ("Maximum", "Minimum")
 _COMPARING = (*_EQUALITIES, *_CHOICES, "Less", "LessEqual", "Greater", "GreaterEqual")
-_MOST = 8
+_MAX_NUMBERS = 8
 
 #: A bound so many times as large as any value is there for numbers that are none.
 _NEVER_REACHED = 1e6
@@ -42,7 +42,7 @@ class Comparisons:
             yield
 
     def begin(self) -> None:
-        """Values from here on tell where `moved` has a bound."""
+        """Values from here on tell where `moved_bounds` has a bound."""
         for bound in self._bounds.values():
             bound.low, bound.high = math.inf, 0.0
 
@@ -51,7 +51,7 @@ class Comparisons:
         return [key for key, bound in self._bounds.items() if bound.unreached(key[-1])]
 
     @contextlib.contextmanager
-    def moved(self, bounds: Sequence[Any]) -> Iterator[None]:
+    def moved_bounds(self, bounds: Sequence[Any]) -> Iterator[None]:
         """`bounds` lie among the values since `begin`."""
         self._instead = {key: self._bounds[key].among(key[-1]) for key in bounds if self._bounds[key].high}
         try:
@@ -77,7 +77,7 @@ class Comparisons:
         for i, number in enumerate((_number(x), _number(y))):
             if number is None:
                 continue
-            if operation not in _CHOICES and number not in self.numbers and len(self.numbers) < _MOST:
+            if operation not in _CHOICES and number not in self.numbers and len(self.numbers) < _MAX_NUMBERS:
                 self.numbers.append(number)
             if operation not in _EQUALITIES and number:
                 sides[i] = self._bound((operation, i, number), (x, y)[i], (x, y)[1 - i])
@@ -98,7 +98,7 @@ class _Bound:
     """Between which sizes the values lie that were compared with a number, and whether these reach it."""
 
     def __init__(self, chooses: bool) -> None:
-        self._below, self._taken = True, chooses
+        self._below, self._is_always_chosen = True, chooses
         self.low, self.high = math.inf, 0.0
 
     def note(self, values: np.ndarray, key: tuple[str, int, float]) -> None:
@@ -108,12 +108,12 @@ class _Bound:
             return
         self.low, self.high = min(self.low, float(sizes.min())), max(self.high, float(sizes.max()))
         self._below &= self.high < abs(number)
-        self._taken &= bool(np.all(values <= number if name == "Maximum" else values >= number))
+        self._is_always_chosen &= bool(np.all(values <= number if name == "Maximum" else values >= number))
 
     def unreached(self, number: float) -> bool:
         """Whether all values are smaller than the number, or it is always what is taken."""
         differ = self.low < self.high * (1 - 1e-6)
-        return (self._below or self._taken) and differ and abs(number) < _NEVER_REACHED * self.high
+        return (self._below or self._is_always_chosen) and differ and abs(number) < _NEVER_REACHED * self.high
 
     def among(self, number: float) -> float:
         return math.copysign((self.low + self.high) / 2, number)

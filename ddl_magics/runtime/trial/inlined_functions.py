@@ -17,7 +17,7 @@ from tensorflow.python.util import tf_decorator
 from .cell_code import is_of_cell
 from .patching import patched
 
-_OURS = __name__.rpartition(".trial.")[0]
+_PACKAGE = __name__.rpartition(".trial.")[0]
 #: The class of what `tf.function` makes, which has no public name.
 _FUNCTION = type(tf.function(lambda: None))
 
@@ -30,7 +30,7 @@ def inlined_functions() -> contextlib.AbstractContextManager[None]:
 def _inlining(original: Callable[..., Any]) -> Callable[..., Any]:
     def call(function: Any, *args: Any, **kwargs: Any) -> Any:
         _, python = tf_decorator.unwrap(function.python_function)
-        if not is_of_cell(python) or str(python.__module__).startswith(_OURS):
+        if not is_of_cell(python) or str(python.__module__).startswith(_PACKAGE):
             return original(function, *args, **kwargs)
         if tf.config.functions_run_eagerly() or not function._autograph:
             return function.python_function(*args, **kwargs)

@@ -17,13 +17,13 @@ from .patching import patched
 @contextlib.contextmanager
 def layers_in_trial(layer_class: Any, training: bool) -> Iterator[None]:
     """layer_class: Keras' class of layers. training: of the cell's layers; without it, all are as in inference."""
-    known: dict[int, bool] = {}
+    called_as_in_inference: dict[int, bool] = {}
 
     def trying(original: Callable[..., Any]) -> Callable[..., Any]:
         def call(layer: Layer, *args: Any, **kwargs: Any) -> Any:
-            if id(layer) not in known:
-                known[id(layer)] = not training or _is_known(layer)
-            if known[id(layer)] and (kwargs.get("training") or (training and _takes_training(layer))):
+            if id(layer) not in called_as_in_inference:
+                called_as_in_inference[id(layer)] = not training or _is_known(layer)
+            if called_as_in_inference[id(layer)] and (kwargs.get("training") or (training and _takes_training(layer))):
                 kwargs["training"] = False
             return original(layer, *args, **kwargs)
 

@@ -19,7 +19,7 @@ def try_loss(loss: Callable[..., Tensor], leaves: Sequence[Leaf]) -> Verdict:
     sandbox = Sandbox(row_trial.ROWS)
 
     def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
-        sandbox.noise.next(begin, size, len(rows[0]))
+        sandbox.noise.begin_call(begin, size, len(rows[0]))
         return _value_and_slope(loss, leaves, rows, slice(begin, begin + size))
 
     with tf.init_scope(), undone_assignments():

@@ -22,7 +22,7 @@ def adds_up(metric: Metric, update: Callable[[Sequence[Tensor]], Any], leaves: S
     sandbox = Sandbox(row_trial.ROWS)
 
     def evaluate(rows: Sequence[np.ndarray], begin: int, size: int) -> list[np.ndarray]:
-        sandbox.noise.next(begin, size, len(rows[0]))
+        sandbox.noise.begin_call(begin, size, len(rows[0]))
         metric.reset_state()
         batch_size = 1 if by_row else size
         for start in range(begin, begin + size, batch_size):

@@ -73,7 +73,7 @@ def _restore(value: Any, contents: Any) -> None:
     if isinstance(value, np.ndarray):
         value[...] = contents
     elif isinstance(value, _LISTS):
-        if len(value) != len(contents) or any(one is not other for one, other in zip(value, contents)):
+        if len(value) != len(contents) or any(item is not saved for item, saved in zip(value, contents)):
             value.clear()
             value.extend(contents)
     elif value.keys() != contents.keys() if isinstance(value, dict) else value != contents:

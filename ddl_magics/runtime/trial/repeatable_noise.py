@@ -52,14 +52,14 @@ class RepeatableNoise:
     unaligned: something was drawn otherwise, so that the same rows may have had other noise.
     """
 
-    def __init__(self, whole: int) -> None:
-        self._whole = self._rows = whole
+    def __init__(self, all_rows: int) -> None:
+        self._all_rows = self._rows = all_rows
         self._begin = self._calls = 0
         self.unaligned = self._within = False
 
-    def next(self, begin: int, rows: int, whole: int = 0) -> None:
-        """The function is called again, with these rows, of `whole` if there is another number of them."""
-        self._whole = whole or self._whole
+    def begin_call(self, begin: int, rows: int, all_rows: int = 0) -> None:
+        """The function is called again, with these rows, of `all_rows` if there is another number of them."""
+        self._all_rows = all_rows or self._all_rows
         self._begin, self._rows, self._calls = begin, rows, 0
 
     @contextlib.contextmanager
@@ -89,16 +89,16 @@ class RepeatableNoise:
             self._calls += 1
             if not isinstance(kwargs.get("seed"), int):  # as initializers have it, whose weights stay
                 kwargs["seed"] = _SEED + self._calls
-            return self._of_rows(shape, lambda full: original(full, *args, **kwargs))
+            return self._of_rows(shape, lambda full_shape: original(full_shape, *args, **kwargs))
 
         def of_given_seed(shape: Any, seed: Any, *args: Any, **kwargs: Any) -> Any:
-            return self._of_rows(shape, lambda full: original(full, seed, *args, **kwargs))
+            return self._of_rows(shape, lambda full_shape: original(full_shape, seed, *args, **kwargs))
 
         def of_own_seed(shape: Any, *args: Any, **kwargs: Any) -> Any:
             self._calls += 1
             seed = [_SEED, self._calls]
             kwargs = {key: value for key, value in kwargs.items() if key not in ("seed", "name")}
-            return self._of_rows(shape, lambda full: _STATELESS[kind](full, seed, *args[:3], **kwargs))
+            return self._of_rows(shape, lambda full_shape: _STATELESS[kind](full_shape, seed, *args[:3], **kwargs))
 
         def of_generator(generator: Any, shape: Any, *args: Any, **kwargs: Any) -> Any:
             return of_own_seed(shape, *args, **kwargs)
@@ -135,7 +135,7 @@ class RepeatableNoise:
             self.unaligned = self.unaligned or (bool(sizes) and sizes[0] > self._rows and not sizes[0] % self._rows)
             return draw(sizes)
         try:
-            return draw([self._whole, *sizes[1:]])[self._begin : self._begin + self._rows]
+            return draw([self._all_rows, *sizes[1:]])[self._begin : self._begin + self._rows]
         except (ValueError, tf.errors.InvalidArgumentError):  # its other arguments have rows, too
             return draw(sizes)
 

@@ -57,8 +57,10 @@ class Leaf(NamedTuple):
         """ValueError for what has no rows. like: a shape that says the sizes of open axes, if it has as many axes."""
         if not isinstance(tensor, (tf.Tensor, tf.Variable)) or tensor.shape.rank in (None, 0):
             raise ValueError("a %s of shape %s" % (type(tensor).__name__, getattr(tensor, "shape", "?")))
-        known = like if len(like) == tensor.shape.rank else [None] * tensor.shape.rank
-        sizes = [other if size is None else size for size, other in zip(tensor.shape[1:], known[1:])]
+        sizes_of_axes = like if len(like) == tensor.shape.rank else [None] * tensor.shape.rank
+        sizes = [
+            size_if_open if size is None else size for size, size_if_open in zip(tensor.shape[1:], sizes_of_axes[1:])
+        ]
         shape = tuple(_OPEN_AXIS if size is None else int(size) for size in sizes)
         return cls(role, shape, np.dtype(tensor.dtype.as_numpy_dtype))
 
@@ -94,8 +96,8 @@ def verdict(
         fits = _fits_with_moved_bounds(evaluate, leaves, compared, fits)
     if fits and scalars is not None:
         with scalars.changed() as any_are:
-            others = _try(evaluate, leaves, _KINDS)[0] if any_are else None
-        fits = fits if others is None else fits & others
+            other_fits = _try(evaluate, leaves, _KINDS)[0] if any_are else None
+        fits = fits if other_fits is None else fits & other_fits
     return Verdict(COUPLED if not fits else MEAN if MEAN in fits else SUM)
 
 
@@ -108,9 +110,9 @@ def _fits_with_moved_bounds(
         rows = next(made_up(leaves, [("numbers", ())]))
         with contextlib.suppress(Exception):  # whatever it raises for numbers that it does not expect
             _fits(evaluate, rows, evaluate(rows, 0, ROWS))
-            with compared.moved([bound]):
-                whole = evaluate(rows, 0, ROWS)
-                fits = fits & _fits(evaluate, rows, whole) if _finite(whole) else fits
+            with compared.moved_bounds([bound]):
+                values = evaluate(rows, 0, ROWS)
+                fits = fits & _fits(evaluate, rows, values) if _finite(values) else fits
     return fits
 
 
@@ -121,69 +123,71 @@ def fitting(evaluate: Evaluate, leaves: Sequence[Leaf]) -> set[str] | None:
 
 def _try(evaluate: Evaluate, leaves: Sequence[Leaf], draws: Sequence[Draw]) -> tuple[set[str] | None, str]:
     fits, reason = {MEAN, SUM}, "it gives no number for rows that were made up"
-    tried = False
+    any_finite = False
     numbers = _MANY_ROWS * sum(int(np.prod(leaf.shape)) for leaf in leaves)
     of_many = made_up(leaves, draws[: numbers <= _MOST_NUMBERS], _MANY_ROWS)
     for rows in itertools.chain(made_up(leaves, draws), of_many):
         try:
-            whole = evaluate(rows, 0, len(rows[0]))
+            values = evaluate(rows, 0, len(rows[0]))
         except Exception as error:  # whatever a function raises for numbers that it does not expect
             reason = first_line(error)
             continue
-        if not _finite(whole):
+        if not _finite(values):
             continue
         try:
-            found = _fits(evaluate, rows, whole)
+            fits_draw = _fits(evaluate, rows, values)
         except OverflowError as error:
             reason = first_line(error)
             continue
         except Exception:
             return set(), ""  # it takes the whole batch only
-        tried, fits = True, fits & found
+        any_finite, fits = True, fits & fits_draw
         if not fits:
             break
-    return (fits, "") if tried else (None, reason)
+    return (fits, "") if any_finite else (None, reason)
 
 
-def _fits(evaluate: Evaluate, rows: Sequence[np.ndarray], whole: Sequence[np.ndarray]) -> set[str]:
+def _fits(evaluate: Evaluate, rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> set[str]:
     """Which of MEAN and SUM the values of all cuts fit. OverflowError where one is infinite."""
     fitting = {MEAN, SUM}
     for of_rows in CUTS:
-        parts, begin = [], 0
+        slices, begin = [], 0
         cut = [size * len(rows[0]) // ROWS for size in of_rows]
         for size in cut:
-            parts.append(evaluate(rows, begin, size))
+            slices.append(evaluate(rows, begin, size))
             begin += size
-        if any(infinite(part) for part in parts):
+        if any(infinite(values_of_slice) for values_of_slice in slices):
             raise OverflowError("rows that were made up give infinite values")
-        if not all(_finite(part) for part in parts):  # as where none of a part's rows is kept by a mask
+        if not all(
+            _finite(values_of_slice) for values_of_slice in slices
+        ):  # as where none of a part's rows is kept by a mask
             return set()
-        fitting &= judge(whole, parts, cut)
+        fitting &= judge(values, slices, cut)
     return fitting
 
 
 def judge(
-    whole: Sequence[np.ndarray], parts: Sequence[Sequence[np.ndarray]], sizes: Sequence[int], precision: int = 8
+    whole: Sequence[np.ndarray], slices: Sequence[Sequence[np.ndarray]], sizes: Sequence[int], precision: int = 8
 ) -> set[str]:
-    """Which of MEAN and SUM make `whole` of `parts`, of so many rows each. Both do where all is zero.
+    """Which of MEAN and SUM make `whole` of `slices`, of so many rows each. Both do where all is zero.
 
     precision: the bytes of the narrowest numbers that the values were computed with, if these have more.
     """
     fitting = {MEAN, SUM}
-    largest = max((_size(value) for values in (whole, *parts) for value in values), default=0.0)
-    for values in zip(whole, *parts):
+    largest = max((_size(value) for values in (whole, *slices) for value in values), default=0.0)
+    for values in zip(whole, *slices):
         of_whole, *of_parts = (np.asarray(value, np.float64) for value in values)
-        if any(each.shape != of_whole.shape for each in of_parts):
+        if any(array.shape != of_whole.shape for array in of_parts):
             return set()
         bytes_ = min(precision, *(np.asarray(value).dtype.itemsize for value in values))
-        scale = max(_size(each) for each in [of_whole, *of_parts])
+        scale = max(_size(array) for array in [of_whole, *of_parts])
         bytes_ = bytes_ if bytes_ in _TOLERANCE else 2
         bound = max(_TOLERANCE[bytes_] * scale, _CANCELLED[bytes_] * largest)
-        made = {
-            MEAN: sum(size / sum(sizes) * each for size, each in zip(sizes, of_parts)),
+        combined = {
+            MEAN: sum(size / sum(sizes) * array for size, array in zip(sizes, of_parts)),
             SUM: sum(of_parts),
         }
-        fitting &= {kind for kind, value in made.items() if _size(value - of_whole) <= bound}
+        fitting &= {kind for kind, value in combined.items() if _size(value - of_whole) <= bound}
     return fitting
 
 
@@ -286,15 +290,15 @@ def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> GraphCont
         return GraphContents([], frozenset())
     definition = graph.as_graph_def()
     nodes = list(definition.node) + [node for one in definition.library.function for node in one.node_def]
-    found: dict[float, None] = {}
+    constants: dict[float, None] = {}
     for node in nodes:
         if node.op == "Const":
             value = _number(node.attr["value"].tensor)
             if value is not None:
-                found[value] = None
-    given = graph.inputs[: len(leaves)]
-    unused = frozenset(number for number, one in enumerate(given) if not one.consumers())
-    return GraphContents(list(found)[:_MOST_CONSTANTS], unused)
+                constants[value] = None
+    inputs = graph.inputs[: len(leaves)]
+    unused = frozenset(number for number, one in enumerate(inputs) if not one.consumers())
+    return GraphContents(list(constants)[:_MOST_CONSTANTS], unused)
 
 
 def _number(proto: Any) -> float | None:

@@ -24,16 +24,16 @@ class ScalarVariables:
     known: variables of TensorFlow of any shape. others: the ids of variables that are left alone.
     """
 
-    def __init__(self, known: Iterable[Any] = (), others: Collection[int] = ()) -> None:
-        self._others = others
-        self._found = {id(variable): variable for variable in known if self._counts(variable)}
+    def __init__(self, variables: Iterable[Any] = (), excluded: Collection[int] = ()) -> None:
+        self._excluded = excluded
+        self._variables = {id(variable): variable for variable in variables if self._counts(variable)}
 
     @contextlib.contextmanager
     def noted(self) -> Iterator[None]:
         def noting(original: Callable[..., Any]) -> Callable[..., Any]:
             def read(variable: Any, *args: Any, **kwargs: Any) -> Any:
                 if self._counts(variable):
-                    self._found[id(variable)] = variable
+                    self._variables[id(variable)] = variable
                 return original(variable, *args, **kwargs)
 
             return read
@@ -47,7 +47,7 @@ class ScalarVariables:
             variable.shape.rank == 0
             and not variable.trainable
             and (dtype.is_floating or dtype.is_integer)
-            and id(variable) not in self._others
+            and id(variable) not in self._excluded
         )
 
     @contextlib.contextmanager
@@ -56,9 +56,9 @@ class ScalarVariables:
 
         steps: what is added to integers.
         """
-        before = [(one, one.numpy()) for one in self._found.values() if bool(one.is_initialized())]
+        before = [(one, one.numpy()) for one in self._variables.values() if bool(one.is_initialized())]
         for variable, value in before:
-            variable.assign(_other(value, variable.dtype, steps))
+            variable.assign(_changed_value(value, variable.dtype, steps))
         try:
             yield bool(before)
         finally:
@@ -66,7 +66,7 @@ class ScalarVariables:
                 variable.assign(value)
 
 
-def _other(value: Any, dtype: Any, steps: int) -> Any:
+def _changed_value(value: Any, dtype: Any, steps: int) -> Any:
     if dtype.is_integer:
         return tf.constant(min(int(value) + steps, dtype.max), dtype)
     return tf.cast(float(value) * _FACTOR or _INSTEAD_OF_ZERO, dtype)

@@ -18,11 +18,11 @@ from ..keras_types import Tensor
 class SimulatedGather:
     """Rows by part, and by number of the loss in the step.
 
-    used: a step has wanted rows of all ranks. sums: the step is tried as one whose losses are sums over rows.
+    is_used: a step has wanted rows of all ranks. sums: the step is tried as one whose losses are sums over rows.
     """
 
     def __init__(self) -> None:
-        self.used = self.sums = False
+        self.is_used = self.sums = False
         self._begins: Sequence[int] = ()
         self._begin, self._number, self._factor = 0, 0, 1.0
         self._of_parts: dict[tuple[int, int], list[np.ndarray]] = {}
@@ -31,35 +31,35 @@ class SimulatedGather:
         """Parts that begin at these rows are tried next, each twice: the first needs the rows of the last."""
         self._begins, self._of_parts = begins, {}
 
-    def next(self, begin: int, factor: float) -> None:
+    def begin_call(self, begin: int, factor: float) -> None:
         """The step is run with the rows from `begin`. factor: all rows over these."""
         self._begin, self._number, self._factor = begin, 0, factor
 
     def rows(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """The rows of all parts, as far as they are known, for `tensors` of the part in work."""
-        self.used = True
+        self.is_used = True
         number, self._number = self._number, self._number + 1
         if self._factor == 1.0:  # all rows are in work
             return list(tensors)
-        self._of_parts[self._begin, number] = [np.asarray(each) for each in tensors]
+        self._of_parts[self._begin, number] = [np.asarray(tensor) for tensor in tensors]
         every = [self._of_parts.get((begin, number)) for begin in self._begins]
-        known = [part for part in every if part is not None]
-        if len(known) < len(every):
+        slices = [slice_rows for slice_rows in every if slice_rows is not None]
+        if len(slices) < len(every):
             return list(tensors)
-        return [self._joined(own, [part[i] for part in known]) for i, own in enumerate(tensors)]
+        return [self._joined(local, [slice_rows[i] for slice_rows in slices]) for i, local in enumerate(tensors)]
 
-    def _joined(self, own: Tensor, parts: Sequence[np.ndarray]) -> Tensor:
-        mine = list(self._begins).index(self._begin)
+    def _joined(self, local: Tensor, slices: Sequence[np.ndarray]) -> Tensor:
+        index = list(self._begins).index(self._begin)
         factor = 1.0 if self.sums else self._factor
-        live = _scaled(own, factor) if own.dtype.is_floating else own
-        return tf.concat([live if i == mine else tf.constant(part) for i, part in enumerate(parts)], 0)
+        live = _scaled(local, factor) if local.dtype.is_floating else local
+        return tf.concat([live if i == index else tf.constant(rows) for i, rows in enumerate(slices)], 0)
 
 
 def _scaled(tensor: Tensor, factor: float) -> Tensor:
     """`tensor`, whose gradient is multiplied by `factor`."""
 
     @tf.custom_gradient
-    def identity(own: Tensor) -> Any:
-        return tf.identity(own), lambda upstream: upstream * tf.cast(factor, upstream.dtype)
+    def identity(values: Tensor) -> Any:
+        return tf.identity(values), lambda upstream: upstream * tf.cast(factor, upstream.dtype)
 
     return identity(tensor)

@@ -24,24 +24,24 @@ def undone_assignments() -> Iterator[list[Any]]:
     variables are listed, and keep what they are assigned.
     """
     before: dict[int, tuple[Any, Any]] = {}
-    made: list[Any] = []
+    created: list[Any] = []
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)
         def assign(variable: Any, *args: Any, **kwargs: Any) -> Any:
             if id(variable) not in before:
                 with tf.init_scope():
-                    known = bool(variable.is_initialized())
-                    before[id(variable)] = (variable, np.copy(variable.numpy()) if known else None)
-                if not known:
-                    made.append(variable)
+                    has_value = bool(variable.is_initialized())
+                    before[id(variable)] = (variable, np.copy(variable.numpy()) if has_value else None)
+                if not has_value:
+                    created.append(variable)
             return original(variable, *args, **kwargs)
 
         return assign
 
     try:
         with patched((kind, name, noting) for kind, name in changing_methods(BaseResourceVariable)):
-            yield made
+            yield created
     finally:
         for variable, value in before.values():
             if value is not None:
@@ -54,5 +54,5 @@ def changing_methods(kind: type) -> Iterator[tuple[type, str]]:
         if name.startswith(_CHANGING) and callable(method):
             yield kind, name
     below: list[type] = kind.__subclasses__()
-    for one in below:
-        yield from changing_methods(one)
+    for subclass in below:
+        yield from changing_methods(subclass)

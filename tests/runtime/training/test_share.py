@@ -136,7 +136,7 @@ def test_an_empty_batch_becomes_one_row_of_zeros():
     local = tf.data.Dataset.from_generator(
         lambda: [np.ones((2, 3)), np.ones((0, 3))], output_signature=tf.TensorSpec((None, 3), tf.float64)
     )
-    full, empty = share.whole(local)
+    full, empty = share.uncut(local)
     assert int(full.rows) == 2 and int(empty.rows) == 0
     assert empty.batch.numpy().tolist() == [[0.0, 0.0, 0.0]]
 

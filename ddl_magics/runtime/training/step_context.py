@@ -21,7 +21,7 @@ from .step_weighing import StepWeighing
 
 
 @dataclass(frozen=True)
-class StepParts:
+class StepContext:
     """calls: the calls of Keras in progress. traced: the step that is being traced. within: exchanges in mid-step.
 
     metric_sums: sums the states of metrics over ranks; whole_metrics: updates those that do not add up with the rows of
@@ -46,7 +46,7 @@ class StepParts:
         return self.rank.config
 
     @classmethod
-    def of_rank(cls, rank: Rank, layer_class: Any, batchnorm_class: type) -> StepParts:
+    def of_rank(cls, rank: Rank, layer_class: Any, batchnorm_class: type) -> StepContext:
         """layer_class, batchnorm_class: of the Keras in use."""
         config, reporter, traced = rank.config, rank.reporter, TracedStep()
         within, metric_sums = WithinStep(rank.peers, rank.errors, traced), MetricSums(rank.peers)
