@@ -1,4 +1,4 @@
-"""The step that is being traced: which share of the batch is in work, and how its loss turns out to be reduced."""
+"""The step that is being traced: this rank's share of its batch, and how its loss is reduced."""
 
 from __future__ import annotations
 
@@ -14,15 +14,19 @@ AS_DECLARED, OF_CUT, OF_LOCAL = "declared", "cut", "local"
 class TracedStep:
     """State of a rank between `enter` and `leave`.
 
-    share: None outside of a step on cut data. sums: the loss of an own train_step is a sum over rows, not a mean.
-    declared: `ddl.distribute` has been told so, or that it is a mean: then no sum is scaled before its gradients are.
-    as_sum: how a compiled loss that is a sum was treated since the last update: `AS_DECLARED`, or scaled by the rows of
-    a cut batch (`OF_CUT`) or of the rank's own data (`OF_LOCAL`); None where there was none.
-    alone: what is being computed has the whole batch, or is none of the job's: ranks exchange nothing for it. trial: it
-    is computed on made-up rows. weighed: it is part of a loss that is weighed as a whole. Where a step is tried,
-    factor: the rows of the trial over those in work; added: the kinds of losses that layers add, as far as they are
-    known; gathers: it has wanted rows of all ranks by `ddl.all_gather`; gathering: gives it those for losses that every
-    rank computes of the rows of all ranks.
+    Attributes:
+        share: None outside of a step on cut data.
+        sums: The loss of a train_step of the cell is a sum over rows, not a mean.
+        declared: The cell has passed `reduction` to `ddl.distribute`: not a loss that sums is scaled, but its gradients.
+        as_sum: How a compiled loss that sums was treated since the last update: `AS_DECLARED`, or scaled by the rows of
+            a cut batch (`OF_CUT`) or of the rank's own data (`OF_LOCAL`). None: no loss has summed.
+        alone: Nothing is exchanged: this rank has the whole batch, or the code is not training.
+        trial: The code runs on made-up rows.
+        weighed: The code is part of a loss that is weighed as a whole.
+        factor: In the trial of a step: all rows of the trial over the rows of the slice.
+        added: In the trial of a step: the kinds of losses that layers add, as far as they are known.
+        gathers: In the trial of a step: the step has called `ddl.all_gather`.
+        gathering: In the trial of a step: stands in for the exchange of rows between ranks.
     """
 
     def __init__(self) -> None:

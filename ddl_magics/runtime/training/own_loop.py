@@ -1,7 +1,7 @@
 """Training outside of `fit`: the steps of a cell's own loop, reported as a fit without epochs.
 
-A step is a call of `train_on_batch`; a batch of `ddl.distribute` for which an optimizer makes an update; or, without
-that, an update.
+A step is a call of `train_on_batch`, a batch of `ddl.distribute` on which an optimizer makes an update, or, in a loop
+without `ddl.distribute`, an update.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .logs import finite_numbers
 from .rows import RowCounter
 from .step_buckets import StepBuckets
 
-#: Whether all ranks compute the same is looked for until one of so many updates has a gradient.
+#: So many updates are examined for equal gradients on all ranks, up to the first that is not zero.
 LOOKS = 16
 _TOLERANCE = 1e-5
 _MAX_SAMPLE_BYTES = 1 << 20
@@ -45,19 +45,19 @@ _NO_ROWS = (
 )
 
 _TRACED_BEFORE = (
-    "a tf.function of this loop was called before ddl.distribute handed out a batch: it draws the same random numbers "
-    "on all workers, and takes the mean of masked losses from slices; call it first within the loop"
+    "a tf.function of this loop was traced before ddl.distribute handed out a batch: it draws the same random numbers "
+    "on all workers, and averages masked losses by slice; call it for the first time inside the loop"
 )
 _TRACED_OTHERWISE = (
-    "a tf.function makes the updates of two loops with different `reduction` of ddl.distribute, or of a loop over "
-    "--data and one over other data, whose loss is a sum over rows; write one for each loop"
+    "two loops share one tf.function that updates a model, but they differ in `reduction` of ddl.distribute, or one "
+    "reads --data and the other does not and their loss is a sum over rows; write one function for each loop"
 )
 
 
 class TracedUpdate(NamedTuple):
     """Where an update was traced.
 
-    distributes: while `ddl.distribute` had a batch in work. sums: of losses that sum. as_sum: as in `TracedStep`.
+    distributes: in a loop over `ddl.distribute`. sums: its losses are sums over rows. as_sum: as in `TracedStep`.
     """
 
     distributes: bool
@@ -66,10 +66,10 @@ class TracedUpdate(NamedTuple):
 
 
 class OwnLoop:
-    """The steps of a rank between two calls of `fit`: one loop, whichever models it trains."""
+    """The steps of a rank between two calls of `fit`: they count as one loop, even if it trains several models."""
 
     def __init__(self, rank: Rank, rows: RowCounter, average: Callable[[list[Model]], None]) -> None:
-        """average: makes what no gradient touches the mean over the ranks, in models that were trained."""
+        """average: averages over ranks the variables of trained models that gradients do not change."""
         self._rank, self._rows, self._average = rank, rows, average
         self._buckets: StepBuckets | None = None  # while a loop is in progress
         self._models: list[Model] = []  # of the loop in progress that `step` has trained
@@ -87,7 +87,14 @@ class OwnLoop:
     # -- train_on_batch
 
     def step(self, model: Model, take: Callable[[], Mapping[str, Any]]) -> Mapping[str, Any]:
-        """Take a training step of `model`; returns its logs. StopRun after it, if the run is to stop."""
+        """Take a training step of `model`.
+
+        Returns:
+            Its logs.
+
+        Raises:
+            StopRun: After the step, if the run is to stop.
+        """
         self._rank.keep(model)
         if all(model is not other_model for other_model in self._models):
             self._models.append(model)
@@ -108,11 +115,11 @@ class OwnLoop:
 
     @property
     def distributes(self) -> bool:
-        """Whether what the cell computes is a slice of a batch."""
+        """Whether the cell computes on a slice of a batch."""
         return bool(self._in_work)
 
     def notice(self, level: str, message: str) -> None:
-        """Say something about the loop, once."""
+        """Show the user a line about the loop, once a run."""
         self._rank.reporter.notice_once(level, message)
 
     def note(self, model: Model) -> None:
@@ -121,9 +128,13 @@ class OwnLoop:
         self._updated.append(model)
 
     def read(self, reader: Any, share: Share, reduction: str | None) -> None:
-        """A reader of `ddl.distribute` hands out its next slice. StopRun if the run is to stop.
+        """A reader of `ddl.distribute` hands out its next slice.
 
-        reduction: of the loss of what follows, as far as the cell says it.
+        Args:
+            reduction: Of the losses that follow; None if the cell does not say.
+
+        Raises:
+            StopRun: The run is to stop.
         """
         if self._rank.stop.run_agreed:
             raise StopRun
@@ -140,7 +151,7 @@ class OwnLoop:
         self._in_work.close(reader)
 
     def end_epoch(self) -> None:
-        """All batches were read: if it was for training, the ranks meet."""
+        """A reader has reached its end: after training, average the ranks' statistics."""
         self._close_step()
         self._read_rows = []
         if self._buckets is None or not (self._apart or self._alone):
@@ -152,14 +163,19 @@ class OwnLoop:
         self._buckets.open(0)
 
     def count_update(self) -> None:
-        """One rank is about to make an update, or traces it."""
+        """Count an update that this rank makes on its own, or traces."""
         self._begin()
         self._updates += 1
 
     def update(self, traced: TracedUpdate, sample: np.ndarray) -> tuple[np.int64, np.int64, np.ndarray]:
-        """(rows, total, sample) of the `Share` of an update that is about to be made. Called by TensorFlow.
+        """Count an update that is about to be made. Called by TensorFlow.
 
-        traced: where it was. sample: values of its gradients, of shape (n,).
+        Args:
+            traced: Where the update was traced.
+            sample: Values of its gradients, of shape (n,).
+
+        Returns:
+            (rows, total, sample) of its `Share`.
         """
         buckets = self._begin()
         self._updates += 1
@@ -174,7 +190,7 @@ class OwnLoop:
         return np.int64(1), np.int64(-1), np.zeros((1, 1))
 
     def _check(self, traced: TracedUpdate, total: int) -> None:
-        """Whether what was traced elsewhere can be used here."""
+        """Warn of an update that was traced outside of the loop, and refuse it if it would be wrong here."""
         if not traced.distributes:
             self._rank.reporter.notice_once("warning", _TRACED_BEFORE)
         as_sum = AS_DECLARED if self._reduction else OF_LOCAL if self._local else OF_CUT
@@ -184,7 +200,7 @@ class OwnLoop:
             raise ValueError(_NO_TOTAL)
 
     def _look_for_shares(self, sample: np.ndarray) -> None:
-        """Say so, once, where all ranks have computed the same."""
+        """Warn once if all ranks compute the same gradients."""
         if not self._looks:
             return
         self._looks -= 1
@@ -202,7 +218,7 @@ class OwnLoop:
     # -- the loop
 
     def finish(self) -> None:
-        """The loop in progress, if there is one, is over: a fit begins, or the cell has ended."""
+        """End the loop in progress, if any: a fit begins, or the cell has ended."""
         self._close_step()
         if self._buckets is None:
             return
@@ -229,9 +245,9 @@ class OwnLoop:
         return buckets
 
     def _close_step(self) -> None:
-        """If there were updates since the last one, a step on the batches read meanwhile has ended.
+        """End the step on the batches that were read since the last step, if it made updates.
 
-        One rank does not hear of the updates of a traced function: there, each batch is a step.
+        A run of one rank does not see the updates of a traced function: there, each batch is a step.
         """
         if self._buckets is None or not (self._updates or self._alone):
             return
@@ -254,6 +270,6 @@ class OwnLoop:
         self._average(self._updated)
 
     def _with_model_names(self, model: Model, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
-        """The metrics of the loop's first model by their names, those of another with its name."""
+        """Metrics by name; those of all models but the first of the loop with the model's name."""
         is_first_model = model is self._models[0]
         return {name if is_first_model else "%s of %s" % (name, model.name): value for name, value in metrics.items()}

@@ -43,10 +43,10 @@ _ROWS, _CUTS = 6, ((2, 4), (3, 3), (4, 2), (3, 3))
 _MORE_ROWS = 36
 _ENOUGH_DRAWS = 4
 
-#: It is tried with as many rows as a batch has where these have no more numbers, and cut into so many parts at most.
+#: It is also tried with as many rows as a batch has, if these have no more numbers, cut into so many slices at most.
 _MOST_OF_BATCH, _MOST_PARTS = 1_000_000, 4
 
-#: What a step notes, and which kinds fit it, by (what, number).
+#: The values that a step records, and the kinds that fit them, by (category, number).
 Noted = Dict[Tuple[str, Any], List[np.ndarray]]
 Fitting = Dict[Tuple[str, Any], Set[str]]
 
@@ -58,17 +58,21 @@ _SIGNS = 1009
 
 
 class _WholeOnly(Exception):
-    """A step takes a batch, and no part of it."""
+    """A step fails on a slice of a batch."""
 
 
 class _WithoutRows(Exception):
-    """A part of a batch has none."""
+    """A tensor of the batch has no rows."""
 
 
 class Shares(NamedTuple):
-    """rows: of a batch on a rank, where they are always as many, else 0; size: the number of ranks.
+    """How ranks split a batch.
 
-    batch: rows of a batch of the whole job, 0 where these are unknown. shapes: of its parts, as far as they are known.
+    Attributes:
+        rows: Rows of a rank's share; 0 if shares differ.
+        size: The number of ranks.
+        batch: Rows of a global batch; 0 if unknown.
+        shapes: Of the batch's tensors, as far as they are known.
     """
 
     rows: int
@@ -78,13 +82,13 @@ class Shares(NamedTuple):
 
 
 class StepTrial:
-    """Tries the steps of a model with a kind of Keras' layers."""
+    """Tries steps and models. layer_class: Keras' class of layers."""
 
     def __init__(self, traced: TracedStep, weighing: StepWeighing, layer_class: Any) -> None:
         self._traced, self._weighing, self._layer_class = traced, weighing, layer_class
 
     def __call__(self, model: Model, step: Callable[[Batch], Any], batch: Batch, shares: Shares) -> Kinds:
-        """Try `step` of `model` with rows like those of `batch`. shares: of a batch, that ranks have."""
+        """Try `step` of `model` with rows like those of `batch`. shares: how ranks split a batch."""
 
         def find_out(run: _Run) -> Kinds:
             return _as_one_sum(run, _with_sums_apart(run, _try(run)))
@@ -119,7 +123,7 @@ class StepTrial:
         shares: Shares,
         find_out: Callable[[_Run], Result],
     ) -> Result:
-        """What `find_out` does in training; in inference where noise in training may look like coupled rows."""
+        """Call `find_out` in training; in inference if noise in training could look like coupled rows."""
         run = _Run(self._traced, self._weighing, step, batch, shares, model)
         with run.sandbox.entered_with(model, self._layer_class, training=True):
             result = find_out(run)
@@ -131,7 +135,7 @@ class StepTrial:
 
 
 class _Run:
-    """Runs a step on some of the rows of a trial, and gives what it notes as arrays."""
+    """Runs a step on slices of the rows of a trial, and returns the recorded values as arrays."""
 
     def __init__(
         self,
@@ -142,7 +146,10 @@ class _Run:
         shares: Shares,
         model: Model,
     ) -> None:
-        """`_WithoutRows` for a batch with a part that has none."""
+        """
+        Raises:
+            _WithoutRows: A tensor of the batch has no rows.
+        """
         self.model = model
         self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
         self._flat = tf.nest.flatten(batch)
@@ -159,7 +166,7 @@ class _Run:
 
     @contextlib.contextmanager
     def more_rows(self, rows: int) -> Iterator[None]:
-        """For a step that needs so many, such as the largest ten of its losses."""
+        """Some steps need more rows: those that take the largest ten losses, for example."""
         before, self.rows = self.rows, rows
         try:
             yield
@@ -183,12 +190,12 @@ class _Run:
         return {key: _arrays(value) for key, value in values.items()}
 
     def of_all(self, cut: Sequence[int]) -> list[int]:
-        """A cut of the rows of a trial, of as many as there are."""
+        """`cut`, made for `_ROWS` rows, scaled to the rows of this trial."""
         *leading, _ = (max(1, size * self.rows // _ROWS) for size in cut)
         return [*leading, self.rows - sum(leading)]
 
     def _logged(self, logs: Any) -> dict[tuple[str, Any], Any]:
-        """The scalars that a step returns, but for results of metrics."""
+        """The scalars that a step returns, except results of metrics."""
         if not isinstance(logs, dict):
             return {}
         flat = flat_logs(logs)
@@ -256,9 +263,9 @@ def _narrow(fitting: Fitting, found: Fitting) -> None:
 
 
 def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
-    """`_cut` of the step with other numbers in the variables of one number that it reads: counts even and odd.
+    """`_cut` with other values in the scalar variables that the step reads: counters both even and odd.
 
-    And in a model's attributes, where each step reads them anew.
+    In eager steps also in attributes of the model, which each step reads again.
     """
     fitting: Fitting = {}
     if getattr(run.model, "run_eagerly", False):
@@ -271,7 +278,7 @@ def _cut_with_other_scalars(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
 
 
 def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
-    """`_cut` of the step with bounds that no value has reached among the values: all at once, or one by one."""
+    """`_cut` with bounds that no value has reached moved among the values: all at once, else one by one."""
     bounds, cut = run.sandbox.comparisons.unreached(), run.of_all(_CUTS[0])
     if not bounds:
         return {}
@@ -287,7 +294,7 @@ def _cut_with_moved_bounds(run: _Run, rows: Sequence[np.ndarray]) -> Fitting:
 
 
 def _cut_as_by_ranks(run: _Run) -> Fitting:
-    """`_cut` of as many rows as a batch has, by as many as ranks get: the step may know their numbers."""
+    """`_cut` of a whole batch into the ranks' shares: a step may depend on these numbers of rows."""
     share, size = run.shares.rows, run.shares.size
     numbers = share * size * sum(int(np.prod(leaf.shape)) for leaf in run.leaves)
     if share == 0 or size == 1 or numbers > _MOST_OF_BATCH:
@@ -299,7 +306,7 @@ def _cut_as_by_ranks(run: _Run) -> Fitting:
 
 
 def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fitting | None:
-    """`_cut`; None where the step does not take such rows, or numbers."""
+    """`_cut`; None if the step fails on these rows or gives values that are not finite."""
     try:
         values = run(rows, 0, run.rows)
         return _cut(run, rows, values, cut) if all(_finite(arrays) for arrays in values.values()) else None
@@ -308,7 +315,7 @@ def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fit
 
 
 def _with_sums_apart(run: _Run, kinds: Kinds) -> Kinds:
-    """What is known of a step, where losses that layers add are sums and the rest may be a mean beside them."""
+    """Retry, assuming that losses which layers add are sums beside a loss that is a mean over rows."""
     sums = [key for key, kind in kinds.kinds.items() if key[0] == "added" and kind == SUM]
     if not sums or set(kinds.of("update").values()) <= {MEAN}:
         return kinds
@@ -320,7 +327,7 @@ def _with_sums_apart(run: _Run, kinds: Kinds) -> Kinds:
 
 
 def _as_one_sum(run: _Run, kinds: Kinds) -> Kinds:
-    """What is known of a step, whose loss of the rows of all ranks may be part of a sum over rows."""
+    """Retry, assuming that the gathered loss is one term of a sum over rows."""
     if not run.gathering.is_used or COUPLED not in kinds.of("update").values():
         return kinds
     run.gathering.sums, run.added = True, {}
@@ -332,9 +339,10 @@ def _as_one_sum(run: _Run, kinds: Kinds) -> Kinds:
 
 
 def _couples_rows(run: _Run) -> bool:
-    """Whether outputs or their gradients are no means over rows for any draw.
+    """Whether outputs, or their gradients, are not means over rows in any draw.
 
-    A choice between equals may differ from call to call. A model may also take batches of one size alone.
+    One draw is not enough: a choice between equal values may differ from call to call. A model may also accept batches
+    of one size only.
     """
     coupled = _coupled_draws(run)
     if not coupled and run.batch:
@@ -344,7 +352,7 @@ def _couples_rows(run: _Run) -> bool:
 
 
 def _coupled_draws(run: _Run) -> list[bool]:
-    """Of each draw that gives numbers, whether rows are coupled."""
+    """For each draw that gives numbers, whether rows are coupled."""
     coupled = []
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
@@ -364,9 +372,11 @@ def _coupled_draws(run: _Run) -> list[bool]:
 
 
 def _cut(run: _Run, rows: Sequence[np.ndarray], values: Noted, cut: Sequence[int]) -> Fitting:
-    """Which kinds the values of a cut fit.
+    """The kinds that fit the values of a cut.
 
-    `_WholeOnly` where the step does not take the parts, OverflowError where a value of a part is infinite.
+    Raises:
+        _WholeOnly: The step fails on a slice.
+        OverflowError: A value of a slice is infinite.
     """
     begins = [int(begin) for begin in np.cumsum((0, *cut[:-1]))]
     run.gathering.cut(begins)
@@ -387,9 +397,13 @@ def _cut(run: _Run, rows: Sequence[np.ndarray], values: Noted, cut: Sequence[int
 
 
 def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]]) -> list[Leaf]:
-    """What the tensors of a batch are. `_WithoutRows` for a part that has none.
+    """The roles, shapes and dtypes of the tensors of a batch.
 
-    shapes: of the first of them, that say the sizes of axes which are open in the batch.
+    Args:
+        shapes: Of the first tensors, with sizes of axes that the batch leaves open.
+
+    Raises:
+        _WithoutRows: A tensor has no rows.
     """
     roles: list[int] = []
     for number, component in enumerate(batch if isinstance(batch, tuple) else (batch,)):
@@ -406,13 +420,13 @@ def _shapes_of_inputs(model: Model) -> list[tuple[int | None, ...]]:
 
 
 def _precision(model: Model) -> int:
-    """The bytes of the numbers with which a model's layers compute, at least where these are 2."""
+    """The bytes of a number in a model's computations: 2 in half precision, else 8, whatever they are."""
     computes = {str(getattr(layer, "compute_dtype", "")) for layer in model._flatten_layers()}
     return 2 if computes & {"float16", "bfloat16"} else 8
 
 
 def _variables(model: Model) -> list[Any]:
-    """What a model keeps beside its weights: TensorFlow does not always tell who reads a variable."""
+    """Variables of a model other than weights: some reads of them pass by TensorFlow's operation that is recorded."""
     found = [getattr(getattr(model, "optimizer", None), "iterations", None)]
     for layer in model._flatten_layers():
         groups = (getattr(layer, name, ()) for name in ("_non_trainable_variables", "_non_trainable_weights"))
@@ -422,7 +436,7 @@ def _variables(model: Model) -> list[Any]:
 
 
 def _of_tensorflow(variables: Iterable[Any]) -> list[Any]:
-    """Variables of Keras 3 have one of TensorFlow in them, once they are made."""
+    """TensorFlow's variables inside of Keras 3's, which have none until they are built."""
     tensors = (getattr(variable, "_value", variable) for variable in variables)
     return [variable for variable in tensors if variable is not None]
 
@@ -433,7 +447,7 @@ def _arrays(value: Any) -> list[np.ndarray]:
 
 
 def _compressed(value: Any) -> np.ndarray:
-    """An array that depends linearly on `value`; of a large one, sums with signs drawn at random."""
+    """`value` as an array. A large one is compressed, linearly, to sums with random signs."""
     if is_sparse(value):
         signs = np.random.default_rng(1).choice((-1, 1), _SIGNS)[np.asarray(value.indices) % _SIGNS]
         values = np.asarray(value.values)

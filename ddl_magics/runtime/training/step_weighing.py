@@ -1,4 +1,4 @@
-"""Losses, averages and gradients of a step, weighed by what the trial of the step has found out about them."""
+"""Weighs the losses, averages and gradients of a step, as the trial of the step has shown that they need."""
 
 from __future__ import annotations
 
@@ -29,19 +29,18 @@ _UNSEEN_UPDATE = (
     "an update that %s makes now and then could not be tried: its loss is taken for a mean over the rows of a batch"
 )
 _WHOLE_ONLY = (
-    "%s fails on a part of a batch (%s), and each worker gets a part, cut along the first axis: if that is not the "
-    "rows, use --strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with "
-    "ddl.local(...)"
+    "%s fails on a part of a batch (%s): workers split each batch along its first axis. If that axis is not rows, use "
+    "--strategy ps, whose workers take whole batches, or mark a dataset of each worker's own with ddl.local(...)"
 )
 _INEXACT = "%r of %s is neither a mean nor a sum over the rows of a batch: it is the mean of the workers' values"
 _UNTRIED = "what %s does to the rows of a batch could not be tried (%s): its loss is taken for a mean over rows"
 
-#: What the means over a model's outputs, and over their squares, are noted as; what their gradients are.
+#: Categories of recorded values: means over a model's outputs and over their squares, and the gradients of these.
 OUTPUTS, SLOPES = "outputs", "slopes"
 
 
 class Notes:
-    """What a step does while it is tried: values by (what, number), and names of some."""
+    """Values that a step has recorded in its trial, by (category, number), and names of some."""
 
     def __init__(self) -> None:
         self.values: dict[tuple[str, Any], Any] = {}
@@ -49,7 +48,7 @@ class Notes:
         self._counts: dict[str, int] = {}
 
     def note(self, category: str, value: Any, name: str = "") -> int:
-        """The number of this value among those of its kind."""
+        """Record a value. Returns its number in its category."""
         number = self._counts.get(category, 0)
         self._counts[category] = number + 1
         self.values[category, number], self.names[category, number] = value, name
@@ -57,10 +56,15 @@ class Notes:
 
 
 class Kinds(NamedTuple):
-    """What a trial has found out: kinds (trial/row_trial.py), and names, by what was noted.
+    """The result of a trial: a kind for each recorded value, and names of some.
 
-    reason: why nothing is known. gathers: the step itself puts rows of all ranks together. whole_only: it takes no part
-    of a batch. hint: for the message that refuses it.
+    Attributes:
+        kinds: MEAN, SUM or COUPLED, by (category, number).
+        names: For messages.
+        reason: Why the trial has no result, if it has none.
+        gathers: The step itself gathers the rows of all ranks.
+        whole_only: The step fails on a slice of a batch.
+        hint: Added to the message that refuses the step.
     """
 
     kinds: dict[tuple[str, Any], str]
@@ -71,14 +75,14 @@ class Kinds(NamedTuple):
     hint: str = ""
 
     def of(self, category: str) -> dict[Any, str]:
-        """{number or name: kind} of what was noted as `category`."""
+        """{number or name: kind} of a category."""
         return {number: kind for (noted, number), kind in self.kinds.items() if noted == category}
 
 
 class StepWeighing:
-    """What is known of the step that is being traced or tried.
+    """Weighs the values of the step that is being traced, or records them in its trial.
 
-    summed_logs: the names of the values that a step of training, or of testing, returns which are sums over rows.
+    summed_logs: names of the returned values that are sums over rows, for training steps (True) and test steps (False).
     """
 
     def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter) -> None:
@@ -95,7 +99,7 @@ class StepWeighing:
         return self._notes is not None
 
     def noting(self, step: Callable[[], Any]) -> tuple[Any, Notes]:
-        """Run `step`, and note what it does: (its result, notes)."""
+        """Run `step` and record its values. Returns its result and the records."""
         self._notes = notes = Notes()
         try:
             return step(), notes
@@ -149,12 +153,12 @@ class StepWeighing:
                     )
 
     def note_update(self, gradients: Sequence[Gradient]) -> None:
-        """An optimizer gets gradients in a step that is tried."""
+        """Record the gradients that an optimizer gets in a trial."""
         assert self._notes is not None
         self._notes.note("update", list(gradients))
 
     def note_outputs(self, outputs: Any) -> Tensor:
-        """A model that is tried has these outputs. Returns the sum of what is noted."""
+        """Record the outputs of a model in its trial. Returns the sum of the recorded values."""
         assert self._notes is not None
         tensors = [tensor for tensor in tf.nest.flatten(outputs) if tf.is_tensor(tensor) and tensor.dtype.is_floating]
         means = [tf.reduce_mean(power) for tensor in tensors for power in (tensor, tensor * tensor)]
@@ -162,14 +166,14 @@ class StepWeighing:
         return tf.add_n([tf.cast(mean, tf.float64) for mean in means] or [tf.zeros([], tf.float64)])
 
     def note_slopes(self, gradients: Sequence[Gradient]) -> None:
-        """Those of the outputs of a model that is tried; nothing where one is not finite."""
+        """Record the gradients of a model's outputs in its trial; none of them if one is not finite."""
         assert self._notes is not None
         values = [getattr(gradient, "values", gradient) for gradient in gradients if gradient is not None]
         finite = all(bool(tf.reduce_all(tf.math.is_finite(value))) for value in values)
         self._notes.note(SLOPES, list(gradients) if finite else [])
 
     def added(self, layer: str, loss: Tensor) -> Tensor:
-        """A loss that a layer adds, as a part of the job's."""
+        """Weigh a loss that a layer adds, as a term of the job's loss."""
         if self._notes is not None:
             kind = self._traced.added.get(self._notes.note("added", tf.reduce_sum(loss), layer))
         else:
@@ -177,9 +181,13 @@ class StepWeighing:
         return loss * tf.cast(self._within.rows_over_own(), loss.dtype) if kind == SUM else loss
 
     def averaged(self, metric: str, value: Any, weight: Any = None) -> tuple[Any, Any]:
-        """(value, weight) with which an average of `value` over batches is one of the global batches; so is a sum.
+        """Weigh a scalar that a train_step averages, or sums, over batches, as one over the global batches.
 
-        value, weight: scalars; a weight of None is 1.
+        Args:
+            weight: A scalar; None is 1.
+
+        Returns:
+            (value, weight) for the update of the average.
         """
         if self._notes is not None:
             self._notes.note("averaged", value, metric)
@@ -195,14 +203,14 @@ class StepWeighing:
         return value, weight if of_weight == SUM else weight / ratio
 
     def weighed(self, gradients: Sequence[Gradient]) -> Sequence[Gradient]:
-        """The gradients of an update, as exchange.py weighs them."""
+        """Scale the gradients of an update to those of a mean over rows, which exchange.py expects."""
         if self._kind("update", unseen=_UNSEEN_UPDATE % self._name) != SUM:
             return gradients
         ratio = self._within.rows_over_own()
         return [scaled(gradient, ratio) for gradient in gradients]
 
     def _kind(self, category: str, unseen: str = "") -> str | None:
-        """Of the next value of its kind; None where nothing is known. unseen: said where no trial has seen it."""
+        """The kind of the next value of a category; None without a trial. unseen: a warning for values not in the trial."""
         if self._known is None or self._traced.share is None:
             return None
         number = self._counts.get(category, 0)
