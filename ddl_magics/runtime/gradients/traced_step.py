@@ -17,7 +17,7 @@ class TracedStep:
     Attributes:
         share: None outside of a step on cut data.
         sums: The loss of a train_step of the cell is a sum over rows, not a mean.
-        declared: The cell has passed `reduction` to `ddl.distribute`: not a loss that sums is scaled, but its gradients.
+        declared: The cell has passed `reduction` to `ddl.distribute`: gradients are scaled, not losses that sum.
         as_sum: How a compiled loss that sums was treated since the last update: `AS_DECLARED`, or scaled by the rows of
             a cut batch (`OF_CUT`) or of the rank's own data (`OF_LOCAL`). None: no loss has summed.
         alone: Nothing is exchanged: this rank has the whole batch, or the code is not training.

@@ -210,7 +210,7 @@ class StepWeighing:
         return [scaled(gradient, ratio) for gradient in gradients]
 
     def _kind(self, category: str, unseen: str = "") -> str | None:
-        """The kind of the next value of a category; None without a trial. unseen: a warning for values not in the trial."""
+        """The kind of the next value of a category; None without a trial. unseen: warns of a value that it lacks."""
         if self._known is None or self._traced.share is None:
             return None
         number = self._counts.get(category, 0)
