@@ -43,7 +43,7 @@ class MetricSums:
         """Copies of these variables of metrics, in float64, whose sums over the ranks are those of the whole job."""
         zeroed = set() if self._peers.config.is_chief else self.variables_of_gathered()  # the chief's are enough
         values = [np.array(variable, np.float64) for variable in states]
-        return [np.zeros_like(value) if id(one) in zeroed else value for one, value in zip(states, values)]
+        return [np.zeros_like(value) if id(state) in zeroed else value for state, value in zip(states, values)]
 
     def variables_of_gathered(self) -> set[int]:
         """The ids of the variables of `gathered`."""

@@ -112,7 +112,7 @@ class WithinStep:
             return Gathered(list(tensors), zeros, tf.constant(1.0, tf.float64))
         peers = self._peers
         rows = tf.constant(1, tf.int64) if share is None else share.rows
-        local_rows = [each[: tf.where(rows > 0, tf.shape(each)[0], 0)] for each in tensors]
+        local_rows = [tensor[: tf.where(rows > 0, tf.shape(tensor)[0], 0)] for tensor in tensors]
 
         def exchange(rows: np.ndarray, *arrays: np.ndarray) -> list[Any]:
             ring = peers.collective
@@ -123,12 +123,12 @@ class WithinStep:
             report(sum(len(payload) for payload in payloads))
             of_ranks = [unpack(payload, arrays) for payload in payloads]
             gathered_tensors = [np.concatenate(arrays_of_ranks) for arrays_of_ranks in zip(*of_ranks)]
-            begins = [sum(len(part) for part in arrays_of_ranks[: ring.rank]) for arrays_of_ranks in zip(*of_ranks)]
+            begins = [sum(map(len, arrays_of_ranks[: ring.rank])) for arrays_of_ranks in zip(*of_ranks)]
             total = sum(announcement.weight for announcement in announced)
             factor = np.float64(total / rows if rows else 0.0)
             return [*gathered_tensors, *(np.int64(begin) for begin in begins), factor]
 
-        dtypes = [each.dtype for each in tensors] + [tf.int64] * len(tensors) + [tf.float64]
+        dtypes = [tensor.dtype for tensor in tensors] + [tf.int64] * len(tensors) + [tf.float64]
         *answers, factor = tf.numpy_function(self._errors.guarded(exchange), [rows, *local_rows], dtypes)
         gathered_tensors, begins = answers[: len(tensors)], answers[len(tensors) :]
         for gathered, tensor in zip(gathered_tensors, tensors):

@@ -177,10 +177,10 @@ class _Run:
         self.sandbox.noise.begin_call(begin, size, self.rows)
         self.gathering.begin_call(begin, self.rows / size)
         tensors = iter([tf.constant(leaf[begin : begin + size]) for leaf in rows])
-        flat = [None if one is None else next(tensors) for one in self._flat]
+        flat = [None if tensor is None else next(tensors) for tensor in self._flat]
         batch = tf.nest.pack_sequence_as(self._batch, flat)
-        tried = {"factor": self.rows / size, "added": self.added, "gathers": False}
-        state = self._traced.state(alone=True, trial=True, gathering=self.gathering, **tried)
+        slice_state = {"factor": self.rows / size, "added": self.added, "gathers": False}
+        state = self._traced.state(alone=True, trial=True, gathering=self.gathering, **slice_state)
         with state, undone_assignments():  # the next run begins alike
             logs, notes = self._weighing.noting(lambda: self._step(batch))
             self.gathers |= self._traced.gathers
@@ -257,8 +257,8 @@ def _draws(compared: Sequence[float]) -> Iterator[row_trial.Draw]:
     yield "numbers", ()
 
 
-def _narrow(fitting: Fitting, found: Fitting) -> None:
-    for key, kinds in found.items():
+def _narrow(fitting: Fitting, fits: Fitting) -> None:
+    for key, kinds in fits.items():
         fitting[key] = fitting.get(key, {MEAN, SUM}) & kinds
 
 

@@ -88,7 +88,7 @@ class StepWeighing:
     def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter) -> None:
         self._traced, self._within, self._reporter = traced, within, reporter
         self._notes: Notes | None = None
-        self._known: Kinds | None = None
+        self._kinds: Kinds | None = None
         self._counts: dict[str, int] = {}
         self._name = ""  # of the step
         self.summed_logs: dict[bool, frozenset[str]] = {}
@@ -121,10 +121,10 @@ class StepWeighing:
             self._begin(kinds, name, training)
             yield
         finally:
-            self._known = None
+            self._kinds = None
 
     def _begin(self, kinds: Kinds | None, name: str, training: bool) -> None:
-        self._known, self._counts, self._name = kinds, {}, name
+        self._kinds, self._counts, self._name = kinds, {}, name
         self._traced.sums = False
         if kinds is None:
             return
@@ -211,13 +211,13 @@ class StepWeighing:
 
     def _kind(self, category: str, unseen: str = "") -> str | None:
         """The kind of the next value of a category; None without a trial. unseen: warns of a value that it lacks."""
-        if self._known is None or self._traced.share is None:
+        if self._kinds is None or self._traced.share is None:
             return None
         number = self._counts.get(category, 0)
         self._counts[category] = number + 1
-        if unseen and (category, number) not in self._known.kinds and not self._known.reason:
+        if unseen and (category, number) not in self._kinds.kinds and not self._kinds.reason:
             self._reporter.notice_once("warning", unseen)
-        return self._known.kinds.get((category, number), MEAN)
+        return self._kinds.kinds.get((category, number), MEAN)
 
 
 def _float64(scalar: Any) -> Tensor:

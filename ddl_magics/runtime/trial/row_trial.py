@@ -86,8 +86,10 @@ def verdict(
 ) -> Verdict:
     """What `evaluate` does to the rows of its arguments, which are like `leaves`.
 
-    constants: values of which some rows may be treated in a way of their own. scalars, compared: what `evaluate` reads,
-    and with what it compares, while they note it.
+    Args:
+        constants: Values that may mark rows, as for padding.
+        scalars: The scalar variables that `evaluate` reads, recorded meanwhile.
+        compared: The numbers that it compares tensors with, recorded meanwhile.
     """
     fits, reason = _try(evaluate, leaves, draws_of(constants))
     if fits is None:
@@ -104,7 +106,7 @@ def verdict(
 def _fits_with_moved_bounds(
     evaluate: Evaluate, leaves: Sequence[Leaf], compared: Comparisons, fits: set[str]
 ) -> set[str]:
-    """`fits`, as far as they hold where bounds that no value has reached are among the values."""
+    """Those of `fits` that also hold with each unreached bound moved among the values."""
     for bound in compared.unreached():
         compared.begin()
         rows = next(made_up(leaves, [("numbers", ())]))
@@ -117,7 +119,7 @@ def _fits_with_moved_bounds(
 
 
 def fitting(evaluate: Evaluate, leaves: Sequence[Leaf]) -> set[str] | None:
-    """Which of MEAN and SUM describe what `evaluate` does; None where no trial gave a number."""
+    """Which of MEAN and SUM describe `evaluate`; None if no draw gave a number."""
     return _try(evaluate, leaves, draws_of(()))[0]
 
 
@@ -148,7 +150,11 @@ def _try(evaluate: Evaluate, leaves: Sequence[Leaf], draws: Sequence[Draw]) -> t
 
 
 def _fits(evaluate: Evaluate, rows: Sequence[np.ndarray], values: Sequence[np.ndarray]) -> set[str]:
-    """Which of MEAN and SUM the values of all cuts fit. OverflowError where one is infinite."""
+    """Which of MEAN and SUM fit the values of all cuts.
+
+    Raises:
+        OverflowError: A value is infinite.
+    """
     fitting = {MEAN, SUM}
     for of_rows in CUTS:
         slices, begin = [], 0
@@ -158,24 +164,26 @@ def _fits(evaluate: Evaluate, rows: Sequence[np.ndarray], values: Sequence[np.nd
             begin += size
         if any(infinite(values_of_slice) for values_of_slice in slices):
             raise OverflowError("rows that were made up give infinite values")
-        if not all(
-            _finite(values_of_slice) for values_of_slice in slices
-        ):  # as where none of a part's rows is kept by a mask
+        if not all(map(_finite, slices)):  # as where a mask keeps none of a slice's rows
             return set()
         fitting &= judge(values, slices, cut)
     return fitting
 
 
 def judge(
-    whole: Sequence[np.ndarray], slices: Sequence[Sequence[np.ndarray]], sizes: Sequence[int], precision: int = 8
+    of_batch: Sequence[np.ndarray], slices: Sequence[Sequence[np.ndarray]], sizes: Sequence[int], precision: int = 8
 ) -> set[str]:
-    """Which of MEAN and SUM make `whole` of `slices`, of so many rows each. Both do where all is zero.
+    """Which of MEAN and SUM make a batch's values of those of its slices. Both do if all are zero.
 
-    precision: the bytes of the narrowest numbers that the values were computed with, if these have more.
+    Args:
+        of_batch: The values of all rows.
+        slices: The values of each slice.
+        sizes: The rows of each slice.
+        precision: Bytes of the narrowest numbers that the values were computed with.
     """
     fitting = {MEAN, SUM}
-    largest = max((_size(value) for values in (whole, *slices) for value in values), default=0.0)
-    for values in zip(whole, *slices):
+    largest = max((_size(value) for values in (of_batch, *slices) for value in values), default=0.0)
+    for values in zip(of_batch, *slices):
         of_whole, *of_parts = (np.asarray(value, np.float64) for value in values)
         if any(array.shape != of_whole.shape for array in of_parts):
             return set()
@@ -205,7 +213,7 @@ _EXPONENTS = (-2.0, 2.0)
 
 
 def draws_of(constants: Sequence[float]) -> list[Draw]:
-    """The draws that show what a function does, also to the targets that it has numbers for."""
+    """The draws to try a function with, some of them with targets that it may treat as marks."""
     marks = list(dict.fromkeys([*_MARKS, *constants]))
     return _KINDS + [(kind, (mark,)) for mark in marks for kind in ("binary", "numbers")]
 
@@ -282,14 +290,14 @@ class GraphContents(NamedTuple):
 
 
 def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> GraphContents:
-    """Trace `function`, of tensors like `leaves`; nothing is shown of one that cannot be traced."""
+    """The contents of the graph of `function`, called with tensors like `leaves`; empty if it cannot be traced."""
     specs = [tf.TensorSpec([None, *leaf.shape], tf.as_dtype(leaf.dtype)) for leaf in leaves]
     try:
         graph = tf.function(function, autograph=False).get_concrete_function(*specs).graph
-    except Exception:  # whatever the function raises; the trial will tell
+    except Exception:  # any error of the function: the trial reports it
         return GraphContents([], frozenset())
     definition = graph.as_graph_def()
-    nodes = list(definition.node) + [node for one in definition.library.function for node in one.node_def]
+    nodes = list(definition.node) + [node for inner in definition.library.function for node in inner.node_def]
     constants: dict[float, None] = {}
     for node in nodes:
         if node.op == "Const":
@@ -297,7 +305,7 @@ def look_into(function: Callable[..., Any], leaves: Sequence[Leaf]) -> GraphCont
             if value is not None:
                 constants[value] = None
     inputs = graph.inputs[: len(leaves)]
-    unused = frozenset(number for number, one in enumerate(inputs) if not one.consumers())
+    unused = frozenset(number for number, tensor in enumerate(inputs) if not tensor.consumers())
     return GraphContents(list(constants)[:_MOST_CONSTANTS], unused)
 
 

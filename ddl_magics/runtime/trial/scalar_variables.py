@@ -52,11 +52,12 @@ class ScalarVariables:
 
     @contextlib.contextmanager
     def changed(self, steps: int = STEPS) -> Iterator[bool]:
-        """Give them other values for a while, where nothing is traced. Yields whether there are any.
+        """Give the variables other values meanwhile; not for use in a trace. Yields whether there are any.
 
-        steps: what is added to integers.
+        steps: added to integers.
         """
-        before = [(one, one.numpy()) for one in self._variables.values() if bool(one.is_initialized())]
+        initialized = [variable for variable in self._variables.values() if bool(variable.is_initialized())]
+        before = [(variable, variable.numpy()) for variable in initialized]
         for variable, value in before:
             variable.assign(_changed_value(value, variable.dtype, steps))
         try:
