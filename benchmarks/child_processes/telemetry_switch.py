@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ddl_magics.runtime.rank import reporter
-from ddl_magics.runtime.training import monitor
+from ddl_magics.runtime.training.fit_reporter import FitReporter
 
 Methods = dict[type, dict[str, Callable[..., Any]]]
 
 _ON: Methods = {
-    monitor.Monitor: {name: vars(monitor.Monitor)[name] for name in ("on_train_batch_begin", "on_train_batch_end")},
+    FitReporter: {name: vars(FitReporter)[name] for name in ("on_train_batch_begin", "on_train_batch_end")},
     reporter.Reporter: {"emit": reporter.Reporter.emit},
 }
 
@@ -34,7 +34,7 @@ def _emit(self: Any, kind: str, **fields: Any) -> None:
 
 
 _OFF: Methods = {
-    monitor.Monitor: {"on_train_batch_begin": _begin, "on_train_batch_end": _end},
+    FitReporter: {"on_train_batch_begin": _begin, "on_train_batch_end": _end},
     reporter.Reporter: {"emit": _emit},
 }
 

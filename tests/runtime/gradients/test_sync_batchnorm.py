@@ -59,7 +59,7 @@ def layer(ring, rows):
     rank = Rank(config, channel=None)
     rank.peers.ring = ring
     traced = TracedStep()
-    traced.begin(of_rows(rows))
+    traced.enter(of_rows(rows))
     within = within_step.WithinStep(rank.peers, rank.errors, traced)
     return sync_batchnorm.SyncBatchNorm(config, rank.reporter, traced, within, object)
 

@@ -110,7 +110,7 @@ def test_windows_that_end_between_the_batches_that_are_seen_count():
     sync, rounds = RingSync.__new__(RingSync), []
     sync._rank = SimpleNamespace(progress=SimpleNamespace(sync_rounds=0))
     sync._begun, sync._rule, sync._window = True, object(), 3
-    sync._pull_each_other = lambda done: rounds.append(batch)
+    sync._pull_each_other = lambda has_ended: rounds.append(batch)
     for _ in range(2):
         sync.on_epoch_begin(0)
         for batch in (3, 7, 11, 15):
