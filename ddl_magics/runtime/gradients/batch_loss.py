@@ -42,16 +42,20 @@ class Arguments:
         self._present = [i for i, value in enumerate(self._flat) if value is not None]
 
     def tensors(self) -> list[Tensor]:
-        """Those that there are, and behind them the masks that Keras has attached to some."""
+        """The tensors, followed by the masks that Keras has attached to some of them."""
         present = [self._flat[i] for i in self._present]
         return present + [each._keras_mask for each in present if _has_mask(each)]
 
     def leaves(self) -> list[Leaf]:
-        """What tensors there are. ValueError for one that has no rows."""
+        """The roles, shapes and dtypes of the tensors.
+
+        Raises:
+            ValueError: A tensor has no rows.
+        """
         return [Leaf.of(self._roles[i], self._flat[i]) for i in self._present]
 
     def packed(self, tensors: Sequence[Tensor]) -> Any:
-        """The arguments, with `tensors` in place of `tensors()`, masks included or not."""
+        """The arguments with other `tensors`, in the order of `tensors()`. Their masks may be left out."""
         flat, masks = list(self._flat), list(tensors[len(self._present) :])
         for i, tensor in zip(self._present, tensors):
             if masks and _has_mask(flat[i]):
@@ -72,8 +76,8 @@ def _has_mask(tensor: Tensor) -> bool:
 class Loss(NamedTuple):
     """A function of a batch.
 
-    name: in messages. owner: the object whose loss it is; what is found out is kept for it. kind: MEAN or SUM, where no
-    trial is needed. scales: a sum may be scaled by a factor, as all of it is a sum over rows.
+    name: for messages. owner: whose loss it is; the verdict is kept for it. kind: MEAN or SUM, if no trial is needed.
+    scales: a sum may be scaled by a factor, because all of its terms are sums over rows.
     """
 
     function: Callable[..., Tensor]
@@ -86,7 +90,7 @@ class Loss(NamedTuple):
 class BatchLoss:
     """Computes a rank's losses so that they and their gradients are those of the global batch.
 
-    gather: "auto", "yes" or "no", as --gather has it.
+    gather: "auto", "yes" or "no", the value of --gather.
     """
 
     def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter, gather: str) -> None:
@@ -95,7 +99,7 @@ class BatchLoss:
         self._reported: set[str] = set()
 
     def __call__(self, loss: Loss, arguments: Arguments) -> Tensor:
-        """The value of `loss` of a step's arguments. ValueError names a loss that cannot be computed."""
+        """The value of `loss` of a step's arguments."""
         traced, function = self._traced, loss.function
         if traced.weighed or (traced.factor is None and (traced.share is None or traced.alone)):
             return function(*arguments.values)

@@ -14,13 +14,18 @@ from .within_step import WithinStep
 def gather_for_one_loss(
     within: WithinStep, tensors: Sequence[Tensor], report: Callable[[int], None], sums: bool
 ) -> list[Tensor]:
-    """The rows of all ranks, for a loss that every rank computes of all of them.
+    """The rows of all ranks, for a loss that every rank computes of all rows.
 
-    tensors: each of shape (rows, ...), of any dtype; ranks may have different numbers of rows. Returns tensors of the
-    same dtypes and of shape (rows of all ranks, ...), rank after rank. report: called once with the size in bytes.
+    The gradient is that of this rank's own rows. It is scaled, because exchange.py weighs ranks by their rows: the
+    weighted sum over ranks is the gradient of the one loss.
 
-    The gradient is that of this rank's own rows. It is scaled, as exchange.py weighs ranks by their rows: the weighted
-    sum over ranks is the gradient of the one loss. sums: the gradients of the step are added up instead.
+    Args:
+        tensors: Each of shape (rows, ...), of any dtype; ranks may have different numbers of rows.
+        report: Called with the size in bytes.
+        sums: The gradients of the step are added up, not averaged.
+
+    Returns:
+        Tensors of the same dtypes and of shape (rows of all ranks, ...), in order of rank.
     """
 
     def backward(
@@ -33,12 +38,15 @@ def gather_for_one_loss(
 
 
 def all_gather(within: WithinStep, traced: TracedStep, tensor: Tensor) -> Tensor:
-    """The rows of all ranks, for losses that may differ from rank to rank: the mean of them, by rows, is the job's.
+    """The rows of all ranks, for losses that may differ from rank to rank: the job's loss is their mean, by rows.
 
-    tensor: of shape (rows, ...); ranks may have different numbers of rows. Returns (rows of all ranks, ...), rank after
-    rank, of its dtype.
+    The gradient of a rank's rows is summed over all ranks: one exchange in the backward pass.
 
-    The gradient of a rank's rows is made of all ranks' gradients, which takes an exchange in the backward pass.
+    Args:
+        tensor: Of shape (rows, ...); ranks may have different numbers of rows.
+
+    Returns:
+        A tensor of shape (rows of all ranks, ...) and of the same dtype, in order of rank.
     """
     if traced.alone:
         traced.gathers = True
@@ -63,7 +71,7 @@ def _differentiable(
     backward: Callable[..., list[Tensor]],
     report: Callable[[int], None],
 ) -> list[Tensor]:
-    """`within.gather`, where `backward` makes the gradients of the floating ones."""
+    """`within.gather`; `backward` makes the gradients of floating tensors."""
     if within.alone():
         return list(tensors)
     floating = [i for i, tensor in enumerate(tensors) if tensor.dtype.is_floating]
@@ -90,7 +98,7 @@ def _differentiable(
 
 
 def _rows(upstream: Tensor, local: Tensor, begin: Tensor, factor: Tensor) -> Tensor:
-    """Of the gradient of all rows, that of this rank's `local`, times `factor`; zeros where that is 0."""
+    """The gradient of this rank's rows, cut from that of all rows, times `factor`; zeros if `factor` is 0."""
     count = tf.shape(local, out_type=tf.int64)[0]
     zeros = tf.zeros_like(local)
 

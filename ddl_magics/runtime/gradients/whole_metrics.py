@@ -35,9 +35,9 @@ _SUMMED = (
 
 
 class WholeMetrics:
-    """Takes metrics into its care: `take`.
+    """Hooks the updates of metrics: `take`.
 
-    apart: ranks have batches of their own, so that a metric that does not add up is named, and nothing else.
+    apart: ranks have batches of their own; a metric that does not add up is only reported.
     """
 
     def __init__(
@@ -48,7 +48,7 @@ class WholeMetrics:
         self._additive: dict[Any, tuple[Metric, bool]] = {}
 
     def take(self, metric: Metric) -> None:
-        """Have `metric` updated as its state needs it, from now on."""
+        """Update `metric` with the rows of all ranks from now on, if its states do not add up."""
         if metric is None or _is_additive(metric) or getattr(metric, "_ddl_taken", False):
             return
         original = metric.update_state
@@ -88,7 +88,7 @@ class WholeMetrics:
     def _adds_up(
         self, metric: Metric, update: Callable[..., Any], arguments: Arguments, leaves: Sequence[Leaf]
     ) -> bool:
-        """Whether a batch's state is the sum of its slices'; where ranks are `apart`, that of batches of theirs."""
+        """Whether the state of a batch is the sum of those of its slices; if `apart`, of its rows."""
 
         def update_with(tensors: Sequence[Tensor]) -> None:
             args, kwargs = arguments.packed(tensors)
@@ -99,7 +99,7 @@ class WholeMetrics:
 
 
 def _roles(args: Sequence[Any], kwargs: dict[str, Any]) -> list[int]:
-    """Those of the arguments, one after the other: targets and outputs, or values alone, and their weights."""
+    """The role of each tensor: targets and outputs, or values alone, and their weights."""
     by_place = (TARGET, OUTPUT, WEIGHT) if len(args) + len(kwargs) > 1 else (OUTPUT,)
     roles = [role for role, value in zip(by_place, args) for _ in tf.nest.flatten(value)]
     by_name = {"y_true": TARGET, "sample_weight": WEIGHT}

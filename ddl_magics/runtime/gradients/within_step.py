@@ -56,7 +56,7 @@ class WithinStep:
         self._omitted: OmittedExchanges | None = None  # while a step is traced without exchanges
 
     def number(self) -> int:
-        """Of the next sum in the step that is being traced; outside of `fit` ranks count alike, and it is 0."""
+        """The number of the next sum in the step that is being traced; 0 outside of `fit`, where ranks are equal."""
         share = self._traced.share
         if share is not self._share:
             self._share, self._count = share, 0
@@ -65,10 +65,17 @@ class WithinStep:
         return number
 
     def total(self, values: Tensor, number: int, order: int = 0) -> Tensor:
-        """The sum of `values`, a tensor of fixed shape, over the ranks: a tensor of its shape and dtype.
+        """The sum of `values` over the ranks. It has no gradient.
 
-        order: of the derivative that it belongs to. It has no gradient of its own. The caller leaves out what a rank
-        without rows computes. `Diverged` in the step where ranks are at different sums.
+        The caller replaces what a rank without rows computes by zeros. The step raises `Diverged` if ranks are at
+        different sums.
+
+        Args:
+            values: A tensor of fixed shape.
+            order: Of the derivative that the sum belongs to.
+
+        Returns:
+            A tensor of the same shape and dtype.
         """
         if self.alone():
             return values
@@ -101,10 +108,14 @@ class WithinStep:
         return total / tf.maximum(rows, 1.0)
 
     def gather(self, tensors: Sequence[Tensor], report: Callable[[int], None] = lambda size: None) -> Gathered:
-        """The rows of all ranks of each of `tensors`, whose first axis is rows. They have no gradient.
+        """The rows of all ranks of each of `tensors`. They have no gradient.
 
-        A rank that has no row of the batch brings none. report: called with the bytes of all. ValueError, in the
-        step, where ranks differ in the other axes, and for strings.
+        A rank that has no row of the batch sends none. The step raises ValueError if ranks differ in other axes than
+        the first, and for strings.
+
+        Args:
+            tensors: Of shape (rows, ...).
+            report: Called with the size in bytes.
         """
         share, number = self._traced.share, self.number()
         if self.alone():

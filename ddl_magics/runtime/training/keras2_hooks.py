@@ -1,4 +1,4 @@
-"""Where Keras 2 is hooked: its one trainer, two generations of optimizers. What the hooks do is in keras_hooks.py."""
+"""Where Keras 2 is hooked: one trainer, two generations of optimizers. keras_hooks.py says what happens there."""
 
 from __future__ import annotations
 
@@ -172,9 +172,8 @@ class Keras2Hooks(KerasHooks):
 
         @functools.wraps(mask_out)
         def apply_valid_mask(losses: Tensor, sw: Tensor, mask: Tensor, reduction: str) -> Tensor:
-            return masked(
-                self.context.traced, self.context.within, functools.partial(mask_out, losses, sw, mask), mask, reduction
-            )
+            weigh = functools.partial(mask_out, losses, sw, mask)
+            return masked(self.context.traced, self.context.within, weigh, mask, reduction)
 
         losses_utils.apply_valid_mask = apply_valid_mask
         wrap(compile_utils.LossesContainer, "build", self._build_losses)
@@ -222,9 +221,8 @@ class Keras2Hooks(KerasHooks):
         keep_dims: bool,
         mask: Tensor = None,
     ) -> Any:
-        if (
-            keep_dims or self.calls.scoring or not self.context.batchnorm.synchronizes(layer)
-        ):  # keep_dims: of virtual batches
+        is_virtual_batch = keep_dims
+        if is_virtual_batch or self.calls.scoring or not self.context.batchnorm.synchronizes(layer):
             return original(layer, inputs, axes, keep_dims, mask=mask)
         return self.context.batchnorm.moments(inputs, axes, mask)
 

@@ -1,4 +1,4 @@
-"""Where Keras 3 is hooked: the trainer of its TensorFlow backend. What the hooks do is in keras_hooks.py."""
+"""Where Keras 3 is hooked: the trainer of its TensorFlow backend. keras_hooks.py says what happens there."""
 
 from __future__ import annotations
 
@@ -205,13 +205,8 @@ class Keras3Hooks(KerasHooks):
 
         @functools.wraps(mask_out)
         def apply_mask(sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str) -> Tensor:
-            return masked(
-                self.context.traced,
-                self.context.within,
-                functools.partial(mask_out, sample_weight, mask, dtype),
-                mask,
-                reduction,
-            )
+            weigh = functools.partial(mask_out, sample_weight, mask, dtype)
+            return masked(self.context.traced, self.context.within, weigh, mask, reduction)
 
         loss_module.apply_mask = apply_mask
         wrap(compile_utils.CompileLoss, "build", self._build_losses)
@@ -237,10 +232,8 @@ class Keras3Hooks(KerasHooks):
 
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
-        losses._flat_losses = [
-            flat_loss._replace(loss=CompiledLoss(flat_loss.loss, self.context.batch_loss))
-            for flat_loss in losses._flat_losses
-        ]
+        batch_loss = self.context.batch_loss
+        losses._flat_losses = [flat._replace(loss=CompiledLoss(flat.loss, batch_loss)) for flat in losses._flat_losses]
 
     # -- a model's parts
 
