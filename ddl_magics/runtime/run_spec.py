@@ -204,10 +204,12 @@ _JSON_TYPES: Mapping[str, tuple[type, ...]] = {
 }
 
 
-def _json_types(kind: type) -> dict[str, set[type]]:
+def _json_types(spec: type) -> dict[str, set[type]]:
     """Field of the dataclass -> types. Annotations are text: Python 3.8 cannot evaluate `int | None`."""
-    annotations = {attribute.name: str(attribute.type).split(" | ") for attribute in fields(kind)}
-    return {name: {json for word in words for json in _JSON_TYPES[word]} for name, words in annotations.items()}
+    annotations = {attribute.name: str(attribute.type).split(" | ") for attribute in fields(spec)}
+    return {
+        name: {json_type for kind in kinds for json_type in _JSON_TYPES[kind]} for name, kinds in annotations.items()
+    }
 
 
 _SPECS: tuple[type, ...] = (ErrorMetric, MonitorSpec, RunSpec)

@@ -73,15 +73,15 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     if problem:
         return _error("slots", problem)
     try:
-        sent = uploads.take(run) if spec.files else b""
-        captured = names.captured(spec.cell, namespace, _given(spec), spec.transform)
+        cell_files = uploads.take(run) if spec.files else b""
+        captured = names.captured(spec.cell, namespace, _provided_names(spec), spec.transform)
         packed = names.pack_captured(spec.cell, captured, namespace)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)
-        own = jvm_gateway.separate_context(sc)
+        context = jvm_gateway.separate_context(sc)
         resume, out_uri, checkpoint_uri = spec.resume, spec.out, spec.checkpoint
-        resumed = checkpoint_files.sources(own, spec, registry.get(resume)) if resume else ()
+        resumed = checkpoint_files.sources(context, spec, registry.get(resume)) if resume else ()
         if out_uri:
             storage.check(sc, out.OPTION, out_uri, run)
         if checkpoint_uri:
@@ -90,7 +90,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         launched_with = (
             None if spec.provenance is False else environment.of_launch(sc, captured, frames.get(spec.data or ""))
         )
-        job = Job(own, spec, packed, prepare, resumed, sent, launched_with)
+        job = Job(context, spec, packed, prepare, resumed, cell_files, launched_with)
     except (
         names.NameProblem,
         feed.DataError,
@@ -114,7 +114,7 @@ def _launch_monitor(session: SparkSession, spec: RunSpec, namespace: Mapping[str
     return json.dumps({"ok": True})
 
 
-def _given(spec: RunSpec) -> tuple[str, ...]:
+def _provided_names(spec: RunSpec) -> tuple[str, ...]:
     return strategies.given(spec.strategy, spec.data, spec.validation)
 
 
@@ -122,8 +122,8 @@ def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
     """The session's own `spark`, if it has one: the active session depends on the thread, and this may be any."""
     from pyspark.sql import SparkSession
 
-    named = namespace.get("spark")
-    return named if isinstance(named, SparkSession) else SparkSession._instantiatedSession
+    spark = namespace.get("spark")
+    return spark if isinstance(spark, SparkSession) else SparkSession._instantiatedSession
 
 
 def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
@@ -132,22 +132,22 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
     problem: str | None = gpus.problem(sc, spec.gpus)
     if problem:
         return problem
-    most = slots.total(sc, spec.gpus, allocation.released(sc))
+    limit = slots.total(sc, spec.gpus, allocation.released(sc))
     if spec.strategy in strategies.COLLECTIVE and slots.dynamic_allocation(sc):
         return (
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
             "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
         )
-    if workers > most and slots.dynamic_allocation(sc):
+    if workers > limit and slots.dynamic_allocation(sc):
         return (
             "--workers %d asks for more than the %d slot%s that dynamic allocation gives: use --workers %d, or start "
             "the session with a larger spark.dynamicAllocation.maxExecutors"
-            % (workers, most, "" if most == 1 else "s", max(1, most))
+            % (workers, limit, "" if limit == 1 else "s", max(1, limit))
         )
-    if workers > most:
+    if workers > limit:
         return (
             "--workers %d asks for more than the %d slot%s of %s: use --workers %d, or start a session with more "
-            "executors or cores" % (workers, most, "" if most == 1 else "s", sc.master, max(1, most))
+            "executors or cores" % (workers, limit, "" if limit == 1 else "s", sc.master, max(1, limit))
         )
     return None
 
@@ -171,16 +171,16 @@ def cache(request: str) -> str:
     """
     from pyspark import SparkContext
 
-    asked, sc = json.loads(request), SparkContext._active_spark_context
-    option = CacheOption.read(asked["cache"])
+    arguments, sc = json.loads(request), SparkContext._active_spark_context
+    option = CacheOption.read(arguments["cache"])
     if sc is None or option is None:
         return json.dumps({"entries": []})
 
     def ask() -> list[dict[str, Any]]:
-        own = jvm_gateway.separate_context(sc)
-        entries = cache_lookup.listed(own, option, CACHE_GROUP)
-        if asked["clear"]:
-            cache_lookup.clear(own, option, CACHE_GROUP)
+        context = jvm_gateway.separate_context(sc)
+        entries = cache_lookup.listed(context, option, CACHE_GROUP)
+        if arguments["clear"]:
+            cache_lookup.clear(context, option, CACHE_GROUP)
         return entries
 
     try:
@@ -192,21 +192,23 @@ def cache(request: str) -> str:
 
 def poll(request: str) -> str:
     """{"run", "after"} -> {"events", "last", "more", "state"}: the events after number `after`, bounded in size."""
-    asked = json.loads(request)
-    job = registry.get(asked["run"])
+    arguments = json.loads(request)
+    job = registry.get(arguments["run"])
     if job is None:
-        return json.dumps({"events": [], "last": asked["after"], "more": False, "state": "LOST"})
+        return json.dumps({"events": [], "last": arguments["after"], "more": False, "state": "LOST"})
     state = job.journal.state  # before the log is read: the event of a terminal state is in this reply or the next
-    texts, last, more = job.journal.log.read(asked["after"], REPLY_BYTES)
-    rest = json.dumps({"last": last, "more": more, "state": state})
-    return '{"events": [%s], %s' % (", ".join(texts), rest[1:])
+    texts, number, has_more = job.journal.log.read(arguments["after"], REPLY_BYTES)
+    tail = json.dumps({"last": number, "more": has_more, "state": state})
+    return '{"events": [%s], %s' % (", ".join(texts), tail[1:])
 
 
 def upload(request: str) -> str:
     """{"run", "index", "count", "data": base64} -> {"ok"}: a part of the zip of --files, before the launch."""
-    asked = json.loads(request)
+    arguments = json.loads(request)
     try:
-        uploads.keep(str(asked["run"]), int(asked["index"]), int(asked["count"]), base64.b64decode(asked["data"]))
+        uploads.keep(
+            str(arguments["run"]), int(arguments["index"]), int(arguments["count"]), base64.b64decode(arguments["data"])
+        )
     except ValueError as error:
         return _error("usage", str(error))
     return json.dumps({"ok": True})
@@ -219,22 +221,22 @@ def stop(request: str) -> str:
 
     The request may have a "reason": words that follow "stopped" in the message of that state.
     """
-    asked = json.loads(request)
-    return json.dumps({"ok": registry.stop(asked["run"], asked.get("reason", ""))})
+    arguments = json.loads(request)
+    return json.dumps({"ok": registry.stop(arguments["run"], arguments.get("reason", ""))})
 
 
 def fetch(request: str) -> str:
     """{"run", "name", "offset", "length"} -> {"data": base64, "size", "sha256"}: a part of an announced artifact."""
-    asked = json.loads(request)
-    job = registry.get(asked["run"])
+    arguments = json.loads(request)
+    job = registry.get(arguments["run"])
     if job is None:
-        return _error("usage", "the driver has no run %s" % asked["run"])
-    artifact = job.files.artifacts.get(asked["name"])
+        return _error("usage", "the driver has no run %s" % arguments["run"])
+    artifact = job.files.artifacts.get(arguments["name"])
     if artifact is None:
-        return _error("usage", "run %s has no artifact %r" % (asked["run"], asked["name"]))
+        return _error("usage", "run %s has no artifact %r" % (arguments["run"], arguments["name"]))
     with open(artifact.path, "rb") as file:
-        file.seek(asked["offset"])
-        block = file.read(min(asked["length"], MAX_FETCH_BYTES))
+        file.seek(arguments["offset"])
+        block = file.read(min(arguments["length"], MAX_FETCH_BYTES))
     data = base64.b64encode(block).decode("ascii")
     return json.dumps({"data": data, "size": artifact.size, "sha256": artifact.sha256})
 
@@ -254,13 +256,13 @@ def executors(request: str) -> str:
     sc = SparkContext._active_spark_context
     if sc is None:
         return _error("spark", "there is no active SparkContext in this process")
-    asked = json.loads(request)
-    release = asked["do"] == "release"
+    arguments = json.loads(request)
+    release = arguments["do"] == "release"
     if release and registry.busy():
         return _error("usage", "a run is in progress in this session: wait for its end")
     try:
-        if asked["do"] == "replace":
-            return json.dumps({"ok": True, "count": int(allocation.replace(sc, asked["executor"]))})
+        if arguments["do"] == "replace":
+            return json.dumps({"ok": True, "count": int(allocation.replace(sc, arguments["executor"]))})
         return json.dumps({"ok": True, "count": allocation.release(sc) if release else allocation.acquire(sc)})
     except allocation.CannotChange as error:
         return _error("spark", str(error))
@@ -300,10 +302,12 @@ def write_tfrecord(request: str, namespace: Mapping[str, Any]) -> str:
 
     {"data", "uri", "compression"} -> {"ok": true, "rows", "files", "bytes"} or {"ok": false, "error"}.
     """
-    asked = json.loads(request)
+    arguments = json.loads(request)
     try:
-        frame = frame_named("%ddl tfrecord", asked["data"], namespace)
-        return json.dumps({"ok": True, **tfrecord_folder.write(frame, asked["uri"], asked["compression"])._asdict()})
+        frame = frame_named("%ddl tfrecord", arguments["data"], namespace)
+        return json.dumps(
+            {"ok": True, **tfrecord_folder.write(frame, arguments["uri"], arguments["compression"])._asdict()}
+        )
     except DataError as error:
         return _error("usage", str(error))
 
@@ -315,18 +319,18 @@ def info(_request: str = "{}") -> str:
     sc = SparkContext._active_spark_context
     if sc is None:
         return _error("spark", "there is no active SparkContext in this process")
-    most = slots.total(sc, None, allocation.released(sc))
+    limit = slots.total(sc, None, allocation.released(sc))
     return json.dumps(
         {
             "spark": sc.version,
             "python": platform.python_version(),
             "master": sc.master,
             "app": sc.applicationId,
-            "slots": most,
+            "slots": limit,
             "ready": slots.ready(sc),
             "executors": slots.registered(sc) if slots.has_executors(sc) else None,
             "released": allocation.released(sc),
-            "free": max(0, most - registry.busy()),
+            "free": max(0, limit - registry.busy()),
             "executor_cores": slots.executor_cores(sc),
             "executor_gpus": gpus.per_executor(sc),
             "task_gpus": gpus.per_task(sc),

@@ -54,7 +54,7 @@ class Attempt:
         self,
         context: RunContext,
         number: int,
-        most: int,
+        max_starts: int,
         message: str,
         jobs: RankJobs,
         config: JobConfig,
@@ -63,13 +63,13 @@ class Attempt:
         begins with. config: what its ranks have in common.
         """
         self.number = number
-        self._context, self._most, self._message, self._config = context, most, message, config
+        self._context, self._max_starts, self._message, self._config = context, max_starts, message, config
         self._journal, self._workers = context.journal, config.workers
         self._numbers = dict.fromkeys(range(self._workers), number)  # by rank: higher for one that was restarted alone
         self._record = AttemptRecord(self._workers)
         self._changed = threading.Condition()
         self._channels: dict[int, wire.Channel] = {}
-        self._ready: dict[int, wire.Address | None] = {}  # rank -> its address
+        self._addresses: dict[int, wire.Address | None] = {}  # rank -> its address
         self._over = False  # it has a result
         self._started: set[int] = set()  # ranks that have been sent their peers, after which they train
         self._reported_once: set[str] = set()  # unsound reports, by kind, and notices about the cache of --data
@@ -96,17 +96,17 @@ class Attempt:
         self._record.start_message = message % (counted(workers, "worker"), seconds)
         self._record.start_deadline = time.monotonic() + seconds
 
-    def _submit(self, only: int | None = None) -> None:
-        """Start a Spark job of all ranks, or of the one."""
+    def _submit(self, rank: int | None = None) -> None:
+        """Start a Spark job of all ranks, or of one rank alone."""
         self._checkpoints = self._context.checkpoints.files()
         config = replace(
             self._config,
-            attempt=self.number if only is None else self._numbers[only],
+            attempt=self.number if rank is None else self._numbers[rank],
             resume=tuple(checkpoint_files.positions(self._checkpoints)),
             # The parameter servers have the weights that a rank started again alone continues from.
-            reported=self._journal.log.histories() if only is not None and self._context.servers else None,
+            reported=self._journal.log.histories() if rank is not None and self._context.servers else None,
         )
-        self._jobs.submit(config, self._on_job_end, only)
+        self._jobs.submit(config, self._on_job_end, rank)
 
     def _on_job_end(self, error: str | None) -> None:
         with self._changed:
@@ -168,12 +168,12 @@ class Attempt:
         if self._config.spec.strategy not in RESTARTED_ALONE or record.stop_asked_at is not None or record.server_death:
             return
         for rank, result in record.deaths().items():
-            if self._numbers[rank] >= self._most:
+            if self._numbers[rank] >= self._max_starts:
                 continue
             self._numbers[rank] += 1
             record.forget(rank)
             record.spark_ended_at = None  # the rank's own job follows
-            self._ready.pop(rank, None)
+            self._addresses.pop(rank, None)
             self._started.discard(rank)
             self._silence.forget(rank)
             channel = self._channels.pop(rank, None)
@@ -181,7 +181,7 @@ class Attempt:
                 channel.close(0)
             self._expect(1, RANKS_WITH_DATA_SECONDS)  # its task may have to wait for a slot while the others train
             message = "%s; it is restarted (attempt %d of %d) while the others continue"
-            self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._most))
+            self._journal.enter(events.RUNNING, message % (result.death, self._numbers[rank], self._max_starts))
             self._submit(rank)
 
     def clear(self, cancel: bool) -> None:
@@ -267,25 +267,25 @@ class Attempt:
     def _is_new(self, report: str) -> bool:
         """Whether this is said for the first time."""
         with self._changed:
-            known = report in self._reported_once
+            is_known = report in self._reported_once
             self._reported_once.add(report)
-            return not known
+            return not is_known
 
     def on_ready(self, rank: int, address: wire.Address | None) -> None:
         with self._changed:
-            self._ready[rank] = address
+            self._addresses[rank] = address
             restarted = self._numbers[rank] != self.number
-            ready = len(self._ready)
+            count = len(self._addresses)
             if self._record.stop_asked_at is None and not restarted:
-                message = "%d of %s" % (ready, counted(self._workers, "worker"))
-                self._journal.enter(events.WAITING, message, ready=ready, needed=self._workers)
-            if ready < self._workers:
+                message = "%d of %s" % (count, counted(self._workers, "worker"))
+                self._journal.enter(events.WAITING, message, ready=count, needed=self._workers)
+            if count < self._workers:
                 return
             self._record.start_deadline = None
             if self._record.stop_asked_at is None:
                 self._journal.enter(events.RUNNING, "training on %s" % counted(self._workers, "worker"))
             self._context.limits.start()
-            addresses = [self._ready[r] for r in range(self._workers)]
+            addresses = [self._addresses[r] for r in range(self._workers)]
             channels = dict(self._channels)
             # Several, also after restarts: a rank may die while another one that was restarted is not ready yet.
             waiting = {r: channel for r, channel in channels.items() if r not in self._started}
@@ -312,7 +312,7 @@ class Attempt:
         if 0 in waiting:
             checkpoint_files.send(waiting[0], self._checkpoints)
         for r, channel in waiting.items():
-            local = [other for other, host in hosts.items() if host == hosts[r]]
+            local = [peer for peer, host in hosts.items() if host == hosts[r]]
             peers = {
                 "addresses": addresses,
                 "local_size": len(local),
@@ -333,11 +333,11 @@ class Attempt:
         text = "a checkpoint could not be stored on the driver's disk, in %s: %s"
         self._context.checkpoints.warn_once(text % (os.path.dirname(file.path), error_text(file.problem)))
 
-    def on_end(self, rank: int, end: RankEnd) -> None:
-        if end.failure is not None:
-            end = replace(end, failure=replace(end.failure, rank=rank, host=self._hosts[rank]))
+    def on_end(self, rank: int, rank_end: RankEnd) -> None:
+        if rank_end.failure is not None:
+            rank_end = replace(rank_end, failure=replace(rank_end.failure, rank=rank, host=self._hosts[rank]))
         with self._changed:
-            self._record.ends[rank] = TimedEnd(end, time.monotonic())
+            self._record.ends[rank] = TimedEnd(rank_end, time.monotonic())
             self._silence.forget(rank)
             self._changed.notify_all()
 

@@ -21,18 +21,18 @@ Report = Callable[[str, int, int], None]
 
 @contextlib.contextmanager
 def watch(
-    sc: SparkContext, group: str, what: str, report: Report, going: Callable[[], bool], last_stage: bool = True
+    sc: SparkContext, group: str, activity: str, report: Report, going: Callable[[], bool], last_stage: bool = True
 ) -> Iterator[None]:
     """Report each second, while the context lasts and `going()`, how far the jobs of `group` are.
 
-    what: of the message, such as "preparing df". last_stage: whether the last stage counts, which for ranks it does
+    activity: of the message, such as "preparing df". last_stage: whether the last stage counts, which for ranks it does
     not. Nothing is reported before Spark has stages with several tasks, or where Spark does not say.
     """
     over = threading.Event()
 
     def look() -> None:
         with contextlib.suppress(Exception):  # Py4J's, of many kinds: a context that was stopped, say
-            _watch(sc, group, what, report, last_stage, lambda: not over.wait(LOOK_SECONDS) and going())
+            _watch(sc, group, activity, report, last_stage, lambda: not over.wait(LOOK_SECONDS) and going())
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -44,39 +44,39 @@ def watch(
 
 
 def _watch(
-    sc: SparkContext, group: str, what: str, report: Report, last_stage: bool, going: Callable[[], bool]
+    sc: SparkContext, group: str, activity: str, report: Report, last_stage: bool, going: Callable[[], bool]
 ) -> None:
     began, before = time.monotonic(), (0, 0)
-    own = jvm_gateway.separate_context(sc)
+    context = jvm_gateway.separate_context(sc)
     while going():
-        stages = stages_of(own, group, last_stage)
-        done, tasks = _tasks(own, stages)
-        if tasks > 1 and (done, tasks) != before:
-            before = done, tasks
+        stages = stages_of(context, group, last_stage)
+        completed, tasks = _tasks(context, stages)
+        if tasks > 1 and (completed, tasks) != before:
+            before = completed, tasks
             # Ranks read the packed blocks, of which Spark does not know how many rows they have.
-            made = _bytes(own, group), rows_read(own, stages, group) if last_stage else 0
-            report(message(what, done, tasks, *made, time.monotonic() - began), done, tasks)
+            sizes = _bytes(context, group), rows_read(context, stages, group) if last_stage else 0
+            report(message(activity, completed, tasks, *sizes, time.monotonic() - began), completed, tasks)
 
 
 def stages_of(sc: SparkContext, group: str, last_stage: bool = True) -> list[int]:
     """The stages of the jobs of a group. last_stage: as of `watch`."""
     tracker = sc.statusTracker()
-    found: list[int] = []
+    stages: list[int] = []
     for job in tracker.getJobIdsForGroup(group):
-        about = tracker.getJobInfo(job)
-        stages = sorted(about.stageIds) if about is not None else []
-        found += stages if last_stage else stages[:-1]
-    return found
+        info = tracker.getJobInfo(job)
+        of_job = sorted(info.stageIds) if info is not None else []
+        stages += of_job if last_stage else of_job[:-1]
+    return stages
 
 
 def _tasks(sc: SparkContext, stages: Sequence[int]) -> tuple[int, int]:
-    """(those done, all)"""
-    tracker, done, tasks = sc.statusTracker(), 0, 0
+    """(completed tasks, all tasks)"""
+    tracker, completed, tasks = sc.statusTracker(), 0, 0
     for stage in stages:
         info = tracker.getStageInfo(stage)
         if info is not None:
-            done, tasks = done + info.numCompletedTasks, tasks + info.numTasks
-    return done, tasks
+            completed, tasks = completed + info.numCompletedTasks, tasks + info.numTasks
+    return completed, tasks
 
 
 def rows_read(sc: SparkContext, stages: Sequence[int], name: str) -> int:
@@ -86,12 +86,12 @@ def rows_read(sc: SparkContext, stages: Sequence[int], name: str) -> int:
     stages persist themselves.
     """
     store, rows = sc._jsc.sc().statusStore(), 0
-    others = {int(info.id()) for info in sc._jsc.sc().getRDDStorageInfo() if info.name() != name}
+    foreign = {int(info.id()) for info in sc._jsc.sc().getRDDStorageInfo() if info.name() != name}
     for stage in stages:
         with contextlib.suppress(Exception):  # Py4J's, of a stage that has not begun
-            found = store.lastStageAttempt(stage)
-            if others.isdisjoint(int(found.rddIds().apply(each)) for each in range(found.rddIds().size())):
-                rows += int(found.inputRecords())
+            attempt = store.lastStageAttempt(stage)
+            if foreign.isdisjoint(int(attempt.rddIds().apply(index)) for index in range(attempt.rddIds().size())):
+                rows += int(attempt.inputRecords())
     return rows
 
 
@@ -101,28 +101,28 @@ def _bytes(sc: SparkContext, name: str) -> int:
     return sum(int(info.memSize() + info.diskSize()) for info in infos)
 
 
-def of_reading(what: str, event: RawEvent, workers: int) -> str:
-    """What all workers together have read of files. event: a "reading" of one of them."""
+def of_reading(activity: str, event: RawEvent, workers: int) -> str:
+    """How much all workers together have read of files. event: a "reading" of one of them."""
     rows, of, seconds = event["rows"], event["of"], event["seconds"] or 1.0
     rate, size = rows * workers / seconds, event["row_bytes"]
-    parts = ["%s: %s of %s rows" % (what, *("{:,}".format(each * workers) for each in (rows, of)))]
-    parts.append("{:,.0f} rows/s, {:.1f} MB/s".format(rate, rate * size / 1e6))
+    texts = ["%s: %s of %s rows" % (activity, *("{:,}".format(count * workers) for count in (rows, of)))]
+    texts.append("{:,.0f} rows/s, {:.1f} MB/s".format(rate, rate * size / 1e6))
     if rows:
-        parts.append(_left(seconds * (of - rows) / rows))
-    return ", ".join(parts)
+        texts.append(_remaining(seconds * (of - rows) / rows))
+    return ", ".join(texts)
 
 
-def _left(seconds: float) -> str:
+def _remaining(seconds: float) -> str:
     return "about %d:%02d left" % divmod(round(seconds), 60)
 
 
-def message(what: str, done: int, tasks: int, size: int, rows: int, seconds: float) -> str:
+def message(activity: str, completed: int, tasks: int, size: int, rows: int, seconds: float) -> str:
     """size: bytes made so far; rows: read so far; either 0 where it is not known. seconds: since the beginning."""
-    parts = ["%s: %d of %d parts" % (what, done, tasks)]
+    texts = ["%s: %d of %d parts" % (activity, completed, tasks)]
     if rows:
-        parts.append("{:,} rows, {:,.0f} rows/s".format(rows, rows / seconds))
+        texts.append("{:,} rows, {:,.0f} rows/s".format(rows, rows / seconds))
     if size:
-        parts.append("%.0f MB, %.1f MB/s" % (size / 1e6, size / 1e6 / seconds))
-    if 0 < done < tasks:
-        parts.append(_left(seconds * (tasks - done) / done))
-    return ", ".join(parts)
+        texts.append("%.0f MB, %.1f MB/s" % (size / 1e6, size / 1e6 / seconds))
+    if 0 < completed < tasks:
+        texts.append(_remaining(seconds * (tasks - completed) / completed))
+    return ", ".join(texts)

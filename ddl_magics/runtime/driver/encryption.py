@@ -34,9 +34,9 @@ KEYS_IN_THE_CLEAR = (
 
 def certificate(sc: SparkContext, spec: RunSpec) -> str | None:
     """`Credentials.certificate` of a run. ValueError for a strategy whose connections cannot be encrypted."""
-    wanted = spec.encrypt or "auto"
+    choice = spec.encrypt or "auto"
     by_spark = next(iter(settings(sc)), None)
-    if wanted == "no" or (wanted == "auto" and by_spark is None):
+    if choice == "no" or (choice == "auto" and by_spark is None):
         return None
     if spec.strategy in strategies.TF_DISTRIBUTE:
         reason = "--encrypt yes is set" if by_spark is None else "%s is set" % by_spark

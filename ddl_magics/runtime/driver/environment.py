@@ -26,7 +26,7 @@ def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | 
     captured: the variables that travel to the ranks. frame: that of --data.
     """
     try:
-        found: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "packages": packages.installed(),
             "python": platform.python_version(),
             "platform": platform.platform(),
@@ -35,18 +35,21 @@ def of_launch(sc: SparkContext, captured: Mapping[str, Any], frame: DataFrame | 
             "sent": values.fingerprints(captured),
         }
         if frame is not None:
-            found["data"] = frames.fingerprint(frame)
-        return found
+            fields["data"] = frames.fingerprint(frame)
+        return fields
     except Exception:  # Py4J's kinds, or what a value's own methods raise
         return None
 
 
 def settings(sc: SparkContext) -> dict[str, str]:
     """The session's settings, without secrets: also those that its own `spark.redaction.regex` names."""
-    known = dict(conf_of(sc).getAll())
-    pattern = known.get("spark.redaction.regex")
+    all_settings = dict(conf_of(sc).getAll())
+    pattern = all_settings.get("spark.redaction.regex")
     hidden = re.compile(pattern) if pattern else None
-    shown = {name: value[:MOST_CHARACTERS] for name, value in masked(known).items()}
+    shortened = {name: value[:MOST_CHARACTERS] for name, value in masked(all_settings).items()}
     if hidden is not None:
-        shown = {name: MASK if hidden.search(name) or hidden.search(known[name]) else shown[name] for name in shown}
-    return dict(sorted(shown.items()))
+        shortened = {
+            name: MASK if hidden.search(name) or hidden.search(all_settings[name]) else shortened[name]
+            for name in shortened
+        }
+    return dict(sorted(shortened.items()))

@@ -28,9 +28,9 @@ MAX_READERS = 16
 def split_text(text: str) -> Iterator[str]:
     """Parts of at most MAX_TEXT_CHARACTERS, which end at the end of a line where they can."""
     while len(text) > MAX_TEXT_CHARACTERS:
-        end = text.rfind("\n", 0, MAX_TEXT_CHARACTERS) + 1 or MAX_TEXT_CHARACTERS
-        yield text[:end]
-        text = text[end:]
+        cut = text.rfind("\n", 0, MAX_TEXT_CHARACTERS) + 1 or MAX_TEXT_CHARACTERS
+        yield text[:cut]
+        text = text[cut:]
     yield text
 
 
@@ -51,7 +51,7 @@ class EventLog:
             if event["kind"] == "steps" and self._merge(event):
                 return
             if event["kind"] == "log":
-                self._pending += [dict(event, text=part) for part in split_text(event["text"])]
+                self._pending += [dict(event, text=section) for section in split_text(event["text"])]
             else:
                 self._pending.append(event)
             if len(self._pending) > MAX_PENDING:
@@ -63,8 +63,12 @@ class EventLog:
         index = self._open_bucket.get(rank)
         if index is not None:
             last = self._pending[index]
-            same = (last["fit"], last["epoch"], last["attempt"]) == (event["fit"], event["epoch"], event["attempt"])
-            if same and last["seconds"] + event["seconds"] <= BUCKET_SECONDS:
+            same_epoch = (last["fit"], last["epoch"], last["attempt"]) == (
+                event["fit"],
+                event["epoch"],
+                event["attempt"],
+            )
+            if same_epoch and last["seconds"] + event["seconds"] <= BUCKET_SECONDS:
                 self._pending[index] = merge_steps(last, event)
                 return True
         self._open_bucket[rank] = len(self._pending)
@@ -82,24 +86,24 @@ class EventLog:
 
         Returns (texts, last, more): the number of the last of them, or `after`; and whether there are further ones.
         """
-        chosen: list[str] = []
-        used, last, more = 0, after, False
+        texts: list[str] = []
+        size, last, has_more = 0, after, False
         with self._lock:
             self._number()
             for number, text in self._numbered.lines(after):
-                used += len(text) + 2
-                if chosen and used > limit_bytes:
-                    more = True
+                size += len(text) + 2
+                if texts and size > limit_bytes:
+                    has_more = True
                     break
-                chosen.append(text)
+                texts.append(text)
                 last = number
             self._note_reply(after, last)
-        return chosen, last, more
+        return texts, last, has_more
 
     def _note_reply(self, after: int, last: int) -> None:
         """A reader has everything up to `after` or, if it got this reply, up to `last`, or up to an event between."""
-        others = [reply for reply in self._replies if not reply[0] <= after <= reply[1]]
-        self._replies = [*others, (after, last)][-MAX_READERS:]
+        replies = [reply for reply in self._replies if not reply[0] <= after <= reply[1]]
+        self._replies = [*replies, (after, last)][-MAX_READERS:]
         self._numbered.protect(self._replies)
 
     def all_events(self) -> list[events.RawEvent]:

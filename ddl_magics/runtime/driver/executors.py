@@ -40,14 +40,14 @@ def wait_for_slots(
     deadline = time.monotonic() + EXECUTORS_SECONDS
     reported = None
     while True:
-        ready = slots.ready(sc, gpus)
-        if ready >= workers:
+        available = slots.ready(sc, gpus)
+        if available >= workers:
             return None
-        if ready != reported:
-            reported = ready
-            report(ready)
+        if available != reported:
+            reported = available
+            report(available)
         if stopped(LOOK_SECONDS):
             return None
         if time.monotonic() > deadline:
             message = "%d of %d slots after %g s: ask for fewer with --workers %d, or raise spark.executor.instances"
-            return message % (ready, workers, EXECUTORS_SECONDS, max(1, ready))
+            return message % (available, workers, EXECUTORS_SECONDS, max(1, available))

@@ -53,11 +53,11 @@ class Job:
         packed: bytes,
         prepare: Callable[[SparkContext, str], Feed] | None,
         resumed: Iterable[checkpoint_files.Source] = (),
-        sent: bytes = b"",
+        cell_files: bytes = b"",
         environment: Mapping[str, Any] | None = None,
     ) -> None:
-        """packed: `names.pack`'s bytes. sent: a zip of the files of --files, or nothing. prepare(sc, job group): makes
-        the data of --data; None without it. environment: the fields of the job's event of that kind, or None.
+        """packed: `names.pack`'s bytes. cell_files: a zip of the files of --files, or nothing. prepare(sc, job group):
+        makes the data of --data; None without it. environment: the fields of the job's event of that kind, or None.
 
         resumed: the checkpoints of another run from which this one continues. NoCheckpoint, which is a ValueError,
         where one cannot be read.
@@ -65,7 +65,7 @@ class Job:
         self.spec, self.workers = spec, spec.ranks
         self.journal = Journal(spec.run)
         self.files = RunFiles(spec, self.journal)
-        self._sc, self._packed, self._sent = sc, packed, sent
+        self._sc, self._packed, self._cell_files = sc, packed, cell_files
         self._environment = environment
         self._group = "ddl_magics " + spec.run
         self._limits = RunLimits(spec, self.stop)
@@ -239,10 +239,10 @@ class Job:
     def _wait_for_executors(self, reason: str = "") -> RunResult | None:
         """Wait for the slots. None when they are there, else the run's result. reason: why they are needed again."""
 
-        def report(ready: int) -> None:
-            message = "%d of %s" % (ready, counted(self.workers, "slot"))
+        def report(available: int) -> None:
+            message = "%d of %s" % (available, counted(self.workers, "slot"))
             message = "%s; %s" % (reason, message) if reason else message
-            self.journal.enter(events.WAITING, message, ready=ready, needed=self.workers)
+            self.journal.enter(events.WAITING, message, ready=available, needed=self.workers)
 
         problem = executors.wait_for_slots(self._sc, self.workers, self.spec.gpus, report, self._wait_for_stop)
         if self._stop_reason is not None:
@@ -264,7 +264,7 @@ class Job:
 
     def _broadcast_payload(self) -> dict[str, bytes]:
         zipped = package.zipped(os.path.basename(package.FOLDER), package.sources(package.FOLDER))
-        return {"runtime": zipped, "names": self._packed, "files": self._sent}
+        return {"runtime": zipped, "names": self._packed, "files": self._cell_files}
 
     def _offer_checkpoints(self, result: RunResult, stored: bool) -> RunResult:
         """Make artifacts of the checkpoints from which a later run can continue. Returns the result that says so.

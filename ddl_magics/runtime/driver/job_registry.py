@@ -70,12 +70,12 @@ class JobRegistry:
         """Allow that the job is forgotten, if it has ended. False where it has not, or is not known."""
         with self._lock:
             job = self._jobs.get(run)
-            ended = job is not None and job.journal.state in TERMINAL
-            if ended:
+            has_ended = job is not None and job.journal.state in TERMINAL
+            if has_ended:
                 self._released.pop(run, None)
                 self._released[run] = time.monotonic()
         self.sweep()
-        return ended
+        return has_ended
 
     def sweep(self) -> None:
         """Forget released jobs that are too old, or whose files take too much space."""

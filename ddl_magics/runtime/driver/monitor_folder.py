@@ -50,13 +50,13 @@ class CountsFolder:
         """Write the state whole: under another name first."""
         numbers = self._numbers()
         number = numbers[-1] + 1 if numbers else 0
-        part = self._path_of(".counts-%d.%d.part" % (number, os.getpid()))
-        stream = self._fs.create(part, True)
+        temporary = self._path_of(".counts-%d.%d.part" % (number, os.getpid()))
+        stream = self._fs.create(temporary, True)
         try:
             stream.write(bytearray(json.dumps(state).encode("utf-8")))
         finally:
             stream.close()
-        if not self._fs.rename(part, self._path_of(STATE % number)):
+        if not self._fs.rename(temporary, self._path_of(STATE % number)):
             raise OSError("%s cannot be written" % self.inside(STATE % number))
         for replaced in numbers[:-1]:
             self._fs.delete(self._path_of(STATE % replaced), False)

@@ -39,12 +39,12 @@ class MonitorReport:
         """Report the counts. Their lock is held."""
         self._reported_at, self._counts.changed = time.monotonic(), False
         watch = self._counts.watch
-        things, error = watch.things(), watch.error()
+        features, error = watch.things(), watch.error()
         _, rows = watch.newest()
         self._arrivals.count_in(watch.totals)
         if error is not None:
             error = {**error, "name": self._spec.error.name, "before": self._spec.error.before}
-        reasons = _reasons(things, error)
+        reasons = _reasons(features, error)
         self._journal.report(
             events.make(
                 "watch",
@@ -56,33 +56,34 @@ class MonitorReport:
                 wanted=ROWS,
                 totals=dict(watch.totals),
                 lines=watch.lines(float(self._spec.window), time.time()),
-                things=things[:SHOWN],
-                hidden=max(0, len(things) - SHOWN),
+                things=features[:SHOWN],
+                hidden=max(0, len(features) - SHOWN),
                 bounds={"drift": drift.DRIFT, "severe": drift.SEVERE},
                 error=error,
                 advice={"reasons": reasons, "cell": self._spec.cell} if reasons else None,
             )
         )
-        self._warn_of_drift(things)
+        self._warn_of_drift(features)
         if reasons and "; ".join(reasons) != self._advice:
             self._advice = "; ".join(reasons)
             self._journal.notice("warning", "train again: %s" % self._advice)
 
-    def _warn_of_drift(self, things: list[dict[str, Any]]) -> None:
-        for thing in things:
-            name, level = thing["name"], thing["level"]
+    def _warn_of_drift(self, features: list[dict[str, Any]]) -> None:
+        for feature in features:
+            name, level = feature["name"], feature["level"]
             if level != "none" and self._levels.get(name, "none") == "none":
-                drifted = "%s has moved: PSI %.2f over %.2f" % (_name_of(thing), thing["psi"], thing["threshold"])
-                self._journal.notice("warning", "%s, in %s" % (drifted, counted(sum(thing["now"]), "row")))
+                drifted = "%s has moved: PSI %.2f over %.2f" % (_name_of(feature), feature["psi"], feature["threshold"])
+                self._journal.notice("warning", "%s, in %s" % (drifted, counted(sum(feature["now"]), "row")))
             self._levels[name] = level
 
 
-def _reasons(things: list[dict[str, Any]], error: Mapping[str, Any] | None) -> list[str]:
+def _reasons(features: list[dict[str, Any]], error: Mapping[str, Any] | None) -> list[str]:
     """Why the model should be trained again."""
     reasons = [
-        "%s has drifted from the training data (PSI %.2f, limit %.2f)" % (_name_of(thing), thing["psi"], drift.SEVERE)
-        for thing in things
-        if thing["level"] == "severe"
+        "%s has drifted from the training data (PSI %.2f, limit %.2f)"
+        % (_name_of(feature), feature["psi"], drift.SEVERE)
+        for feature in features
+        if feature["level"] == "severe"
     ]
     if len(reasons) > 3:
         reasons = [*reasons[:3], "%d more" % (len(reasons) - 3)]
@@ -94,6 +95,6 @@ def _reasons(things: list[dict[str, Any]], error: Mapping[str, Any] | None) -> l
     return reasons
 
 
-def _name_of(thing: Mapping[str, Any]) -> str:
-    name = str(thing["name"])
-    return "the output %s" % name if thing["output"] and name != "output" else name
+def _name_of(feature: Mapping[str, Any]) -> str:
+    name = str(feature["name"])
+    return "the output %s" % name if feature["output"] and name != "output" else name

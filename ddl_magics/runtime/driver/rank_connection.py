@@ -56,10 +56,10 @@ class RankConnection:
             self._check()
             self._listener.on_checkpoint(file)
 
-    def on_end(self, rank: int, end: RankEnd) -> None:
+    def on_end(self, rank: int, rank_end: RankEnd) -> None:
         with self._lock:
             self._check()
-            self._listener.on_end(rank, end)
+            self._listener.on_end(rank, rank_end)
 
     def new_path(self) -> str:
         return self._listener.new_path()

@@ -25,7 +25,7 @@ CANCEL_SECONDS = 20.0
 class RankJobs:
     """Jobs in the job group `group`, whose partitions are the ranks.
 
-    rdd: a partition for each rank, with its blobs of --data. again(config): the same for a rank that is started again
+    rdd: a partition for each rank, with its blobs of --data. deal_again(config): the same for a rank that starts again
     alone, and what it is sent. broadcast_payload: what `task.make_task` takes.
     """
 
@@ -35,11 +35,11 @@ class RankJobs:
         spec: RunSpec,
         group: str,
         rdd: RDD[Any],
-        again: Callable[[JobConfig], tuple[RDD[Any], JobConfig]],
+        deal_again: Callable[[JobConfig], tuple[RDD[Any], JobConfig]],
         broadcast_payload: Broadcast[dict[str, bytes]],
     ) -> None:
         self._sc, self._spec, self._group = sc, spec, group
-        self._rdd, self._again, self._broadcast_payload = rdd, again, broadcast_payload
+        self._rdd, self._deal_again, self._broadcast_payload = rdd, deal_again, broadcast_payload
         self._threads: list[threading.Thread] = []
 
     @property
@@ -47,23 +47,23 @@ class RankJobs:
         """How many jobs there are, ended ones included."""
         return len(self._threads)
 
-    def submit(self, config: JobConfig, on_end: Callable[[str | None], None], only: int | None = None) -> None:
-        """Start a job. config: what its ranks are sent. only: the rank that is to run alone.
+    def submit(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None = None) -> None:
+        """Start a job. config: what its ranks are sent. rank: which is to run alone, or None for all.
 
         on_end(error): called in the job's thread when it has ended, with Spark's error in one line or None.
         """
-        thread = threading.Thread(target=self._run, args=(config, on_end, only), daemon=True)
+        thread = threading.Thread(target=self._run, args=(config, on_end, rank), daemon=True)
         self._threads.append(thread)
         thread.start()
 
-    def _run(self, config: JobConfig, on_end: Callable[[str | None], None], only: int | None) -> None:
+    def _run(self, config: JobConfig, on_end: Callable[[str | None], None], rank: int | None) -> None:
         error, strategy = None, self._spec.strategy
         try:
-            rdd, config = (self._rdd, config) if only is None else self._again(config)
-            rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, only)
+            rdd, config = (self._rdd, config) if rank is None else self._deal_again(config)
+            rank_task = task.make_task(self._broadcast_payload, config.to_json(), package.NAME, rank)
             stage = rdd.barrier() if strategy in COLLECTIVE else rdd
             description = "%s: %s on %s" % (self._spec.name, strategy, counted(self._spec.ranks, "worker"))
-            description += "" if only is None else ", rank %d again" % only
+            description += "" if rank is None else ", rank %d again" % rank
             ranks = gpus.request(stage.mapPartitionsWithIndex(rank_task), self._spec.gpus)
             jvm_gateway.collect(ranks, self._group, description)
         except Exception as problem:  # Py4J raises many kinds

@@ -30,7 +30,7 @@ class RankListener(Protocol):
     def on_checkpoint(self, file: IncomingFile) -> None:
         """The file has come. ValueError or KeyError where its header has no position."""
 
-    def on_end(self, rank: int, end: RankEnd) -> None: ...
+    def on_end(self, rank: int, rank_end: RankEnd) -> None: ...
 
     def new_path(self) -> str:
         """Where an incoming file may be written."""
@@ -77,8 +77,8 @@ def receive(rank: int, channel: wire.Channel, listener: ConnectionListener) -> N
                 incoming[messages.CHUNK if kind == messages.ARTIFACT else messages.PIECE] = file
             elif kind == messages.RANK_ENDED:
                 with _reading():
-                    end = RankEnd.from_json(messages.parse(payload))
-                listener.on_end(rank, end)
+                    rank_end = RankEnd.from_json(messages.parse(payload))
+                listener.on_end(rank, rank_end)
     except (wire.ConnectionLost, wire.ProtocolError):
         pass
     finally:

@@ -65,8 +65,8 @@ class RankRows:
         return contextlib.nullcontext()
 
     def _watched(self, state: str, group: str, verb: str) -> contextlib.AbstractContextManager[None]:
-        def report(message: str, done: int, tasks: int) -> None:
-            self._journal.enter_from((state,), state, message, ready=done, needed=tasks)
+        def report(message: str, completed: int, tasks: int) -> None:
+            self._journal.enter_from((state,), state, message, ready=completed, needed=tasks)
 
         text = "%s %s" % (verb, self._spec.data)
         going = lambda: self._journal.state == state  # noqa: E731
@@ -111,8 +111,8 @@ class RankRows:
             return self.partitions(), config
         with self._dealing:
             feed = self._deal_all()
-            used, cache = config.cache, feed.cache
-            if used is not None and (cache is None or used["digest"] != cache["digest"]):
+            earlier, cache = config.cache, feed.cache
+            if earlier is not None and (cache is None or earlier["digest"] != cache["digest"]):
                 raise RuntimeError(
                     "the rows of --data have changed since they came into the cache: start the run again"
                 )

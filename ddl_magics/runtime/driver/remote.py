@@ -27,11 +27,11 @@ def busy(_request: str = "{}") -> str:
 
 def runs(_request: str = "{}") -> str:
     """{} -> {"runs": [{"run", "state", "spec"}, ...]}, the oldest first: for a notebook that does not know them."""
-    known = [
+    records = [
         {"run": run, "state": job.journal.state, "spec": job.spec.to_record()}
         for run, job in api.registry.all().items()
     ]
-    return json.dumps({"runs": known})
+    return json.dumps({"runs": records})
 
 
 #: What the side channel may call.

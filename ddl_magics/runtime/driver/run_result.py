@@ -92,13 +92,13 @@ class AttemptRecord:
 
     def deaths(self) -> dict[int, RunResult]:
         """The ranks whose process has died, and the result that each death would be for the run."""
-        found = {}
+        results = {}
         for rank, (end, _) in self.ends.items():
             if end.failure is not None and end.failure.kind in DEATHS:
-                found[rank] = _failed(end.failure)
+                results[rank] = _failed(end.failure)
         for rank, host in self.lost.items():
-            found[rank] = _failed(_lost(rank, host))
-        return found
+            results[rank] = _failed(_lost(rank, host))
+        return results
 
 
 def failed_job(kind: FailureKind, message: str, must_cancel: bool = True) -> RunResult:
@@ -150,10 +150,10 @@ def _sorted_out(record: AttemptRecord) -> tuple[bool, list[tuple[Failure, float]
 
 
 def _judge_stop(record: AttemptRecord, asked_at: float, now: float) -> RunResult | None:
-    ended = len(record.ends.keys() | record.absent) == record.workers
-    if ended or record.spark_ended_at is not None:
-        kept = "what worker 0 had is lost" if 0 in record.lost else "the model and its history are kept"
-        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, kept), must_cancel=bool(record.absent))
+    all_ended = len(record.ends.keys() | record.absent) == record.workers
+    if all_ended or record.spark_ended_at is not None:
+        saved = "what worker 0 had is lost" if 0 in record.lost else "the model and its history are kept"
+        return RunResult(STOPPED, "stopped%s; %s" % (record.stop_reason, saved), must_cancel=bool(record.absent))
     if now <= record.stop_deadline:
         return None
     grace = record.stop_deadline - asked_at

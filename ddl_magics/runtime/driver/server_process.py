@@ -101,8 +101,8 @@ class _Process:
 
     def port(self) -> int:
         """Wait until the server has reported its port."""
-        ready, _, _ = select.select([self._stdout], [], [], START_SECONDS)
-        if not ready:
+        readable, _, _ = select.select([self._stdout], [], [], START_SECONDS)
+        if not readable:
             raise RuntimeError("the parameter server did not start within %g s%s" % (START_SECONDS, self._last_words()))
         line = self._stdout.readline()
         if not line:

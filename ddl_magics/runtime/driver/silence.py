@@ -40,6 +40,8 @@ class Silence:
         self._ticked = now
         for rank in self.seconds:
             self.seconds[rank] += passed
-        found = [rank for rank, seconds in self.seconds.items() if seconds >= self._limit and rank not in self._noticed]
-        self._noticed.update(found)
-        return found
+        silent = [
+            rank for rank, seconds in self.seconds.items() if seconds >= self._limit and rank not in self._noticed
+        ]
+        self._noticed.update(silent)
+        return silent

@@ -8,7 +8,7 @@ from ddl_magics.runtime.driver import uploads
 @pytest.fixture(autouse=True)
 def nothing_kept():
     yield
-    for run in list(uploads._parts):
+    for run in list(uploads._chunks):
         uploads._forget(run)
 
 
@@ -33,6 +33,8 @@ def test_what_is_kept_is_bounded(monkeypatch):
         uploads.keep("large", 1, 2, b"a")
     for number in range(uploads.MAX_RUNS + 1):
         uploads.keep(f"run {number}", 0, 1, b"a")
-    assert len(uploads._parts) == uploads.MAX_RUNS and "run 0" not in uploads._parts and "large" not in uploads._parts
+    assert (
+        len(uploads._chunks) == uploads.MAX_RUNS and "run 0" not in uploads._chunks and "large" not in uploads._chunks
+    )
     with pytest.raises(uploads.UploadProblem):
         uploads.keep("run", 2, 2, b"a")
