@@ -31,7 +31,7 @@ def test_labels_are_a_dataframe_or_a_folder_also_by_its_bare_name(tmp_path, monk
 
 def test_a_relative_folder_is_where_the_spark_is_that_reads_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    livy = Mock(LivyCluster)
+    livy = Mock(LivyCluster, in_kernel=LivyCluster.in_kernel)
     for word, here in [
         ("requests/1", str(tmp_path / "requests" / "1")),
         ("/srv/requests", "/srv/requests"),

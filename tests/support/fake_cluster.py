@@ -68,6 +68,10 @@ class FakeCluster(DriverCluster):
         self.namespaces[spec.run] = dict(namespace)
         return launch_answer({"ok": True})
 
+    def findings(self):
+        status = self.status()
+        return [("cluster", f"{self.name}: {status.slots} slots, {status.free} free")]
+
     def shutdown(self):
         self.shut = True
 
