@@ -130,7 +130,7 @@ class Search:
         try:
             scheduler.run()
             if scheduler.view.state in ev.TERMINAL:
-                waits = [run.settled for run in scheduler.runs.values()]
+                waits = (run.settled for run in scheduler.runs.values())
                 live_tracking.end_search(self.spec, self._folder, waits)
         finally:
             self._over.set()
