@@ -38,6 +38,9 @@ VAGUE = frozenset(
     )
 )
 
+#: Two words that tell two things of a kind apart: where a function binds both, neither is vague.
+PAIRS = (("first", "second"), ("first", "last"), ("left", "right"), ("old", "new"))
+
 Trees = Mapping[Path, ast.Module]
 
 
@@ -54,18 +57,19 @@ def room(path: Path) -> str:
     return "/".join(inner.with_suffix("").parts[:depth])
 
 
-def bound_names(tree: ast.Module) -> Iterator[tuple[str, int]]:
-    """(name, line) of what a file binds: once in each function or class, as often as it is bound there."""
-    scopes: list[tuple[ast.AST, set[str]]] = [(tree, set())]
+def bound_names(tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
+    """(name, line, whether it is vague) of what a file binds: once in each function or class, however often it is bound there."""
+    scopes: list[ast.AST] = [tree]
     while scopes:
-        scope, names = scopes.pop()
+        scope = scopes.pop()
+        lines: dict[str, int] = {}
         for node in _of_scope(scope):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)):
-                scopes.append((node, set()))
+                scopes.append(node)
             for name in _bound(node):
-                if name not in names:
-                    names.add(name)
-                    yield name, getattr(node, "lineno", 0)
+                lines.setdefault(name, getattr(node, "lineno", 0))
+        paired = {name for pair in PAIRS if lines.keys() >= set(pair) for name in pair}
+        yield from ((name, line, is_vague(name) and name not in paired) for name, line in lines.items())
 
 
 def _of_scope(scope: ast.AST) -> Iterator[ast.AST]:
@@ -95,8 +99,8 @@ def vague_names(trees: Trees) -> dict[str, tuple[int, int]]:
     """{room: (vague names, bound names)}."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for path, tree in trees.items():
-        for name, _ in bound_names(tree):
-            counts[room(path)][0] += is_vague(name)
+        for _, _, vague in bound_names(tree):
+            counts[room(path)][0] += vague
             counts[room(path)][1] += 1
     return {name: (vague, bound) for name, (vague, bound) in sorted(counts.items())}
 
@@ -305,8 +309,8 @@ def _at_revision(revision: str) -> dict[str, str]:
 def _print_names(wanted: str) -> None:
     for path, tree in read(ROOT).items():
         if room(path).startswith(wanted):
-            for name, line in sorted(bound_names(tree), key=lambda binding: binding[1]):
-                if is_vague(name):
+            for name, line, vague in sorted(bound_names(tree), key=lambda binding: binding[1]):
+                if vague:
                     print(f"{path}:{line} {name}")
 
 

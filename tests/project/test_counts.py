@@ -28,7 +28,7 @@ def read(given, *, each):
 class Other: pass
 """
     ).values()
-    names = [name for name, _ in counts.bound_names(tree)]
+    names = [name for name, _, _ in counts.bound_names(tree)]
     assert sorted(names) == ["Other", "_known", "each", "found", "found", "given", "one", "part", "read"]
 
 
@@ -45,6 +45,11 @@ class Other: pass
 )
 def test_a_vague_name_is_one_word_that_names_nothing(name, vague):
     assert counts.is_vague(name) is vague
+
+
+def test_two_words_that_tell_two_things_apart_are_not_vague():
+    (tree,) = _trees(a="def merge(first, second): pass\ndef take(first, found): pass").values()
+    assert [name for name, _, vague in counts.bound_names(tree) if vague] == ["first", "found"]
 
 
 CIRCLE = {
