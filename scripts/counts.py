@@ -58,7 +58,7 @@ def room(path: Path) -> str:
 
 
 def bound_names(tree: ast.Module) -> Iterator[tuple[str, int, bool]]:
-    """(name, line, whether it is vague) of what a file binds: once in each function or class, however often it is bound there."""
+    """(name, line, whether it is vague) of what a file binds: each name once in each function or class."""
     scopes: list[ast.AST] = [tree]
     while scopes:
         scope = scopes.pop()
