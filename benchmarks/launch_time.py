@@ -93,7 +93,7 @@ class Sessions:
         """Replace the session by a new one, and wait for its executors."""
         self._clusters.stop()
         session = self._shell.user_ns["spark"] = self._clusters.get(WORKERS)
-        _wait_until(lambda: slots.ready(session.sparkContext) == WORKERS)
+        _wait_until(lambda: slots.registered_slots(session.sparkContext) == WORKERS)
 
     def close(self) -> None:
         self._clusters.stop()

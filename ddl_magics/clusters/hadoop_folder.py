@@ -28,15 +28,15 @@ class HadoopFolder:
         with self._open(folder) as opened:
             return opened.create(last)
 
-    def put(self, folder: Path, name: str) -> None:
+    def upload(self, folder: Path, name: str) -> None:
         above, _, last = name.rpartition("/")
         with self._open(above) as opened:
-            opened.put(str(folder), last)
+            opened.upload(str(folder), last)
 
-    def get(self, name: str, folder: Path) -> None:
+    def download(self, name: str, folder: Path) -> None:
         above, _, last = name.rpartition("/")
         with self._open(above) as opened:
-            opened.get(last, str(folder))
+            opened.download(last, str(folder))
 
     def delete(self, name: str) -> None:
         above, _, last = name.rpartition("/")

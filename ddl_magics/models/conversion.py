@@ -61,8 +61,8 @@ def _unrolled(model: Any) -> Iterator[None]:
     import keras
 
     recurrent = [layer for layer in model._flatten_layers() if isinstance(layer, keras.layers.RNN)]
-    known = all(None not in tensor.shape[1:] for tensor in getattr(model, "inputs", None) or ())
-    with _replaced([(layer, "unroll", True) for layer in recurrent if known]):
+    length_is_known = all(None not in tensor.shape[1:] for tensor in getattr(model, "inputs", None) or ())
+    with _replaced([(layer, "unroll", True) for layer in recurrent if length_is_known]):
         yield
 
 
@@ -101,10 +101,12 @@ def _check_litert(path: Path) -> None:
     _refuse("LiteRT", {name.decode() for name in _OF_TENSORFLOW.findall(path.read_bytes())}, "onnx or saved_model")
 
 
-def _refuse(format: str, operations: set[str], others: str) -> None:
+def _refuse(format: str, operations: set[str], alternatives: str) -> None:
     if operations:
         names = ", ".join(sorted(operations))
-        raise CannotExport(f"{format} does not have all that the model does ({names} of TensorFlow): choose {others}")
+        raise CannotExport(
+            f"{format} does not have all that the model does ({names} of TensorFlow): choose {alternatives}"
+        )
 
 
 _PREPARED: dict[str, Callable[[Any], contextlib.AbstractContextManager[None]]] = {

@@ -60,7 +60,7 @@ class Trained:
 
     file: Path
     load: Callable[[], Any]
-    about: Mapping[str, Any]
+    run_description: Mapping[str, Any]
     inputs: Any = None
     reference: Path | None = None
 
@@ -78,8 +78,8 @@ def export(trained: Trained, path: str | Path, format: str = "mlflow", example: 
         CannotExport: one line; a library is missing, the folder is there, or the model does not fit into the format.
     """
     target = local_path(path)
-    with new_folder(target) as part:
-        write(trained, part, format, example)
+    with new_folder(target) as folder:
+        write(trained, folder, format, example)
     return target
 
 
@@ -88,7 +88,7 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
     if format not in FORMATS:
         raise CannotExport(f"there is no format {format}; write {', '.join(FORMATS)}.{nearest(format, FORMATS)}")
     description: dict[str, Any] = {
-        **trained.about,
+        **trained.run_description,
         "format": format,
         "model": FILES[format],
         "inputs": trained.inputs,
@@ -116,9 +116,9 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
 
 def local_path(path: str | Path) -> Path:
     """The path of a folder on this machine, which may be given as a file: URI."""
-    parts = urlsplit(str(path))
-    if parts.scheme in ("", "file"):
-        return Path(parts.path if parts.scheme else path).expanduser()
+    uri = urlsplit(str(path))
+    if uri.scheme in ("", "file"):
+        return Path(uri.path if uri.scheme else path).expanduser()
     raise CannotExport(f"{path} is not on this machine: export to a folder here, and copy it there")
 
 
@@ -127,20 +127,20 @@ def new_folder(target: Path) -> Iterator[Path]:
     """An empty folder, which becomes `target` where the block ends well."""
     if target.exists():
         raise CannotExport(f"{target} is there already: name another folder, or remove it")
-    part = target.parent / f".{target.name}.{uuid.uuid4().hex}.part"
+    unfinished = target.parent / f".{target.name}.{uuid.uuid4().hex}.part"
     try:
-        part.mkdir(parents=True)
+        unfinished.mkdir(parents=True)
     except OSError as error:
         raise CannotExport(f"{target.parent} cannot be written to: {error.strerror}") from None
     try:
-        yield part
-        os.rename(part, target)
+        yield unfinished
+        os.rename(unfinished, target)
     except OSError as error:
         if target.exists():
             raise CannotExport(f"{target} is there already: name another folder, or remove it") from None
         raise CannotExport(f"{target} cannot be written: {error.strerror or error}") from None
     finally:
-        shutil.rmtree(part, ignore_errors=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
 
 
 def _write_mlflow(
@@ -152,7 +152,7 @@ def _write_mlflow(
     from mlflow.types import Schema, TensorSpec
 
     inputs, outputs = (
-        Schema([TensorSpec(np.dtype(one.dtype), _mlflow_shape(one), one.name or None) for one in tensors])
+        Schema([TensorSpec(np.dtype(tensor.dtype), _mlflow_shape(tensor), tensor.name or None) for tensor in tensors])
         for tensors in (signature.inputs, signature.outputs)
     )
     versions = description["versions"]
@@ -187,17 +187,17 @@ def _explained(format: str) -> Iterator[None]:
 
 
 def _versions() -> dict[str, str]:
-    found = {"python": platform.python_version(), "ddl_magics": __version__}
+    versions = {"python": platform.python_version(), "ddl_magics": __version__}
     for name in _VERSIONS:
         with contextlib.suppress(PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            versions[name] = version(name)
+    return versions
 
 
 def _as_json(value: Any) -> Any:
     """What JSON can hold: lists for arrays, text for bytes, null for numbers that are not finite."""
     if isinstance(value, Mapping):
-        return {name: _as_json(part) for name, part in value.items()}
+        return {name: _as_json(element) for name, element in value.items()}
     if isinstance(value, list | tuple):
         return [_as_json(part) for part in value]
     if isinstance(value, bytes):

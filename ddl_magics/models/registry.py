@@ -37,10 +37,10 @@ class Storage(Protocol):
     def create(self, name: str) -> bool:
         """Make an empty file; False where it exists. One of two who try at once gets True."""
 
-    def put(self, folder: Path, name: str) -> None:
+    def upload(self, folder: Path, name: str) -> None:
         """Copy a folder of this machine to a new name, under which it appears when it is complete."""
 
-    def get(self, name: str, folder: Path) -> None:
+    def download(self, name: str, folder: Path) -> None:
         """Copy a folder to this machine."""
 
     def delete(self, name: str) -> None:
@@ -55,9 +55,9 @@ class Registry:
         from ddl_magics.clusters.hadoop_folder import HadoopFolder
         from ddl_magics.models.export import local_path
 
-        here = urlsplit(str(uri)).scheme in ("", "file")
-        self._storage: Storage = LocalStorage(local_path(uri)) if here else HadoopFolder(str(uri))
-        self._here = here
+        is_local = urlsplit(str(uri)).scheme in ("", "file")
+        self._storage: Storage = LocalStorage(local_path(uri)) if is_local else HadoopFolder(str(uri))
+        self._is_local = is_local
 
     def names(self) -> list[str]:
         """The models of the registry."""
@@ -65,7 +65,7 @@ class Registry:
 
     def versions(self, name: str) -> list[int]:
         """The versions of a model, in order; none of a model that is not there."""
-        return sorted(int(found) for found in self._storage.names(_checked(name)) if found.isdigit())
+        return sorted(int(entry) for entry in self._storage.names(_checked(name)) if entry.isdigit())
 
     def aliases(self, name: str) -> dict[str, int]:
         """Alias -> version."""
@@ -84,7 +84,7 @@ class Registry:
             folder.mkdir()
             write(folder)
             version = self._claim(name)
-            self._storage.put(folder, f"{name}/{version}")
+            self._storage.upload(folder, f"{name}/{version}")
         if alias is not None:
             self.alias(name, alias, version)
         return version
@@ -92,47 +92,49 @@ class Registry:
     def alias(self, name: str, alias: str, version: int) -> None:
         """Give a version of a model another name, such as `champion`, which moves if another version has it."""
         _checked_alias(alias)
-        self._known(name, version)
+        self._checked_version(name, version)
         before = self._newest(name).get(alias)
         count = 0 if before is None else before[0] + 1
         self._storage.create(f"{name}/{_ALIASES}/{alias}.{count}.{version}")
-        for found in self._storage.names(f"{name}/{_ALIASES}"):
-            match = _ALIAS.fullmatch(found)
+        for entry in self._storage.names(f"{name}/{_ALIASES}"):
+            match = _ALIAS.fullmatch(entry)
             if match and match[1] == alias and int(match[2]) < count:
-                self._storage.delete(f"{name}/{_ALIASES}/{found}")
+                self._storage.delete(f"{name}/{_ALIASES}/{entry}")
 
-    def version(self, name: str, which: str | int | None = None) -> int:
+    def version(self, name: str, selector: str | int | None = None) -> int:
         """The version with a number or an alias; the newest of all if left out.
 
         Raises:
             CannotExport: there is none; the message names those that are there.
         """
-        if which is None:
-            return self._known(name, max(self.versions(name), default=0))
-        if str(which).isdecimal():
-            return self._known(name, int(which))
+        if selector is None:
+            return self._checked_version(name, max(self.versions(name), default=0))
+        if str(selector).isdecimal():
+            return self._checked_version(name, int(selector))
         aliases = self.aliases(name)
-        if which not in aliases:
+        if selector not in aliases:
             listed = ", ".join(aliases) or "none"
-            raise CannotExport(f"{name} has no alias {which}; it has {listed}.{nearest(str(which), list(aliases))}")
-        return self._known(name, aliases[str(which)])
+            raise CannotExport(
+                f"{name} has no alias {selector}; it has {listed}.{nearest(str(selector), list(aliases))}"
+            )
+        return self._checked_version(name, aliases[str(selector)])
 
-    def uri(self, name: str, which: str | int | None = None) -> str:
-        """Where a version is; `which` as for `version`."""
-        return f"{self._storage.uri}/{name}/{self.version(name, which)}"
+    def uri(self, name: str, selector: str | int | None = None) -> str:
+        """Where a version is; `selector` as for `version`."""
+        return f"{self._storage.uri}/{name}/{self.version(name, selector)}"
 
-    def fetch(self, name: str, which: str | int | None, folder: Path) -> Path:
-        """A version's folder on this machine: where it is, or else a copy in `folder`; `which` as for `version`."""
-        version = self.version(name, which)
-        if self._here:
+    def fetch(self, name: str, selector: str | int | None, folder: Path) -> Path:
+        """A version's folder on this machine: where it is, or else a copy in `folder`; `selector` as for `version`."""
+        version = self.version(name, selector)
+        if self._is_local:
             return Path(self._storage.uri) / name / str(version)
         target = folder / name / str(version)
         target.parent.mkdir(parents=True, exist_ok=True)
-        self._storage.get(f"{name}/{version}", target)
+        self._storage.download(f"{name}/{version}", target)
         return target
 
     def _claim(self, name: str) -> int:
-        claims = [int(found) for found in self._storage.names(f"{name}/{_CLAIMS}") if found.isdigit()]
+        claims = [int(entry) for entry in self._storage.names(f"{name}/{_CLAIMS}") if entry.isdigit()]
         version = max([*claims, *self.versions(name)], default=0) + 1
         while not self._storage.create(f"{name}/{_CLAIMS}/{version}"):
             version += 1
@@ -140,12 +142,12 @@ class Registry:
 
     def _newest(self, name: str) -> dict[str, tuple[int, int]]:
         """Alias -> (count, version), the largest."""
-        found: dict[str, tuple[int, int]] = {}
+        newest: dict[str, tuple[int, int]] = {}
         for match in filter(None, map(_ALIAS.fullmatch, self._storage.names(f"{_checked(name)}/{_ALIASES}"))):
-            found[match[1]] = max(found.get(match[1], (-1, 0)), (int(match[2]), int(match[3])))
-        return found
+            newest[match[1]] = max(newest.get(match[1], (-1, 0)), (int(match[2]), int(match[3])))
+        return newest
 
-    def _known(self, name: str, version: int) -> int:
+    def _checked_version(self, name: str, version: int) -> int:
         versions = self.versions(name)
         if not versions:
             raise CannotExport(f"{self._storage.uri} has no model {name}.{nearest(name, self.names())}")
@@ -187,18 +189,18 @@ class LocalStorage:
                 return False
         return True
 
-    def put(self, folder: Path, name: str) -> None:
+    def upload(self, folder: Path, name: str) -> None:
         target = self._root / name
-        part = target.with_name(f".{target.name}.part")
+        unfinished = target.with_name(f".{target.name}.part")
         with self._explained():
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
-                shutil.copytree(folder, part)
-                os.rename(part, target)
+                shutil.copytree(folder, unfinished)
+                os.rename(unfinished, target)
             finally:
-                shutil.rmtree(part, ignore_errors=True)
+                shutil.rmtree(unfinished, ignore_errors=True)
 
-    def get(self, name: str, folder: Path) -> None:
+    def download(self, name: str, folder: Path) -> None:
         shutil.copytree(self._root / name, folder)
 
     def delete(self, name: str) -> None:

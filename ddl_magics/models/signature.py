@@ -49,7 +49,7 @@ def signature_of(model: Any, example: Example) -> Signature:
     symbolic = getattr(_functional(model), "_outputs_struct", None)
     if isinstance(outputs, list | tuple):
         names = list(getattr(model, "output_names", None) or map(str, range(len(outputs))))
-        outputs, symbolic = (each and dict(zip(names, each, strict=False)) for each in (outputs, symbolic))
+        outputs, symbolic = (values and dict(zip(names, values, strict=False)) for values in (outputs, symbolic))
     return Signature(_tensors(example, _own_inputs(model)), _tensors(outputs, symbolic))
 
 
@@ -62,12 +62,12 @@ def input_specs(model: Any, example: Example) -> list[Any] | None:
         return None
     import tensorflow as tf
 
-    def spec(part: Any) -> Any:
-        array = np.asarray(part)
+    def spec(tensor: Any) -> Any:
+        array = np.asarray(tensor)
         kinds = {"f": model.variable_dtype, "O": "string", "S": "string", "U": "string"}
         return tf.TensorSpec((None, *array.shape[1:]), kinds.get(array.dtype.kind, array.dtype))
 
-    return [{name: spec(part) for name, part in example.items()} if isinstance(example, dict) else spec(example)]
+    return [{name: spec(tensor) for name, tensor in example.items()} if isinstance(example, dict) else spec(example)]
 
 
 def _functional(model: Any) -> Any:
@@ -77,10 +77,10 @@ def _functional(model: Any) -> Any:
 
 def _own_inputs(model: Any) -> Any:
     """Keras' tensors of the inputs, one or a dict of them; None for a model that does not know them."""
-    own = getattr(_functional(model), "_inputs_struct", None)
-    if isinstance(own, list | tuple):
-        return own[0] if len(own) == 1 else {tensor.name: tensor for tensor in own}
-    return own
+    inputs = getattr(_functional(model), "_inputs_struct", None)
+    if isinstance(inputs, list | tuple):
+        return inputs[0] if len(inputs) == 1 else {tensor.name: tensor for tensor in inputs}
+    return inputs
 
 
 def _tensors(values: Any, symbolic: Any) -> tuple[Tensor, ...]:
@@ -104,9 +104,13 @@ def example_for(model: Any, inputs: Mapping[str, Any] | None) -> Example:
     Raises:
         CannotExport: neither is known.
     """
-    own = _own_inputs(model)
-    if own is not None:
-        return {name: _zeros_like(part) for name, part in own.items()} if isinstance(own, dict) else _zeros_like(own)
+    inputs_of_model = _own_inputs(model)
+    if inputs_of_model is not None:
+        return (
+            {name: _zeros_like(tensor) for name, tensor in inputs_of_model.items()}
+            if isinstance(inputs_of_model, dict)
+            else _zeros_like(inputs_of_model)
+        )
     if inputs is None or inputs["shapes"] is None:
         raise CannotExport(f"it is not known what the model takes: give {_LIKE}")
     rows = [inputs["window"]["length"]] if "window" in inputs else []

@@ -95,7 +95,7 @@ class _Writer(MLWriter):
         with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
             file = Path(folder) / _MODEL
             file.write_bytes(self._instance.model)
-            HadoopFolder(path).put(file, _MODEL)
+            HadoopFolder(path).upload(file, _MODEL)
 
 
 class _Reader(MLReader[KerasTransformer]):
@@ -103,7 +103,7 @@ class _Reader(MLReader[KerasTransformer]):
         metadata = DefaultParamsReader.loadMetadata(path, _context())
         with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
             file = Path(folder) / _MODEL
-            HadoopFolder(path).get(_MODEL, file)
+            HadoopFolder(path).download(_MODEL, file)
             loaded = KerasTransformer(file.read_bytes())
         loaded._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(loaded, metadata)

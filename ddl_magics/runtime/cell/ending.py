@@ -49,7 +49,7 @@ def of_error(error: BaseException, rank: Rank) -> RankEnd:
     """The end of a rank whose cell raised `error`."""
     if is_stop(error, rank):
         return RankEnd("stopped")
-    error = _first(error, rank)
+    error = _hook_error(error, rank)
     text = _traceback(error)
     if _lost_a_peer(error, rank):
         return _failed(rank, "peer", str(error), text)
@@ -67,10 +67,10 @@ def is_stop(error: BaseException, rank: Rank) -> bool:
     """Whether `error` is how a stop of the run ended the cell: this rank's, or that of a peer that left before it."""
     if isinstance(error, (StopRun, KeyboardInterrupt)):
         return True
-    return rank.stop.asked and _lost_a_peer(_first(error, rank), rank)
+    return rank.stop.asked and _lost_a_peer(_hook_error(error, rank), rank)
 
 
-def _first(error: BaseException, rank: Rank) -> BaseException:
+def _hook_error(error: BaseException, rank: Rank) -> BaseException:
     """What a hook raised, where TensorFlow has wrapped it in words of its own."""
     return rank.errors.first or error
 
@@ -81,11 +81,11 @@ def _lost_a_peer(error: BaseException, rank: Rank) -> bool:
 
 def essence(message: str) -> str:
     """What went wrong in a TensorFlow graph, without the trace of where the graph was made."""
-    made = message.startswith("in user code:")
+    in_user_code = message.startswith("in user code:")
     if not _is_traced(message):
         return message
     after_trace = _TRACE.split(message)[-1].strip()
-    if made:  # ends in the name of an exception
+    if in_user_code:  # ends in the name of an exception
         return re.sub(r"\A\w+Error: ", "", after_trace) or message
     return re.sub(r"\ANode: .*\n|\s*\[\[(?s:.*)", "", after_trace).strip() or message
 
@@ -105,20 +105,20 @@ def _traceback(error: BaseException) -> str:
     at = error.__traceback__
     while at is not None and at.tb_frame.f_code.co_filename != CELL_FILE:
         at = at.tb_next
-    shown = traceback.TracebackException(type(error), error, at)
-    _leave_runtime_out(shown)
-    text = _OUR_NAMES.sub("", "".join(shown.format()))
+    report = traceback.TracebackException(type(error), error, at)
+    _leave_runtime_out(report)
+    text = _OUR_NAMES.sub("", "".join(report.format()))
     message = str(error)
     if _is_traced(message):
         text = text.replace(message, _OTHER_FRAMES.sub("", message))
     return text[-MAX_TRACEBACK_CHARACTERS:]
 
 
-def _leave_runtime_out(shown: traceback.TracebackException) -> None:
+def _leave_runtime_out(report: traceback.TracebackException) -> None:
     """Remove this package's frames below the cell's: they would look as if the mistake were here."""
-    if any(frame.filename == CELL_FILE for frame in shown.stack):
-        kept = [frame for frame in shown.stack if not frame.filename.startswith(_RUNTIME)]
-        shown.stack = traceback.StackSummary.from_list(kept)
-    for other in (shown.__cause__, shown.__context__):
-        if other is not None:
-            _leave_runtime_out(other)
+    if any(frame.filename == CELL_FILE for frame in report.stack):
+        frames = [frame for frame in report.stack if not frame.filename.startswith(_RUNTIME)]
+        report.stack = traceback.StackSummary.from_list(frames)
+    for cause in (report.__cause__, report.__context__):
+        if cause is not None:
+            _leave_runtime_out(cause)

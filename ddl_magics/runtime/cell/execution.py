@@ -73,15 +73,15 @@ def _run(rank: Rank) -> None:
     try:
         with rank.stop.interruptible():
             value = execute(rank.config.spec.cell, namespace, _transform(rank, datasets, namespace))
-            for end in rank.at_cell_end:
-                end()
+            for callback in rank.at_cell_end:
+                callback()
             pictures.show_figures()
     except BaseException as error:
         if is_stop(error, rank):
-            _report_models(rank, _without(unmentioned, namespace))
+            _report_models(rank, _new_or_changed(unmentioned, namespace))
             at_training.report(rank)
         raise
-    _report_models(rank, _without(unmentioned, namespace))
+    _report_models(rank, _new_or_changed(unmentioned, namespace))
     if rank.cluster is not None:
         rank.cluster.wait_for_all()
     if rank.config.is_chief:
@@ -94,9 +94,9 @@ def _run(rank: Rank) -> None:
     at_training.report(rank)  # last: a call may change a model's state
 
 
-def _without(some: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
+def _new_or_changed(before: Mapping[str, Any], namespace: Mapping[str, Any]) -> dict[str, Any]:
     """The variables that are not these with these values."""
-    return {name: value for name, value in namespace.items() if name not in some or some[name] is not value}
+    return {name: value for name, value in namespace.items() if name not in before or before[name] is not value}
 
 
 def _pictures(rank: Rank) -> Pictures:
@@ -170,13 +170,15 @@ def _transform(rank: Rank, datasets: Mapping[str, Dataset], namespace: dict[str,
         if not callable(function):
             raise TypeError("--transform %s: it is no function, but of type %s" % (name, type(function).__name__))
         try:
-            made = {
-                each: transform.mapped(tf, dataset, transform.for_rows(function, each == "dataset"), by_batch)
-                for each, dataset in datasets.items()
+            transformed = {
+                dataset_name: transform.mapped(
+                    tf, dataset, transform.for_rows(function, dataset_name == "dataset"), by_batch
+                )
+                for dataset_name, dataset in datasets.items()
             }
         except Exception as error:  # of the function, of many kinds, while TensorFlow makes a graph of it
             raise TransformError(_of_transform(name, error)) from error
-        namespace.update(_marked(rank, made))
+        namespace.update(_marked(rank, transformed))
 
     return name, give
 
@@ -204,25 +206,25 @@ def execute(source: str, namespace: dict[str, Any], once_defined: OnceDefined | 
     tree = ast.parse(source, CELL_FILE)
     if once_defined is not None:
         _call_once_defined(tree, namespace, *once_defined)
-    last = tree.body[-1] if tree.body else None
-    if not isinstance(last, ast.Expr):
+    statement = tree.body[-1] if tree.body else None
+    if not isinstance(statement, ast.Expr):
         exec(compile(tree, CELL_FILE, "exec"), namespace)
         return None
     del tree.body[-1]
     exec(compile(tree, CELL_FILE, "exec"), namespace)
-    return eval(compile(ast.Expression(last.value), CELL_FILE, "eval"), namespace)
+    return eval(compile(ast.Expression(statement.value), CELL_FILE, "eval"), namespace)
 
 
 def _call_once_defined(tree: ast.Module, namespace: dict[str, Any], name: str, call: Callable[[Any], None]) -> None:
-    place = names.defining_statement(tree, name)
-    if place is None:
+    index = names.defining_statement(tree, name)
+    if index is None:
         call(namespace[name])
         return
     namespace[_CALL] = call
     (added,) = ast.parse("%s(%s)" % (_CALL, name)).body
     for node in ast.walk(added):
-        ast.copy_location(node, tree.body[place])
-    tree.body.insert(place + 1, added)
+        ast.copy_location(node, tree.body[index])
+    tree.body.insert(index + 1, added)
 
 
 #: What `Helper` sets for each rank.
@@ -257,9 +259,9 @@ class Helper:
 
     def __getattr__(self, name: str) -> Any:
         """Called for what `ddl` does not have."""
-        known = [each for each in (*vars(Helper), *_ATTRIBUTES) if not each.startswith("_")]
-        near = difflib.get_close_matches(name, known, 1)
-        raise AttributeError("ddl has no %s%s" % (name, "; did you mean %s?" % near[0] if near else ""))
+        attributes = [attribute for attribute in (*vars(Helper), *_ATTRIBUTES) if not attribute.startswith("_")]
+        matches = difflib.get_close_matches(name, attributes, 1)
+        raise AttributeError("ddl has no %s%s" % (name, "; did you mean %s?" % matches[0] if matches else ""))
 
     def suggest_float(
         self,
@@ -423,18 +425,18 @@ def _report_models(rank: Rank, namespace: dict[str, Any]) -> None:
         return
     import numpy as np
 
-    whose = "" if config.is_chief else "rank-%d-" % config.rank
+    prefix = "" if config.is_chief else "rank-%d-" % config.rank
     models = rank.models if cluster is None else cluster.models(rank.models, namespace)
     for index, model in enumerate(models):
         weights = os.path.join(config.scratch, "weights-%d.npz" % index)
         np.savez(weights, *[np.asarray(value) for value in model.get_weights()])
-        rank.reporter.send_artifact(whose + "weights-%d.npz" % index, weights)
+        rank.reporter.send_artifact(prefix + "weights-%d.npz" % index, weights)
         path = os.path.join(config.scratch, "captured-%d.keras" % index)
         problem = _save(model, path)
         if problem is None:
-            rank.reporter.send_artifact(whose + "model-%d.keras" % index, path)
+            rank.reporter.send_artifact(prefix + "model-%d.keras" % index, path)
         else:
-            message = "%smodel %d (%s) %s; its weights are kept" % (whose, index, model.name, problem)
+            message = "%smodel %d (%s) %s; its weights are kept" % (prefix, index, model.name, problem)
             rank.reporter.notice("warning", message[:MAX_REPR_CHARACTERS])
 
 

@@ -18,8 +18,8 @@ def of(files: Collection[str]) -> dict[str, str]:
     A cell is known to `linecache` alone. Lines outside functions and classes are left empty: they may hold what is
     nobody's business elsewhere.
     """
-    known = ((name, linecache.cache.get(name)) for name in files)
-    return {name: _definitions(entry[2]) for name, entry in known if entry and len(entry) == 4 and entry[1] is None}
+    cached = ((name, linecache.cache.get(name)) for name in files)
+    return {name: _definitions(entry[2]) for name, entry in cached if entry and len(entry) == 4 and entry[1] is None}
 
 
 def _definitions(lines: Iterable[str]) -> str:
@@ -29,12 +29,12 @@ def _definitions(lines: Iterable[str]) -> str:
         tree = ast.parse("\n".join(lines))
     except SyntaxError:
         return ""
-    kept: set[int] = set()
+    line_numbers: set[int] = set()
     for node in ast.walk(tree):
         if isinstance(node, _DEFINITIONS):
-            first = min([node.lineno, *(each.lineno for each in getattr(node, "decorator_list", ()))])
-            kept.update(range(first - 1, node.end_lineno or node.lineno))
-    return "\n".join(line if number in kept else "" for number, line in enumerate(lines)) + "\n"
+            start = min([node.lineno, *(decorator.lineno for decorator in getattr(node, "decorator_list", ()))])
+            line_numbers.update(range(start - 1, node.end_lineno or node.lineno))
+    return "\n".join(line if number in line_numbers else "" for number, line in enumerate(lines)) + "\n"
 
 
 def remember(sources: Mapping[str, str]) -> None:

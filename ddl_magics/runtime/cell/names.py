@@ -20,7 +20,7 @@ from ..data.transform import read as read_transform
 from . import function_sources, notebook_only, read_first
 
 #: Names that a rank defines before the cell runs, with what gives them.
-GIVEN = {
+PREDEFINED = {
     "ddl": "%%distributed",
     "dataset": "--data DATAFRAME",
     "validation": "--validation SHARE",
@@ -82,34 +82,34 @@ def defining_statement(tree: ast.Module, name: str) -> int | None:
     """The index of the first statement of a cell after which its global `name` is defined; None without any."""
     for index, statement in enumerate(tree.body):
         if isinstance(statement, (ast.FunctionDef, ast.ClassDef)):
-            found = statement.name == name
+            defines = statement.name == name
         else:
-            found = any(
+            defines = any(
                 (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and node.id == name)
                 or (isinstance(node, ast.alias) and (node.asname or node.name) == name)
                 or (isinstance(node, ast.FunctionDef) and node.name == name)
                 for node in ast.walk(statement)
             )
-        if found:
+        if defines:
             return index
     return None
 
 
-def pack(source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",)) -> bytes:
+def pack(source: str, namespace: Mapping[str, Any], predefined: Collection[str] = ("ddl",)) -> bytes:
     """Pickle the values of `namespace` that the cell uses. given: those of `GIVEN` that the ranks define.
 
     Returns bytes for `unpack`. Raises NameProblem as `captured` does, and for a value that cannot be pickled.
     """
-    return pack_captured(source, captured(source, namespace, given), namespace)
+    return pack_captured(source, captured(source, namespace, predefined), namespace)
 
 
-def pack_captured(source: str, found: Mapping[str, Any], namespace: Mapping[str, Any]) -> bytes:
+def pack_captured(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> bytes:
     """The same of what `captured` has found in `namespace`."""
     names: list[str] = []
     modules: dict[str, str] = {}
     buffer = io.BytesIO()
     pickler = _pickler(buffer, namespace)
-    for name, value in found.items():
+    for name, value in captured.items():
         if isinstance(value, types.ModuleType):
             modules[name] = value.__name__
             continue
@@ -146,7 +146,7 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
             super().__init__(buffer, protocol=4)  # not 5, in which NumPy 2 writes arrays that NumPy 1 cannot read
             self.files: set[str] = set()
             shared = _CellGlobals(__name__="__main__")
-            self.globals_ref.update({id(each): shared for each in (namespace, sys.modules["__main__"].__dict__)})
+            self.globals_ref.update({id(scope): shared for scope in (namespace, sys.modules["__main__"].__dict__)})
 
         def reducer_override(self, value: Any) -> Any:
             if isinstance(value, types.CodeType):
@@ -157,23 +157,24 @@ def _pickler(buffer: io.BytesIO, namespace: Mapping[str, Any]) -> Any:
 
 
 def captured(
-    source: str, namespace: Mapping[str, Any], given: Collection[str] = ("ddl",), transform: str | None = None
+    source: str, namespace: Mapping[str, Any], predefined: Collection[str] = ("ddl",), transform: str | None = None
 ) -> dict[str, Any]:
     """The variables of `namespace` that the cell uses, in the order of their first lines; modules are among them.
 
-    given: those of `GIVEN` that the ranks define. transform: the value of --transform, whose function is used as well.
+    predefined: those of `PREDEFINED` that the ranks define. transform: the value of --transform; the cell uses its
+    function, too.
     Raises NameProblem for a name that is not defined, that only a notebook has, or whose value cannot travel, as far as
     its type tells.
     """
     use = notebook_only.find(source)
     if use is not None:
         raise NameProblem("line %d: %s" % (use.line, use.reason))
-    found: dict[str, Any] = {}
+    captured: dict[str, Any] = {}
     mentioned = {name: line for name, line in read_first.find(ast.parse(source)).items() if name in namespace}
     mentioned.update(free_names(source))
     if transform is not None:
         mentioned.update(_of_transform(read_transform(transform)[0], source, namespace))
-    for name in given:
+    for name in predefined:
         mentioned.pop(name, None)
     for name, line in sorted(mentioned.items(), key=lambda item: item[1]):
         if name == notebook_only.GET_IPYTHON:
@@ -182,26 +183,28 @@ def captured(
             continue  # every rank has one
         if name in namespace:
             _refuse_by_type(name, namespace[name])
-            found[name] = namespace[name]
+            captured[name] = namespace[name]
         elif name not in USUAL_MODULES and not _binds_unseen_names(source):
             raise NameProblem(_unknown(name, line, namespace))
-    return found
+    return captured
 
 
 def _of_transform(name: str, source: str, namespace: Mapping[str, Any]) -> dict[str, int]:
     """{name: 0} of the function of --transform, where the session has it and not the cell."""
     tree = ast.parse(source)
-    place = defining_statement(tree, name)
-    if place is not None:
-        early = read_first.find(ast.Module(tree.body[:place], []))
-        for given in ("dataset", "validation"):
-            if given in early:
+    index = defining_statement(tree, name)
+    if index is not None:
+        early = read_first.find(ast.Module(tree.body[:index], []))
+        for dataset_name in ("dataset", "validation"):
+            if dataset_name in early:
                 text = "line %d: %s is used before the function %s of --transform is defined: move the function up"
-                raise NameProblem(text % (early[given], given, name))
+                raise NameProblem(text % (early[dataset_name], dataset_name, name))
         return {}
     if name not in namespace:
-        near = difflib.get_close_matches(name, [each for each in namespace if callable(namespace[each])], 1)
-        hint = "did you mean %s?" % near[0] if near else "define it in the cell, or run the cell that does"
+        matches = difflib.get_close_matches(
+            name, [variable for variable in namespace if callable(namespace[variable])], 1
+        )
+        hint = "did you mean %s?" % matches[0] if matches else "define it in the cell, or run the cell that does"
         raise NameProblem("--transform: there is no function %s; %s" % (name, hint))
     if not callable(namespace[name]):
         kind = type(namespace[name]).__name__
@@ -214,10 +217,14 @@ def is_ipythons(value: Any) -> bool:
 
 
 def _unknown(name: str, line: int, namespace: Mapping[str, Any]) -> str:
-    if name in GIVEN:
-        return "line %d: %r is defined only with %s: add the option, or define the name" % (line, name, GIVEN[name])
-    near = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")] + list(GIVEN), 1)
-    hint = "; did you mean %r?" % near[0] if near else "; first run the cell that defines it"
+    if name in PREDEFINED:
+        return "line %d: %r is defined only with %s: add the option, or define the name" % (
+            line,
+            name,
+            PREDEFINED[name],
+        )
+    matches = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")] + list(PREDEFINED), 1)
+    hint = "; did you mean %r?" % matches[0] if matches else "; first run the cell that defines it"
     return "line %d: the name %r is defined neither in the cell nor in the session%s" % (line, name, hint)
 
 

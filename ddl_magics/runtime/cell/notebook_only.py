@@ -41,8 +41,8 @@ def find(source: str) -> Use | None:
     """
     tree = ast.parse(source)
     table = symtable.symtable(source, "<cell>", "exec")
-    own = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
-    uses = [use for use in _uses(tree, False) if use.name not in own]
+    local_names = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    uses = [use for use in _uses(tree, False) if use.name not in local_names]
     return min(uses, key=lambda use: use.line, default=None)
 
 
@@ -58,8 +58,8 @@ def _uses(node: ast.AST, caught: bool) -> Iterator[Use]:
             yield from _uses(child, caught)
         return
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
-        given = node.args
-        named = [*getattr(given, "posonlyargs", []), *given.args, *given.kwonlyargs]
+        signature = node.args
+        named = [*getattr(signature, "posonlyargs", []), *signature.args, *signature.kwonlyargs]
         parameters = {argument.arg for argument in named}
         yield from (
             use for child in ast.iter_child_nodes(node) for use in _uses(child, caught) if use.name not in parameters

@@ -33,23 +33,23 @@ class Pictures:
 
     def __init__(self, emit: Callable[..., None], warn: Callable[[str], None], showing: int = 1) -> None:
         self._emit, self._warn, self._shows = emit, warn, showing > 0
-        self._most = min(MAX_TOTAL_BYTES, MAX_RUN_BYTES // max(showing, 1))
+        self._max_bytes = min(MAX_TOTAL_BYTES, MAX_RUN_BYTES // max(showing, 1))
         self._count = self._size = 0
 
     def display(self, *objects: Any, **_options: Any) -> None:
         """IPython's `display`: shows objects; prints those that have no picture."""
-        for each in objects:
-            if self._shows and not self.show(each):
-                print(repr(each))
+        for value in objects:
+            if self._shows and not self.show(value):
+                print(repr(value))
 
     def show(self, value: Any) -> bool:
         """Show the picture of a value; False where it has none."""
         if not self._shows:
             return False
-        found = _picture(value)
-        if found is not None:
-            self._send(*found)
-        return found is not None
+        picture = _picture(value)
+        if picture is not None:
+            self._send(*picture)
+        return picture is not None
 
     def hook(self, source: str) -> None:
         """Where the cell may use matplotlib or IPython, have their functions that show something call this."""
@@ -84,7 +84,7 @@ class Pictures:
         if size > MAX_BYTES:
             message = "a picture of %.1f MB is not shown, only those up to %d kB: save it to a file, which comes back"
             return self._warn(message % (size / 1e6, MAX_BYTES >> 10))
-        if self._count >= MAX_PICTURES or self._size + size > self._most:
+        if self._count >= MAX_PICTURES or self._size + size > self._max_bytes:
             message = "%d pictures are shown and no more: save the others to files, which come back"
             return self._warn(message % self._count)
         self._count += 1

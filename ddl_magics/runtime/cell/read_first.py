@@ -14,17 +14,17 @@ def find(tree: ast.Module) -> dict[str, int]:
 
     The bodies of functions are left out: they run later. What one branch of an `if` assigns counts as assigned.
     """
-    found: dict[str, int] = {}
-    _run(tree.body, set(), found)
-    return found
+    read_lines: dict[str, int] = {}
+    _run(tree.body, set(), read_lines)
+    return read_lines
 
 
-def _run(statements: list[ast.stmt], bound: set[str], found: dict[str, int]) -> None:
+def _run(statements: list[ast.stmt], bound: set[str], read_lines: dict[str, int]) -> None:
     for statement in statements:
         for node in _in_order(statement):
             if isinstance(node, ast.Name) and node.id not in bound:
                 if isinstance(node.ctx, ast.Load):
-                    found.setdefault(node.id, node.lineno)
+                    read_lines.setdefault(node.id, node.lineno)
                 else:
                     bound.add(node.id)
             elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):

@@ -115,8 +115,8 @@ class Choices:
     def _not_one_of_them(self, value: Any) -> str:
         texts = [str(choice) for choice in self.choices]
         text = value if isinstance(value, str) and value.isprintable() else repr(value)
-        near = difflib.get_close_matches(_cut(text), texts, 1)
-        hint = "; did you mean %s?" % near[0] if near else ""
+        matches = difflib.get_close_matches(_cut(text), texts, 1)
+        hint = "; did you mean %s?" % matches[0] if matches else ""
         return "%s=%s is none of its choices: %s%s" % (self.name, _cut(text), ", ".join(texts), hint)
 
 
@@ -225,12 +225,12 @@ class Suggestions:
 
     def __init__(self, values: Mapping[str, str], searched: bool) -> None:
         self._values, self._searched = values, searched
-        self._asked: dict[str, Parameter] = {}
+        self._parameters: dict[str, Parameter] = {}
 
     def value(self, parameter: Parameter) -> Any:
         """The parameter's value. BadSuggestion where there is none, or where it is out of range."""
         name = parameter.name
-        before = self._asked.setdefault(name, parameter)
+        before = self._parameters.setdefault(name, parameter)
         if before != parameter:
             raise BadSuggestion("%s is suggested twice, with different ranges: give each its own name" % name)
         if name in self._values:
@@ -246,7 +246,7 @@ class Suggestions:
 
     def unused(self) -> list[str]:
         """The names of --set that the cell has not asked for; none in a trial, which may not take every branch."""
-        return [] if self._searched else [name for name in self._values if name not in self._asked]
+        return [] if self._searched else [name for name in self._values if name not in self._parameters]
 
 
 def missing(name: str) -> str:

@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Mapping, NamedTuple, Protocol
 
 import numpy as np
 
-_ABOUT = "about"
+_METADATA = "about"
 
 
 class Position(NamedTuple):
@@ -60,13 +60,13 @@ class CheckpointFile(Protocol):
     def sha256(self) -> str: ...
 
 
-def write(path: str, about: Any, arrays: Mapping[str, np.ndarray]) -> None:
+def write(path: str, metadata: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Write a checkpoint. about: JSON-able. arrays: by name, of any shape; the name "about" is taken.
 
     Any dtype but object. One that numpy has from TensorFlow, such as bfloat16, is read back as void of the same size.
     """
-    named: dict[str, Any] = {**arrays, _ABOUT: np.frombuffer(json.dumps(about).encode(), np.uint8)}
-    np.savez(path, **named)
+    entries: dict[str, Any] = {**arrays, _METADATA: np.frombuffer(json.dumps(metadata).encode(), np.uint8)}
+    np.savez(path, **entries)
 
 
 def read(file: str | os.PathLike[str] | BinaryIO) -> tuple[Any, dict[str, np.ndarray]]:
@@ -76,18 +76,18 @@ def read(file: str | os.PathLike[str] | BinaryIO) -> tuple[Any, dict[str, np.nda
     """
     with np.load(file, allow_pickle=False) as stored:
         arrays = {key: stored[key] for key in stored.files}
-    return _parsed(arrays.pop(_ABOUT)), arrays
+    return _parsed(arrays.pop(_METADATA)), arrays
 
 
-def read_about(path: str) -> Any:
+def read_metadata(path: str) -> Any:
     """Only `about`, in little memory; the checksums of the arrays are verified. Raises as `read`."""
     with zipfile.ZipFile(path) as archive:
         damaged = archive.testzip()
     if damaged is not None:
         raise ValueError("%s is damaged" % damaged)
     with np.load(path, allow_pickle=False) as stored:
-        return _parsed(stored[_ABOUT])
+        return _parsed(stored[_METADATA])
 
 
-def _parsed(about: np.ndarray) -> Any:
-    return json.loads(about.tobytes().decode())
+def _parsed(metadata: np.ndarray) -> Any:
+    return json.loads(metadata.tobytes().decode())

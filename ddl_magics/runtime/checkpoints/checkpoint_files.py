@@ -28,7 +28,7 @@ class NoCheckpoint(ValueError):
     """There is no checkpoint to resume from: one line."""
 
 
-class File(NamedTuple):
+class AdoptedFile(NamedTuple):
     """A `checkpoint.CheckpointFile` that has come from another run."""
 
     path: str
@@ -37,13 +37,13 @@ class File(NamedTuple):
     sha256: str
 
 
-class Source(NamedTuple):
+class CheckpointSource(NamedTuple):
     """A checkpoint to resume from.
 
     where: its path or URI. copy: (path on the driver's disk) copies it there; raises OSError or `StorageError`.
     """
 
-    where: str
+    location: str
     copy: Callable[[str], object]
 
 
@@ -66,16 +66,18 @@ class CheckpointFiles:
         """
         position = checkpoint.Position.from_json(file.header)
         if self._copies is not None:
-            self._copies.put(file)
+            self._copies.upload(file)
         with self._lock:
-            others = sum(each.size for fit, each in self._files.items() if fit != position.fit)
-            full = others + file.size > KEPT_BYTES
-            old = file if full else self._files.get(position.fit)
-            if not full:
+            bytes_of_other_fits = sum(
+                checkpoint_file.size for fit, checkpoint_file in self._files.items() if fit != position.fit
+            )
+            no_room = bytes_of_other_fits + file.size > KEPT_BYTES
+            superseded = file if no_room else self._files.get(position.fit)
+            if not no_room:
                 self._files[position.fit] = file
-        if old is not None:
-            os.unlink(old.path)
-        if full:
+        if superseded is not None:
+            os.unlink(superseded.path)
+        if no_room:
             self.warn_once("checkpoints take more than %d GB of the driver's disk" % (KEPT_BYTES >> 30))
 
     def warn_once(self, reason: str) -> None:
@@ -85,22 +87,22 @@ class CheckpointFiles:
         if not warned:
             self._warn("%s: the later ones are not kept, and the run resumes from an older one if it has to" % reason)
 
-    def adopt(self, source: Source, own: str) -> None:
-        """Keep a copy, at the path `own`, of another run's checkpoint. Raises `NoCheckpoint` where it is none."""
+    def adopt(self, source: CheckpointSource, path: str) -> None:
+        """Keep a copy, at the path `path`, of another run's checkpoint. Raises `NoCheckpoint` where it is none."""
         try:
-            source.copy(own)
-            position = checkpoint.Position.from_json(checkpoint.read_about(own))
+            source.copy(path)
+            position = checkpoint.Position.from_json(checkpoint.read_metadata(path))
         except storage.StorageError as error:
             raise NoCheckpoint(str(error)) from None
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
-            raise NoCheckpoint("%s cannot be read as a checkpoint: %s" % (source.where, error)) from None
+            raise NoCheckpoint("%s cannot be read as a checkpoint: %s" % (source.location, error)) from None
         digest = hashlib.sha256()
-        with open(own, "rb") as file:
+        with open(path, "rb") as file:
             for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
                 digest.update(block)
-        size, sha256 = os.path.getsize(own), digest.hexdigest()
+        size, sha256 = os.path.getsize(path), digest.hexdigest()
         header = dict(position._asdict(), name=position.file, size=size, sha256=sha256)
-        self.keep(File(own, header, size, sha256))
+        self.keep(AdoptedFile(path, header, size, sha256))
 
     def files(self) -> list[CheckpointFile]:
         """One of each fit, in the order of the fits."""
@@ -115,7 +117,7 @@ class _Run(Protocol):
     def checkpoints(self) -> CheckpointFiles: ...
 
 
-def sources(sc: SparkContext, spec: RunSpec, job: _Run | None) -> list[Source]:
+def sources(sc: SparkContext, spec: RunSpec, job: _Run | None) -> list[CheckpointSource]:
     """A `Source` for each checkpoint of the run that the spec wants to resume. Raises `NoCheckpoint` if there is none.
 
     job: that run, if the driver still has it. Else its checkpoints are looked for in the notebook's folder
@@ -127,7 +129,7 @@ def sources(sc: SparkContext, spec: RunSpec, job: _Run | None) -> list[Source]:
         names = [name for name in os.listdir(folder) if name.startswith("checkpoint-") and name.endswith(".npz")]
         paths = [os.path.join(folder, name) for name in sorted(names)]
     if paths:
-        return [Source(path, functools.partial(shutil.copyfile, path)) for path in paths]
+        return [CheckpointSource(path, functools.partial(shutil.copyfile, path)) for path in paths]
     stored = _stored(sc, spec, spec.resume_uri) if spec.resume_uri else []
     if not stored:
         raise NoCheckpoint(
@@ -138,19 +140,19 @@ def sources(sc: SparkContext, spec: RunSpec, job: _Run | None) -> list[Source]:
     return stored
 
 
-def _stored(sc: SparkContext, spec: RunSpec, root: str) -> list[Source]:
+def _stored(sc: SparkContext, spec: RunSpec, root: str) -> list[CheckpointSource]:
     uri = checkpoint_storage.folder_of(root, spec.resume or "")
-    asked = checkpoint_storage.OPTION, uri, spec.run
+    folder_arguments = checkpoint_storage.OPTION, uri, spec.run
 
-    def copy(name: str, own: str) -> None:
-        with storage.Folder(sc, *asked) as folder:
-            folder.get(name, own)
+    def copy(name: str, path: str) -> None:
+        with storage.Folder(sc, *folder_arguments) as folder:
+            folder.download(name, path)
 
     try:
-        names = checkpoint_storage.newest(storage.names(sc, *asked))
+        names = checkpoint_storage.newest(storage.names(sc, *folder_arguments))
     except storage.StorageError as error:
         raise NoCheckpoint("--resume %s: %s" % (spec.resume, error)) from None
-    return [Source("%s/%s" % (uri, name), functools.partial(copy, name)) for name in names]
+    return [CheckpointSource("%s/%s" % (uri, name), functools.partial(copy, name)) for name in names]
 
 
 def resume_point(files: Sequence[CheckpointFile]) -> str:

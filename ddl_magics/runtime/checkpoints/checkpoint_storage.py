@@ -35,11 +35,11 @@ def folder_of(uri: str, run: str) -> str:
 
 def newest(names: Iterable[str]) -> list[str]:
     """Of the names in a run's folder, the newest checkpoint of each fit, in the order of the fits."""
-    found: dict[int, tuple[int, str]] = {}
+    latest_by_fit: dict[int, tuple[int, str]] = {}
     for match in filter(None, map(_NAME.fullmatch, names)):
         fit, number = map(int, match.groups())
-        found[fit] = max(found.get(fit, (0, "")), (number, match.group()))
-    return [found[fit][1] for fit in sorted(found)]
+        latest_by_fit[fit] = max(latest_by_fit.get(fit, (0, "")), (number, match.group()))
+    return [latest_by_fit[fit][1] for fit in sorted(latest_by_fit)]
 
 
 class CheckpointUploader:
@@ -69,7 +69,7 @@ class CheckpointUploader:
         self._closed = False
         self._thread: threading.Thread | None = None
 
-    def put(self, file: CheckpointFile) -> None:
+    def upload(self, file: CheckpointFile) -> None:
         """Write `file` in the background; the caller may delete it as soon as this returns."""
         fit, path = checkpoint.Position.from_json(file.header).fit, self._new_file()
         try:
@@ -126,11 +126,11 @@ class CheckpointUploader:
     def _replace(self, folder: Folder, fit: int, path: str) -> None:
         self._number += 1
         name = "checkpoint-%d.%d.npz" % (fit, self._number)
-        folder.put(path, name)
-        old = self._names.get(fit)
+        folder.upload(path, name)
+        superseded = self._names.get(fit)
         self._names[fit] = name
-        if old is not None:
-            folder.delete(old)
+        if superseded is not None:
+            folder.delete(superseded)
 
     def _notify_once(self, level: str, message: str) -> None:
         if level not in self._notified:

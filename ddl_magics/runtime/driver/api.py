@@ -327,7 +327,7 @@ def info(_request: str = "{}") -> str:
             "master": sc.master,
             "app": sc.applicationId,
             "slots": limit,
-            "ready": slots.ready(sc),
+            "ready": slots.registered_slots(sc),
             "executors": slots.registered(sc) if slots.has_executors(sc) else None,
             "released": allocation.released(sc),
             "free": max(0, limit - registry.busy()),

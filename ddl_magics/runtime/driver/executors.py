@@ -40,7 +40,7 @@ def wait_for_slots(
     deadline = time.monotonic() + EXECUTORS_SECONDS
     reported = None
     while True:
-        available = slots.ready(sc, gpus)
+        available = slots.registered_slots(sc, gpus)
         if available >= workers:
             return None
         if available != reported:

@@ -52,7 +52,7 @@ class Job:
         spec: RunSpec,
         packed: bytes,
         prepare: Callable[[SparkContext, str], Feed] | None,
-        resumed: Iterable[checkpoint_files.Source] = (),
+        resumed: Iterable[checkpoint_files.CheckpointSource] = (),
         cell_files: bytes = b"",
         environment: Mapping[str, Any] | None = None,
     ) -> None:

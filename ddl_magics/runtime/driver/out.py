@@ -36,11 +36,11 @@ def write(
     try:
         with Folder(sc, OPTION, uri, spec.run) as folder:
             for name, path in sorted(files.items()):
-                written[name] = folder.put(path, name)
+                written[name] = folder.upload(path, name)
             history = os.path.join(scratch, HISTORY)
             with open(history, "w") as file:
                 json.dump({"run": spec.run, "name": spec.name, "histories": histories(events)}, file)
-            written[HISTORY] = folder.put(history, HISTORY)
+            written[HISTORY] = folder.upload(history, HISTORY)
     except (StorageError, OSError) as error:
         return written, str(error)
     return written, None

@@ -19,7 +19,7 @@ from typing import Any, Callable, Iterable, Mapping
 from .. import events, scratch
 from ..data import share_files
 from ..data.share_cache import NOT_KEPT, ShareCache
-from ..files.working_folder import SENT
+from ..files.working_folder import ARCHIVE
 from ..rank.config import JobConfig
 from ..rank.pulse import Pulse
 from ..rank_end import UNCACHED, Failure, FailureKind, RankEnd
@@ -66,7 +66,7 @@ def supervise(
         folder = scratch.make("rank-%d" % rank)
         cleanup.callback(scratch.remove, folder)
         share = _Share(rank, job, blobs, folder, cleanup)
-        for name, content in (("names.pkl", payload["names"]), (SENT, payload["files"])):
+        for name, content in (("names.pkl", payload["names"]), (ARCHIVE, payload["files"])):
             if content:
                 with open(os.path.join(folder, name), "wb") as file:
                     file.write(content)

@@ -65,11 +65,11 @@ class Mirror:
                 below = os.path.join(at, name)
                 if not is_folder or name.startswith((".", scratch.PREFIX)):
                     continue
-                found = _entries(below, room + 1)
-                if len(found) <= room:
-                    room -= len(found)
+                subentries = _entries(below, room + 1)
+                if len(subentries) <= room:
+                    room -= len(subentries)
                     self._expand(below)
-                    folders.append((below, found))
+                    folders.append((below, subentries))
 
     def _expand(self, folder: str) -> None:
         """Make the mirror of a folder a real folder, with a link for each entry. Those above it have been expanded."""
@@ -167,19 +167,19 @@ def is_file(path: str) -> bool:
         return False
 
 
-def _entries(folder: str, most: int | None = None) -> list[tuple[str, bool]]:
+def _entries(folder: str, limit: int | None = None) -> list[tuple[str, bool]]:
     """(name, whether it is a folder and no link to one) of what is in a folder; nothing where it cannot be listed."""
     try:
-        with _scandir(folder) as found:
-            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(found, most)]
+        with _scandir(folder) as entries:
+            return [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in itertools.islice(entries, limit)]
     except OSError:
         return []
 
 
 def _ancestors(path: str) -> list[str]:
     """The folders above a path, from the outermost."""
-    found = []
+    ancestors = []
     while path != os.sep:
         path = os.path.dirname(path)
-        found.append(path)
-    return found[::-1]
+        ancestors.append(path)
+    return ancestors[::-1]

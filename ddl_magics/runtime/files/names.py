@@ -13,11 +13,17 @@ LISTED = 3
 
 def is_inside(name: str) -> bool:
     """Whether a name, with slashes, can be shown, and stays within the folder that it is relative to."""
-    parts = name.split("/")
-    return name.isprintable() and bool(name) and not os.path.isabs(name) and ".." not in parts and "" not in parts[:-1]
+    components = name.split("/")
+    return (
+        name.isprintable()
+        and bool(name)
+        and not os.path.isabs(name)
+        and ".." not in components
+        and "" not in components[:-1]
+    )
 
 
 def listed(names: Sequence[str]) -> str:
     """Names in words: the first few, and how many more."""
-    more = len(names) - LISTED
-    return ", ".join(names[:LISTED]) + (" and %d more" % more if more > 0 else "")
+    unlisted = len(names) - LISTED
+    return ", ".join(names[:LISTED]) + (" and %d more" % unlisted if unlisted > 0 else "")

@@ -55,15 +55,15 @@ class Paths:
         text = _text(path)
         if text is None:
             return path
-        found = self._found(self._full(text))
-        return path if found is None else _like(found, path)
+        replacement = self._replacement(self._absolute(text))
+        return path if replacement is None else _like(replacement, path)
 
     def written(self, path: Any, content: bool = False) -> Any:
         """The same for a file that is about to be written. content: what it has is kept."""
         changed = self.read(path)
         text = _text(changed)
         if text is not None:
-            self._mirror.make_private(self._full(text), content)
+            self._mirror.make_private(self._absolute(text), content)
         return changed
 
     def listed(self, path: Any) -> Any:
@@ -71,31 +71,31 @@ class Paths:
         changed = self.read(path)
         text = _text(changed)
         if text is not None:
-            self._mirror.open_folders(self._full(text))
+            self._mirror.open_folders(self._absolute(text))
         return changed
 
-    def named(self, path: Any) -> Any:
+    def renamed(self, path: Any) -> Any:
         """The same for a name that is about to be made or removed in its folder."""
         changed = self.read(path)
         text = _text(changed)
         if text is not None:
-            self._mirror.make_parents_private(self._full(text))
+            self._mirror.make_parents_private(self._absolute(text))
         return changed
 
     def apart(self, path: str) -> str:
         """Where this rank writes what Keras writes on all ranks: the chief where it says, others in their mirror."""
-        full = self._full(path)
-        if self._is_chief or self._in_scratch(full):
+        absolute = self._absolute(path)
+        if self._is_chief or self._in_scratch(absolute):
             return str(self.written(path))
-        self._mirror.add(os.path.dirname(full), deep=False)
-        own = self._mirror.of(full)
-        self._mirror.make_private(own, False)
-        return own
+        self._mirror.add(os.path.dirname(absolute), deep=False)
+        mirrored = self._mirror.of(absolute)
+        self._mirror.make_private(mirrored, False)
+        return mirrored
 
     def read_apart(self, path: str) -> str:
         """Where this rank reads it again."""
-        own = self._mirror.of(self._full(path))
-        return own if not self._is_chief and os.path.lexists(own) else str(self.read(path))
+        mirrored = self._mirror.of(self._absolute(path))
+        return mirrored if not self._is_chief and os.path.lexists(mirrored) else str(self.read(path))
 
     def chdir(self, path: Any) -> None:
         """`os.chdir`."""
@@ -103,36 +103,36 @@ class Paths:
         if text is None:
             return _chdir(path)
         at = self._mirror.original(_getcwd()) or _getcwd()
-        full = os.path.normpath(os.path.join(at, text))
-        full = self._mirror.original(full) or full
-        mirrored = self._is_mirrored(full)
-        if self._in_scratch(full) or (self._is_chief and not mirrored):
-            return _chdir(full)
-        if not is_folder(self._mirror.of(full)) and not is_folder(full):
+        absolute = os.path.normpath(os.path.join(at, text))
+        absolute = self._mirror.original(absolute) or absolute
+        mirrored = self._is_mirrored(absolute)
+        if self._in_scratch(absolute) or (self._is_chief and not mirrored):
+            return _chdir(absolute)
+        if not is_folder(self._mirror.of(absolute)) and not is_folder(absolute):
             return _chdir(path)  # which raises
-        own = self._mirror.add(full, deep=not mirrored)
-        _chdir(own)
-        if not mirrored and full != os.sep:
-            self._mirrored.append(full)
+        mirror = self._mirror.add(absolute, deep=not mirrored)
+        _chdir(mirror)
+        if not mirrored and absolute != os.sep:
+            self._mirrored.append(absolute)
 
-    def _full(self, text: str) -> str:
+    def _absolute(self, text: str) -> str:
         return os.path.normpath(os.path.join(_getcwd(), text))
 
-    def _found(self, full: str) -> str | None:
+    def _replacement(self, absolute: str) -> str | None:
         """What replaces an absolute path; None for itself."""
-        original = self._mirror.original(full)
+        original = self._mirror.original(absolute)
         if original is not None:
             # The chief's "../x" is the file beside the notebook's folder.
             return original if self._is_chief and not self._is_mirrored(original) else None
-        if not self._in_scratch(full) and self._is_mirrored(full):
-            return self._mirror.of(full)
+        if not self._in_scratch(absolute) and self._is_mirrored(absolute):
+            return self._mirror.of(absolute)
         return None
 
-    def _is_mirrored(self, full: str) -> bool:
-        return any(full == folder or full.startswith(folder + os.sep) for folder in self._mirrored)
+    def _is_mirrored(self, absolute: str) -> bool:
+        return any(absolute == folder or absolute.startswith(folder + os.sep) for folder in self._mirrored)
 
-    def _in_scratch(self, full: str) -> bool:
-        return any(full == folder or full.startswith(folder + os.sep) for folder in self._scratch)
+    def _in_scratch(self, absolute: str) -> bool:
+        return any(absolute == folder or absolute.startswith(folder + os.sep) for folder in self._scratch)
 
     # -- hooks
 
@@ -143,11 +143,11 @@ class Paths:
         for name in _LIST:
             self._replace_list(name)
         for name in _CHANGE:
-            _replace(os, name, self.named)
+            _replace(os, name, self.renamed)
         for name in _CHANGE_TWO:
-            _replace(os, name, self.named, self.named)
+            _replace(os, name, self.renamed, self.renamed)
         _replace(os, "truncate", functools.partial(self.written, content=True))
-        _put(os, "chdir", _chdir, self.chdir)
+        _set_hook(os, "chdir", _chdir, self.chdir)
         self._replace_open()
         accessor = getattr(pathlib, "_NormalAccessor", None)  # of Python 3.8 to 3.10
         for name in (*_LIST, *_LOOK, *_CHANGE, "rename", "replace"):
@@ -172,8 +172,8 @@ class Paths:
             return plain_os(path, flags, *args, **kwargs)
 
         for module in (builtins, io):
-            _put(module, "open", plain, open_)
-        _put(os, "open", plain_os, os_open)
+            _set_hook(module, "open", plain, open_)
+        _set_hook(os, "open", plain_os, os_open)
 
     def _replace_list(self, name: str) -> None:
         plain = getattr(os, name)
@@ -182,7 +182,7 @@ class Paths:
         def hooked(path: Any = None) -> Any:
             return plain(self.listed("." if path is None else path))
 
-        _put(os, name, plain, hooked)
+        _set_hook(os, name, plain, hooked)
 
     def _opened(self, path: Any, mode: Any) -> Any:
         mode = str(mode)
@@ -190,7 +190,7 @@ class Paths:
             return self.written(path)
         if "a" in mode or "+" in mode:
             return self.written(path, content=True)
-        return self.named(path) if "x" in mode or mode == "w-" else self.read(path)
+        return self.renamed(path) if "x" in mode or mode == "w-" else self.read(path)
 
     def _hook_tensorflow(self) -> None:
         files = sys.modules.get("tensorflow.python.lib.io._pywrap_file_io")
@@ -199,12 +199,12 @@ class Paths:
         for name in _TF_LOOK:
             _replace(files, name, self.read)
         for name in _TF_CHANGE:
-            _replace(files, name, self.named)
+            _replace(files, name, self.renamed)
         for name in _TF_CHANGE_TWO:
-            _replace(files, name, self.read if name == "CopyFile" else self.named, self.written)
+            _replace(files, name, self.read if name == "CopyFile" else self.renamed, self.written)
         _replace(files, "WriteStringToFile", self.written)
         plain = files.WritableFile
-        _put(files, "WritableFile", plain, lambda path, mode: plain(self._opened(path, _text(mode)), mode))
+        _set_hook(files, "WritableFile", plain, lambda path, mode: plain(self._opened(path, _text(mode)), mode))
 
     def _hook_h5py(self) -> None:
         h5py = sys.modules.get("h5py")
@@ -232,10 +232,10 @@ def _replace(owner: Any, name: str, *changes: Callable[[Any], Any]) -> None:
             args = (*(change(arg) for change, arg in zip(changes, args)), *args[len(changes) :])
         return plain(*args, **kwargs)
 
-    _put(owner, name, plain, hooked)
+    _set_hook(owner, name, plain, hooked)
 
 
-def _put(owner: Any, name: str, plain: Any, hooked: Any) -> None:
+def _set_hook(owner: Any, name: str, plain: Any, hooked: Any) -> None:
     for supporting in (os.supports_dir_fd, os.supports_fd, os.supports_follow_symlinks, os.supports_effective_ids):
         if plain in supporting:
             supporting.add(hooked)
@@ -251,5 +251,5 @@ def _text(path: Any) -> str | None:
     return path if isinstance(path, str) and path and "://" not in path and "\0" not in path else None
 
 
-def _like(found: str, path: Any) -> Any:
-    return os.fsencode(found) if isinstance(path, bytes) else found
+def _like(replacement: str, path: Any) -> Any:
+    return os.fsencode(replacement) if isinstance(path, bytes) else replacement

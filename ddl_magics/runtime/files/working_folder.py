@@ -18,7 +18,7 @@ from .paths import Paths
 from .written import Written
 
 #: What --files has sent, in a rank's scratch folder.
-SENT = "files.zip"
+ARCHIVE = "files.zip"
 #: Folders of the interpreter's own, which it would make again.
 _SKIPPED = {"__pycache__"}
 
@@ -35,7 +35,7 @@ class WorkingFolder:
         mirror = Mirror(os.path.join(os.path.realpath(scratch), "root"))
         self.paths = Paths(mirror, scratch, self._notebook, is_chief)
         self._mirror = mirror
-        self._sent: dict[str, tuple[int, int]] = {}
+        self._unpacked: dict[str, tuple[int, int]] = {}
         self._making: threading.Thread | None = None
         self.path = mirror.of(self._notebook) if self._notebook else os.path.join(self._scratch, "work")
 
@@ -59,7 +59,7 @@ class WorkingFolder:
         self.paths.install()
 
     def _unpack(self) -> None:
-        path = os.path.join(self._scratch, SENT)
+        path = os.path.join(self._scratch, ARCHIVE)
         if not os.path.exists(path):
             return
         with zipfile.ZipFile(path) as archive:
@@ -67,11 +67,11 @@ class WorkingFolder:
                 if not is_inside(name):
                     raise ValueError("--files: %r is no path in the notebook's folder" % name)
             archive.extractall(self.path)
-        self._sent = {each.name: _state(each.path) for each in self._files()}
+        self._unpacked = {file.name: _state(file.path) for file in self._files()}
 
     def written(self) -> list[Written]:
         """The files that the cell has written, in order of their names."""
-        return sorted(each for each in self._files() if self._sent.get(each.name) != _state(each.path))
+        return sorted(file for file in self._files() if self._unpacked.get(file.name) != _state(file.path))
 
     def _files(self) -> Iterator[Written]:
         for path in self._mirror.files(self.path):
@@ -84,10 +84,10 @@ class WorkingFolder:
         if self._notebook is None:
             return []
         inside = self.path + os.sep
-        found = (path for path in self._mirror.files(self._mirror.root) if not path.startswith(inside))
-        return sorted(self._mirror.original(path) or path for path in found)
+        paths = (path for path in self._mirror.files(self._mirror.root) if not path.startswith(inside))
+        return sorted(self._mirror.original(path) or path for path in paths)
 
 
 def _state(path: str) -> tuple[int, int]:
-    found = os.stat(path)
-    return found.st_size, found.st_mtime_ns
+    status = os.stat(path)
+    return status.st_size, status.st_mtime_ns

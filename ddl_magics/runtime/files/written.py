@@ -21,16 +21,16 @@ class Written(NamedTuple):
 
 def send(files: Sequence[Written], send_file: Callable[[str, str], None], warn: Callable[[str], None]) -> None:
     """Send them, the smallest first. send_file(name, path): raises OSError for one that is gone."""
-    left, room = [], MAX_BYTES
+    skipped, room = [], MAX_BYTES
     for count, file in enumerate(sorted(files, key=lambda file: file.size)):
         if count >= MAX_FILES or file.size > room:
-            left.append(file.name)
+            skipped.append(file.name)
             continue
         room -= file.size
         try:
             send_file(file.name, file.path)
         except OSError as error:
             warn("%s could not be read and does not come back: %s" % (file.name, error))
-    if left:
+    if skipped:
         message = "%s not come back: up to %d files and %d GB of a run do; write the others to the cluster's storage"
-        warn(message % (listed(left) + (" does" if len(left) == 1 else " do"), MAX_FILES, MAX_BYTES >> 30))
+        warn(message % (listed(skipped) + (" does" if len(skipped) == 1 else " do"), MAX_FILES, MAX_BYTES >> 30))

@@ -25,14 +25,14 @@ def fingerprint(frame: Any) -> Fingerprint:
     """Of a DataFrame; what cannot be told is left out."""
     if type(frame).__module__.startswith("pandas."):
         columns = {str(name): str(dtype) for name, dtype in zip(frame.columns, frame.dtypes)}
-        return {"kind": "pandas", "columns": _first(columns), "rows": len(frame), **_hash(frame)}
-    found: Fingerprint = {"kind": "spark"}
-    for part in (_columns, _plan, _sources):
+        return {"kind": "pandas", "columns": _limited(columns), "rows": len(frame), **_hash(frame)}
+    description: Fingerprint = {"kind": "spark"}
+    for describe in (_columns, _plan, _sources):
         try:
-            found.update(part(frame))
+            description.update(describe(frame))
         except Exception:  # Py4J raises many kinds, and other versions of Spark have other methods
             continue
-    return found
+    return description
 
 
 def _hash(frame: Any) -> Fingerprint:
@@ -40,12 +40,12 @@ def _hash(frame: Any) -> Fingerprint:
     return {name: described[name] for name in ("sha256", "sampled") if name in described}
 
 
-def _first(columns: Dict[str, str]) -> Dict[str, str]:
+def _limited(columns: Dict[str, str]) -> Dict[str, str]:
     return dict(list(columns.items())[:MOST_COLUMNS])
 
 
 def _columns(frame: Any) -> Fingerprint:
-    return {"columns": _first({field.name: field.dataType.simpleString() for field in frame.schema.fields})}
+    return {"columns": _limited({field.name: field.dataType.simpleString() for field in frame.schema.fields})}
 
 
 def _plan(frame: Any) -> Fingerprint:
@@ -68,8 +68,8 @@ def _sources(frame: Any) -> Fingerprint:
     if not count:
         return {}
     session = getattr(frame, "sparkSession", None) or frame.sql_ctx.sparkSession
-    chosen = [files[i] for i in range(min(count, MOST_FILES))]
-    return {"files": count, "sources": [_status(session.sparkContext, uri) for uri in chosen]}
+    uris = [files[i] for i in range(min(count, MOST_FILES))]
+    return {"files": count, "sources": [_status(session.sparkContext, uri) for uri in uris]}
 
 
 def _status(context: Any, uri: str) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ _FOLDER = re.compile(r"(?P<name>[^-]+(?:-[^-\d][^-]*)*)-(?P<version>\d[^-]*)(-py
 
 def installed(path: Iterable[str] | None = None) -> Packages:
     """name -> version of what `path`, by default Python's, can import; the first of a name counts."""
-    found: Packages = {}
+    packages: Packages = {}
     for folder in sys.path if path is None else path:
         try:
             names = sorted(os.listdir(folder or "."))
@@ -25,8 +25,8 @@ def installed(path: Iterable[str] | None = None) -> Packages:
         for entry in names:
             match = _FOLDER.fullmatch(entry) if entry.endswith("-info") else None
             if match is not None:
-                found.setdefault(re.sub(r"[-_.]+", "-", match["name"]).lower(), match["version"])
-    return found
+                packages.setdefault(re.sub(r"[-_.]+", "-", match["name"]).lower(), match["version"])
+    return packages
 
 
 def difference(packages: Packages, base: Packages) -> Packages:
@@ -46,12 +46,12 @@ class Distinct:
 
     def __init__(self, base: Packages) -> None:
         """base: those of the process -1, the driver."""
-        self._seen = [(-1, dict(base))]
+        self._processes = [(-1, dict(base))]
 
     def add(self, number: int, packages: Packages) -> tuple[int, Packages]:
         """(a process that came before, the difference from it)."""
-        for known, others in self._seen:
-            if others == packages:
-                return known, {}
-        self._seen.append((number, dict(packages)))
-        return -1, difference(packages, self._seen[0][1])
+        for process, its_packages in self._processes:
+            if its_packages == packages:
+                return process, {}
+        self._processes.append((number, dict(packages)))
+        return -1, difference(packages, self._processes[0][1])

@@ -39,18 +39,20 @@ def fingerprints(values: Mapping[str, Any]) -> dict[str, Fingerprint]:
 
     Of one whose name says that it is a secret there is the type alone: the hash of a short text can be guessed.
     """
-    chosen = [(name, value) for name, value in values.items() if not isinstance(value, types.ModuleType)]
+    variables = [(name, value) for name, value in values.items() if not isinstance(value, types.ModuleType)]
     return {
         name: {"type": fingerprint(value)["type"]} if is_secret(name) else fingerprint(value)
-        for name, value in chosen[:MOST_VALUES]
+        for name, value in variables[:MOST_VALUES]
     }
 
 
 def fingerprint(value: Any) -> Fingerprint:
     """Of one value. Without `sha256` where its type has none: of an object of the user's own class, for example."""
     kind = type(value)
-    own = kind.__module__ in ("builtins", "__main__")
-    described: Fingerprint = {"type": kind.__qualname__ if own else "%s.%s" % (kind.__module__, kind.__qualname__)}
+    unqualified = kind.__module__ in ("builtins", "__main__")
+    described: Fingerprint = {
+        "type": kind.__qualname__ if unqualified else "%s.%s" % (kind.__module__, kind.__qualname__)
+    }
     shape = getattr(value, "shape", None)
     if isinstance(shape, tuple) and all(isinstance(size, int) for size in shape):
         described["shape"] = list(shape)
@@ -75,7 +77,7 @@ class _Hash:
     def __init__(self) -> None:
         self.sampled = False
         self._sha = hashlib.sha256()
-        self._left = MOST_ELEMENTS
+        self._elements_left = MOST_ELEMENTS
 
     def digest(self) -> str:
         return self._sha.hexdigest()[:32]
@@ -90,11 +92,11 @@ class _Hash:
         elif isinstance(value, (np.ndarray, np.generic)):
             self._array(np.asarray(value), depth)
         elif isinstance(value, Mapping):
-            self._many("dict", len(value), (part for item in value.items() for part in item), depth)
+            self._elements("dict", len(value), (element for item in value.items() for element in item), depth)
         elif isinstance(value, (set, frozenset)):
-            self._many("set", len(value), sorted(value, key=repr), depth)
+            self._elements("set", len(value), sorted(value, key=repr), depth)
         elif isinstance(value, (list, tuple)):
-            self._many(type(value).__name__, len(value), value, depth)
+            self._elements(type(value).__name__, len(value), value, depth)
         elif isinstance(value, (types.FunctionType, types.MethodType, type)):
             self._source(value)
         elif type(value).__module__.startswith("pandas."):
@@ -110,26 +112,26 @@ class _Hash:
         self._sha.update(b"%d:" % len(data))
         self._sha.update(data)
 
-    def _many(self, kind: str, length: int, parts: Iterable[Any], depth: int) -> None:
+    def _elements(self, kind: str, length: int, elements: Iterable[Any], depth: int) -> None:
         self._text("%s %d" % (kind, length))
-        for part in parts:
-            if self._left <= 0:
+        for element in elements:
+            if self._elements_left <= 0:
                 self.sampled = True
                 return
-            self._left -= 1
-            self.add(part, depth + 1)
+            self._elements_left -= 1
+            self.add(element, depth + 1)
 
     def _array(self, array: np.ndarray, depth: int = 0) -> None:
         self._text("array %s %s" % (array.dtype.str, array.shape))
         if array.dtype.hasobject:
-            self._many("objects", array.size, array.ravel().tolist(), depth)
+            self._elements("objects", array.size, array.ravel().tolist(), depth)
             return
         if array.nbytes <= WHOLE_BYTES:
             self._sha.update(np.ascontiguousarray(array).tobytes())
             return
         self.sampled = True
-        for part in _blocks(array):
-            self._sha.update(part)
+        for block in _blocks(array):
+            self._sha.update(block)
 
     def _source(self, value: Any) -> None:
         try:
@@ -160,5 +162,5 @@ def _blocks(array: np.ndarray) -> List[bytes]:
         starts = np.linspace(0, len(data) - BLOCK_BYTES, BLOCKS).astype(np.int64)
         return [data[start : start + BLOCK_BYTES].tobytes() for start in starts]
     rows = max(1, min(len(array), BLOCKS * BLOCK_BYTES // max(1, array.nbytes // len(array))))
-    chosen = np.linspace(0, len(array) - 1, rows).astype(np.int64)
-    return [np.ascontiguousarray(array[row]).tobytes() for row in chosen]
+    row_indices = np.linspace(0, len(array) - 1, rows).astype(np.int64)
+    return [np.ascontiguousarray(array[row]).tobytes() for row in row_indices]

@@ -22,7 +22,7 @@ IDLE_TIMEOUT = "60s"
 LATE_SECONDS, LATE_POLL_SECONDS = 120.0, 1.0
 
 _released: dict[str, int] = {}  # id of an application -> the executors that it has given back
-_gone: dict[str, set[str]] = {}  # the same -> the ids of all that it ever gave back
+_released_ids: dict[str, set[str]] = {}  # the same -> the ids of all that it ever gave back
 _changing = threading.Lock()
 
 
@@ -56,20 +56,20 @@ def release(sc: SparkContext) -> int:
 
 def _give_back(sc: SparkContext) -> int:
     """Give those back that have not been; how many. Spark lists an executor until it has ended."""
-    gone = _gone.setdefault(sc.applicationId, set())
-    ids = [each for each in slots.executors(sc) if each not in gone]
+    released_ids = _released_ids.setdefault(sc.applicationId, set())
+    ids = [executor_id for executor_id in slots.executors(sc) if executor_id not in released_ids]
     if ids:
         _kill(sc, ids)
-        gone.update(ids)
+        released_ids.update(ids)
         # Those of the settings, where they say it: one that has just died, and the one in its place, are the same.
         _released[sc.applicationId] = slots.executors_promised(sc) or released(sc) + len(ids)
     return len(ids)
 
 
 def _give_late_ones_back(sc: SparkContext) -> None:
-    end = time.monotonic() + LATE_SECONDS
+    deadline = time.monotonic() + LATE_SECONDS
     with contextlib.suppress(Exception):  # the session has ended: Py4J's kinds, which cannot be named without pyspark
-        while time.monotonic() < end:
+        while time.monotonic() < deadline:
             time.sleep(LATE_POLL_SECONDS)
             with _changing:
                 if not released(sc):
@@ -93,11 +93,11 @@ def replace(sc: SparkContext, executor: str) -> bool:
     _check(sc)
     if executor not in slots.executors(sc):
         return False
-    wanted = slots.executors_wanted(sc)
+    executors = slots.executors_wanted(sc)
     _kill(sc, [executor])
     # Not `requestExecutors(1)`: a standalone master counts from 0 there, and one executor is left.
-    none = sc._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(sc._jvm.java.util.HashMap())
-    if not sc._jsc.sc().requestTotalExecutors(wanted, 0, none):
+    no_localities = sc._jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(sc._jvm.java.util.HashMap())
+    if not sc._jsc.sc().requestTotalExecutors(executors, 0, no_localities):
         raise CannotChange("the cluster manager of %s gives no other executor" % sc.master)
     return True
 
@@ -116,8 +116,8 @@ def _check(sc: SparkContext) -> None:
 
 def _kill(sc: SparkContext, ids: Iterable[str]) -> None:
     java_ids = sc._jvm.java.util.ArrayList()
-    for each in ids:
-        java_ids.add(each)
+    for executor_id in ids:
+        java_ids.add(executor_id)
     if not sc._jsc.sc().killExecutors(sc._jvm.org.apache.spark.api.python.PythonUtils.toSeq(java_ids)):
         raise CannotChange("the cluster manager of %s takes no executors back" % sc.master)
 

@@ -45,12 +45,12 @@ def _encoded(jvm: Any, key: Any, specification: str) -> bytes:
     return bytes(jvm.java.security.KeyFactory.getInstance("EC").getKeySpec(key, kind).getEncoded())
 
 
-def _content(name: str, public_key: bytes, now: float) -> bytes:
+def _content(name: str, public_key: bytes, start: float) -> bytes:
     """What is signed. public_key: a SubjectPublicKeyInfo in DER."""
     entry = _value(_SEQUENCE, _value(_OBJECT, _COMMON_NAME), _value(_TEXT, name.encode()[:64]))
     subject = _value(_SEQUENCE, _value(_SET, entry))
-    times = (time.gmtime(now - EARLY_SECONDS), time.gmtime(now + VALID_SECONDS))
-    validity = [_value(_TIME, time.strftime("%y%m%d%H%M%SZ", each).encode()) for each in times]
+    times = (time.gmtime(start - EARLY_SECONDS), time.gmtime(start + VALID_SECONDS))
+    validity = [_value(_TIME, time.strftime("%y%m%d%H%M%SZ", moment).encode()) for moment in times]
     return _value(
         _SEQUENCE,
         _value(_VERSION, _value(_INTEGER, b"\x02")),  # version 3
@@ -67,9 +67,9 @@ def _algorithm() -> bytes:
     return _value(_SEQUENCE, _value(_OBJECT, _ECDSA_WITH_SHA256))
 
 
-def _value(tag: int, *parts: bytes) -> bytes:
+def _value(tag: int, *contents: bytes) -> bytes:
     """A value in DER: its tag, its length, its content."""
-    content = b"".join(parts)
+    content = b"".join(contents)
     if len(content) < 128:
         return bytes((tag, len(content))) + content
     length = len(content).to_bytes(2, "big").lstrip(b"\0")

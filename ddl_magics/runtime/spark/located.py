@@ -32,5 +32,5 @@ def partitions(sc: SparkContext, preferred: Sequence[Sequence[str]]) -> Rdd:
             names.add(host)
         rows.add(jvm.scala.Tuple2(bytearray(), scala(names)))
     of_bytes = sc.parallelize([], 1)._jrdd.classTag()
-    made = sc._jsc.sc().makeRDD(scala(rows), of_bytes).toJavaRDD()
-    return RDD(made, sc, serializers.NoOpSerializer()).mapPartitions(lambda _: iter(()))
+    java_rdd = sc._jsc.sc().makeRDD(scala(rows), of_bytes).toJavaRDD()
+    return RDD(java_rdd, sc, serializers.NoOpSerializer()).mapPartitions(lambda _: iter(()))

@@ -47,10 +47,10 @@ def registered(sc: SparkContext) -> int:
     return int(sc._jsc.sc().getExecutorIds().size())
 
 
-def ready(sc: SparkContext, gpus_each: int | None = None) -> int:
+def registered_slots(sc: SparkContext, gpus_each: int | None = None) -> int:
     """Slots of the executors that have registered. gpus_each: GPUs that a slot must have, as --gpus says."""
-    each = _slots_per_executor(sc, gpus_each)
-    return registered(sc) * each if has_executors(sc) else each
+    per_executor = _slots_per_executor(sc, gpus_each)
+    return registered(sc) * per_executor if has_executors(sc) else per_executor
 
 
 def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> int:
@@ -59,19 +59,19 @@ def total(sc: SparkContext, gpus_each: int | None = None, released: int = 0) -> 
     Under dynamic allocation, the most that it can have. released: executors that it has given back, and may ask for.
     """
     conf = conf_of(sc)
-    each = _slots_per_executor(sc, gpus_each)
+    per_executor = _slots_per_executor(sc, gpus_each)
     hosts = _local_cluster_hosts(sc)
     if dynamic_allocation(sc) and has_executors(sc):
-        most = max(most_executors(conf), registered(sc))
-        return each * (most if hosts is None else min(most, hosts))
+        max_executors = max(most_executors(conf), registered(sc))
+        return per_executor * (max_executors if hosts is None else min(max_executors, hosts))
     if hosts is not None:
-        return hosts * each
+        return hosts * per_executor
     if sc.master.startswith("local"):
-        return each
-    promised = executors_promised(sc) * each
+        return per_executor
+    promised = executors_promised(sc) * per_executor
     if not promised and conf.get("spark.cores.max"):
         promised = int(conf.get("spark.cores.max")) // task_cores(conf)
-    return max(promised, ready(sc, gpus_each) + released * each)
+    return max(promised, registered_slots(sc, gpus_each) + released * per_executor)
 
 
 def executors_wanted(sc: SparkContext) -> int:
@@ -91,9 +91,9 @@ def _local_cluster_hosts(sc: SparkContext) -> int | None:
 
 def most_executors(conf: SparkConf) -> int:
     """Executors that dynamic allocation starts at most, as the settings say; without a maximum, those at its begin."""
-    most = conf.get("spark.dynamicAllocation.maxExecutors")
-    if most is not None:
-        return int(most)
+    maximum = conf.get("spark.dynamicAllocation.maxExecutors")
+    if maximum is not None:
+        return int(maximum)
     names = ("dynamicAllocation.initialExecutors", "dynamicAllocation.minExecutors", "executor.instances")
     return max(1, *(int(conf.get("spark." + name, "0")) for name in names))
 

@@ -44,5 +44,5 @@ def _cause(error: BaseException | str) -> str:
         for line in lines[traceback + 1 :]:
             if _PYTHON_ERROR.match(line):
                 return line
-    first = lines[0] if lines else type(error).__name__
-    return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", first)))
+    message = lines[0] if lines else type(error).__name__
+    return _JAVA_CLASS.sub("", _OF_TASK.sub("", _JAVA_CLASS.sub("", message)))

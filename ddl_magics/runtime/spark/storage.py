@@ -34,7 +34,7 @@ class Folder:
 
     def __init__(self, sc: SparkContext, option: str, uri: str, run: str) -> None:
         self._sc, self._run, self._subject = sc, run, "%s %s" % (option, uri)
-        self._given = uri
+        self._uri_as_typed = uri
         #: The JVM's FileSystem and Path, once the folder is entered.
         self._fs: Any = None
         self._path: Any = None
@@ -43,7 +43,7 @@ class Folder:
         """Open the file system: an instance of our own, as the session's is shared with the user's cells."""
         jvm = self._sc._jvm
         with self._explained():
-            path = jvm.org.apache.hadoop.fs.Path(self._given)
+            path = jvm.org.apache.hadoop.fs.Path(self._uri_as_typed)
             conf = self._sc._jsc.hadoopConfiguration()
             at = path.toUri() if path.toUri().getScheme() else jvm.org.apache.hadoop.fs.FileSystem.getDefaultUri(conf)
             self._fs = jvm.org.apache.hadoop.fs.FileSystem.newInstance(at, conf)
@@ -80,10 +80,10 @@ class Folder:
             raise StorageError("%s: there is a file of that name: name a folder" % self._subject)
         files = self._names()
         if files:
-            shown = ", ".join(files[:SHOWN_FILES]) + (", ..." if len(files) > SHOWN_FILES else "")
+            examples = ", ".join(files[:SHOWN_FILES]) + (", ..." if len(files) > SHOWN_FILES else "")
             raise StorageError(
                 "%s: the folder holds files (%s), and none is written over: name another folder, or empty it"
-                % (self._subject, shown)
+                % (self._subject, examples)
             )
 
     def names(self) -> list[str]:
@@ -108,23 +108,23 @@ class Folder:
                 raise
         return True
 
-    def put(self, file: str, name: str) -> str:
+    def upload(self, file: str, name: str) -> str:
         """Copy the driver's `file`, which may be a folder, into the folder as `name`; returns its URI."""
-        part, whole = self._inside(".%s.%s.part" % (self._run, name)), self._inside(name)
+        unfinished, target = self._inside(".%s.%s.part" % (self._run, name)), self._inside(name)
         with self._explained():
-            if self._fs.exists(whole):
+            if self._fs.exists(target):
                 raise StorageError("%s: another run has written %s there meanwhile" % (self._subject, name))
             try:
-                self._fs.copyFromLocalFile(False, True, self._on_disk(file), part)
-                if not self._fs.rename(part, whole):
+                self._fs.copyFromLocalFile(False, True, self._on_disk(file), unfinished)
+                if not self._fs.rename(unfinished, target):
                     raise StorageError("%s: %s could not be given its name" % (self._subject, name))
             except Exception:
                 with contextlib.suppress(Exception):  # the error before is the reason
-                    self._fs.delete(part, True)
+                    self._fs.delete(unfinished, True)
                 raise
         return "%s/%s" % (self.uri.rstrip("/"), name)
 
-    def get(self, name: str, file: str) -> None:
+    def download(self, name: str, file: str) -> None:
         """Copy the file or folder `name` of the folder to the driver's `file`."""
         with self._explained("cannot be read"):
             self._fs.copyToLocalFile(False, self._inside(name), self._on_disk(file), True)
@@ -150,8 +150,8 @@ class Folder:
         except Exception as error:  # py4j's, of many kinds
             java = getattr(error, "java_exception", None)
             kind = type(error).__name__ if java is None else java.getClass().getSimpleName()
-            why = "%s: %s" % (kind, spark_error.cause(error))
-            raise StorageError("%s %s: %s" % (self._subject, problem, why)) from None
+            reason = "%s: %s" % (kind, spark_error.cause(error))
+            raise StorageError("%s %s: %s" % (self._subject, problem, reason)) from None
 
 
 def check(sc: SparkContext, option: str, uri: str, run: str) -> None:

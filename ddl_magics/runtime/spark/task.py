@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Iterator, Mapping
 
 
 def make_task(
-    broadcast_payload: Any, job: Mapping[str, Any], package: str, only: int | None = None
+    broadcast_payload: Any, job: Mapping[str, Any], package: str, only_rank: int | None = None
 ) -> Callable[[int, Iterable[bytes]], Iterator[Any]]:
     """The task of one rank: (rank, its blobs of --data) -> what `supervisor.supervise` returns.
 
@@ -19,7 +19,7 @@ def make_task(
     """
 
     def task(rank: int, blobs: Iterable[bytes]) -> Iterator[Any]:
-        if only not in (None, rank):
+        if only_rank not in (None, rank):
             return
         import fcntl
         import importlib

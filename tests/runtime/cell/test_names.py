@@ -208,6 +208,6 @@ def test_the_lines_of_functions_travel_and_no_others():
 def test_a_function_of_transform_that_comes_too_late():
     late = "def train():\n    model.fit(dataset)\nfor x in dataset:\n    pass\ndef decode(x):\n    return x"
     with pytest.raises(names.NameProblem) as caught:
-        names.captured(late, {}, given=("dataset",), transform="decode")
+        names.captured(late, {}, predefined=("dataset",), transform="decode")
     message = "line 3: dataset is used before the function decode of --transform is defined: move the function up"
     assert str(caught.value) == message

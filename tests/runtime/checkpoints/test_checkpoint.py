@@ -8,7 +8,7 @@ import pytest
 
 from ddl_magics.runtime.checkpoints import checkpoint
 from ddl_magics.runtime.checkpoints.checkpoint import Position
-from ddl_magics.runtime.checkpoints.checkpoint_files import CheckpointFiles, NoCheckpoint, Source
+from ddl_magics.runtime.checkpoints.checkpoint_files import CheckpointFiles, CheckpointSource, NoCheckpoint
 
 
 @pytest.fixture
@@ -22,7 +22,7 @@ def test_another_runs_checkpoint_is_adopted_in_little_memory(stored, tmp_path):
     files = CheckpointFiles(warn=print)
     tracemalloc.start()
     try:
-        files.adopt(Source("there", lambda own: stored.rename(own)), str(tmp_path / "own.npz"))
+        files.adopt(CheckpointSource("there", lambda own: stored.rename(own)), str(tmp_path / "own.npz"))
         most = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -42,8 +42,10 @@ def test_a_damaged_checkpoint_is_refused(stored, tmp_path, damage):
         with zipfile.ZipFile(stored, "w") as archive:
             archive.writestr("other", "x")
     with pytest.raises(NoCheckpoint, match="there cannot be read as a checkpoint"):
-        CheckpointFiles(warn=print).adopt(Source("there", lambda own: stored.rename(own)), str(tmp_path / "own.npz"))
+        CheckpointFiles(warn=print).adopt(
+            CheckpointSource("there", lambda own: stored.rename(own)), str(tmp_path / "own.npz")
+        )
 
 
 def test_what_is_known_is_read_alone(stored):
-    assert checkpoint.read_about(str(stored)) == checkpoint.read(stored)[0]
+    assert checkpoint.read_metadata(str(stored)) == checkpoint.read(stored)[0]

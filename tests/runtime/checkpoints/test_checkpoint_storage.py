@@ -176,7 +176,7 @@ def test_a_slow_storage_gets_only_the_newest_and_always_has_one(storage, copies,
     (tmp_path / "from the rank").mkdir()
     for text in ("first", "second", "third"):
         file = checkpoint_of(0, text, tmp_path / "from the rank")
-        copies.put(file)
+        copies.upload(file)
         os.unlink(file.path)  # the driver keeps none but the newest
         assert storage.began.wait(10)
     storage.gate.set()
@@ -192,10 +192,10 @@ def test_a_failure_is_reported_once_and_may_pass(storage, copies, tmp_path):
     (tmp_path / "from the rank").mkdir()
     for text in ("first", "second"):
         storage.began.clear()
-        copies.put(checkpoint_of(0, text, tmp_path / "from the rank"))
+        copies.upload(checkpoint_of(0, text, tmp_path / "from the rank"))
         assert storage.began.wait(10)
     storage.broken = False
-    copies.put(checkpoint_of(1, "third", tmp_path / "from the rank"))
+    copies.upload(checkpoint_of(1, "third", tmp_path / "from the rank"))
     assert not copies.close(), "that of the first fit is not there"
     assert list(storage.files.values()) == ["third"]
     assert [level for level, _ in copies.shown] == ["warning", "info"]

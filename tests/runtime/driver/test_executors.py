@@ -10,7 +10,7 @@ class Spark:
 
     def __init__(self, monkeypatch, *ready):
         self.ready, self.now, self.reported = list(ready), 0.0, []
-        monkeypatch.setattr(executors.slots, "ready", lambda sc, gpus: self._next())
+        monkeypatch.setattr(executors.slots, "registered_slots", lambda sc, gpus: self._next())
         monkeypatch.setattr(executors.slots, "dynamic_allocation", lambda sc: False)
         monkeypatch.setattr(executors.allocation, "acquire", lambda sc: 0)
         monkeypatch.setattr(executors.time, "monotonic", lambda: self.now)

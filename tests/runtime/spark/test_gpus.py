@@ -89,7 +89,7 @@ def test_slots_are_counted_by_cores_and_gpus(task, wanted, each):
     if task != "0":
         settings["spark_task_resource_gpu_amount"] = task
     sc = context(**settings)
-    assert slots.ready(sc, wanted) == 2 * each and slots.total(sc, wanted) == 2 * each
+    assert slots.registered_slots(sc, wanted) == 2 * each and slots.total(sc, wanted) == 2 * each
 
 
 @pytest.mark.parametrize(
