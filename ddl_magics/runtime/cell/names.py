@@ -96,7 +96,7 @@ def defining_statement(tree: ast.Module, name: str) -> int | None:
 
 
 def pack(source: str, namespace: Mapping[str, Any], predefined: Collection[str] = ("ddl",)) -> bytes:
-    """Pickle the values of `namespace` that the cell uses. given: those of `GIVEN` that the ranks define.
+    """Pickle the values of `namespace` that the cell uses. predefined: those of `PREDEFINED` that the ranks define.
 
     Returns bytes for `unpack`. Raises NameProblem as `captured` does, and for a value that cannot be pickled.
     """
