@@ -134,7 +134,7 @@ class FakeFolder:
     def __exit__(self, *_):
         pass
 
-    def put(self, path, name):
+    def upload(self, path, name):
         self.began.set()
         assert self.gate.wait(10)
         if self.broken:
