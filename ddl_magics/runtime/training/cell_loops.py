@@ -79,8 +79,10 @@ class CellLoops:
 
     def prepare(self, model: Model) -> None:
         """Give all ranks equal weights, before the first step of a model that is built."""
+        if not model.built:  # Keras 2 raises for the weights of a model without any
+            return
         weights = self._access.weights(model)
-        if model.built and self.equal_weights.is_new(weights):
+        if self.equal_weights.is_new(weights):
             self._context.batchnorm.begin_fit(model)
             self.equal_weights.align(weights)
 
