@@ -50,7 +50,7 @@ class Captured:
 
 def captured(spec: RunSpec, namespace: Mapping[str, Any]) -> Captured:
     """What travels with the cell. Raises `names.NameProblem` for a name that is not defined or cannot travel."""
-    given = strategies.given(spec.strategy, spec.data, spec.validation)
+    given = strategies.names_for_cell(spec.strategy, spec.data, spec.validation)
     found = names.captured(spec.cell, namespace, given, spec.transform)
     return Captured({name: estimate(v) for name, v in found.items() if not isinstance(v, types.ModuleType)})
 

@@ -60,7 +60,7 @@ class BoundedLog:
     def __init__(self) -> None:
         self.last = 0
         self._tail: List[Event] = []
-        self._merged = {kind: _MergedEvents(most) for kind, most in OLD_EVENTS.items()}
+        self._merged = {kind: _MergedEvents(max_events) for kind, max_events in OLD_EVENTS.items()}
         self._unmerged = _CompressedEvents()
         self._readers: List[Range] = []
 
@@ -113,18 +113,18 @@ class BoundedLog:
 
 
 class _MergedEvents:
-    """The older events of one kind: at most `most`."""
+    """The older events of one kind: at most `max_events`."""
 
-    def __init__(self, most: int) -> None:
-        self._most = most
+    def __init__(self, max_events: int) -> None:
+        self._max_events = max_events
         self._window = 0.0  # no event is merged
         self._lines: List[Line] = []
         self._sorted = True
         self._open: dict[int, Event] = {}  # rank -> its newest event, with which the next may be merged
 
     def add(self, event: Event, readers: List[Range]) -> None:
-        self._put(event, readers)
-        if self._count > self._most:
+        self._insert(event, readers)
+        if self._count > self._max_events:
             self._widen(readers)
 
     @property
@@ -135,7 +135,7 @@ class _MergedEvents:
     def _count(self) -> int:
         return len(self._lines) + len(self._open)
 
-    def _put(self, event: Event, readers: List[Range]) -> None:
+    def _insert(self, event: Event, readers: List[Range]) -> None:
         before = self._open.get(event.rank)
         if before is not None:
             merged = self._merge(before, event, readers)
@@ -162,7 +162,7 @@ class _MergedEvents:
         """Both as one, or None where they stay apart."""
         if not self._window or self._merge_key(first) != self._merge_key(second):
             return None
-        if any(first.first_seq <= end and second.seq > begin for begin, end in readers):
+        if any(first.first_seq <= stop and second.seq > begin for begin, stop in readers):
             return None
         try:
             return parse(merge(first.raw, second.raw))
@@ -182,12 +182,12 @@ class _MergedEvents:
         ]
         while self._window < LARGEST_WINDOW:
             self._window = 2 * self._window or FIRST_WINDOW
-            if len({self._merge_key(envelope) for envelope in envelopes}) <= self._most // 2:
+            if len({self._merge_key(envelope) for envelope in envelopes}) <= self._max_events // 2:
                 break
         self._lines, self._sorted, self._open = [], True, {}
         for _, text in lines:
-            self._put(parse(json.loads(text)), readers)
-        self._most = max(self._most, 2 * self._count)  # so many ranks that no more can be merged
+            self._insert(parse(json.loads(text)), readers)
+        self._max_events = max(self._max_events, 2 * self._count)  # so many ranks that no more can be merged
 
 
 class _CompressedEvents:

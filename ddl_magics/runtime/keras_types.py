@@ -22,9 +22,9 @@ Gradient = Any
 Batch = Any
 
 
-def is_of_keras(what: type | types.FunctionType) -> bool:
+def is_of_keras(object_type: type | types.FunctionType) -> bool:
     """Whether a class or a function is Keras' own."""
-    return str(what.__module__).partition(".")[0] == "keras"
+    return str(object_type.__module__).partition(".")[0] == "keras"
 
 
 def is_along_rows(axes: Any) -> bool:

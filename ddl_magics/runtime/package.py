@@ -17,14 +17,14 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 def sources(folder: str | os.PathLike[str]) -> dict[str, bytes]:
     """{path within `folder`: content} of its Python files, in order of path."""
-    found = {}
+    contents = {}
     for parent, _, names in os.walk(folder):
         for name in names:
             path = os.path.join(parent, name)
             if name.endswith(".py") and "__pycache__" not in path:
                 with open(path, "rb") as file:
-                    found[os.path.relpath(path, folder).replace(os.sep, "/")] = file.read()
-    return dict(sorted(found.items()))
+                    contents[os.path.relpath(path, folder).replace(os.sep, "/")] = file.read()
+    return dict(sorted(contents.items()))
 
 
 def zipped(name: str, files: Mapping[str, bytes]) -> bytes:

@@ -29,18 +29,18 @@ class _Check(NamedTuple):
 
     types: frozenset[type]
     least: float | None
-    parts: Callable[[Any], bool] | None
+    fits_inside: Callable[[Any], bool] | None
 
 
 def _check(schema: Schema) -> _Check:
     if "enum" in schema:
         return _Check(frozenset([str]), None, None)
-    named = schema.get("type", ())
-    types = {_TYPES[name] for name in ([named] if isinstance(named, str) else named)}
-    parts = object_check(schema) if dict in types else _list_check(schema) if list in types else None
+    type_names = schema.get("type", ())
+    types = {_TYPES[name] for name in ([type_names] if isinstance(type_names, str) else type_names)}
+    fits_inside = object_check(schema) if dict in types else _list_check(schema) if list in types else None
     if int in types:
-        return _Check(frozenset(types), schema.get("minimum", -MAX_COUNT), parts)
-    return _Check(frozenset(types | {int} if float in types else types), schema.get("minimum"), parts)
+        return _Check(frozenset(types), schema.get("minimum", -MAX_COUNT), fits_inside)
+    return _Check(frozenset(types | {int} if float in types else types), schema.get("minimum"), fits_inside)
 
 
 def _fits(value: Any, check: _Check) -> bool:
@@ -51,7 +51,7 @@ def _fits(value: Any, check: _Check) -> bool:
         if check.least is not None:
             return bool(check.least <= value <= MAX_COUNT)
         return kind is float or -MAX_INTEGER < value < MAX_INTEGER
-    return check.parts is None or value is None or check.parts(value)
+    return check.fits_inside is None or value is None or check.fits_inside(value)
 
 
 def _list_check(schema: Schema) -> Callable[[Any], bool]:
@@ -62,17 +62,20 @@ def _list_check(schema: Schema) -> Callable[[Any], bool]:
 def object_check(schema: Schema) -> Callable[[Any], bool]:
     """What checks the properties of an object, which must be a dict."""
     required = schema.get("required", ())
-    parts = [(name, name in required, _check(part)) for name, part in schema.get("properties", {}).items()]
-    others = _check(schema["additionalProperties"]) if "additionalProperties" in schema else None
+    properties = [
+        (name, name in required, _check(property_schema))
+        for name, property_schema in schema.get("properties", {}).items()
+    ]
+    additional = _check(schema["additionalProperties"]) if "additionalProperties" in schema else None
 
     def fits(value: dict[str, Any]) -> bool:
-        if others is not None:
-            return all(_fits(part, others) for part in value.values())
-        for name, needed, check in parts:
+        if additional is not None:
+            return all(_fits(entry, additional) for entry in value.values())
+        for name, is_required, check in properties:
             if name in value:
                 if not _fits(value[name], check):
                     return False
-            elif needed:
+            elif is_required:
                 return False
         return True
 

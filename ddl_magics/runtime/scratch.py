@@ -28,13 +28,13 @@ def temporary_folder() -> str:
     return tempfile.gettempdir()
 
 
-def make(purpose: str, place: str | None = None) -> str:
+def make(purpose: str, parent: str | None = None) -> str:
     """Creates a folder for this process, and returns its path. Removes those of processes that have ended before.
 
-    place: the folder in which it is made and others are removed, `temporary_folder` by default.
+    parent: the folder in which it is made and others are removed, `temporary_folder` by default.
     """
-    sweep(place)
-    path = tempfile.mkdtemp(prefix=PREFIX + purpose + "-", dir=place)
+    sweep(parent)
+    path = tempfile.mkdtemp(prefix=PREFIX + purpose + "-", dir=parent)
     _locks[path] = _lock(path)
     return path
 
@@ -47,9 +47,9 @@ def remove(path: str) -> None:
         file.close()
 
 
-def sweep(place: str | None = None) -> None:
+def sweep(parent: str | None = None) -> None:
     """Removes the folders of this user's processes that have ended."""
-    for folder in glob.glob(os.path.join(glob.escape(place or temporary_folder()), PREFIX + "*")):
+    for folder in glob.glob(os.path.join(glob.escape(parent or temporary_folder()), PREFIX + "*")):
         try:
             if _has_ended(folder):
                 shutil.rmtree(folder, ignore_errors=True)
@@ -62,8 +62,8 @@ def _has_ended(folder: str) -> bool:
 
     /tmp is everybody's: another user may put anything there, also a FIFO, which would block whoever opens it.
     """
-    about = os.lstat(folder)
-    if not stat.S_ISDIR(about.st_mode) or about.st_uid != os.geteuid():
+    status = os.lstat(folder)
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
         return False
     opened = os.open(os.path.join(folder, LOCK), os.O_RDWR | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     try:

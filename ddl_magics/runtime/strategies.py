@@ -27,8 +27,8 @@ def problem(strategy: str, cell: str) -> str | None:
     ) % (strategy, strategy.partition("-")[2])
 
 
-def given(strategy: str, data: object, validation: object) -> tuple[str, ...]:
-    """The names that a cell is given with these values of --strategy, --data and --validation."""
+def names_for_cell(strategy: str, data: object, validation: object) -> tuple[str, ...]:
+    """The names that a cell finds defined, by --strategy, --data and --validation."""
     names = ("strategy",) if strategy in TF_DISTRIBUTE else ()
     return ("ddl",) + names + (("dataset",) if data else ()) + (("validation",) if validation else ())
 

@@ -38,10 +38,10 @@ def read(text: str) -> Target:
     Raises:
         ValueError: what the text must be.
     """
-    rest, _, direction = text.rpartition(":")
+    criterion, _, direction = text.rpartition(":")
     if direction not in _DIRECTIONS:
-        rest, direction = text, ""
-    metric, _, number = rest.rpartition(":")
+        criterion, direction = text, ""
+    metric, _, number = criterion.rpartition(":")
     try:
         value = float(number)
     except ValueError:
@@ -70,30 +70,30 @@ def verdict(target: Target, raw_events: Iterable[RawEvent]) -> str:
     calls = 0
     for event in map(parse, raw_events):
         if isinstance(event, (Epoch, Member)):
-            when = "epoch %d%s" % (event.epoch + 1, " of fit %d" % (event.fit + 1) if event.fit else "")
+            moment = "epoch %d%s" % (event.epoch + 1, " of fit %d" % (event.fit + 1) if event.fit else "")
         elif isinstance(event, Values) and event.rank == 0:
             calls += 1
-            when = "call %d of ddl.log" % calls
+            moment = "call %d of ddl.log" % calls
         else:
             continue
         metrics.update(dict.fromkeys(event.metrics))
         if target.metric in event.metrics:
-            values.setdefault(event.rank, {})[when] = event.metrics[target.metric]
+            values.setdefault(event.rank, {})[moment] = event.metrics[target.metric]
     if not values:
         reported = ", ".join(metrics) or "nothing"
         return "target %s was not checked: the run reported %s" % (target, reported)
     if len(values) > 1:
-        reached = sum(any(map(target.is_reached, of_rank.values())) for of_rank in values.values())
-        return "target %s reached by %d of %d models" % (target, reached, len(values))
+        models_at_target = sum(any(map(target.is_reached, of_rank.values())) for of_rank in values.values())
+        return "target %s reached by %d of %d models" % (target, models_at_target, len(values))
     return _of_model(target, *values.values())
 
 
 def _of_model(target: Target, values: Mapping[str, float | None]) -> str:
-    for when, value in values.items():
+    for moment, value in values.items():
         if value is not None and target.is_reached(value):
-            return "target %s reached in %s: %.4g" % (target, when, value)
+            return "target %s reached in %s: %.4g" % (target, moment, value)
     numbers = {when: value for when, value in values.items() if value is not None}
     if not numbers:
         return "target %s not reached: it was never a finite number" % (target,)
-    best = (max if target.direction == "max" else min)(numbers, key=lambda when: numbers[when])
+    best = (max if target.direction == "max" else min)(numbers, key=lambda moment: numbers[moment])
     return "target %s not reached: the best was %.4g, in %s" % (target, numbers[best], best)

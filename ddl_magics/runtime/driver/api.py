@@ -115,7 +115,7 @@ def _launch_monitor(session: SparkSession, spec: RunSpec, namespace: Mapping[str
 
 
 def _provided_names(spec: RunSpec) -> tuple[str, ...]:
-    return strategies.given(spec.strategy, spec.data, spec.validation)
+    return strategies.names_for_cell(spec.strategy, spec.data, spec.validation)
 
 
 def _session(namespace: Mapping[str, Any]) -> SparkSession | None:
