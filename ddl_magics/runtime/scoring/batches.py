@@ -1,4 +1,4 @@
-"""What Spark's executors do to score batches of Arrow: as scorer.py, without an object of Python for each value.
+"""Scoring of Arrow batches on Spark's executors: as scorer.py, but without a Python object for each value.
 
 Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
 relative import but for the type checker, and nothing but numpy, pyarrow and the standard library.
@@ -23,26 +23,27 @@ def score_batches(
     make_arrays: Callable[[Any, Plan], Arrays],
     call: Callable[..., Any],
 ) -> Iterator[Any]:
-    """The pyarrow.RecordBatches of a partition, each with the outputs of `model()` behind its columns.
+    """Yield the pyarrow.RecordBatches of a partition with the outputs of `model()` as further columns.
 
-    ValueError, one line, for a row that cannot be read.
+    Raises:
+        ValueError: a row cannot be read; one line.
     """
     import pyarrow
 
     for batch in batches:
         if not batch.num_rows:
             continue
-        parts = []
-        for first in range(0, batch.num_rows, plan["batch_rows"]):
-            arrays = make_arrays(batch.slice(first, plan["batch_rows"]), plan)
-            parts.append([array for _, array in call(model(), arrays, plan["inputs"])])
-        outputs = [as_arrow(np.concatenate(output)) for output in zip(*parts)]
+        chunks = []
+        for start in range(0, batch.num_rows, plan["batch_rows"]):
+            arrays = make_arrays(batch.slice(start, plan["batch_rows"]), plan)
+            chunks.append([array for _, array in call(model(), arrays, plan["inputs"])])
+        outputs = [as_arrow(np.concatenate(output)) for output in zip(*chunks)]
         columns = [*batch.columns, *outputs]
         yield pyarrow.RecordBatch.from_arrays(columns, ["c%d" % index for index in range(len(columns))])
 
 
 def as_arrow(array: np.ndarray) -> Any:
-    """The pyarrow.Array of an output (rows, ...): of each row a number, where it has one, or nested lists.
+    """An output (rows, ...) as a pyarrow.Array: a number per row, or nested lists.
 
     Spark has no unsigned integers: they become the next larger signed ones.
     """

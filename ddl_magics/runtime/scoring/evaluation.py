@@ -1,4 +1,4 @@
-"""A model is evaluated on a DataFrame: partitions find states and counts, the driver adds these up."""
+"""Evaluation of a model on a DataFrame: partitions compute metric states and counts, the driver adds them up."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def evaluate(
     custom_objects: Mapping[str, Any] | None = None,
     transform: Transform | None = None,
 ) -> Evaluated:
-    """The model's metrics over all rows of a DataFrame, which stay with the executors.
+    """Compute the model's metrics over all rows of a DataFrame. The rows stay on the executors.
 
     Args:
         frame: of Spark.
@@ -46,7 +46,8 @@ def evaluate(
         custom_objects: as Keras' `load_model` takes them.
         transform: of `predictor.prepared`.
 
-    Raises `DataError`, one line.
+    Raises:
+        DataError: one line.
     """
     check_frame(frame)
     if batch_rows < 1:
@@ -58,35 +59,36 @@ def evaluate(
     else:
         read = [column["name"] for column in inputs["columns"]]
     batch_rows = bounded(batch_rows, inputs["shapes"] or [])
-    known, labels = _with_labels(frame, inputs, label, weight)
-    names = [*read, *(column["name"] for column in known["columns"][len(read) :])]
-    plan: Plan = {"inputs": known, "places": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
+    labelled, labels = _with_labels(frame, inputs, label, weight)
+    names = [*read, *(column["name"] for column in labelled["columns"][len(read) :])]
+    plan: Plan = {"inputs": labelled, "indices": list(range(len(names))), "batch_rows": batch_rows, "lenient": False}
     rows = frame.select(*map(quoted, names)).rdd
     sc = session_of(frame).sparkContext
     tasks, shipped = Tasks(sc, model, custom_objects or {}, compiled=True), by_value.functions_of(evaluator)
     get, batches = tasks.getter(), tasks.batches(plan=plan, labels=labels)
-    partial, or_problem, outputs_of = shipped["partial"], shipped["or_problem"], shipped["outputs_of"]
+    make_partial, or_problem, outputs_of = shipped["partial"], shipped["or_problem"], shipped["outputs_of"]
     result, gathered_result = shipped["result"], shipped["gathered_result"]
 
-    texts = [column["name"] for column in known["columns"][len(inputs["columns"]) :] if column["dtype"] == "S"]
+    texts = [column["name"] for column in labelled["columns"][len(inputs["columns"]) :] if column["dtype"] == "S"]
     hint = "; the label %s is text: index it, as with StringIndexer of pyspark.ml" % texts[0] if texts else ""
-    found: list[Partial] = _collect(
-        rows.mapPartitions(lambda part: or_problem(partial(part, get, batches, batch_rows))), hint
+    partials: list[Partial] = _collect(
+        rows.mapPartitions(lambda partition: or_problem(make_partial(partition, get, batches, batch_rows))), hint
     )
-    some = [part for part in found if part["rows"]]
-    if not some:
+    nonempty = [partial for partial in partials if partial["rows"]]
+    if not nonempty:
         raise DataError("%s has no rows to evaluate the model on" % FRAME)
-    states = [sum(variable) for variable in zip(*(part["states"] for part in some))]
+    states = [sum(variable) for variable in zip(*(partial["states"] for partial in nonempty))]
     metrics: dict[str, Any] = _collect(
-        sc.parallelize([(states, some[0]["sample"])], 1).mapPartitions(lambda part: result(part, get))
+        sc.parallelize([(states, nonempty[0]["sample"])], 1).mapPartitions(lambda partition: result(partition, get))
     )[0]
-    if some[0]["gathered"]:
-        # Shuffled, as without that one task would call the model for all rows.
+    if nonempty[0]["gathered"]:
+        # Shuffle: otherwise a single task would call the model for all rows.
         outputs = rows.mapPartitionsWithIndex(
-            lambda index, part: outputs_of(index, part, get, batches, batch_rows)
+            lambda index, partition: outputs_of(index, partition, get, batches, batch_rows)
         ).repartition(1)
-        metrics.update(_collect(outputs.mapPartitions(lambda part: gathered_result(part, get, batch_rows)))[0])
-    return {"metrics": metrics, "rows": sum(part["rows"] for part in some), "outputs": _outputs(some)}
+        gathered = outputs.mapPartitions(lambda partition: gathered_result(partition, get, batch_rows))
+        metrics.update(_collect(gathered)[0])
+    return {"metrics": metrics, "rows": sum(partial["rows"] for partial in nonempty), "outputs": _outputs(nonempty)}
 
 
 def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:
@@ -98,45 +100,47 @@ def _choice(frame: DataFrame, label: str, weight: str | None) -> Choice:
     return choice
 
 
-def _with_labels(frame: DataFrame, known: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
-    """`known` with the columns and the tensors of label and weight behind those of the features."""
+def _with_labels(frame: DataFrame, inputs: Inputs, label: str, weight: str | None) -> tuple[Inputs, Labels]:
+    """`inputs` with the columns and the tensors of label and weight behind those of the features."""
     choice = _choice(frame, label, weight)
     described = [describe(FRAME, frame, name) for name in choice.names()]
     arranged = choice.arrange(described)
-    first_column, first_tensor = len(known["columns"]), len(known["tensors"])
+    first_column, first_tensor = len(inputs["columns"]), len(inputs["tensors"])
 
-    def moved(shown: Features) -> Features:
-        return shown + first_tensor if isinstance(shown, int) else {k: v + first_tensor for k, v in shown.items()}
+    def shifted(features: Features) -> Features:
+        if isinstance(features, int):
+            return features + first_tensor
+        return {name: index + first_tensor for name, index in features.items()}
 
-    dtypes = [np.result_type(*(np.dtype(described[i]["dtype"]) for i in own)) for own in arranged["tensors"]]
-    more: Inputs = {
-        **known,
-        "columns": [*known["columns"], *described],
-        "tensors": [*known["tensors"], *([first_column + i for i in own] for own in arranged["tensors"])],
-        "uses": [*known["uses"], *(used_as(d, len(own) > 1) for d, own in zip(dtypes, arranged["tensors"]))],
+    dtypes = [np.result_type(*(np.dtype(described[i]["dtype"]) for i in columns)) for columns in arranged["tensors"]]
+    labelled: Inputs = {
+        **inputs,
+        "columns": [*inputs["columns"], *described],
+        "tensors": [*inputs["tensors"], *([first_column + i for i in columns] for columns in arranged["tensors"])],
+        "uses": [*inputs["uses"], *(used_as(d, len(columns) > 1) for d, columns in zip(dtypes, arranged["tensors"]))],
     }
     assert arranged["label"] is not None and indices(arranged["label"])
-    own_weight = arranged["weight"]
-    return more, {
-        "label": moved(arranged["label"]),
-        "weight": None if own_weight is None else own_weight + first_tensor,
+    weight_tensor = arranged["weight"]
+    return labelled, {
+        "label": shifted(arranged["label"]),
+        "weight": None if weight_tensor is None else weight_tensor + first_tensor,
     }
 
 
 def _collect(rdd: Any, hint: str = "") -> list[Any]:
     try:
-        found: list[Any] = jvm_gateway.collect_until_interrupted(rdd, "evaluation of a model")
+        results: list[Any] = jvm_gateway.collect_until_interrupted(rdd, "evaluation of a model")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be evaluated: %s" % (FRAME, spark_error.cause(error))) from error
-    problem = next((each for each in found if isinstance(each, str)), None)
+    problem = next((result for result in results if isinstance(result, str)), None)
     if problem is not None:
         raise DataError("%s cannot be evaluated: %s%s" % (FRAME, spark_error.cause(problem), hint))
-    return found
+    return results
 
 
-def _outputs(found: Iterable[Partial]) -> dict[str, OutputCounts]:
+def _outputs(partials: Iterable[Partial]) -> dict[str, OutputCounts]:
     sums: dict[str, OutputCounts] = {}
-    for part in found:
-        for name, counts in part["outputs"].items():
+    for partial in partials:
+        for name, counts in partial["outputs"].items():
             sums[name] = counts if name not in sums else evaluator.added(sums[name], counts)
     return sums

@@ -1,7 +1,7 @@
-"""What Spark's executors do to evaluate a model: the states of its metrics, and counts, for the rows of a partition.
+"""Evaluation on Spark's executors: the metric states and the counts of a partition's rows.
 
-The state of a metric of Keras adds up over rows, so that the sum over the partitions is the state of one process. Of
-other metrics that is not known: they are updated in one task, with the outputs of all rows.
+States of Keras' own metrics add up: their sum over the partitions is the state that one process would have. Other
+metrics may not add up, so a single task updates them with the outputs of all rows.
 
 Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
 relative import but for the type checker, and nothing but numpy, TensorFlow, Keras and the standard library.
@@ -29,44 +29,44 @@ Gathered = Tuple[Tuple[int, int], Any, Any, Any]
 #: The batches of rows for a model: `scorer.labelled`.
 Batches = Callable[[Iterable[Any], Model], Iterator[Batch]]
 
-#: Of the values 0..1 of an output, for the ROC curve; a class is predicted above the middle of them.
+#: Bins of scores 0..1 for the ROC curve. A score above 0.5 predicts the class.
 BINS = 1000
-#: So many classes have a confusion matrix, and so many a ROC curve.
+#: An output with more classes gets no confusion matrix, or no ROC curves.
 MOST_CLASSES, MOST_CURVES = 1000, 50
 
 
 def partial(rows: Iterable[Any], get: Callable[[], Model], batches: Batches, batch_rows: int) -> Iterator[Partial]:
-    """What the rows of a partition add to the states of `get()`'s metrics and to the counts.
+    """Evaluate a partition: what its rows add to the metric states of `get()` and to the counts.
 
-    batch_rows: of a whole batch of `batches`.
+    batch_rows: rows of a full batch of `batches`.
     """
-    found: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}}
+    totals: Partial = {"rows": 0, "states": [], "gathered": [], "sample": None, "outputs": {}}
     rows, initial = iter(rows), []
-    first = list(itertools.islice(rows, 1))
-    if not first:
-        yield found
+    first_row = list(itertools.islice(rows, 1))
+    if not first_row:
+        yield totals
         return
-    rows, model = itertools.chain(first, rows), get()
+    rows, model = itertools.chain(first_row, rows), get()
     for x, y, weight in batches(rows, model):
-        if not found["rows"]:
-            found["sample"] = sample = first_rows((x, y, weight), 1)
+        if not totals["rows"]:
+            totals["sample"] = sample = first_rows((x, y, weight), 1)
             initial = begin(model, sample)
-            found["gathered"] = to_gather(model)
+            totals["gathered"] = to_gather(model)
         outputs = step(model, x, y, weight, batch_rows)
         size = len(first_array(y))
-        found["rows"] += size
+        totals["rows"] += size
         for name, values, labels in pairs(model, outputs, y):
             counts = count(values, labels)
-            before = found["outputs"].get(name)
-            found["outputs"][name] = counts if before is None else added(before, counts)
-    found["states"] = [state - start for state, start in zip(states(model), initial)]
-    yield found
+            before = totals["outputs"].get(name)
+            totals["outputs"][name] = counts if before is None else added(before, counts)
+    totals["states"] = [state - start for state, start in zip(states(model), initial)]
+    yield totals
 
 
-def or_problem(found: Iterator[Any]) -> Iterator[Any]:
-    """`found`, and an error as text: Spark would repeat a task that raises it, and load the model anew."""
+def or_problem(results: Iterator[Any]) -> Iterator[Any]:
+    """Yield `results`, and an error as text: Spark would retry a task that raises, and load the model again."""
     try:
-        yield from found
+        yield from results
     except Exception as error:
         yield "".join(traceback.format_exception_only(type(error), error))
 
@@ -76,8 +76,8 @@ def result(payloads: Iterable[Tuple[List[np.ndarray], Any]], get: Callable[[], M
     for added_states, sample in payloads:
         model = get()
         initial = begin(model, sample)
-        for variable, start, more in zip(variables(model), initial, added_states):
-            variable.assign((start + more).astype(np.asarray(variable).dtype))
+        for variable, start, added_state in zip(variables(model), initial, added_states):
+            variable.assign((start + added_state).astype(np.asarray(variable).dtype))
         yield values_of(all_results(model))
 
 
@@ -98,17 +98,17 @@ def gathered_result(records: Iterable[Gathered], get: Callable[[], Model], batch
 
     ordered = sorted(records, key=lambda record: record[0])
     model = get()
-    y, outputs, weight = (joined([record[place] for record in ordered]) for place in (1, 2, 3))
+    y, outputs, weight = (joined([record[index] for record in ordered]) for index in (1, 2, 3))
     set_floatx(model)
     for metric in model.metrics:
         metric.reset_state()
     for start in range(0, len(first_array(y)), batch_rows):
-        part = tf.nest.map_structure(
+        batch = tf.nest.map_structure(
             lambda array: tf.constant(array[start : start + batch_rows]),  # noqa: B023 - called at once
             (y, outputs),
         )
-        own_weight = None if weight is None else tf.constant(weight[start : start + batch_rows])
-        model.compute_metrics(None, part[0], part[1], own_weight)
+        batch_weight = None if weight is None else tf.constant(weight[start : start + batch_rows])
+        model.compute_metrics(None, batch[0], batch[1], batch_weight)
     yield values_of(results_of(compiled_metrics(model), model))
 
 
@@ -134,28 +134,28 @@ def begin(model: Model, sample: Batch) -> List[np.ndarray]:
 
 
 def is_compiled(model: Model) -> bool:
-    """Whether the model has a loss: one of a training loop of the cell's own has none."""
+    """Whether the model has a loss. A model trained by a custom loop has none."""
     return bool(getattr(model, "compiled", getattr(model, "_is_compiled", False)))
 
 
 def step(model: Model, x: Any, y: Any, weight: Any, batch_rows: int) -> Any:
-    """The outputs for a batch, which updates the metrics. The step of a whole batch is traced once for each model.
+    """Update the metrics with a batch and return its outputs. The step of a full batch is traced once per model.
 
-    A batch of fewer rows is computed eagerly: each length would be traced, and where a trace does not know the length,
-    Keras counts a short batch as much as a whole one in the losses of several outputs.
+    A shorter batch runs eagerly: each length would need a trace, and in a trace of unknown length Keras weighs a short
+    batch like a full one in the losses of several outputs.
     """
     import tensorflow as tf
 
-    known = model.__dict__.get("_ddl_evaluation_step")
-    if known is None:
-        known = tf.function(lambda x, y, weight: test_step(model, x, y, weight), autograph=False)
-        object.__setattr__(model, "_ddl_evaluation_step", known)
-    outputs = known(x, y, weight) if len(first_array(y)) == batch_rows else test_step(model, x, y, weight)
+    traced_step = model.__dict__.get("_ddl_evaluation_step")
+    if traced_step is None:
+        traced_step = tf.function(lambda x, y, weight: test_step(model, x, y, weight), autograph=False)
+        object.__setattr__(model, "_ddl_evaluation_step", traced_step)
+    outputs = traced_step(x, y, weight) if len(first_array(y)) == batch_rows else test_step(model, x, y, weight)
     return tf.nest.map_structure(lambda tensor: tensor.numpy(), outputs)
 
 
 def test_step(model: Model, x: Any, y: Any, weight: Any) -> Any:
-    """The model's own `test_step`; returns its outputs, which are () where it does not call `compute_metrics`."""
+    """Run the model's `test_step`. Returns its outputs, or () if it does not call `compute_metrics`."""
     import tensorflow as tf
 
     x, y, weight = tf.nest.map_structure(
@@ -163,11 +163,11 @@ def test_step(model: Model, x: Any, y: Any, weight: Any) -> Any:
     )
     if not is_compiled(model):
         return model(x, training=False)
-    seen: List[Any] = [()]
+    captured_outputs: List[Any] = [()]
     original = model.compute_metrics
 
     def compute_metrics(*args: Any, **kwargs: Any) -> Any:
-        seen[0] = kwargs["y_pred"] if "y_pred" in kwargs else args[2]
+        captured_outputs[0] = kwargs["y_pred"] if "y_pred" in kwargs else args[2]
         return original(*args, **kwargs)
 
     object.__setattr__(model, "compute_metrics", compute_metrics)
@@ -175,7 +175,7 @@ def test_step(model: Model, x: Any, y: Any, weight: Any) -> Any:
         model.test_step((x, y) if weight is None else (x, y, weight))
     finally:
         object.__delattr__(model, "compute_metrics")
-    return seen[0]
+    return captured_outputs[0]
 
 
 # -- metrics
@@ -199,9 +199,9 @@ def compiled_metrics(model: Model) -> List[Metric]:
 
 def to_gather(model: Model) -> List[str]:
     """The names of metrics that may not add up. ValueError where they are not of `compile`."""
-    unknown, own = [metric for metric in metrics(model) if not adds_up(metric)], compiled_metrics(model)
+    unknown, compiled = [metric for metric in metrics(model) if not adds_up(metric)], compiled_metrics(model)
     for metric in unknown:
-        if not any(metric is one for one in own):
+        if not any(metric is compiled_metric for compiled_metric in compiled):
             raise ValueError(
                 "the metric %r of the model's own test_step may not add up over partitions: give it to compile, or "
                 "write it with keras.metrics.Mean" % metric.name
@@ -210,16 +210,16 @@ def to_gather(model: Model) -> List[str]:
 
 
 def adds_up(metric: Metric) -> bool:
-    """Whether it is a metric of Keras, of a function of Keras if it averages one, and not along the rows.
+    """Whether a metric is Keras' own, averages only a Keras function, and does not reduce over rows.
 
-    As whole_metrics.py has it, which an executor does not have.
+    The same rule as in whole_metrics.py, which executors cannot import.
     """
     function, axis = getattr(metric, "_fn", None), getattr(metric, "_fn_kwargs", {}).get("axis")
-    parts = [type(metric)] if function is None else [type(metric), function]
+    symbols = [type(metric)] if function is None else [type(metric), function]
     plain = function is None or isinstance(function, types.FunctionType)
     axes = axis if isinstance(axis, (list, tuple)) else [axis]
-    along_rows = any(isinstance(one, int) and (one == 0 or one < -1) for one in axes)
-    return plain and not along_rows and all(str(part.__module__).partition(".")[0] == "keras" for part in parts)
+    along_rows = any(isinstance(dimension, int) and (dimension == 0 or dimension < -1) for dimension in axes)
+    return plain and not along_rows and all(str(symbol.__module__).partition(".")[0] == "keras" for symbol in symbols)
 
 
 def variables(model: Model) -> List[Any]:
@@ -229,24 +229,24 @@ def variables(model: Model) -> List[Any]:
 
 def states(model: Model) -> List[np.ndarray]:
     """The values of `variables`; floats as float64, as they are added up over partitions."""
-    found = [np.asarray(variable) for variable in variables(model)]
-    return [array.astype(np.float64) if array.dtype.kind == "f" else array for array in found]
+    arrays = [np.asarray(variable) for variable in variables(model)]
+    return [array.astype(np.float64) if array.dtype.kind == "f" else array for array in arrays]
 
 
 def all_results(model: Model) -> Mapping[str, Any]:
     """{name: tensor} as `evaluate` returns it."""
     if not is_compiled(model):
         return {}
-    found: Mapping[str, Any] = model.get_metrics_result()
-    return found
+    results: Mapping[str, Any] = model.get_metrics_result()
+    return results
 
 
 def results_of(of_compile: List[Metric], model: Model) -> Mapping[str, Any]:
     """{name: tensor} of the metrics of `compile`."""
     container = getattr(model, "_compile_metrics", None)
     if container is not None:
-        found: Mapping[str, Any] = container.result()
-        return found
+        results: Mapping[str, Any] = container.result()
+        return results
     return {metric.name: metric.result() for metric in of_compile}
 
 
@@ -266,22 +266,22 @@ def first_array(value: Any) -> Any:
 def first_rows(value: Any, rows: int) -> Any:
     """The first rows of arrays in tuples and dicts."""
     if isinstance(value, dict):
-        return {name: first_rows(part, rows) for name, part in value.items()}
+        return {name: first_rows(array, rows) for name, array in value.items()}
     if isinstance(value, (tuple, list)):
-        return type(value)(first_rows(part, rows) for part in value)
+        return type(value)(first_rows(array, rows) for array in value)
     return None if value is None else np.asarray(value)[:rows]
 
 
-def joined(parts: List[Any]) -> Any:
+def joined(structures: List[Any]) -> Any:
     """Arrays in dicts, tuples and lists, one after the other."""
-    first = parts[0]
-    if first is None:
+    template = structures[0]
+    if template is None:
         return None
-    if isinstance(first, dict):
-        return {name: joined([part[name] for part in parts]) for name in first}
-    if isinstance(first, (tuple, list)):
-        return type(first)(joined([part[place] for part in parts]) for place in range(len(first)))
-    return np.concatenate(parts)
+    if isinstance(template, dict):
+        return {name: joined([structure[name] for structure in structures]) for name in template}
+    if isinstance(template, (tuple, list)):
+        return type(template)(joined([structure[index] for structure in structures]) for index in range(len(template)))
+    return np.concatenate(structures)
 
 
 def pairs(model: Model, outputs: Any, y: Any) -> Iterator[Tuple[str, np.ndarray, np.ndarray]]:
@@ -319,21 +319,21 @@ def count(values: np.ndarray, labels: np.ndarray) -> OutputCounts:
             counts["confusion"] = confusion(truth, (values > 0.5).astype(np.int64), 2)
     elif values.ndim == 2 and 2 <= values.shape[1] <= MOST_CLASSES:
         classes = values.shape[1]
-        known = class_of(labels, classes)
-        if known is not None:
+        label_classes = class_of(labels, classes)
+        if label_classes is not None:
             counts["classes"] = classes
-            counts["confusion"] = confusion(known, values.argmax(axis=1), classes)
+            counts["confusion"] = confusion(label_classes, values.argmax(axis=1), classes)
             if classes <= MOST_CURVES and within_one(values):
-                counts["scores"] = np.stack([bins(values[:, k], known == k) for k in range(classes)])
+                counts["scores"] = np.stack([bins(values[:, k], label_classes == k) for k in range(classes)])
     return counts
 
 
 def errors(values: np.ndarray, labels: np.ndarray) -> List[float]:
     """As `OutputCounts` has them."""
-    wanted = labels.astype(np.float64).ravel()
-    off = np.abs(values.astype(np.float64).ravel() - wanted)
-    present = wanted != 0
-    relative = off[present] / np.abs(wanted[present])
+    targets = labels.astype(np.float64).ravel()
+    off = np.abs(values.astype(np.float64).ravel() - targets)
+    present = targets != 0
+    relative = off[present] / np.abs(targets[present])
     return [float(off.size), float(off.sum()), float((off**2).sum()), float(present.sum()), float(relative.sum())]
 
 
@@ -359,22 +359,22 @@ def confusion(truth: np.ndarray, predicted: np.ndarray, classes: int) -> Dict[in
 
 
 def bins(values: np.ndarray, is_class: np.ndarray) -> np.ndarray:
-    """Rows by [whether they are of the class, bin of the value], int64; a bin has its upper bound, the first also 0."""
-    places = np.clip(np.ceil(values.astype(np.float64) * BINS).astype(np.int64) - 1, 0, BINS - 1)
-    return np.bincount(is_class * BINS + places, minlength=2 * BINS).reshape(2, BINS)
+    """Rows by [is of the class, bin of the value], int64. A bin includes its upper bound, the first also 0."""
+    indices = np.clip(np.ceil(values.astype(np.float64) * BINS).astype(np.int64) - 1, 0, BINS - 1)
+    return np.bincount(is_class * BINS + indices, minlength=2 * BINS).reshape(2, BINS)
 
 
-def added(one: OutputCounts, other: OutputCounts) -> OutputCounts:
+def added(counts: OutputCounts, addend: OutputCounts) -> OutputCounts:
     """The counts of the rows of both."""
-    sums: OutputCounts = {"errors": None, "confusion": None, "scores": None, "classes": one["classes"]}
-    if one["errors"] is not None and other["errors"] is not None:
-        sums["errors"] = [mine + its for mine, its in zip(one["errors"], other["errors"])]
-    if one["classes"] != other["classes"]:  # labels of another kind: numbers that are no classes
+    sums: OutputCounts = {"errors": None, "confusion": None, "scores": None, "classes": counts["classes"]}
+    if counts["errors"] is not None and addend["errors"] is not None:
+        sums["errors"] = [a + b for a, b in zip(counts["errors"], addend["errors"])]
+    if counts["classes"] != addend["classes"]:  # labels of another kind: numbers that are no classes
         sums["classes"] = 0
         return sums
-    if one["confusion"] is not None and other["confusion"] is not None:
-        cells = [*one["confusion"], *other["confusion"]]
-        sums["confusion"] = {c: one["confusion"].get(c, 0) + other["confusion"].get(c, 0) for c in cells}
-    if one["scores"] is not None and other["scores"] is not None:
-        sums["scores"] = one["scores"] + other["scores"]
+    if counts["confusion"] is not None and addend["confusion"] is not None:
+        cells = [*counts["confusion"], *addend["confusion"]]
+        sums["confusion"] = {c: counts["confusion"].get(c, 0) + addend["confusion"].get(c, 0) for c in cells}
+    if counts["scores"] is not None and addend["scores"] is not None:
+        sums["scores"] = counts["scores"] + addend["scores"]
     return sums

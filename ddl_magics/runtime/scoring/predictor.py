@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from .records import Plan
 
 FAIL, NULL = "fail", "null"
-#: Where rows without a value are allowed, the first of so many rows that has all tells the types of the predictions.
+#: With on_error="null", the first readable one of this many rows determines the types of the predictions.
 TRIED_ROWS = 1000
-#: Of the rows that a task holds at once. Each is an object of Python before it is in an array: 130 MB.
+#: Numbers in the rows that a task holds at once. Each is a Python object before it is in an array: 130 MB.
 MOST_NUMBERS = 4_000_000
-#: Of a batch that Spark hands over as Arrow; rows that are larger come one by one.
+#: Bytes of an Arrow batch. Larger rows are scored one by one.
 MOST_ARROW_BYTES = 256 << 20
-#: The job group of what is looked up for the user.
+#: The job group of Spark jobs that run before a prediction.
 GROUP = "ddl_magics prediction"
 #: What messages call the frame, and what names its columns.
 FRAME, _FEATURES = "df", "features"
@@ -39,11 +39,17 @@ FRAME, _FEATURES = "df", "features"
 class Predictor:
     """A model that scores the rows of Spark's DataFrames.
 
-    model: the bytes of a `.keras` file. features: names of columns as --features takes them, or how the run that
-    trained it has made its inputs. output: the name of the column of predictions. batch_rows: rows that the model is
-    called with at once, or fewer where they are large. on_error: "fail", or "null" for no prediction of a row that
-    cannot be read. custom_objects: as Keras' `load_model` takes them. transform: of `prepared`. Raises `DataError`, one
-    line.
+    Args:
+        model: the bytes of a `.keras` file.
+        features: column names as --features takes them, or the inputs of the run that trained the model.
+        output: the name of the prediction column.
+        batch_rows: rows per call of the model; fewer where rows are large.
+        on_error: "fail", or "null" for no prediction where a row cannot be read.
+        custom_objects: as Keras' `load_model` takes them.
+        transform: of `prepared`.
+
+    Raises:
+        DataError: one line.
     """
 
     def __init__(
@@ -68,25 +74,27 @@ class Predictor:
     def predict(self, frame: DataFrame) -> DataFrame:
         """`frame` with the predictions in further columns. Only the first row is scored at once, for their types.
 
-        Raises `DataError`, one line.
+        Raises:
+            DataError: one line.
         """
         from pyspark.sql.types import StructType, TimestampType
 
         check_frame(frame)
-        known = inputs_of(frame, self._features, self._transform)
+        inputs = inputs_of(frame, self._features, self._transform)
         windows: list[str] = []
-        if "window" in known:
-            frame, known, windows = with_windows(frame, FRAME, known, self._lenient)
+        if "window" in inputs:
+            frame, inputs, windows = with_windows(frame, FRAME, inputs, self._lenient)
         times = [i for i, field in enumerate(frame.schema.fields) if isinstance(field.dataType, TimestampType)]
         frame = _applied(frame, "unix_micros", times)
-        read = windows or [column["name"] for column in known["columns"]]
-        places = [list(frame.columns).index(name) for name in read]
-        plan: Plan = {"inputs": known, "places": places, "batch_rows": self._batch_rows, "lenient": self._lenient}
+        read = windows or [column["name"] for column in inputs["columns"]]
+        indices = [list(frame.columns).index(name) for name in read]
+        plan: Plan = {"inputs": inputs, "indices": indices, "batch_rows": self._batch_rows, "lenient": self._lenient}
         session = session_of(frame)
         task = Tasks(session.sparkContext, self._model, self._custom_objects)
-        shapes, outputs = _first(frame.limit(TRIED_ROWS if self._lenient else 1), task(scorer.describe, plan=plan))
+        first_rows = frame.limit(TRIED_ROWS if self._lenient else 1)
+        shapes, outputs = _describe_first_row(first_rows, task(scorer.describe, plan=plan))
         fields = self._fields(frame, outputs)
-        plan = {**plan, "inputs": {**known, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
+        plan = {**plan, "inputs": {**inputs, "shapes": shapes}, "batch_rows": bounded(self._batch_rows, shapes)}
         schema = StructType([*frame.schema.fields, *fields])
         scored = None
         if not windows and self._takes_arrow(frame, plan):
@@ -135,7 +143,7 @@ def bounded(batch_rows: int, shapes: Sequence[Sequence[int]]) -> int:
 
 
 def prepared(function: Transform, by_batch: bool) -> Transform:
-    """What the executors call with the features of a batch, for a function as --transform names it."""
+    """The function that executors apply to the features of a batch, from a --transform function."""
     applied, bound = by_value.functions_of(transforms)["applied"], transforms.for_rows(function, training=False)
 
     def transform(features: Any) -> Any:
@@ -149,33 +157,34 @@ def prepared(function: Transform, by_batch: bool) -> Transform:
 def inputs_of(frame: DataFrame, features: Sequence[str] | Inputs, transform: Transform | None = None) -> Inputs:
     """How the columns of `frame` become a model's inputs. transform: of `prepared`. Raises `DataError`, one line."""
     if isinstance(features, dict):
-        known: Inputs = {**features, "columns": [_found(column, frame) for column in features["columns"]]}
+        columns = [_column_in_frame(column, frame) for column in features["columns"]]
+        model_inputs: Inputs = {**features, "columns": columns}
     else:
         choice = choose(FRAME, frame, Roles(features=list(features)))
         columns = [describe(FRAME, frame, name) for name in choice.names()]
-        known = inputs(columns, choice.arrange(columns))
-    return known if transform is None else {**known, "transform": transform}
+        model_inputs = inputs(columns, choice.arrange(columns))
+    return model_inputs if transform is None else {**model_inputs, "transform": transform}
 
 
-def _found(column: Column, frame: DataFrame) -> Column:
+def _column_in_frame(column: Column, frame: DataFrame) -> Column:
     """The column of training in `frame`, where it may be a vector instead of an array."""
     check_column(_FEATURES, column["name"], FRAME, list(map(str, frame.columns)))
-    found = describe(FRAME, frame, column["name"])
-    if found["depth"] != column["depth"] or not _casts(found["dtype"], column["dtype"]):
+    frame_column = describe(FRAME, frame, column["name"])
+    if frame_column["depth"] != column["depth"] or not _casts(frame_column["dtype"], column["dtype"]):
         raise DataError("column %r of %s is of another kind than in training" % (column["name"], FRAME))
-    return {**column, "vector": found["vector"]}
+    return {**column, "vector": frame_column["vector"]}
 
 
-def _applied(frame: DataFrame, function: str, places: Sequence[int]) -> DataFrame:
-    """`frame` with a function of SQL applied to the columns at these places.
+def _applied(frame: DataFrame, function: str, indices: Sequence[int]) -> DataFrame:
+    """`frame` with a function of SQL applied to the columns at these indices.
 
     Timestamps become numbers for Python and back: its own are local times, of which an hour occurs twice in autumn,
     and end with the year 9999.
     """
-    if not places:
+    if not indices:
         return frame
     names = ["c%d" % index for index in range(len(frame.columns))]
-    values = ["%s(%s) %s" % (function, n, n) if i in places else n for i, n in enumerate(names)]
+    values = ["%s(%s) %s" % (function, n, n) if i in indices else n for i, n in enumerate(names)]
     return frame.toDF(*names).selectExpr(*values).toDF(*frame.columns)
 
 
@@ -185,9 +194,9 @@ def session_of(frame: DataFrame) -> SparkSession:
     return session
 
 
-def _casts(found: str, trained: str) -> bool:
+def _casts(dtype: str, trained: str) -> bool:
     """Whether values become those of training's dtype without a change of kind, as 1.5 to 1 or 2 to True would be."""
-    return found == trained if "S" in (found, trained) else np.can_cast(np.dtype(found), np.dtype(trained), "same_kind")
+    return dtype == trained if "S" in (dtype, trained) else np.can_cast(np.dtype(dtype), np.dtype(trained), "same_kind")
 
 
 def check_frame(frame: DataFrame) -> None:
@@ -200,17 +209,17 @@ def check_frame(frame: DataFrame) -> None:
         )
 
 
-def _first(frame: DataFrame, describe: Task) -> scorer.Description:
+def _describe_first_row(frame: DataFrame, describe: Task) -> scorer.Description:
     try:
         rows = frame.rdd.mapPartitions(describe)
-        found = jvm_gateway.collect_until_interrupted(rows, "prediction of the first row")
+        descriptions = jvm_gateway.collect_until_interrupted(rows, "prediction of the first row")
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise _cannot_be_scored(error) from error
-    if found and isinstance(found[0], str):
-        raise _cannot_be_scored(found[0])
-    if not found:
+    if descriptions and isinstance(descriptions[0], str):
+        raise _cannot_be_scored(descriptions[0])
+    if not descriptions:
         raise DataError("%s has no rows that could tell the type of a prediction" % FRAME)
-    description: scorer.Description = found[0]
+    description: scorer.Description = descriptions[0]
     return description
 
 

@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 class Plan(TypedDict):
     """How rows are scored.
 
-    places: of each column of `inputs`, its index in a row. batch_rows: rows that the model is called with at once.
+    indices: of each column of `inputs`, its index in a row. batch_rows: rows that the model is called with at once.
     lenient: whether a row that cannot be read gets no prediction, instead of an error.
     """
 
     inputs: Inputs
-    places: list[int]
+    indices: list[int]
     batch_rows: int
     lenient: bool
 

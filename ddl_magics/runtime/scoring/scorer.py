@@ -1,4 +1,4 @@
-"""What Spark's executors do to score rows: make tensors of them, call the model, and add what it says to each row.
+"""Scoring on Spark's executors: convert rows to tensors, call the model, append its outputs to each row.
 
 Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
 relative import but for the type checker, and nothing but numpy, TensorFlow, Keras and the standard library.
@@ -32,7 +32,7 @@ Description = Tuple[List[List[int]], List[Tuple[str, str, int]]]
 
 #: Holds the models that a Python worker of Spark has loaded. Spark keeps the worker for other tasks.
 _MODULE = "_ddl_scoring_models"
-#: So many, as each takes memory of the executor.
+#: Models that a worker keeps: each takes memory of the executor.
 _MODELS = 2
 
 
@@ -82,7 +82,7 @@ def worth_reading(record: logging.LogRecord) -> bool:
 def labelled(
     rows: Iterable[Row], model: Model, plan: Plan, labels: Labels, make_arrays: MakeArrays
 ) -> Iterator[Tuple[Any, Any, Any]]:
-    """(features, label, weight) of a batch of rows after the other, as --data gives them to the model.
+    """Yield (features, label, weight) of each batch of rows, as --data gives them to the model.
 
     ValueError, one line, for a row that cannot be read.
     """
@@ -91,19 +91,19 @@ def labelled(
         batch = list(itertools.islice(rows, plan["batch_rows"]))
         if not batch:
             return
-        given = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
+        input_tensors = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
         weight = labels["weight"]
         yield (
-            transformed(given, inputs),
-            picked(given, labels["label"]),
-            None if weight is None else given[weight],
+            transformed(input_tensors, inputs),
+            picked(input_tensors, labels["label"]),
+            None if weight is None else input_tensors[weight],
         )
 
 
 def score(
     rows: Iterable[Row], model: Callable[[], Model], plan: Plan, make_arrays: MakeArrays, outputs: int
 ) -> Iterator[Tuple[Any, ...]]:
-    """The rows of a partition, each with the values of so many outputs of `model()` behind its own.
+    """Yield the rows of a partition, each followed by its values of the `outputs` outputs of `model()`.
 
     ValueError, one line, for a row that cannot be read; where the plan is lenient, its values are None instead.
     """
@@ -114,9 +114,9 @@ def score(
             return
         readable, arrays = tensors(batch, plan, make_arrays)
         columns = [as_values(array) for _, array in call(model(), arrays, plan["inputs"])] if readable else []
-        found = dict(zip(readable, zip(*columns)))
+        outputs_by_row = dict(zip(readable, zip(*columns)))
         for index, row in enumerate(batch):
-            yield (*row, *found.get(index, (None,) * outputs))
+            yield (*row, *outputs_by_row.get(index, (None,) * outputs))
 
 
 def describe(
@@ -124,8 +124,8 @@ def describe(
 ) -> Iterator[Union[Description, str]]:
     """Of the first row that can be read: (shape of each tensor, (name, dtype, dimensions) of each output).
 
-    Of one that cannot be scored, the error as text: Spark would repeat a task that raises it, and load the model anew.
-    All rows are read, as Spark ends a Python worker that has left some, and its model with it.
+    An error is yielded as text: Spark would retry a task that raises, and load the model again. All rows are read, as
+    Spark ends a Python worker that leaves some, and its model with it.
     """
     rows = iter(rows)
     try:
@@ -144,7 +144,7 @@ def describe(
 
 def tensors(batch: Sequence[Row], plan: Plan, make_arrays: MakeArrays) -> Tuple[Sequence[int], Arrays]:
     """(indices of the rows that can be read, the arrays of these)."""
-    inputs, values = plan["inputs"], [[row[place] for place in plan["places"]] for row in batch]
+    inputs, values = plan["inputs"], [[row[index] for index in plan["indices"]] for row in batch]
 
     def read(values: Sequence[Row]) -> Arrays:
         return checked(make_arrays(values, inputs["columns"], inputs["tensors"]), inputs)
@@ -176,16 +176,16 @@ def checked(arrays: Arrays, inputs: Inputs) -> Arrays:
 
 def call(model: Model, arrays: Arrays, inputs: Inputs) -> List[Tuple[str, np.ndarray]]:
     """[(name, array of shape (rows, ...))] of the model's outputs; the name of a single one is ""."""
-    given = as_inputs(arrays, inputs, weights_dtype(model))
-    outputs = model.predict_on_batch(transformed(given, inputs))
+    input_tensors = as_inputs(arrays, inputs, weights_dtype(model))
+    outputs = model.predict_on_batch(transformed(input_tensors, inputs))
     if isinstance(outputs, dict):
-        named = list(outputs.items())
+        named_outputs = list(outputs.items())
     elif isinstance(outputs, (list, tuple)):
         names = getattr(model, "output_names", None) or ()
-        named = list(zip(names if len(set(names)) == len(outputs) else map(str, range(len(outputs))), outputs))
+        named_outputs = list(zip(names if len(set(names)) == len(outputs) else map(str, range(len(outputs))), outputs))
     else:
-        named = [("", outputs)]
-    return [(name, in_sparks_dtype(np.asarray(output))) for name, output in named]
+        named_outputs = [("", outputs)]
+    return [(name, in_sparks_dtype(np.asarray(output))) for name, output in named_outputs]
 
 
 def weights_dtype(model: Model) -> str:
@@ -199,15 +199,15 @@ def as_inputs(arrays: Arrays, inputs: Inputs, floatx: str) -> List[Any]:
     return [as_input(array, use, floatx) for array, use in zip(arrays, inputs["uses"])]
 
 
-def transformed(given: Sequence[Any], inputs: Inputs) -> Any:
+def transformed(tensors: Sequence[Any], inputs: Inputs) -> Any:
     """What the model is called with: the features, or what --transform makes of them."""
-    features = picked(given, inputs["features"])
+    features = picked(tensors, inputs["features"])
     return inputs["transform"](features) if "transform" in inputs else features
 
 
-def picked(given: Sequence[Any], features: Features) -> Any:
+def picked(tensors: Sequence[Any], features: Features) -> Any:
     """The tensors of features, or of a label: one, or a dict of them."""
-    return given[features] if isinstance(features, int) else {name: given[i] for name, i in features.items()}
+    return tensors[features] if isinstance(features, int) else {name: tensors[i] for name, i in features.items()}
 
 
 def as_input(array: np.ndarray, use: str, floatx: str) -> Any:

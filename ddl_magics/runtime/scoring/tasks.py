@@ -24,7 +24,7 @@ _broadcasts: dict[tuple[str, str], Any] = {}
 
 
 class Tasks:
-    """A function (a function of a self-contained module, its arguments) -> task.
+    """Makes Spark tasks of functions of self-contained modules.
 
     model: the bytes of a `.keras` file. custom_objects: as Keras' `load_model` takes them. compiled: whether the model
     has its loss and metrics.
@@ -65,8 +65,8 @@ class Tasks:
 
         def make_arrays(batch: Any, plan: Plan) -> Any:
             inputs = plan["inputs"]
-            given = values([batch.column(place) for place in plan["places"]], inputs["columns"])
-            return checked(column_arrays(given, inputs["columns"], inputs["tensors"]), inputs)
+            column_values = values([batch.column(index) for index in plan["indices"]], inputs["columns"])
+            return checked(column_arrays(column_values, inputs["columns"], inputs["tensors"]), inputs)
 
         def run(batches: Iterable[Any]) -> Iterator[Any]:
             yield from shipped(batches, get, plan, make_arrays, call)

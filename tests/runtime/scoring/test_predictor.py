@@ -152,7 +152,7 @@ def test_the_first_row_is_described_and_all_are_read(line):
     """Spark ends a Python worker that has left rows; TensorFlow and the model would be loaded again to score them."""
     columns = [{"name": name, "dtype": "f8", "depth": 0, "vector": False} for name in "abc"]
     inputs = {"columns": columns, "tensors": [[0, 1, 2]], "uses": ["floatx"], "shapes": None, "features": 0}
-    plan = {"inputs": inputs, "places": [0, 1, 2], "batch_rows": 9, "lenient": False}
+    plan = {"inputs": inputs, "indices": [0, 1, 2], "batch_rows": 9, "lenient": False}
     for rows, said in ([[1.0, 2.0, 3.0]] * 4, ([[3]], [("", "float32", 0)])), ([["x", "", ""]] * 4, None):
         given = iter(rows)
         (found,) = scorer.describe(given, lambda: line, plan, packing.row_arrays)
