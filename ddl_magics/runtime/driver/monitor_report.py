@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 from .. import events
 from ..monitoring import drift
-from ..monitoring.windows import ROWS, SHOWN
+from ..monitoring.windows import MAX_REPORTED, ROWS
 from ..run_spec import MonitorSpec
 from ..wording import counted
 from .journal import Journal
@@ -39,7 +39,7 @@ class MonitorReport:
         """Report the counts. Their lock is held."""
         self._reported_at, self._counts.changed = time.monotonic(), False
         watch = self._counts.watch
-        features, error = watch.things(), watch.error()
+        features, error = watch.feature_drifts(), watch.error()
         _, rows = watch.newest()
         self._arrivals.count_in(watch.totals)
         if error is not None:
@@ -56,8 +56,8 @@ class MonitorReport:
                 wanted=ROWS,
                 totals=dict(watch.totals),
                 lines=watch.lines(float(self._spec.window), time.time()),
-                things=features[:SHOWN],
-                hidden=max(0, len(features) - SHOWN),
+                things=features[:MAX_REPORTED],
+                hidden=max(0, len(features) - MAX_REPORTED),
                 bounds={"drift": drift.DRIFT, "severe": drift.SEVERE},
                 error=error,
                 advice={"reasons": reasons, "cell": self._spec.cell} if reasons else None,

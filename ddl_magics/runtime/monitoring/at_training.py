@@ -39,24 +39,24 @@ def _sketches(rank: Rank, manifest: Any) -> Mapping[str, Any]:
     size = max(1, rank_data.row_bytes(manifest) * (1 if sequences is None else sequences["length"]))
     rows = _sample(rank, manifest, "train", min(SAMPLE_ROWS // rank.config.workers + 1, SAMPLE_BYTES // size))
     points = reference.points_for(sum(len(tensor["named"]) for tensor in inputs))
-    shown = _by_name(rows)
+    tensors = _by_name(rows)
     sketches = [
         reference.sketch(values, points)
         for tensor in inputs
-        for values in watched.values(tensor, shown[tensor["name"]])
+        for values in watched.values(tensor, tensors[tensor["name"]])
     ]
     outputs: List[Tensor] = []
-    made: List[reference.Sketch] = []
+    predicted: List[reference.Sketch] = []
     if rank.config.is_chief and rank.models and rank.training is not None:
         held_out = bool(manifest["validation_rows"])
-        most = max(1, min(OUTPUT_ROWS, OUTPUT_BYTES // size))
-        rows = _sample(rank, manifest, "validation" if held_out else "train", most)
+        max_rows = max(1, min(OUTPUT_ROWS, OUTPUT_BYTES // size))
+        rows = _sample(rank, manifest, "validation" if held_out else "train", max_rows)
         for name, values in _predicted(rank, rows).items():
             tensor = watched.of_output(name, values.shape[1:])
             outputs.append(tensor)
-            made += [reference.sketch(each, reference.MAX_POINTS) for each in watched.values(tensor, values)]
-    count = len(next(iter(shown.values())))
-    return {"rows": count, "inputs": inputs, "outputs": outputs, "sketches": sketches, "output_sketches": made}
+            predicted += [reference.sketch(series, reference.MAX_POINTS) for series in watched.values(tensor, values)]
+    count = len(next(iter(tensors.values())))
+    return {"rows": count, "inputs": inputs, "outputs": outputs, "sketches": sketches, "output_sketches": predicted}
 
 
 def _predicted(rank: Rank, rows: Any) -> Mapping[str, Any]:
@@ -72,27 +72,27 @@ def _predicted(rank: Rank, rows: Any) -> Mapping[str, Any]:
 def _inputs(manifest: Any) -> List[Tensor]:
     """What is watched of the model's inputs."""
     features, windowed = manifest["features"], manifest.get("sequences") is not None
-    named = {"": features} if isinstance(features, int) else features
-    found = []
-    for name, index in named.items():
+    tensor_indices = {"": features} if isinstance(features, int) else features
+    candidates = []
+    for name, index in tensor_indices.items():
         tensor = manifest["tensors"][index]
         if tensor["use"] == "sparse":
             continue
         text = share_files.is_text(tensor)
-        found.append(watched.of_input(name, tensor["name"], tensor["shape"], text, windowed))
-    known = [tensor for tensor in found if tensor is not None]
-    before = [sum(len(tensor["named"]) for tensor in known[:index]) for index in range(len(known))]
-    return [tensor for tensor, count in zip(known, before) if count + len(tensor["named"]) <= MAX_WATCHED]
+        candidates.append(watched.of_input(name, tensor["name"], tensor["shape"], text, windowed))
+    tensors = [tensor for tensor in candidates if tensor is not None]
+    before = [sum(len(tensor["named"]) for tensor in tensors[:index]) for index in range(len(tensors))]
+    return [tensor for tensor, count in zip(tensors, before) if count + len(tensor["named"]) <= MAX_WATCHED]
 
 
-def _sample(rank: Rank, manifest: Any, name: Any, most: int) -> Any:
+def _sample(rank: Rank, manifest: Any, name: Any, max_rows: int) -> Any:
     """The features of at most so many rows, evenly spread over this rank's share."""
     import tensorflow as tf
 
     config = rank.config
     share = rank_data.share(tf, os.path.join(config.scratch, "data"), name, manifest)
     count = share_files.share_rows(manifest, name, config.rank)
-    rows = np.unique(np.linspace(0, count - 1, min(count, max(1, most))).astype(np.int64))
+    rows = np.unique(np.linspace(0, count - 1, min(count, max(1, max_rows))).astype(np.int64))
     element = share.element(tf.constant(rows))
     return element[0] if isinstance(element, tuple) else element
 
@@ -104,20 +104,20 @@ def _outputs(model: Any, features: Any) -> Any:
     count = len(tf.nest.flatten(features)[0])
     batches: List[Any] = []
     begun = time.monotonic()
-    for first in range(0, count, BATCH_ROWS):
+    for start in range(0, count, BATCH_ROWS):
         if batches and time.monotonic() - begun > OUTPUT_SECONDS:
             break
-        batch = tf.nest.map_structure(lambda part, at=first: part[at : at + BATCH_ROWS], features)
+        batch = tf.nest.map_structure(lambda tensor, at=start: tensor[at : at + BATCH_ROWS], features)
         batches.append(tf.nest.map_structure(np.asarray, model(batch, training=False)))
-    return tf.nest.map_structure(lambda *parts: np.concatenate(parts), *batches)
+    return tf.nest.map_structure(lambda *arrays: np.concatenate(arrays), *batches)
 
 
 def _by_name(structure: Any) -> Mapping[str, Any]:
     """Tensors by name; "" for the only one. Those of a list get their number."""
     if isinstance(structure, dict):
-        return {name: np.asarray(part) for name, part in structure.items()}
+        return {name: np.asarray(tensor) for name, tensor in structure.items()}
     if isinstance(structure, (list, tuple)):
         if len(structure) == 1:
             return {"": np.asarray(structure[0])}
-        return {str(number): np.asarray(part) for number, part in enumerate(structure)}
+        return {str(number): np.asarray(tensor) for number, tensor in enumerate(structure)}
     return {"": np.asarray(structure)}

@@ -1,4 +1,4 @@
-"""The stream's side: what is watched of each logged request, counted per window and bin by Spark SQL alone.
+"""Spark SQL that counts the watched values of logged requests per window and bin.
 
 No Python runs on the executors. Every expression is one of Spark 3.1.
 """
@@ -26,8 +26,8 @@ def latency_of(bin: int) -> float:
 
 
 class Counter:
-    """Makes counts of a batch of requests. Of each row the watched things are numbered: inputs, outputs, then three
-    of the request: its latency, whether it had an error, and whether its record could not be read.
+    """Counts a batch of requests. A metric is the index of a watched value of a row: inputs, outputs, then three of
+    the request: its latency, whether it had an error, and whether its record could not be read.
     """
 
     def __init__(self, reference: Reference, window_seconds: float) -> None:
@@ -61,21 +61,21 @@ class Counter:
         return parsed.selectExpr(*columns).withWatermark("time", delay).dropDuplicates(["id", "time"])
 
     def counts(self, requests: DataFrame) -> DataFrame:
-        """Rows (window, thing, bin, rows, sum, squares). window: when it begins, in seconds since the epoch."""
+        """Rows (window, metric, bin, rows, sum, squares). window: when it begins, in seconds since the epoch."""
         names = ["i%d" % n for n in range(len(self._inputs))] + ["o%d" % n for n in range(len(self._outputs))]
         zipped = "arrays_zip(%s)" % ", ".join(names)
         has_inputs = " AND ".join("%s IS NOT NULL" % name for name in names if name[0] == "i") or "false"
         has_outputs = " AND ".join("%s IS NOT NULL" % name for name in names if name[0] == "o") or "false"
         lists = ["coalesce(%s, array()) AS %s" % (name, name) for name in names]
         start = "%s AS window" % window_start(self._seconds)
-        about = "unreadable", "failed", "latency"
-        first = requests.selectExpr(
-            start, *about, "(%s) AS has_inputs" % has_inputs, "(%s) AS has_outputs" % has_outputs, *lists
+        request_columns = "unreadable", "failed", "latency"
+        windowed = requests.selectExpr(
+            start, *request_columns, "(%s) AS has_inputs" % has_inputs, "(%s) AS has_outputs" % has_outputs, *lists
         )
-        rows = first.selectExpr(
-            "window", *about, "has_inputs", "has_outputs", "posexplode_outer(%s) AS (row, e)" % zipped
+        rows = windowed.selectExpr(
+            "window", *request_columns, "has_inputs", "has_outputs", "posexplode_outer(%s) AS (row, e)" % zipped
         )
-        parts = [
+        expressions = [
             _padded(_expression(tensor, "e.%s%d" % (side, number), self._of(side, number)), len(tensor["named"]))
             for side, tensors in (("i", self._inputs), ("o", self._outputs))
             for number, tensor in enumerate(tensors)
@@ -83,17 +83,17 @@ class Counter:
         alone = "array(latency, CAST(failed AS DOUBLE), 1D)"
         values = rows.selectExpr(
             "window", "unreadable", "has_inputs", "has_outputs", "coalesce(row, 0) AS row",
-            "concat(%s) AS v" % ", ".join([*parts, alone]),
+            "concat(%s) AS v" % ", ".join([*expressions, alone]),
         )  # fmt: skip
-        things = values.selectExpr(
-            "window", "unreadable", "has_inputs", "has_outputs", "row", "posexplode(v) AS (thing, x)"
+        metrics = values.selectExpr(
+            "window", "unreadable", "has_inputs", "has_outputs", "row", "posexplode(v) AS (metric, x)"
         )
-        kept = (
-            "CASE WHEN thing = %d THEN unreadable AND row = 0 WHEN unreadable THEN false "
-            "WHEN thing < %d THEN has_inputs WHEN thing < %d THEN has_outputs ELSE row = 0 END"
+        is_counted = (
+            "CASE WHEN metric = %d THEN unreadable AND row = 0 WHEN unreadable THEN false "
+            "WHEN metric < %d THEN has_inputs WHEN metric < %d THEN has_outputs ELSE row = 0 END"
         ) % (self.unreadable, self.inputs, self.latency)
-        binned = things.where(kept).selectExpr("window", "thing", "%s AS bin" % self._bin(), "x")
-        return binned.groupBy("window", "thing", "bin").agg(*_sums())
+        binned = metrics.where(is_counted).selectExpr("window", "metric", "%s AS bin" % self._bin(), "x")
+        return binned.groupBy("window", "metric", "bin").agg(*_sums())
 
     def _of(self, side: str, number: int) -> Feature:
         before = sum(len(t["named"]) for t in self._inputs) if side == "o" else 0
@@ -106,8 +106,8 @@ class Counter:
             if len(tensors) == 1:
                 fields.append("%s MAP<STRING, %s>" % (name, _type(tensors[0])))
             elif tensors:
-                parts = ", ".join("%s: %s" % (_quoted(tensor["name"]), _type(tensor)) for tensor in tensors)
-                fields.append("%s STRUCT<%s>" % (name, parts))
+                columns = ", ".join("%s: %s" % (_quoted(tensor["name"]), _type(tensor)) for tensor in tensors)
+                fields.append("%s STRUCT<%s>" % (name, columns))
         return ", ".join(fields)
 
     def _bin(self) -> str:
@@ -115,19 +115,19 @@ class Counter:
         edges = [feature["edges"] for feature in self._features] + [[0.5], [0.5], [0.5]]
         above = []
         for k in range(max(map(len, edges))):
-            column = ", ".join(_number(each[k] if k < len(each) else math.inf) for each in edges)
-            above.append("CAST(x >= array(%s)[thing] AS INT)" % column)
-        most = "array(%s)[thing]" % ", ".join(str(len(each)) for each in edges)
+            column = ", ".join(_number(bounds[k] if k < len(bounds) else math.inf) for bounds in edges)
+            above.append("CAST(x >= array(%s)[metric] AS INT)" % column)
+        highest_bin = "array(%s)[metric]" % ", ".join(str(len(bounds)) for bounds in edges)
         latency = "greatest(0, least(%d, CAST(floor(log10(x / %r) * %d) AS INT)))" % (
             LATENCY_BINS - 1,
             LATENCY_FIRST,
             LATENCY_PER_DECADE,
         )
-        return "CASE WHEN x IS NULL OR isnan(x) THEN %d WHEN thing = %d THEN %s ELSE %s END" % (
+        return "CASE WHEN x IS NULL OR isnan(x) THEN %d WHEN metric = %d THEN %s ELSE %s END" % (
             NULL,
             self.latency,
             latency,
-            "least(%s, %s)" % (most, " + ".join(above)),
+            "least(%s, %s)" % (highest_bin, " + ".join(above)),
         )
 
 
@@ -172,8 +172,8 @@ def _expression(tensor: Tensor, value: str, feature: Feature) -> str:
         return "array(%s)" % scalar(base)
     if view == "text":
         text = "IF(%s LIKE '[%%', get_json_object(%s, '$[0]'), %s)" % (base, base, base)
-        known = ", ".join(_text(label) for label in (feature["labels"] or [""])[1:])
-        return "array(CAST(array_position(array(%s), %s) AS DOUBLE))" % (known or "''", text)
+        labels = ", ".join(_text(label) for label in (feature["labels"] or [""])[1:])
+        return "array(CAST(array_position(array(%s), %s) AS DOUBLE))" % (labels or "''", text)
     base = flattened(base, depth)
     if view == "vector":
         return base

@@ -1,6 +1,6 @@
 """How far a distribution has moved: PSI, Kolmogorov-Smirnov and chi-square, on counts per bin. Pure.
 
-Two samples of one distribution differ by chance. How much they may, depends on their sizes; the thresholds know it.
+Two samples of one distribution differ by chance, by an amount that depends on their sizes, as do the thresholds.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ Level = Literal["none", "drift", "severe"]
 #: The customary bounds of the PSI: below the first all is well, above the second the population is another one
 #: (Siddiqi, Credit Risk Scorecards, 2006, section 9).
 DRIFT, SEVERE = 0.1, 0.25
-#: How seldom chance alone may pass for a drift, of one distribution in one window: with 35 of them and 100 windows, an
-#: alarm without a drift comes in one of 300 such times.
+#: Probability of a false alarm for one distribution in one window: with 35 distributions, one in 300 series of 100
+#: windows has one.
 FALSE_ALARM = 1e-6
-#: A mean error has risen where it is so many times that of training,
+#: A mean error has risen if it is this many times that of training,
 ERROR_RISE = 1.1
 #: and so many standard errors above it, which chance exceeds with `FALSE_ALARM`.
 ERROR_DEVIATIONS = statistics.NormalDist().inv_cdf(1 - FALSE_ALARM)
-#: With fewer rows nothing is said.
+#: With fewer rows, drift is not judged.
 MIN_ROWS = 200
 #: Added to each bin, so that an empty one has a logarithm (Krichevsky and Trofimov, 1981).
 _PRIOR = 0.5
@@ -47,21 +47,21 @@ def compare(reference: Sequence[float], window: Sequence[float]) -> Drift | None
     n, m = sum(window), sum(reference)
     if n < MIN_ROWS or m < MIN_ROWS:
         return None
-    found = psi(reference, window)
+    index = psi(reference, window)
     bins = sum(1 for a, b in zip(reference, window) if a or b)
     noise = psi_by_chance(bins, n, m)
     threshold = max(DRIFT, noise)
-    level: Level = "none" if found < threshold else "drift" if found < max(SEVERE, noise) else "severe"
+    level: Level = "none" if index < threshold else "drift" if index < max(SEVERE, noise) else "severe"
     statistic = chi_square(reference, window)
-    return Drift(found, ks(reference, window), statistic, chi_square_tail(statistic, bins - 1), threshold, level)
+    return Drift(index, ks(reference, window), statistic, chi_square_tail(statistic, bins - 1), threshold, level)
 
 
 def psi(reference: Sequence[float], window: Sequence[float]) -> float:
     """The population stability index, sum of (p - q) ln(p / q) over the bins: Jeffreys' divergence of the shares."""
-    used = [(a, b) for a, b in zip(reference, window) if a or b]
-    m, n = (sum(side) + _PRIOR * len(used) for side in (reference, window))
+    occupied = [(a, b) for a, b in zip(reference, window) if a or b]
+    m, n = (sum(side) + _PRIOR * len(occupied) for side in (reference, window))
     total = 0.0
-    for a, b in used:
+    for a, b in occupied:
         q, p = (a + _PRIOR) / m, (b + _PRIOR) / n
         total += (p - q) * math.log(p / q)
     return total
@@ -79,10 +79,10 @@ def psi_by_chance(bins: int, n: float, m: float, probability: float = FALSE_ALAR
 def ks(reference: Sequence[float], window: Sequence[float]) -> float:
     """The Kolmogorov-Smirnov distance at the edges of the bins: at most that of the values themselves."""
     n, m = sum(window), sum(reference)
-    before = now = distance = 0.0
+    reference_share = window_share = distance = 0.0
     for a, b in zip(reference, window):
-        before, now = before + a / m, now + b / n
-        distance = max(distance, abs(before - now))
+        reference_share, window_share = reference_share + a / m, window_share + b / n
+        distance = max(distance, abs(reference_share - window_share))
     return distance
 
 
@@ -107,11 +107,11 @@ def chi_square_tail(statistic: float, freedom: int) -> float:
     half = statistic / 2
     if freedom % 2:
         tail, term = math.erfc(math.sqrt(half)), math.exp(-half) * math.sqrt(half) / math.gamma(1.5)
-        first = 3
+        lowest_degree = 3
     else:
         tail, term = math.exp(-half), math.exp(-half) * half
-        first = 4
-    for degree in range(first, freedom + 1, 2):
+        lowest_degree = 4
+    for degree in range(lowest_degree, freedom + 1, 2):
         tail += term
         term *= half / (degree / 2)
     return min(1.0, tail)
@@ -127,11 +127,11 @@ def _quantile(freedom: int, probability: float) -> float:
     return high
 
 
-def error_rose(before: float, now: float, spread: float, rows: int) -> bool:
+def error_rose(training_mean: float, mean: float, spread: float, rows: int) -> bool:
     """Whether a mean error of so many rows is above that of training: by a tenth, and by more than chance can do.
 
     spread: standard deviation of the error of a row.
     """
     if rows < MIN_ROWS:
         return False
-    return now > ERROR_RISE * before and now - before > ERROR_DEVIATIONS * spread / math.sqrt(rows)
+    return mean > ERROR_RISE * training_mean and mean - training_mean > ERROR_DEVIATIONS * spread / math.sqrt(rows)

@@ -1,4 +1,4 @@
-"""The stream's side of the true values: the error of each labelled row, per window, by Spark SQL alone."""
+"""Spark SQL that sums the errors of labelled rows per window."""
 
 from __future__ import annotations
 
@@ -33,29 +33,29 @@ def joined(requests: DataFrame, labels: DataFrame, delay: str) -> DataFrame:
     """The requests of a stream with the labels of another, which come at most so long after them."""
     from pyspark.sql import functions as F
 
-    once = labels.withWatermark("label_time", delay).dropDuplicates(["label_id", "label_time"])
-    near = F.expr(
+    distinct_labels = labels.withWatermark("label_time", delay).dropDuplicates(["label_id", "label_time"])
+    condition = F.expr(
         "id = label_id AND label_time >= time - interval %s AND label_time <= time + interval %s" % (delay, delay)
     )
-    return requests.join(once, near)
+    return requests.join(distinct_labels, condition)
 
 
 def errors(pairs: DataFrame, output: Tensor, kind: str, window_seconds: float) -> DataFrame:
     """Rows (window, rows, sum, squares) of requests with a column `label`: a number, or one for each of their rows."""
     from pyspark.sql import functions as F
 
-    many = "from_json(label, 'array<double>')"
-    wanted = "IF(trim(label) LIKE '[%%', %s, array(CAST(label AS DOUBLE))) AS y" % many
+    parsed = "from_json(label, 'array<double>')"
+    truth = "IF(trim(label) LIKE '[%%', %s, array(CAST(label AS DOUBLE))) AS y" % parsed
     rows = pairs.where("o0 IS NOT NULL AND NOT failed").selectExpr(
-        "%s AS window" % window_start(window_seconds), "o0", wanted
+        "%s AS window" % window_start(window_seconds), "o0", truth
     )
-    each = rows.selectExpr("window", "explode(arrays_zip(o0, y)) AS e")
+    labelled_rows = rows.selectExpr("window", "explode(arrays_zip(o0, y)) AS e")
     if output["view"] == "scalar":
-        taken = "%s AS o" % scalar("e.o0"), "CAST(NULL AS ARRAY<DOUBLE>) AS p"
+        columns = "%s AS o" % scalar("e.o0"), "CAST(NULL AS ARRAY<DOUBLE>) AS p"
     else:
         flat = flattened("e.o0", output["depth"])
-        taken = "element_at(%s, 1) AS o" % flat, "%s AS p" % flat
-    found = each.selectExpr("window", "e.y AS y", *taken).where("y IS NOT NULL")
-    error = found.selectExpr("window", "%s AS error" % ERRORS[kind]).where("error IS NOT NULL")
+        columns = "element_at(%s, 1) AS o" % flat, "%s AS p" % flat
+    predictions = labelled_rows.selectExpr("window", "e.y AS y", *columns).where("y IS NOT NULL")
+    error = predictions.selectExpr("window", "%s AS error" % ERRORS[kind]).where("error IS NOT NULL")
     sums = F.count(F.lit(1)).alias("rows"), F.sum("error").alias("sum"), F.expr("sum(error * error)").alias("squares")
     return error.groupBy("window").agg(*sums)

@@ -76,7 +76,7 @@ def sketch(values: Any, points: int) -> Sketch:
     if values.dtype.kind in "OSU":
         return _text_sketch(values)
     present = values[np.isfinite(values)]
-    found: Sketch = {
+    summary: Sketch = {
         "rows": len(values),
         "nulls": len(values) - len(present),
         "sum": float(present.sum()),
@@ -86,11 +86,11 @@ def sketch(values: Any, points: int) -> Sketch:
     }
     if len(present):
         at = np.linspace(0, len(present) - 1, points).astype(np.int64)
-        found["quantiles"] = [_short(value) for value in np.sort(present)[at]]
+        summary["quantiles"] = [_short(value) for value in np.sort(present)[at]]
     distinct, counts = np.unique(present, return_counts=True)
     if len(distinct) <= MAX_VALUES:
-        found["values"] = {repr(float(value)): int(count) for value, count in zip(distinct, counts)}
-    return found
+        summary["values"] = {repr(float(value)): int(count) for value, count in zip(distinct, counts)}
+    return summary
 
 
 def _text_sketch(values: np.ndarray) -> Sketch:
@@ -99,7 +99,7 @@ def _text_sketch(values: np.ndarray) -> Sketch:
     for text in texts:
         if text is not None:
             counts[text] = counts.get(text, 0) + 1
-    most = sorted(counts, key=lambda text: (-counts[text], text))[: 2 * MAX_VALUES]
+    frequent = sorted(counts, key=lambda text: (-counts[text], text))[: 2 * MAX_VALUES]
     nulls = sum(text is None for text in texts)
     return {
         "rows": len(texts),
@@ -107,13 +107,13 @@ def _text_sketch(values: np.ndarray) -> Sketch:
         "sum": 0.0,
         "squares": 0.0,
         "quantiles": [],
-        "values": {text: counts[text] for text in most},
+        "values": {text: counts[text] for text in frequent},
     }
 
 
 def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
     """The distribution of what several sketches are of."""
-    rows, nulls = sum(each["rows"] for each in sketches), sum(each["nulls"] for each in sketches)
+    rows, nulls = sum(sketch["rows"] for sketch in sketches), sum(sketch["nulls"] for sketch in sketches)
     present = rows - nulls
     feature: Feature = {
         "name": name,
@@ -129,13 +129,13 @@ def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
         _add_text(feature, sketches, present)
         return feature
     if present:
-        mean = sum(each["sum"] for each in sketches) / present
-        variance = max(0.0, sum(each["squares"] for each in sketches) / present - mean * mean)
+        mean = sum(sketch["sum"] for sketch in sketches) / present
+        variance = max(0.0, sum(sketch["squares"] for sketch in sketches) / present - mean * mean)
         feature["mean"], feature["std"] = _short(mean), _short(math.sqrt(variance))
-    if all(each["values"] is not None for each in sketches):
+    if all(sketch["values"] is not None for sketch in sketches):
         counts: Dict[float, int] = {}
-        for each in sketches:
-            for value, count in (each["values"] or {}).items():
+        for sketch in sketches:
+            for value, count in (sketch["values"] or {}).items():
                 counts[float(value)] = counts.get(float(value), 0) + count
         if len(counts) <= MAX_VALUES:
             _add_values(feature, counts)
@@ -146,39 +146,37 @@ def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
 
 def _add_text(feature: Feature, sketches: Sequence[Sketch], present: int) -> None:
     counts: Dict[str, int] = {}
-    for each in sketches:
-        for value, count in (each["values"] or {}).items():
+    for sketch in sketches:
+        for value, count in (sketch["values"] or {}).items():
             counts[value] = counts.get(value, 0) + count
-    most = sorted(counts, key=lambda text: (-counts[text], text))[:MAX_VALUES]
-    known = [counts[value] for value in most]
-    feature["labels"] = ["other", *most]
-    feature["edges"] = [number - 0.5 for number in range(1, len(most) + 1)]
-    feature["counts"] = [present - sum(known), *known]
+    frequent = sorted(counts, key=lambda text: (-counts[text], text))[:MAX_VALUES]
+    frequent_counts = [counts[value] for value in frequent]
+    feature["labels"] = ["other", *frequent]
+    feature["edges"] = [number - 0.5 for number in range(1, len(frequent) + 1)]
+    feature["counts"] = [present - sum(frequent_counts), *frequent_counts]
 
 
 def _add_values(feature: Feature, counts: Mapping[float, int]) -> None:
     """A bin for each value, and one below and one above all of them."""
-    found = sorted(counts)
-    if not found:
+    distinct = sorted(counts)
+    if not distinct:
         return
-    steps = [after - before for before, after in zip(found, found[1:])] or [max(1.0, abs(found[0]))]
-    middles = [before + (after - before) / 2 for before, after in zip(found, found[1:])]
-    low, high = found[0] - steps[0] / 2, found[-1] + steps[-1] / 2
+    steps = [after - before for before, after in zip(distinct, distinct[1:])] or [max(1.0, abs(distinct[0]))]
+    middles = [before + (after - before) / 2 for before, after in zip(distinct, distinct[1:])]
+    low, high = distinct[0] - steps[0] / 2, distinct[-1] + steps[-1] / 2
     feature["edges"] = [low, *middles, high]
-    feature["labels"] = ["lower", *("%g" % value for value in found), "higher"]
-    feature["counts"] = [0, *(counts[value] for value in found), 0]
+    feature["labels"] = ["lower", *("%g" % value for value in distinct), "higher"]
+    feature["counts"] = [0, *(counts[value] for value in distinct), 0]
 
 
 def _add_quantiles(feature: Feature, sketches: Sequence[Sketch], present: int) -> None:
-    points = np.array([value for each in sketches for value in each["quantiles"]])
-    weights = np.array(
-        [(each["rows"] - each["nulls"]) / len(each["quantiles"]) for each in sketches for _ in each["quantiles"]]
-    )
+    points = np.array([value for sketch in sketches for value in sketch["quantiles"]])
+    weights = np.array([(s["rows"] - s["nulls"]) / len(s["quantiles"]) for s in sketches for _ in s["quantiles"]])
     order = np.argsort(points, kind="stable")
     points, weights = points[order], weights[order]
     share = np.cumsum(weights) / weights.sum()
-    wanted = np.searchsorted(share, np.arange(1, BINS) / BINS, side="left")
-    edges = np.unique(points[np.minimum(wanted, len(points) - 1)])
+    indices = np.searchsorted(share, np.arange(1, BINS) / BINS, side="left")
+    edges = np.unique(points[np.minimum(indices, len(points) - 1)])
     edges = edges[edges > points[0]] if len(edges) > 1 else edges
     counts = np.bincount(np.searchsorted(edges, points, side="right"), weights, len(edges) + 1)
     feature["edges"] = [float(edge) for edge in edges]
@@ -213,8 +211,8 @@ class Sketches:
             merged(name, [report["sketches"][index] for report in reports], text)
             for index, (name, text) in enumerate(names)
         ]
-        made = [name for tensor in outputs for name in tensor["named"]]
-        features += [merged(name, [one], False) for name, one in zip(made, chief["output_sketches"])]
+        output_names = [name for tensor in outputs for name in tensor["named"]]
+        features += [merged(name, [sketch], False) for name, sketch in zip(output_names, chief["output_sketches"])]
         rows = sum(report["rows"] for report in reports)
         return {"v": VERSION, "run": run, "rows": rows, "inputs": inputs, "outputs": outputs, "features": features}
 

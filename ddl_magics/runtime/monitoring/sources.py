@@ -26,15 +26,15 @@ class Source(NamedTuple):
 
 def read(option: str, text: str) -> Source:
     """The source that `text` names, after `option`. Raises `BadSource`."""
-    parts = urlsplit(text)
-    if parts.scheme != KAFKA:
+    url = urlsplit(text)
+    if url.scheme != KAFKA:
         return Source(text)
-    topic = parts.path.strip("/")
+    topic = url.path.strip("/")
     if "@" in text:
         raise BadSource("%s: leave user and password out of the address, which is stored with the monitor" % option)
-    if not parts.netloc or not topic or "/" in topic:
+    if not url.netloc or not topic or "/" in topic:
         raise BadSource("%s %s: write kafka://HOST:PORT/TOPIC" % (option, text))
-    return Source(text, topic, parts.netloc)
+    return Source(text, topic, url.netloc)
 
 
 def kafka_package(version: str) -> str:

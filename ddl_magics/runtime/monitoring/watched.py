@@ -34,16 +34,16 @@ class Tensor(TypedDict):
 
 def of_input(name: str, column: str, shape: Sequence[int], text: bool, windowed: bool) -> Tensor | None:
     """How an input is watched; None for what is not. column: the first that it is made of. shape: of a row of data."""
-    view, elements, named = "mean", 1, ["mean of %s" % column]
+    view, elements, names = "mean", 1, ["mean of %s" % column]
     if text and shape:
         return None
     if not shape:
-        view, named = "text" if text else "scalar", [column]
+        view, names = "text" if text else "scalar", [column]
     elif len(shape) == 1 and shape[0] <= MAX_ELEMENTS:
         view, elements = "vector", int(shape[0])
-        named = ["%s[%d]" % (column, index) for index in range(elements)]
+        names = ["%s[%d]" % (column, index) for index in range(elements)]
     depth = len(shape) + int(windowed)
-    return Tensor(name=name, depth=depth, view=view, windowed=windowed, elements=elements, named=named)
+    return Tensor(name=name, depth=depth, view=view, windowed=windowed, elements=elements, named=names)
 
 
 def with_columns(tensor: Tensor, columns: Sequence[str]) -> Tensor:
@@ -55,16 +55,16 @@ def with_columns(tensor: Tensor, columns: Sequence[str]) -> Tensor:
 
 def of_output(name: str, shape: Sequence[int]) -> Tensor:
     """How an output is watched. shape: of a row."""
-    depth, shown = len(shape), name or "output"
+    depth, label = len(shape), name or "output"
     size = int(np.prod(shape)) if shape else 1
     if not shape:
-        return Tensor(name=name, depth=depth, view="scalar", windowed=False, elements=1, named=[shown])
+        return Tensor(name=name, depth=depth, view="scalar", windowed=False, elements=1, named=[label])
     if list(shape) == [1]:
-        return Tensor(name=name, depth=depth, view="vector", windowed=False, elements=1, named=[shown])
+        return Tensor(name=name, depth=depth, view="vector", windowed=False, elements=1, named=[label])
     if len(shape) == 1 and size <= MAX_CLASSES:
-        named = ["%s: mean" % shown, "%s: largest" % shown]
-        return Tensor(name=name, depth=depth, view="largest", windowed=False, elements=size, named=named)
-    return Tensor(name=name, depth=depth, view="mean", windowed=False, elements=1, named=["%s: mean" % shown])
+        names = ["%s: mean" % label, "%s: largest" % label]
+        return Tensor(name=name, depth=depth, view="largest", windowed=False, elements=size, named=names)
+    return Tensor(name=name, depth=depth, view="mean", windowed=False, elements=1, named=["%s: mean" % label])
 
 
 def values(tensor: Tensor, array: Any) -> List[np.ndarray]:

@@ -1,7 +1,6 @@
-"""What has been counted so far: rows per bin of the newest windows, and what they say. Pure.
+"""The counts so far: rows per bin of the newest windows, and the drift that they show. Pure.
 
-A batch is added as a whole, by its number. The state after it is a JSON object; where a batch comes again after a
-restart, the state knows it.
+A batch is added once, by its number: the state, a JSON object, detects a batch that comes again after a restart.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ ROWS = 5_000
 WINDOWS = 400
 #: Points of the lines over time in an event.
 POINTS = 90
-#: Watched things in an event: those that have moved most.
-SHOWN = 40
+#: Features in an event: those with the largest drift.
+MAX_REPORTED = 40
 
-#: Of the bins of a watched thing: bin -> [rows, sum, sum of squares].
+#: Counts of a metric: bin -> [rows, sum, sum of squares].
 Bins = Dict[str, List[float]]
 
 
@@ -37,7 +36,7 @@ class Watch:
         #: Of all batches.
         self.totals: Dict[str, int] = {"rows": 0, "requests": 0, "errors": 0, "unreadable": 0, "late": 0, "double": 0}
         self.totals.update(state.get("totals", {}))
-        #: Watched thing -> since when it is in drift without a pause, in seconds since the epoch.
+        #: Feature -> since when it is in drift without a pause, in seconds since the epoch.
         self.since: Dict[str, float] = dict(state.get("since", {}))
         #: Window -> [labelled rows, sum of the error, sum of its squares].
         self._errors: Dict[float, List[float]] = {float(k): v for k, v in state.get("errors", {}).items()}
@@ -58,18 +57,19 @@ class Watch:
         if batch <= self.batch:
             return False
         counter = self._counter
-        for start, thing, bin, rows, total, squares in counts:
-            if thing == counter.latency:
+        for start, metric, bin, rows, total, squares in counts:
+            if metric == counter.latency:
                 self.totals["requests"] += rows
-            elif thing == counter.error:
+            elif metric == counter.error:
                 self.totals["errors"] += int(total)
-            elif thing == counter.unreadable:
+            elif metric == counter.unreadable:
                 self.totals["unreadable"] += rows
                 continue
-            sums = self._windows.setdefault(float(start), {}).setdefault(str(thing), {}).setdefault(str(bin), [0, 0, 0])
-            for index, part in enumerate((rows, total or 0.0, squares or 0.0)):
-                sums[index] += part
-            if thing == self._counted:
+            bins = self._windows.setdefault(float(start), {}).setdefault(str(metric), {})
+            sums = bins.setdefault(str(bin), [0, 0, 0])
+            for index, addend in enumerate((rows, total or 0.0, squares or 0.0)):
+                sums[index] += addend
+            if metric == self._counted:
                 self.totals["rows"] += rows
         for start in sorted(self._windows)[:-WINDOWS]:
             del self._windows[start]
@@ -81,9 +81,9 @@ class Watch:
         if batch <= self.label_batch:
             return False
         for start, rows, total, squares in sums:
-            known = self._errors.setdefault(float(start), [0, 0.0, 0.0])
-            for index, part in enumerate((rows, total or 0.0, squares or 0.0)):
-                known[index] += part
+            window_errors = self._errors.setdefault(float(start), [0, 0.0, 0.0])
+            for index, addend in enumerate((rows, total or 0.0, squares or 0.0)):
+                window_errors[index] += addend
         for start in sorted(self._errors)[:-WINDOWS]:
             del self._errors[start]
         self.label_batch = batch
@@ -95,60 +95,60 @@ class Watch:
 
     @property
     def _counted(self) -> int:
-        """The watched thing whose rows are counted: the first output, or without one the first input."""
+        """The metric whose rows are counted: the first output, or without one the first input."""
         return self._counter.inputs if self._reference["outputs"] else 0
 
     def newest(self) -> Tuple[List[float], int]:
         """(the newest windows that together have `ROWS` rows, or all; their rows)."""
-        chosen: List[float] = []
+        starts: List[float] = []
         rows = 0
         for start in sorted(self._windows, reverse=True):
-            chosen.append(start)
+            starts.append(start)
             rows += self._rows(start, self._counted)
             if rows >= ROWS:
                 break
-        return chosen, rows
+        return starts, rows
 
-    def _rows(self, start: float, thing: int) -> int:
-        return int(sum(sums[0] for sums in self._windows[start].get(str(thing), {}).values()))
+    def _rows(self, start: float, metric: int) -> int:
+        return int(sum(sums[0] for sums in self._windows[start].get(str(metric), {}).values()))
 
-    def things(self) -> List[Dict[str, Any]]:
-        """What is watched, those that have moved most first, over the newest windows. Updates `since`."""
-        chosen, _ = self.newest()
-        found = [self._thing(index, feature, chosen) for index, feature in enumerate(self._reference["features"])]
-        return sorted(found, key=lambda thing: -(thing["psi"] or 0.0))
+    def feature_drifts(self) -> List[Dict[str, Any]]:
+        """The drift of each feature over the newest windows, largest PSI first. Updates `since`."""
+        starts, _ = self.newest()
+        drifts = [self._drift(index, feature, starts) for index, feature in enumerate(self._reference["features"])]
+        return sorted(drifts, key=lambda feature: -(feature["psi"] or 0.0))
 
-    def _thing(self, index: int, feature: Feature, chosen: List[float]) -> Dict[str, Any]:
+    def _drift(self, index: int, feature: Feature, starts: List[float]) -> Dict[str, Any]:
         bins = range(len(feature["counts"]))
         sums = [[0.0, 0.0, 0.0] for _ in bins]
         nulls = 0.0
-        for start in chosen:
-            for bin, part in self._windows[start].get(str(index), {}).items():
+        for start in starts:
+            for bin, bin_sums in self._windows[start].get(str(index), {}).items():
                 if int(bin) == counting.NULL:
-                    nulls += part[0]
+                    nulls += bin_sums[0]
                 elif int(bin) < len(sums):
-                    sums[int(bin)] = [a + b for a, b in zip(sums[int(bin)], part)]
-        counts = [part[0] for part in sums]
-        before, now = [*feature["counts"], feature["nulls"]], [*counts, nulls]
-        moved = drift.compare(before, now)
+                    sums[int(bin)] = [a + b for a, b in zip(sums[int(bin)], bin_sums)]
+        counts = [bin_sums[0] for bin_sums in sums]
+        reference_counts, window_counts = [*feature["counts"], feature["nulls"]], [*counts, nulls]
+        comparison = drift.compare(reference_counts, window_counts)
         name, output = feature["name"], index >= self._counter.inputs
-        if moved is None or moved.level == "none":
+        if comparison is None or comparison.level == "none":
             self.since.pop(name, None)
         else:
-            self.since.setdefault(name, min(chosen))
-        present, rows = sum(counts), sum(now)
-        mean = sum(part[1] for part in sums) / present if present and feature["kind"] == "number" else None
+            self.since.setdefault(name, min(starts))
+        present, rows = sum(counts), sum(window_counts)
+        mean = sum(bin_sums[1] for bin_sums in sums) / present if present and feature["kind"] == "number" else None
         return {
             "name": name,
             "output": output,
-            "psi": moved and _short(moved.psi),
-            "ks": moved and _short(moved.ks),
-            "chi2": moved and _short(moved.chi2),
-            "p": moved and _short(moved.p),
-            "threshold": moved and _short(moved.threshold),
-            "level": moved.level if moved else "none",
+            "psi": comparison and _short(comparison.psi),
+            "ks": comparison and _short(comparison.ks),
+            "chi2": comparison and _short(comparison.chi2),
+            "p": comparison and _short(comparison.p),
+            "threshold": comparison and _short(comparison.threshold),
+            "level": comparison.level if comparison else "none",
             "nulls": _short(nulls / rows) if rows else 0.0,
-            "nulls_before": _short(feature["nulls"] / max(1, sum(before))),
+            "nulls_before": _short(feature["nulls"] / max(1, sum(reference_counts))),
             "mean": _short(mean),
             "mean_before": feature["mean"],
             "std_before": feature["std"],
@@ -159,23 +159,23 @@ class Watch:
             "since": self.since.get(name),
         }
 
-    def lines(self, seconds: float, now: float) -> Dict[str, List[Any]]:
+    def lines(self, seconds: float, timestamp: float) -> Dict[str, List[Any]]:
         """Of the newest windows: when they begin, requests/s, errors, and the latency in seconds.
 
-        seconds: of a window. now: since the epoch, before which the newest window may not be over.
+        seconds: of a window. timestamp: the current time since the epoch; the newest window may not be over yet.
         """
         starts = sorted(self._windows)[-POINTS:]
-        found: Dict[str, List[Any]] = {name: [] for name in ("time", "rate", "errors", "p50", "p95", "p99")}
+        series: Dict[str, List[Any]] = {name: [] for name in ("time", "rate", "errors", "p50", "p95", "p99")}
         for start in starts:
             latencies = self._windows[start].get(str(self._counter.latency), {})
             requests = sum(sums[0] for sums in latencies.values())
-            found["time"].append(start)
-            found["rate"].append(_short(requests / min(seconds, max(now - start, 1.0))))
+            series["time"].append(start)
+            series["rate"].append(_short(requests / min(seconds, max(timestamp - start, 1.0))))
             failed = self._windows[start].get(str(self._counter.error), {})
-            found["errors"].append(int(sum(sums[1] for sums in failed.values())))
+            series["errors"].append(int(sum(sums[1] for sums in failed.values())))
             for name, share in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
-                found[name].append(_short(percentile(latencies, share)))
-        return found
+                series[name].append(_short(percentile(latencies, share)))
+        return series
 
     def error(self) -> Dict[str, Any] | None:
         """The mean error of the newest labelled rows, `ROWS` of them at least if there are so many; None without."""
@@ -183,8 +183,8 @@ class Watch:
             return None
         rows, total, squares = 0, 0.0, 0.0
         for start in sorted(self._errors, reverse=True):
-            count, part, square = self._errors[start]
-            rows, total, squares = rows + int(count), total + part, squares + square
+            count, error_sum, square = self._errors[start]
+            rows, total, squares = rows + int(count), total + error_sum, squares + square
             if rows >= ROWS:
                 break
         if not rows:
@@ -198,10 +198,10 @@ class Watch:
 
 def percentile(latencies: Mapping[str, List[float]], share: float) -> float | None:
     """Of a histogram of `counting`'s bins, in seconds; None of none."""
-    known = {int(bin): sums[0] for bin, sums in latencies.items() if int(bin) != counting.NULL}
-    total, before = sum(known.values()), 0.0
-    for bin in sorted(known):
-        before += known[bin]
+    rows_by_bin = {int(bin): sums[0] for bin, sums in latencies.items() if int(bin) != counting.NULL}
+    total, before = sum(rows_by_bin.values()), 0.0
+    for bin in sorted(rows_by_bin):
+        before += rows_by_bin[bin]
         if before >= share * total:
             return counting.latency_of(bin)
     return None
