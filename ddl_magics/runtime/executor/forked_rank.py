@@ -1,7 +1,7 @@
-"""A rank's process that a prewarmed one has forked, and how its supervisor gets it.
+"""A rank's process forked by a prewarmed one, and the protocol by which its supervisor gets it.
 
-They talk over the prewarmed process' channel: behind CLAIM come the files of the rank, then its process number comes
-back, and its exit status once it has ended; ENDED is the answer, upon which its number becomes free.
+On the prewarmed process' channel, the supervisor sends CLAIM and the rank's file descriptors. The process answers with
+the rank's pid and, when the rank exits, with its status. FORK_ENDED of the supervisor then frees the pid.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO
 
 from ..transport import messages, wire
 
-#: Its socket, and the ends of the pipes for what it prints.
+#: Descriptors of a rank: its socket, and the pipes of stdout and stderr.
 _FILES = 3
 
 
@@ -49,31 +49,31 @@ class ForkedRank:
         return self.returncode
 
     def release(self) -> None:
-        """Nobody signals it any more. Raises `wire.ConnectionLost` where the process that has forked it is gone."""
+        """Free the pid: nobody signals it any more. Raises `wire.ConnectionLost` if the forking process is gone."""
         self._channel.settimeout(None)
         self._channel.send_json(messages.FORK_ENDED, {})
 
 
 def ask(channel: wire.Channel) -> tuple[ForkedRank, socket.socket]:
-    """(a rank, this side's socket of its channel), forked by the process at the other end, which has got CLAIM."""
-    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+    """(a rank forked by the process at the other end, this side's socket of its channel). CLAIM was sent before."""
+    with contextlib.ExitStack() as local_files, contextlib.ExitStack() as remote_files:
         sockets = socket.socketpair()
-        own = ours.enter_context(sockets[0])
-        files, readers = [theirs.enter_context(sockets[1]).fileno()], []
+        local_socket = local_files.enter_context(sockets[0])
+        files, readers = [remote_files.enter_context(sockets[1]).fileno()], []
         for _ in range(2):
             reader, writer = os.pipe()
-            theirs.callback(os.close, writer)
-            readers.append(ours.enter_context(open(reader, "rb", buffering=0)))
+            remote_files.callback(os.close, writer)
+            readers.append(local_files.enter_context(open(reader, "rb", buffering=0)))
             files.append(writer)
         channel.socket.sendmsg([b"\0"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", files))])
         pid = int(messages.parse(channel.recv()[1])["pid"])
-        ours.pop_all()
-    return ForkedRank(pid, readers[0], readers[1], channel), own
+        local_files.pop_all()
+    return ForkedRank(pid, readers[0], readers[1], channel), local_socket
 
 
 def fork(channel: wire.Channel) -> wire.Channel | None:
     """The other side of `ask`. Returns in the rank its channel, and in this process None once the rank has ended."""
-    own, stdout, stderr = files = _receive_files(channel.socket)
+    channel_descriptor, stdout, stderr = files = _receive_files(channel.socket)
     pid = os.fork()
     if pid == 0:
         os.setpgid(0, 0)  # what it starts is killed with it
@@ -81,16 +81,17 @@ def fork(channel: wire.Channel) -> wire.Channel | None:
         os.dup2(stderr, 2)
         os.close(stdout)
         os.close(stderr)
-        os.set_inheritable(own, False)
-        return wire.Channel(socket.socket(fileno=own), wire.Identity("supervisor", -1, 0))
+        os.set_inheritable(channel_descriptor, False)
+        return wire.Channel(socket.socket(fileno=channel_descriptor), wire.Identity("supervisor", -1, 0))
     with contextlib.suppress(OSError):
         os.setpgid(pid, pid)  # also here: one of the two is the first
     for descriptor in files:
         os.close(descriptor)
     channel.send_json(messages.CLAIM, {"pid": pid})
-    ended = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
-    assert ended is not None, "without WNOHANG it waits"
-    channel.send_json(messages.FORK_ENDED, {"status": ended.si_status * (1 if ended.si_code == os.CLD_EXITED else -1)})
+    exit_info = os.waitid(os.P_PID, pid, os.WEXITED | os.WNOWAIT)
+    assert exit_info is not None, "without WNOHANG it waits"
+    sign = 1 if exit_info.si_code == os.CLD_EXITED else -1
+    channel.send_json(messages.FORK_ENDED, {"status": sign * exit_info.si_status})
     channel.recv()  # ForkedRank.release
     os.waitpid(pid, 0)
     return None

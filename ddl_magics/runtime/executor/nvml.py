@@ -48,19 +48,19 @@ def devices(library: Library) -> list[Handle]:
 
 def name(library: Library, handle: Handle) -> str | None:
     text = ctypes.create_string_buffer(_NAME_BYTES)
-    done = library.nvmlDeviceGetName(handle, text, _NAME_BYTES) == _SUCCESS
-    return text.value.decode(errors="replace") if done else None
+    succeeded = library.nvmlDeviceGetName(handle, text, _NAME_BYTES) == _SUCCESS
+    return text.value.decode(errors="replace") if succeeded else None
 
 
 def percent(library: Library, handle: Handle) -> float | None:
     """Share of the last sample period in which a kernel ran, in percent."""
     use = _Utilization()
-    done = library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(use)) == _SUCCESS
-    return float(use.gpu) if done else None
+    succeeded = library.nvmlDeviceGetUtilizationRates(handle, ctypes.byref(use)) == _SUCCESS
+    return float(use.gpu) if succeeded else None
 
 
 def memory(library: Library, handle: Handle) -> tuple[int, int] | None:
     """(used, total) bytes, or None."""
     use = _Memory()
-    done = library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(use)) == _SUCCESS
-    return (use.used, use.total) if done else None
+    succeeded = library.nvmlDeviceGetMemoryInfo(handle, ctypes.byref(use)) == _SUCCESS
+    return (use.used, use.total) if succeeded else None

@@ -58,7 +58,7 @@ class Started(NamedTuple):
     socket: socket.socket
 
 
-_kept: Prewarmed | None = None  # this worker's
+_prewarmed: Prewarmed | None = None  # this worker's
 
 
 def start(
@@ -73,8 +73,8 @@ def start(
 
     of_spark: GPUs of the rank. Does nothing where there is one already, and where it could not outlive the task.
     """
-    global _kept
-    if _kept is not None and _kept.process.poll() is None and _kept.threads == threads:
+    global _prewarmed
+    if _prewarmed is not None and _prewarmed.process.poll() is None and _prewarmed.threads == threads:
         return
     drop()
     if not os.environ.get("SPARK_REUSE_WORKER"):
@@ -86,26 +86,27 @@ def start(
         key = _key(job, variables)
         for name, value in threads.items():  # NumPy reads some of them when it is imported
             variables.setdefault(name, value)
-        process, ours = rank_process.start(variables, folder, folder, str(seconds), str(most_bytes))
+        process, channel_socket = rank_process.start(variables, folder, folder, str(seconds), str(most_bytes))
     except OSError:  # the next rank starts without one
         scratch.remove(folder)
         return
-    _kept = Prewarmed(process, wire.Channel(ours, wire.Identity("rank", -1, 0)), folder, key, dict(threads))
+    channel = wire.Channel(channel_socket, wire.Identity("rank", -1, 0))
+    _prewarmed = Prewarmed(process, channel, folder, key, dict(threads))
 
 
 def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | None:
-    """What `rank_process.start(variables, folder)` would start, made by the one that is kept; or None.
+    """The rank that `rank_process.start(variables, folder)` would start, from the prewarmed process; or None.
 
-    `leave` must be called when it has ended.
+    Call `leave` when it has ended.
     """
-    kept = _kept
-    if kept is None:
+    prewarmed = _prewarmed
+    if prewarmed is None:
         return None
-    if kept.key == _key(job, variables):
-        changes = {name: variables.get(name) for name in ("TMPDIR", *kept.threads)}
-        made = _claim(kept, {"folder": folder, "variables": changes, "forks": _can_fork()})
-        if made is not None:
-            return made
+    if prewarmed.key == _key(job, variables):
+        changes = {name: variables.get(name) for name in ("TMPDIR", *prewarmed.threads)}
+        started = _claim(prewarmed, {"folder": folder, "variables": changes, "forks": _can_fork()})
+        if started is not None:
+            return started
     drop()
     return None
 
@@ -121,18 +122,18 @@ def leave(rank: Started) -> None:
 
 
 def drop() -> None:
-    """End the one that is kept, if any."""
-    global _kept
-    kept, _kept = _kept, None
-    if kept is not None:
-        _end(kept)
+    """End the prewarmed process, if any."""
+    global _prewarmed
+    prewarmed, _prewarmed = _prewarmed, None
+    if prewarmed is not None:
+        _terminate(prewarmed)
 
 
 def _key(job: JobConfig, variables: Mapping[str, str]) -> Any:
     """What must be equal. How many ranks share a host, and so its cores, is not known yet: `workers` stands for it."""
-    given = {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "TMPDIR")}
+    environment = {name: value for name, value in variables.items() if name not in ("PYTHONPATH", "TMPDIR")}
     workers = job.workers if job.executor_cores > 1 else 0  # a rank has one thread for NumPy on one core
-    return sys.executable, _packages(), given, workers, job.executor_cores
+    return sys.executable, _packages(), environment, workers, job.executor_cores
 
 
 def _packages() -> list[tuple[str, Any]]:
@@ -148,7 +149,7 @@ def _installed(path: str) -> Any:
     """(name, when it was changed) of each package's metadata in a folder; of an archive, when it was changed."""
     try:
         with os.scandir(path) as entries:
-            return sorted((each.name, each.stat().st_mtime_ns) for each in entries if each.name.endswith(_OF_PIP))
+            return sorted((entry.name, entry.stat().st_mtime_ns) for entry in entries if entry.name.endswith(_OF_PIP))
     except NotADirectoryError:
         return os.stat(path).st_mtime_ns
     except OSError:
@@ -159,22 +160,22 @@ def _can_fork() -> bool:
     return _OF_YARN not in os.environ and not os.path.exists(_NVIDIA) and hasattr(os, "waitid")
 
 
-def _claim(kept: Prewarmed, claim: Mapping[str, Any]) -> Started | None:
-    kept.channel.settimeout(CLAIM_SECONDS)
+def _claim(prewarmed: Prewarmed, claim: Mapping[str, Any]) -> Started | None:
+    prewarmed.channel.settimeout(CLAIM_SECONDS)
     try:
-        kept.channel.send_json(messages.CLAIM, claim)
+        prewarmed.channel.send_json(messages.CLAIM, claim)
         if claim["forks"]:
-            return Started(*forked_rank.ask(kept.channel))
-        kept.channel.recv()
-        kept.channel.settimeout(None)
-        return Started(kept.process, kept.channel.socket)
+            return Started(*forked_rank.ask(prewarmed.channel))
+        prewarmed.channel.recv()
+        prewarmed.channel.settimeout(None)
+        return Started(prewarmed.process, prewarmed.channel.socket)
     except (wire.ConnectionLost, wire.ProtocolError, OSError):
         return None
 
 
-def _end(kept: Prewarmed) -> None:
-    rank_process.kill(kept.process)
-    for open_file in (kept.process.stdout, kept.process.stderr, kept.channel.socket):
+def _terminate(prewarmed: Prewarmed) -> None:
+    rank_process.kill(prewarmed.process)
+    for open_file in (prewarmed.process.stdout, prewarmed.process.stderr, prewarmed.channel.socket):
         if open_file is not None:
             open_file.close()
-    scratch.remove(kept.home)
+    scratch.remove(prewarmed.home)

@@ -1,4 +1,4 @@
-"""What runs in the prewarmed process (prewarmed.py): it imports TensorFlow, and forks a rank for each claim."""
+"""The main loop of the prewarmed process (prewarmed.py): import TensorFlow, fork a rank for each claim."""
 
 from __future__ import annotations
 
@@ -43,24 +43,24 @@ def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes
     _load()
     if _resident_bytes() > int(most_bytes):
         _give_up(home)
-    own = os.getpid()
+    pid = os.getpid()
     while True:
         try:
             claim = messages.parse(channel.recv()[1])
             watch.claimed()
-            made = forked_rank.fork(channel) if claim["forks"] else channel
+            rank_channel = forked_rank.fork(channel) if claim["forks"] else channel
         except (wire.ConnectionLost, wire.ProtocolError):
             _give_up(home)
-        if made is not None:
+        if rank_channel is not None:
             break
         watch.waits()
     _become(claim, home)
     _set_title(name)
-    if made is channel:
-        watch.end()
+    if rank_channel is channel:
+        watch.stop()
         channel.send_json(messages.CLAIM, {})
         return channel, parent
-    return made, own
+    return rank_channel, pid
 
 
 class _Watch:
@@ -68,7 +68,7 @@ class _Watch:
 
     def __init__(self, parent: int, home: str, seconds: float) -> None:
         self._parent, self._home, self._seconds = parent, home, seconds
-        self._ended = threading.Event()
+        self._stopped = threading.Event()
         self._deciding = threading.Lock()  # held for good once this process ends: a claim comes too late then
         self.waits()
         threading.Thread(target=self._run, daemon=True).start()
@@ -82,11 +82,11 @@ class _Watch:
         with self._deciding:
             self._until = math.inf
 
-    def end(self) -> None:
-        self._ended.set()
+    def stop(self) -> None:
+        self._stopped.set()
 
     def _run(self) -> None:
-        while not self._ended.wait(TICK_SECONDS):
+        while not self._stopped.wait(TICK_SECONDS):
             with self._deciding:
                 if os.getppid() != self._parent or time.monotonic() > self._until:
                     _give_up(self._home)
@@ -101,7 +101,7 @@ def _resident_bytes() -> int:
 
 
 def _load() -> None:
-    """Import all that a rank imports before its cell. What fails here fails again in the rank, which can say so."""
+    """Import all that a rank imports before its cell. A failure recurs in the rank, which can report it."""
     try:
         with loading.without_collection():
             import keras  # noqa: F401

@@ -42,14 +42,14 @@ class ProcessState(NamedTuple):
     swapped: int
 
     def __str__(self) -> str:
-        known = "state " + self.letter + (", in " + self.channel if self.channel else "")
-        text = "process %d %s (%s)" % (self.pid, _WORDS.get(self.letter, "does not run"), known)
+        details = "state " + self.letter + (", in " + self.channel if self.channel else "")
+        text = "process %d %s (%s)" % (self.pid, _WORDS.get(self.letter, "does not run"), details)
         return text + ("; %.1f GB of it are swapped out" % (self.swapped / 1e9) if self.swapped >= 1e8 else "")
 
 
 def read(pid: int, with_children: bool = False) -> ProcessState | None:
     """The state of the main thread of a process, or of its first child that is blocked; None when it is gone."""
-    states = [_read(each) for each in [pid] + (children(pid) if with_children else [])]
+    states = [_read(process_id) for process_id in [pid] + (children(pid) if with_children else [])]
     return next((state for state in states if state is not None and state.letter in BLOCKED), states[0])
 
 
@@ -104,8 +104,8 @@ def stack(pid: int, folder: str) -> str:
         deadline, size = time.monotonic() + STACK_SECONDS, before
         while time.monotonic() < deadline:
             time.sleep(0.1)
-            size, last = os.path.getsize(path), size
-            if size > before and size == last:
+            size, previous_size = os.path.getsize(path), size
+            if size > before and size == previous_size:
                 break
         with open(path, errors="replace") as file:
             file.seek(before)

@@ -35,16 +35,16 @@ def environment(home: str, folder: str, of_spark: list[str] | None) -> dict[str,
 
     home: the folder that holds the runtime package; folder: the rank's own; of_spark: its GPUs, as `gpus.assigned`.
     """
-    found = dict(os.environ)
-    found.update(gpus.environment(of_spark))
-    found["PYTHONPATH"] = os.pathsep.join([home, *search_path()])
-    found["PYTHONHASHSEED"] = "0"  # sets of strings have one order on all ranks and in all runs
-    found["PYTHONUNBUFFERED"] = "1"
-    found["KERAS_BACKEND"] = "tensorflow"
-    found["TMPDIR"] = folder  # what a rank leaves in temporary folders is removed with it
-    found.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-    found.pop("PYTHONSTARTUP", None)
-    return found
+    variables = dict(os.environ)
+    variables.update(gpus.environment(of_spark))
+    variables["PYTHONPATH"] = os.pathsep.join([home, *search_path()])
+    variables["PYTHONHASHSEED"] = "0"  # sets of strings have one order on all ranks and in all runs
+    variables["PYTHONUNBUFFERED"] = "1"
+    variables["KERAS_BACKEND"] = "tensorflow"
+    variables["TMPDIR"] = folder  # what a rank leaves in temporary folders is removed with it
+    variables.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    variables.pop("PYTHONSTARTUP", None)
+    return variables
 
 
 def search_path() -> list[str]:
@@ -54,30 +54,30 @@ def search_path() -> list[str]:
 
 def start(variables: dict[str, str], folder: str, *prewarming: str) -> tuple[subprocess.Popen[bytes], socket.socket]:
     """(the process, this side's socket of its channel). prewarming: more arguments, for `prewarmed_process.wait`."""
-    ours, theirs = socket.socketpair()
+    parent_socket, child_socket = socket.socketpair()
     worker = package.NAME + ".executor.worker"
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", worker, str(theirs.fileno()), str(os.getpid()), *prewarming],
+            [sys.executable, "-m", worker, str(child_socket.fileno()), str(os.getpid()), *prewarming],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
-            pass_fds=[theirs.fileno()],
+            pass_fds=[child_socket.fileno()],
             cwd=folder,
             env=variables,
             start_new_session=True,
         )
     except BaseException:
-        ours.close()
+        parent_socket.close()
         raise
     finally:
-        theirs.close()
-    return process, ours
+        child_socket.close()
+    return process, parent_socket
 
 
 class Guard:
-    """A shell that kills a process group once this process has ended, also by SIGKILL: with the rank, whatever the cell
-    has started. The rank itself dies with its supervisor, and its children would live on. Without /bin/sh, they do.
+    """A shell that kills a rank's process group once this process has ended, also by SIGKILL. The rank dies with its
+    supervisor anyway, but processes that the cell started would live on, as they do without /bin/sh.
     """
 
     def __init__(self, group: int) -> None:
@@ -94,8 +94,8 @@ class Guard:
         except OSError:
             pass
 
-    def end(self) -> None:
-        """The group has ended, and its number may soon be another's."""
+    def dismiss(self) -> None:
+        """End the shell: the group has ended, and its number may be reused."""
         if self._shell is not None:
             self._shell.kill()
             self._shell.communicate()

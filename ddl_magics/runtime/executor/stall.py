@@ -29,11 +29,11 @@ class StallClock:
     Time in which this process did not run itself does not count. pulse: the newest.
     """
 
-    def __init__(self, now: float, notice_seconds: float | None = None) -> None:
+    def __init__(self, timestamp: float, notice_seconds: float | None = None) -> None:
         self.pulse, self.silent = BEFORE, 0.0
         self._notice_seconds = NOTICE_SECONDS if notice_seconds is None else notice_seconds
-        self._ticked = self._pulsed = self._stepped = now
-        self._moved = False
+        self._ticked = self._pulsed = self._stepped = timestamp
+        self._progressed = False
         self._steps: deque[float] = deque(maxlen=_STEPS_KEPT)
 
     @property
@@ -42,31 +42,31 @@ class StallClock:
         typical = statistics.median(self._steps) if self._steps else 0.0
         return max(self._notice_seconds, NOTICE_STEPS * typical)
 
-    def feed(self, pulse: Pulse, now: float) -> None:
+    def feed(self, pulse: Pulse, timestamp: float) -> None:
         """A pulse has come."""
-        before, self.pulse, self._pulsed = self.pulse, pulse, now
+        before, self.pulse, self._pulsed = self.pulse, pulse, timestamp
         if pulse[:4] == before[:4]:
             return
-        self._moved = True
+        self._progressed = True
         if pulse[:3] != before[:3]:
             if pulse.fit == before.fit:
-                self._steps.append((now - self._stepped) / _steps_between(before, pulse))
-            self._stepped = now
+                self._steps.append((timestamp - self._stepped) / _steps_between(before, pulse))
+            self._stepped = timestamp
 
-    def skip(self, now: float) -> None:
+    def skip(self, timestamp: float) -> None:
         """In place of `tick`: the time that has passed does not count."""
-        self._ticked = now
+        self._ticked = timestamp
 
-    def tick(self, letter: str, now: float) -> None:
+    def tick(self, letter: str, timestamp: float) -> None:
         """To be called once in TICK_SECONDS. letter: the state of the rank's process, as in `ps`."""
-        passed, self._ticked = min(now - self._ticked, 2 * TICK_SECONDS), now
-        waiting = self.pulse.waiting and now - self._pulsed < PULSE_SECONDS
+        passed, self._ticked = min(timestamp - self._ticked, 2 * TICK_SECONDS), timestamp
+        waiting = self.pulse.waiting and timestamp - self._pulsed < PULSE_SECONDS
         at_work = letter not in BLOCKED and (waiting or not self.pulse.training)
-        self.silent = 0.0 if self._moved or at_work else self.silent + passed
-        self._moved = False
+        self.silent = 0.0 if self._progressed or at_work else self.silent + passed
+        self._progressed = False
 
 
 def _steps_between(before: Pulse, after: Pulse) -> int:
     """The steps from one pulse to a later one of the same fit; at least so many where an epoch has ended meanwhile."""
-    same = after.epoch == before.epoch
-    return max(1, after.step - before.step if same else after.epoch - before.epoch - 1 + after.step)
+    same_epoch = after.epoch == before.epoch
+    return max(1, after.step - before.step if same_epoch else after.epoch - before.epoch - 1 + after.step)

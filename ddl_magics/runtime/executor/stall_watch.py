@@ -1,4 +1,4 @@
-"""Watches the process of a rank for a stall: says so once, says when the rank goes on, and ends it where asked to."""
+"""Watches a rank's process for a stall: reports it once, reports when the rank continues, ends it after --stall."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from . import process_state
 from .process_state import BLOCKED, STOPPED, ProcessState
 from .stall import TICK_SECONDS, StallClock
 
-#: TensorFlow's own strategies wait for a rank without a sign of it. There, ranks that may wait are given so much more
-#: time than a process that cannot run, so that the latter is named first.
+#: Ranks of TensorFlow's own strategies do not report that they wait. They get this much more time than a process that
+#: cannot run, so that the latter is named first.
 WAITING_SECONDS = 5.0
 #: What a stall that counts as the death of a rank is called in its `Failure`.
 STALLED: FailureKind = "stalled"
@@ -33,11 +33,11 @@ class StallWatch:
         pid: int,
         folder: str,
         notice: Callable[[str, str], None],
-        end: Callable[[Failure], None],
+        terminate: Callable[[Failure], None],
     ) -> None:
-        """notice(level, message): shows the user a line. end(failure): ends the rank, after the time of --stall."""
+        """notice(level, message) shows the user a line; terminate(failure) ends the rank, after the time of --stall."""
         self._rank, self._stall, self._pid, self._folder = rank, job.spec.stall, pid, folder
-        self._notice, self._end = notice, end
+        self._notice, self._terminate = notice, terminate
         self._with_children = job.spec.strategy == TF_PS
         self._patience = WAITING_SECONDS if job.uses_tf_distribute else 0.0
         self._lock = threading.Lock()
@@ -52,7 +52,7 @@ class StallWatch:
 
     @contextlib.contextmanager
     def relaying(self) -> Iterator[None]:
-        """Around a send to the driver. While the driver does not read, the rank's pulses wait, and so may the rank."""
+        """Around a send to the driver: while the driver does not read, pulses and the rank may be delayed."""
         self._relaying = True
         try:
             yield
@@ -73,8 +73,8 @@ class StallWatch:
                 silent, bound, pulse = self._clock.silent, self._clock.bound, self._clock.pulse
             patience = 0.0 if state.letter in BLOCKED else self._patience
             if self._stall is not None and silent >= self._stall + patience:
-                what, stack = self._observed(state, pulse, silent)
-                self._end(Failure(self._rank, socket.gethostname(), STALLED, what + "; --stall ended it", stack))
+                stall, stack = self._observed(state, pulse, silent)
+                self._terminate(Failure(self._rank, socket.gethostname(), STALLED, stall + "; --stall ended it", stack))
                 return
             self._report(state, pulse, silent, bound + patience)
 
@@ -82,8 +82,8 @@ class StallWatch:
         if self._noticed and not silent:
             self._notice("info", "continues on %s after a stall of %.0f s" % (socket.gethostname(), self._noticed))
         elif not self._noticed and silent >= bound:
-            what, stack = self._observed(state, pulse, silent)
-            text = "%s: %s; %s" % (socket.gethostname(), what, self._advice(state, pulse))
+            stall, stack = self._observed(state, pulse, silent)
+            text = "%s: %s; %s" % (socket.gethostname(), stall, self._advice(state, pulse))
             self._notice("warning", text + ("\n" + stack if stack else ""))
         elif not self._noticed:
             return

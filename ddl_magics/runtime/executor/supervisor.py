@@ -33,13 +33,12 @@ from .stall_watch import StallWatch
 SAMPLE_SECONDS = 1.0
 CONNECT_SECONDS = 30.0
 LOG_FLUSH_SECONDS = 0.2
-#: How long a task waits at its end until its rows are in the cache.
+#: How long a finished task waits for its rows to be in the cache.
 KEEP_SECONDS = 60.0
-#: The output of a rank is cut off here, with a line that says so; with many ranks, that of all but the chief is cut off
-#: where all of them together have printed so much.
+#: The output of a rank is cut off here, with a notice. Ranks other than the chief share MAX_OTHERS_BYTES.
 MAX_LOG_BYTES = 2 << 20
 MAX_OTHERS_BYTES = 32 << 20
-#: A progress bar, which is one line that is written again and again, is shown so often until it has ended.
+#: How often an unfinished progress bar, a line that is rewritten, is shown.
 BAR_SECONDS = 30.0
 #: Information and warnings of TensorFlow's C++ side that it prints before it reads TF_CPP_MIN_LOG_LEVEL=2.
 _NATIVE_CHATTER = re.compile(
@@ -83,11 +82,11 @@ def supervise(
         cleanup.callback(driver.close)
         share.keep(driver, rank, cleanup)
         if share.problem is not None:
-            end = RankEnd("failed", share.problem)
-            driver.send_json(messages.RANK_ENDED, end.to_json())
+            rank_end = RankEnd("failed", share.problem)
+            driver.send_json(messages.RANK_ENDED, rank_end.to_json())
         else:
-            end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
-        return {"rank": rank, "outcome": end.outcome}
+            rank_end = _Supervisor(rank, job, of_spark, driver, folder, home).run()
+        return {"rank": rank, "outcome": rank_end.outcome}
 
 
 class _Share:
@@ -104,23 +103,23 @@ class _Share:
         if job.manifest is None:
             return
         cache: ShareCache | None = None
-        place: str | None = None
+        data_folder: str | None = None
         if job.cache is not None:
             cache = ShareCache(job.cache, rank, share_files.keras_floatx(os.environ), os.environ)
-            place = cache.fetch()
-        if place is None and job.cache is not None and rank not in job.cache["dealt"]:
+            data_folder = cache.fetch()
+        if data_folder is None and job.cache is not None and rank not in job.cache["dealt"]:
             self.problem = Failure(rank, socket.gethostname(), UNCACHED, "the cache has no longer its rows of --data")
             return
         try:
-            if place is None:
-                place = share_files.make_folder(job.manifest, rank, os.environ, job.cache)
-                cleanup.callback(scratch.remove, place)
+            if data_folder is None:
+                data_folder = share_files.make_folder(job.manifest, rank, os.environ, job.cache)
+                cleanup.callback(scratch.remove, data_folder)
                 if not job.manifest["files"]:  # which the rank reads itself
-                    share_files.store(blobs, place, job.manifest, rank)
-                self._to_keep = None if cache is None else (cache, place)
+                    share_files.store(blobs, data_folder, job.manifest, rank)
+                self._to_keep = None if cache is None else (cache, data_folder)
             else:
-                cleanup.callback(scratch.remove, place)
-            os.symlink(place, os.path.join(folder, "data"))
+                cleanup.callback(scratch.remove, data_folder)
+            os.symlink(data_folder, os.path.join(folder, "data"))
         except share_files.NoRoom as error:
             self.problem = Failure(rank, socket.gethostname(), "error", str(error))
 
@@ -128,10 +127,10 @@ class _Share:
         """Put the rows into the cache, if they are not there, while the rank trains."""
         if self._to_keep is None:
             return
-        cache, place = self._to_keep
+        cache, data_folder = self._to_keep
 
         def keep() -> None:
-            problem = cache.keep(place)
+            problem = cache.keep(data_folder)
             if problem is not None:
                 notice = events.make("notice", rank, level="info", message="%s %s" % (NOT_KEPT, problem))
                 with contextlib.suppress(wire.ConnectionLost, OSError):
@@ -143,12 +142,12 @@ class _Share:
 
 
 def last_states(text: bytes) -> bytes:
-    """Printed text, of each line what a terminal would show last: after a carriage return a line begins again."""
+    """The final state of each printed line: a carriage return restarts the line."""
     lines = text.split(b"\n")
     for i, line in enumerate(lines):
-        end = line.rstrip(b"\r")
-        if b"\r" in end:
-            lines[i] = end.rpartition(b"\r")[2] + line[len(end) :]
+        stripped = line.rstrip(b"\r")
+        if b"\r" in stripped:
+            lines[i] = stripped.rpartition(b"\r")[2] + line[len(stripped) :]
     return b"\n".join(lines)
 
 
@@ -163,7 +162,7 @@ def whole_characters(text: bytes) -> int:
 
 
 def most_printed(rank: int, ranks: int) -> int:
-    """So many bytes of a rank's output are shown."""
+    """The bytes of a rank's output that are shown."""
     return MAX_LOG_BYTES if rank == 0 else min(MAX_LOG_BYTES, MAX_OTHERS_BYTES // ranks)
 
 
@@ -175,34 +174,34 @@ class _Supervisor:
     ) -> None:
         self._rank, self._job, self._of_spark, self._driver = rank, job, of_spark, driver
         self._folder, self._home = folder, home
-        self._end: RankEnd | None = None  # as the rank reported it
+        self._rank_end: RankEnd | None = None  # as the rank reported it
         self._stalled: Failure | None = None  # the reason why it was ended
         self._over = threading.Event()
         self._printed, self._may_print = 0, most_printed(rank, job.size)
         # Strategies of TensorFlow set more before they import it.
         self._prewarms = job.spec.prewarm is not False and not job.uses_tf_distribute
         self._threads: dict[str, str] | None = None  # of the rank, once its peers are known
-        own = dict(os.environ, **gpus.environment(of_spark))
-        self._devices = telemetry.GpuSampler(telemetry.visible_gpus(own))
+        environment = dict(os.environ, **gpus.environment(of_spark))
+        self._devices = telemetry.GpuSampler(telemetry.visible_gpus(environment))
 
     def run(self) -> RankEnd:
-        taken = self._take_prewarmed()
+        prewarmed_rank = self._take_prewarmed()
         try:
-            return self._run(taken)
+            return self._run(prewarmed_rank)
         finally:
-            if taken is not None:
-                prewarmed.leave(taken)
-            if self._prewarms and self._end and self._threads:
+            if prewarmed_rank is not None:
+                prewarmed.leave(prewarmed_rank)
+            if self._prewarms and self._rank_end and self._threads:
                 prewarmed.start(self._job, self._of_spark, self._home, self._threads)
 
-    def _run(self, taken: prewarmed.Started | None) -> RankEnd:
+    def _run(self, prewarmed_rank: prewarmed.Started | None) -> RankEnd:
         process: rank_process.Process
-        if taken is not None:
-            process, ours = taken.process, taken.socket
+        if prewarmed_rank is not None:
+            process, channel_socket = prewarmed_rank.process, prewarmed_rank.socket
         else:
-            process, ours = rank_process.start(self._variables(), self._folder)
+            process, channel_socket = rank_process.start(self._variables(), self._folder)
         guard = rank_process.Guard(process.pid)
-        child = wire.Channel(ours, wire.Identity("rank", self._rank, self._job.attempt))
+        child = wire.Channel(channel_socket, wire.Identity("rank", self._rank, self._job.attempt))
         config = self._job.of_rank(self._rank, self._driver.local_host, self._folder, self._of_spark)
         child.send_json(messages.CONFIG, config.to_json())
         watch = self._stall_watch(process, child)
@@ -222,11 +221,11 @@ class _Supervisor:
         finally:
             self._over.set()
             rank_process.kill(process)
-            guard.end()
+            guard.dismiss()
             child.close()
-        end = self._end or RankEnd("failed", self._stalled or self._death(process))
-        self._send(messages.RANK_ENDED, end.to_json())
-        return end
+        rank_end = self._rank_end or RankEnd("failed", self._stalled or self._death(process))
+        self._send(messages.RANK_ENDED, rank_end.to_json())
+        return rank_end
 
     def _variables(self) -> dict[str, str]:
         return rank_process.environment(self._home, self._folder, self._of_spark)
@@ -247,12 +246,12 @@ class _Supervisor:
         def notice(level: str, message: str) -> None:
             self._send(messages.EVENTS, [events.make("notice", self._rank, level=level, message=message)])
 
-        def end(failure: Failure) -> None:
+        def terminate(failure: Failure) -> None:
             self._stalled = failure
             hang_up(child.socket)  # a process in an uninterruptible call would never close it
             rank_process.kill(process)
 
-        return StallWatch(self._rank, self._job, process.pid, self._folder, notice, end)
+        return StallWatch(self._rank, self._job, process.pid, self._folder, notice, terminate)
 
     def _relay_up(self, child: wire.Channel, watch: StallWatch) -> None:
         try:
@@ -261,7 +260,7 @@ class _Supervisor:
                 if kind == messages.PULSE:
                     watch.feed(Pulse.from_json(messages.parse(payload)))
                 elif kind == messages.RANK_ENDED:
-                    self._end = RankEnd.from_json(messages.parse(payload))
+                    self._rank_end = RankEnd.from_json(messages.parse(payload))
                 else:
                     with watch.relaying():
                         self._driver.send(kind, payload)
@@ -283,9 +282,9 @@ class _Supervisor:
     def _share_out(self, peers: Mapping[str, Any]) -> dict[str, Any]:
         """PEERS with this rank's share of the host's cores and GPUs."""
         self._threads = worker.thread_settings(self._job, peers)
-        own = gpus.round_robin(self._devices.indices, self._of_spark, peers)
-        self._devices.keep_to(own)
-        return dict(peers, gpus=own)
+        rank_gpus = gpus.round_robin(self._devices.indices, self._of_spark, peers)
+        self._devices.keep_to(rank_gpus)
+        return dict(peers, gpus=rank_gpus)
 
     def _death(self, process: rank_process.Process) -> Failure:
         """The failure of a rank that never reported how it ended."""
@@ -306,22 +305,22 @@ class _Supervisor:
     def _read_output(self, pipe: Any, stream: str) -> None:
         """Whole lines, collected for a moment so that a chatty rank costs few events."""
         descriptor = pipe.fileno()
-        rest = b""
+        pending = b""
         bar_shown_at = time.monotonic()
         while True:
             block = os.read(descriptor, 65536)
-            rest = last_states(rest + block)
-            lines, cut, tail = rest.rpartition(b"\n")
+            pending = last_states(pending + block)
+            lines, cut, tail = pending.rpartition(b"\n")
             if b"\r" in block and not cut and time.monotonic() > bar_shown_at + BAR_SECONDS:
                 bar_shown_at = time.monotonic()
-                self._print(stream, rest + b"\n")
+                self._print(stream, pending + b"\n")
             if cut:
                 self._print(stream, lines + cut)
-                rest = tail
-            elif (rest and not block) or len(rest) > 65536:
-                end = whole_characters(rest) if block else len(rest)
-                self._print(stream, rest[:end])
-                rest = rest[end:]
+                pending = tail
+            elif (pending and not block) or len(pending) > 65536:
+                length = whole_characters(pending) if block else len(pending)
+                self._print(stream, pending[:length])
+                pending = pending[length:]
             if not block:
                 return
             if len(block) < 65536:
@@ -345,8 +344,8 @@ class _Supervisor:
             use = process.sample()
             if use is not None:
                 cpu, memory = use
-                found = self._devices.sample()
-                sample = events.make("sample", self._rank, cpu=round(cpu, 1), memory=memory, gpus=found)
+                gpu_uses = self._devices.sample()
+                sample = events.make("sample", self._rank, cpu=round(cpu, 1), memory=memory, gpus=gpu_uses)
                 self._send(messages.EVENTS, [sample])
 
     def _send(self, kind: int, value: Any) -> None:

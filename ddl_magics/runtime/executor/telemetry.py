@@ -46,12 +46,12 @@ class ProcessSampler:
             uses = [_stat(pid) for pid in [self._pid] + (children(self._pid) if self._with_children else [])]
         except (OSError, ValueError, IndexError):
             return None
-        used, memory = sum(cpu for cpu, _ in uses), sum(resident for _, resident in uses)
-        now, before = time.monotonic(), self._before
-        self._before = now, used
-        if before is None or now <= before[0] or used < before[1]:
+        cpu_seconds, memory = sum(cpu for cpu, _ in uses), sum(resident for _, resident in uses)
+        timestamp, before = time.monotonic(), self._before
+        self._before = timestamp, cpu_seconds
+        if before is None or timestamp <= before[0] or cpu_seconds < before[1]:
             return None
-        return 100.0 * (used - before[1]) / (now - before[0]), memory
+        return 100.0 * (cpu_seconds - before[1]) / (timestamp - before[0]), memory
 
 
 class GpuSampler:
@@ -71,20 +71,20 @@ class GpuSampler:
     def keep_to(self, addresses: Sequence[str] | None) -> None:
         """Sample those of `gpus.round_robin` alone; all where it says None."""
         if addresses is not None:
-            self._devices = [each for each in self._devices if str(each[0]) in addresses]
+            self._devices = [device for device in self._devices if str(device[0]) in addresses]
 
     def sample(self) -> list[dict[str, Any]] | None:
         """A list of {"index", "name", "percent", "memory", "memory_total"} (bytes), or None where there is no GPU."""
         return [self._read(index, handle) for index, handle in self._devices] or None
 
     def _read(self, index: int, handle: nvml.Handle) -> dict[str, Any]:
-        used, total = nvml.memory(self._nvml, handle) or (None, None)
+        used_bytes, total_bytes = nvml.memory(self._nvml, handle) or (None, None)
         return {
             "index": index,
             "name": nvml.name(self._nvml, handle) or "GPU %d" % index,
             "percent": nvml.percent(self._nvml, handle),
-            "memory": used,
-            "memory_total": total,
+            "memory": used_bytes,
+            "memory_total": total_bytes,
         }
 
 
@@ -93,7 +93,7 @@ def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
     text = environment.get("CUDA_VISIBLE_DEVICES")
     if text is None:
         return None
-    return [int(part) for part in text.split(",") if part.strip().isdigit()]
+    return [int(index) for index in text.split(",") if index.strip().isdigit()]
 
 
 def device_name(gpus: Sequence[Mapping[str, Any]] | None, cores: int) -> str:

@@ -43,10 +43,10 @@ def main() -> None:
         channel, parent = prewarmed_process.wait(channel, parent, home, seconds, most_bytes)
     _die_with(parent)
     config = RankConfig.from_json(messages.parse(channel.recv()[1]))
-    end = _Worker(config, channel).run()
+    rank_end = _Worker(config, channel).run()
     sys.stdout.flush()
     sys.stderr.flush()
-    channel.send_json(messages.RANK_ENDED, end.to_json())
+    channel.send_json(messages.RANK_ENDED, rank_end.to_json())
     channel.close()
     os._exit(0)  # threads that the cell left running must not keep a slot
 
@@ -109,10 +109,10 @@ class _Worker:
             self._report_state("running", threads, device=startup.prepare(rank), versions=self._versions())
             execution.run(rank)
 
-        end = ending.observe(train, rank)
-        self._report_state(end.outcome, threads)
-        rank.leave(end.outcome)
-        return end
+        rank_end = ending.observe(train, rank)
+        self._report_state(rank_end.outcome, threads)
+        rank.leave(rank_end.outcome)
+        return rank_end
 
     def _meet(self) -> PeerListener | None:
         """Announce this rank's address; returns once the peers' are known: its listener, if ranks reach each other."""
@@ -176,12 +176,12 @@ class _Worker:
         packages = {"tensorflow": tensorflow.__version__, "keras": keras.__version__, "spark": self._config.spark}
         return dict(packages, python=platform.python_version())
 
-    def _report_state(self, state: str, threads: int, device: str | None = None, **more: Any) -> None:
+    def _report_state(self, state: str, threads: int, device: str | None = None, **fields: Any) -> None:
         from . import telemetry
 
         executor = executor_of(os.getpid())
         if executor:
-            more["executor"] = executor
+            fields["executor"] = executor
         event = events.make(
             "worker",
             self._config.rank,
@@ -190,7 +190,7 @@ class _Worker:
             device=device or telemetry.device_name(None, threads),
             state=state,
             cores=threads,
-            **more,
+            **fields,
         )
         self._channel.send_json(messages.EVENTS, [event])
 

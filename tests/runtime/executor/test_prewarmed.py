@@ -142,7 +142,7 @@ def worker(monkeypatch):
 
 def start(worker, job=JOB, **bounds):
     worker.start(job, None, str(worker.home), THREADS, **bounds)
-    return worker._kept
+    return worker._prewarmed
 
 
 def take(worker, folder, job=JOB, gpus=None):
@@ -218,7 +218,7 @@ def test_one_that_has_died_and_one_for_other_threads_are_replaced(worker):
     second = start(worker)
     assert second.process.pid != first.process.pid and start(worker) is second
     worker.start(JOB, None, str(worker.home), {"OMP_NUM_THREADS": "2"})
-    assert worker._kept is not second and second.process.returncode == -signal.SIGKILL
+    assert worker._prewarmed is not second and second.process.returncode == -signal.SIGKILL
 
 
 @pytest.mark.slow
@@ -269,7 +269,7 @@ def test_a_rank_dies_with_the_process_that_has_forked_it(worker, tmp_path):
     os.kill(kept.process.pid, signal.SIGKILL)
     assert rank.process.wait(30) == -signal.SIGKILL
     worker.leave(rank)
-    assert worker._kept is None
+    assert worker._prewarmed is None
     until(lambda: not Path(f"/proc/{rank.process.pid}").exists(), 10)
 
 
@@ -285,7 +285,7 @@ def test_in_a_container_of_yarn_and_beside_gpus_it_becomes_the_rank(worker, monk
     assert rank.process is kept.process and not processes.prewarmed()
     worker.rank_process.kill(rank.process)
     worker.leave(rank)
-    assert worker._kept is None and not os.path.exists(kept.home)
+    assert worker._prewarmed is None and not os.path.exists(kept.home)
 
 
 def test_none_is_left_in_a_worker_that_ends_with_its_task(worker, monkeypatch):

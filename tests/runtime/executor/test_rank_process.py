@@ -19,7 +19,7 @@ rank = subprocess.Popen(command, start_new_session=True, stdout=subprocess.PIPE)
 guard = rank_process.Guard(rank.pid)
 child = rank.stdout.readline().decode().strip()
 if {ends}:
-    guard.end()
+    guard.dismiss()
 print(child, flush=True)
 time.sleep(300)
 """
