@@ -95,8 +95,8 @@ class Reproduction:
     def differences(self, namespace: Mapping[str, Any]) -> list[Difference]:
         """What is another today than it was, as far as that is known before the run."""
         then, spec = self._provenance, self.spec
-        record = keeper.now(_working_folder())
-        now = Provenance(**{field: check(record.get(field)) for field, check in provenance.PARTS.items()})
+        record = keeper.kernel_and_git(_working_folder())
+        now = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
         lines = list(differences.environment(then, now))
         if self._compares_variables:
             today = values.fingerprints({name: namespace[name] for name in then.sent if name in namespace})

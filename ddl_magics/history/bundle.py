@@ -1,11 +1,11 @@
 """`%ddl export` and `%ddl import`: runs, and searches with their trials, as one zip file to keep or to pass on.
 
 The zip has `ddl_magics.json`, with the format and each file's size and SHA-256, and the files of the store as they are,
-below `runs/ID` and `searches/ID`. Nothing of it is executed or unpickled. An importer takes only names that the list
-has and the store knows, checks sizes and sums while it reads, and shows a run in the store once all of it is there.
+below `runs/ID` and `searches/ID`. Nothing of it is executed or unpickled. An import takes only files that the list
+names and the store knows, checks sizes and hashes as it reads, and shows a run in the store once it is complete.
 
-An archive may be a stranger's. What would lead from it to other places is left out on both ways: addresses of drivers,
-paths of files, and the pickles that Optuna keeps in a study.
+An archive may be a stranger's. Export and import both leave out what points outside of it: addresses of drivers, paths
+of files, and the pickles that Optuna keeps in a study.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ FORMAT = 1
 MAX_FILES = 200_000
 MAX_MANIFEST_BYTES = 64 << 20
 MAX_BYTES = 1 << 40
-#: `run.json` and its like are read as a whole.
+#: Bound for files that are read into memory, such as `run.json`.
 MAX_RECORD_BYTES = 64 << 20
 _READ_WHOLE = frozenset(("run.json", "labels.json", "history.json", "search.json", "view.json", provenance.NAME))
 _CHUNK_BYTES = 1 << 20
 #: Other methods, such as LZMA, let a file ask for gigabytes of memory.
 _COMPRESSED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
-#: What a folder of the store has that belongs in an archive: not whose it is, and not what others ask of it.
+#: The files of a stored run or search that an archive has: neither its owner nor requests to it.
 _FILES = {
     "runs": rf"run\.json|labels\.json|events\.jsonl|history\.json|{re.escape(provenance.NAME)}|files/{{artifact}}",
     "searches": r"search\.json|study\.journal|view\.json",
@@ -56,7 +56,7 @@ _NAME = re.compile(
     "|".join(f"{kind}/{RUN_ID.pattern}/({files.format(artifact=_ARTIFACT)})" for kind, files in _FILES.items())
 )
 
-#: What reading a zip raises that is none.
+#: The errors of reading a file that is no zip.
 _UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
@@ -66,7 +66,7 @@ class BundleError(ValueError):
 
 @dataclass(frozen=True)
 class Imported:
-    """What an archive has brought: the ids of runs and searches."""
+    """The ids of the imported runs and searches."""
 
     runs: tuple[str, ...]
     searches: tuple[str, ...]
@@ -88,20 +88,20 @@ def write(path: Path, runs: Sequence[RunRecord], search: SearchRecord | None = N
     if living is not None:
         raise BundleError(f"{living.name} is {living.state}: export it when it has ended.")
     folders = [("runs", record.folder) for record in runs] + ([("searches", search.folder)] if search else [])
-    part = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(3)}")
     try:
         if path.exists():
             raise BundleError(f"{path} exists: choose another name, or remove it first.")
-        with zipfile.ZipFile(part, "w", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(temporary, "w", zipfile.ZIP_DEFLATED) as archive:
             files = {name: _add(archive, name, source) for name, source in _sources(folders)}
             manifest = {"format": FORMAT, "ddl_magics": __version__, "files": files}
             archive.writestr(MANIFEST, json.dumps(manifest, indent=1))
-        os.replace(part, path)
+        os.replace(temporary, path)
         return path.stat().st_size
     except OSError as error:
         raise BundleError(f"{path} cannot be written: {error.strerror or error}.") from None
     finally:
-        part.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
 
 
 def _sources(folders: Sequence[tuple[str, Path]]) -> Iterator[tuple[str, Path]]:
@@ -125,7 +125,7 @@ def _add(archive: zipfile.ZipFile, name: str, source: Path) -> dict[str, Any]:
 
 
 def _passed_on(file: Path) -> Iterator[bytes]:
-    """The content of a file of the store, as others get it."""
+    """The content of a file of the store, without what others must not get."""
     change = _CHANGED.get(file.name)
     with open(file, "rb") as source:
         if change is None:
@@ -139,7 +139,7 @@ def _passed_on(file: Path) -> Iterator[bytes]:
 
 
 def _line(line: bytes, change: Callable[[Any], Any]) -> bytes:
-    """A line of JSON, changed; one that cannot be read is left out, but for its end."""
+    """A changed line of JSON; a damaged line becomes an empty one."""
     try:
         stored = json.loads(line)
         changed = change(stored)
@@ -166,12 +166,12 @@ def _portable_event(event: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def _portable_log(log: dict[str, Any]) -> dict[str, Any] | None:
-    """A line of Optuna's journal without the state of CMA-ES, which is a pickle; it begins anew without it."""
+    """A line of Optuna's journal without the state of CMA-ES, which is a pickle; CMA-ES restarts without it."""
     if any(map(_is_pickle, log.get("system_attr", ()))):
         return None
     attributes = log.get("system_attrs", {})
     if any(map(_is_pickle, attributes)):
-        return {**log, "system_attrs": {name: each for name, each in attributes.items() if not _is_pickle(name)}}
+        return {**log, "system_attrs": {name: value for name, value in attributes.items() if not _is_pickle(name)}}
     return log
 
 
@@ -180,7 +180,7 @@ def _is_pickle(attribute: str) -> bool:
     return ":optimizer" in attribute
 
 
-#: File -> what changes it, or each of its lines.
+#: File -> the function that changes it, or each of its lines.
 _CHANGED: Mapping[str, Callable[[Any], Any]] = {
     "run.json": _portable_record,
     "search.json": _portable_record,
@@ -190,34 +190,34 @@ _CHANGED: Mapping[str, Callable[[Any], Any]] = {
 
 
 def read(path: Path) -> Imported:
-    """Take what an archive has into the store; all of it, or nothing.
+    """Import an archive into the store, completely or not at all.
 
     Raises:
-        BundleError: it is none of ours, of a newer version, damaged, or has a run that the store has already.
+        BundleError: it is no archive of `%ddl export`, newer, damaged, or has a run that the store has already.
     """
     placed: list[Path] = []
     try:
         with zipfile.ZipFile(path) as archive:
-            wanted = _manifest(archive)
-            folders = sorted({(parts[0], parts[1]) for parts in (Path(name).parts for name in wanted)})
-            _check_room(folders, wanted)
+            manifest = _manifest(archive)
+            folders = sorted({(kind, name) for kind, name, *_ in (Path(file).parts for file in manifest)})
+            _check_room(folders, manifest)
             hidden = {folder: _hidden(folder) for folder in folders}
             try:
-                for name, promised in wanted.items():
-                    parts = Path(name).parts
-                    _take(archive, name, promised, hidden[parts[0], parts[1]].joinpath(*parts[2:]))
+                for name, promised in manifest.items():
+                    kind, folder_name, *path_in_folder = Path(name).parts
+                    _extract(archive, name, promised, hidden[kind, folder_name].joinpath(*path_in_folder))
                 for kind, name in folders:
                     _check_record(kind, name, hidden[kind, name])
                     for file in filter(Path.exists, map(hidden[kind, name].joinpath, _CHANGED)):
                         write_atomically(file, _passed_on(file))
-                for folder in reversed(folders):  # searches first: their trials are theirs from the beginning
+                for folder in reversed(folders):  # searches first, so that a trial never shows without its search
                     final = hidden[folder].with_name(folder[1])
                     os.rename(hidden[folder], final)
                     placed.append(final)
                     synchronize_folder(final.parent)
             finally:
-                for each in hidden.values():
-                    shutil.rmtree(each, ignore_errors=True)
+                for hidden_folder in hidden.values():
+                    shutil.rmtree(hidden_folder, ignore_errors=True)
     except BundleError:
         _undo(placed)
         raise
@@ -270,17 +270,17 @@ def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
     return files
 
 
-def _check_room(folders: Sequence[tuple[str, str]], wanted: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raises BundleError where the store has one of them, or no room."""
+def _check_room(folders: Sequence[tuple[str, str]], manifest: Mapping[str, Mapping[str, Any]]) -> None:
+    """Raises BundleError where the store has one of the folders, or the disk too little space."""
     if not folders:
         raise BundleError("the archive has no run.")
-    there = next((folder for folder in folders if (_store(folder[0]) / folder[1]).exists()), None)
-    if there is not None:
-        raise BundleError(f"{there[1]} is in the store already: %ddl show {there[1]} shows it.")
+    existing = next((folder for folder in folders if (_store(folder[0]) / folder[1]).exists()), None)
+    if existing is not None:
+        raise BundleError(f"{existing[1]} is in the store already: %ddl show {existing[1]} shows it.")
     runs_folder().mkdir(mode=0o700, parents=True, exist_ok=True)
-    needed, free = sum(promised["size"] for promised in wanted.values()), shutil.disk_usage(runs_folder()).free
-    if needed > free:
-        raise BundleError(f"the archive needs {in_bytes(needed)}, and {in_bytes(free)} are free in {runs_folder()}.")
+    size, free = sum(promised["size"] for promised in manifest.values()), shutil.disk_usage(runs_folder()).free
+    if size > free:
+        raise BundleError(f"the archive needs {in_bytes(size)}, and {in_bytes(free)} are free in {runs_folder()}.")
 
 
 def _store(kind: str) -> Path:
@@ -288,7 +288,7 @@ def _store(kind: str) -> Path:
 
 
 def _hidden(folder: tuple[str, str]) -> Path:
-    """A folder that no reader of the store looks into; `%ddl clean` removes what an interruption has left of it."""
+    """A folder that no reader of the store looks into; `%ddl clean` removes it after an interruption."""
     path = _store(folder[0]) / f".{folder[1]}.{secrets.token_hex(3)}"
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     path.mkdir(mode=0o700)
@@ -297,41 +297,41 @@ def _hidden(folder: tuple[str, str]) -> Path:
     return path
 
 
-def _take(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], to: Path) -> None:
-    digest, left = hashlib.sha256(), promised["size"]
+def _extract(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], to: Path) -> None:
+    digest, remaining = hashlib.sha256(), promised["size"]
     with archive.open(name) as source, open(to, "xb") as file:
-        while chunk := source.read(min(_CHUNK_BYTES, left + 1)):
-            left -= len(chunk)
-            if left < 0:
+        while chunk := source.read(min(_CHUNK_BYTES, remaining + 1)):
+            remaining -= len(chunk)
+            if remaining < 0:
                 break
             digest.update(chunk)
             file.write(chunk)
         synchronize(file.fileno())
-    if left or digest.hexdigest() != promised["sha256"]:
+    if remaining or digest.hexdigest() != promised["sha256"]:
         raise BundleError(f"{archive.filename} is damaged: {name} is not what its list says.")
 
 
-def _read(archive: zipfile.ZipFile, name: str, most: int) -> bytes:
+def _read(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
     source: IO[bytes]
     with archive.open(name) as source:
-        text = source.read(most + 1)
-    if len(text) > most:
+        text = source.read(max_bytes + 1)
+    if len(text) > max_bytes:
         raise BundleError(f"{archive.filename} is damaged: {name} is too long.")
     return text
 
 
 def _check_record(kind: str, name: str, folder: Path) -> None:
-    """Raises BundleError where the folder holds no run, or search, of this id that has ended."""
+    """Raises BundleError unless the folder holds a run, or search, that has this id and has ended."""
     file = folder / ("run.json" if kind == "runs" else "search.json")
     with contextlib.suppress(OSError):
         if file.stat().st_size <= MAX_RECORD_BYTES:
             stored = read_object(file)
             spec = stored.get("spec")
-            named = stored.get("id") if kind == "runs" else isinstance(spec, dict) and spec.get("run")
-            # A folder of another name: readers of the store take the id from there.
+            stored_id = stored.get("id") if kind == "runs" else isinstance(spec, dict) and spec.get("run")
+            # The hidden folder has another name, and readers of the store take the id from the name.
             final = folder.with_name(name)
             record = _record(kind, stored, folder, final)
-            if named == name and record is not None and record.over and record.name.isidentifier():
+            if stored_id == name and record is not None and record.over and record.name.isidentifier():
                 return
     raise BundleError(f"the archive's {'run' if kind == 'runs' else 'search'} {name} is damaged, or has not ended.")
 

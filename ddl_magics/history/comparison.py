@@ -1,8 +1,8 @@
 """Two histories of one cell: whether they are equal to rounding, or alike in kind. Pure.
 
 Synchronous strategies compute the same sums in another order: the difference is rounding, which training amplifies from
-epoch to epoch. Of asynchronous ones no two runs are equal: there the same metrics over as many epochs, which end near
-each other, is what can be expected.
+epoch to epoch. No two runs of an asynchronous strategy are equal: they are alike if they have the same metrics and
+number of epochs, and similar last values.
 """
 
 from __future__ import annotations
@@ -31,57 +31,59 @@ class Comparison:
     lines: tuple[str, ...]
 
 
-def compare(before: Sequence[History], now: Sequence[History], synchronous: bool) -> Comparison:
-    """Of each call of `fit`, in order.
+def compare(before: Sequence[History], after: Sequence[History], synchronous: bool) -> Comparison:
+    """Compare the histories of two runs.
 
     Args:
-        before, now: metric -> value per epoch.
+        before, after: metric -> value per epoch, for each call of `fit` in order.
         synchronous: whether the strategy gives the same numbers in every run.
     """
-    shape = list(_shape(before, now))
+    shape = list(_shape_differences(before, after))
     if shape:
         return Comparison(DIFFERENT, tuple(shape))
-    differences = list(_differences(before, now))
+    differences = list(_value_differences(before, after))
     if not differences:
         return Comparison(EQUAL, ("neither has a history",))
-    size, where, first, second = max(differences)
-    largest = f"largest difference: {where}, {first:.6g} and {second:.6g} ({size:.1g} of it)"
+    size, label, a, b = max(differences)
+    largest = f"largest difference: {label}, {a:.6g} and {b:.6g} ({size:.1g} of it)"
     if size == 0:
         return Comparison(EQUAL, (f"all {len(differences)} values of the histories are equal",))
     if size <= ROUNDING:
         return Comparison(ROUNDED, (largest,))
     if synchronous:
         return Comparison(DIFFERENT, (largest,))
-    last = [(name, one[name][-1], other[name][-1]) for one, other in zip(before, now, strict=True) for name in one]
-    ends = [(_relative(old, new), name, old, new) for name, old, new in last]
-    lines = tuple(f"{name} at the end: {old:.4g} and {new:.4g}" for _, name, old, new in ends)
-    return Comparison(IN_KIND if all(size <= ALIKE for size, *_ in ends) else DIFFERENT, lines)
+    finals = [(name, a[name][-1], b[name][-1]) for a, b in zip(before, after, strict=True) for name in a]
+    lines = tuple(f"{name} at the end: {a:.4g} and {b:.4g}" for name, a, b in finals)
+    alike = all(_relative_difference(a, b) <= ALIKE for _, a, b in finals)
+    return Comparison(IN_KIND if alike else DIFFERENT, lines)
 
 
-def _differences(before: Sequence[History], now: Sequence[History]) -> Iterator[tuple[float, str, float, float]]:
-    """(relative difference, where, value before, value now) of each value."""
-    for fit, (one, other) in enumerate(zip(before, now, strict=True)):
+def _value_differences(
+    before: Sequence[History], after: Sequence[History]
+) -> Iterator[tuple[float, str, float, float]]:
+    """(relative difference, its metric and epoch, value before, value after) of each value."""
+    for fit, (a, b) in enumerate(zip(before, after, strict=True)):
         of_fit = f" of fit {fit + 1}" if len(before) > 1 else ""
-        for name in one:
-            for epoch, (old, new) in enumerate(zip(one[name], other[name], strict=True)):
-                yield _relative(old, new), f"{name} of epoch {epoch + 1}{of_fit}", old, new
+        for name in a:
+            for epoch, (x, y) in enumerate(zip(a[name], b[name], strict=True)):
+                yield _relative_difference(x, y), f"{name} of epoch {epoch + 1}{of_fit}", x, y
 
 
-def _shape(before: Sequence[History], now: Sequence[History]) -> Iterator[str]:
-    """What is not there on both sides."""
-    if len(before) != len(now):
-        yield f"{len(now)} calls of fit, was {len(before)}"
+def _shape_differences(before: Sequence[History], after: Sequence[History]) -> Iterator[str]:
+    """Lines on calls of `fit`, metrics and epochs that only one side has."""
+    if len(before) != len(after):
+        yield f"{len(after)} calls of fit, was {len(before)}"
         return
-    for one, other in zip(before, now, strict=True):
-        for name in dict.fromkeys([*one, *other]):
-            old, new = len(one.get(name, ())), len(other.get(name, ()))
-            if old != new:
-                yield f"{name} has {new} epochs, was {old}"
+    for a, b in zip(before, after, strict=True):
+        for name in dict.fromkeys([*a, *b]):
+            epochs_before, epochs_after = len(a.get(name, ())), len(b.get(name, ()))
+            if epochs_before != epochs_after:
+                yield f"{name} has {epochs_after} epochs, was {epochs_before}"
 
 
-def _relative(old: float, new: float) -> float:
-    if old == new or (not isfinite(old) and not isfinite(new)):
+def _relative_difference(a: float, b: float) -> float:
+    if a == b or (not isfinite(a) and not isfinite(b)):
         return 0.0
-    if not (isfinite(old) and isfinite(new)):
+    if not (isfinite(a) and isfinite(b)):
         return float("inf")
-    return abs(new - old) / max(abs(old), abs(new), SMALLEST)
+    return abs(b - a) / max(abs(a), abs(b), SMALLEST)

@@ -1,4 +1,4 @@
-"""What a run ran with, as sections of names and values: for the panel, the report and the terminal."""
+"""The provenance of a run as sections of names and values: for the panel, the report and the terminal."""
 
 from __future__ import annotations
 
@@ -22,11 +22,17 @@ class Section:
         return {**asdict(self), "entries": [list(entry) for entry in self.entries]}
 
 
-def described(kept: Provenance) -> list[Section]:
+def described(provenance: Provenance) -> list[Section]:
     """The sections that are not empty."""
-    if kept.problem:
-        return [Section("Provenance", (("problem", kept.problem),))]
-    sections = (_git(kept.git), _notebook(kept.notebook), _sent(kept.sent), _data(kept.data), *_machines(kept))
+    if provenance.problem:
+        return [Section("Provenance", (("problem", provenance.problem),))]
+    sections = (
+        _git(provenance.git),
+        _notebook(provenance.notebook),
+        _variables(provenance.sent),
+        _data(provenance.data),
+        *_machines(provenance),
+    )
     return [section for section in sections if section.entries or section.text]
 
 
@@ -48,20 +54,20 @@ def _notebook(notebook: Mapping[str, Any]) -> Section:
     return Section("Notebook", (("cells", str(len(notebook["cells"]))),), text + cut)
 
 
-def _sent(sent: Mapping[str, Mapping[str, Any]]) -> Section:
-    return Section("Variables of the cell", tuple((name, in_words(value)) for name, value in sent.items()))
+def _variables(fingerprints: Mapping[str, Mapping[str, Any]]) -> Section:
+    return Section("Variables of the cell", tuple((name, in_words(value)) for name, value in fingerprints.items()))
 
 
 def in_words(value: Mapping[str, Any]) -> str:
     """A variable's fingerprint: "numpy.ndarray (60000, 28) float32, 188 MB, 1f2e3d4c"."""
     shape = f" ({', '.join(map(str, value['shape']))})" if "shape" in value else ""
     length = f" of {value['length']}" if "length" in value else ""
-    parts = [f"{value.get('type', '')}{shape}{length} {value.get('dtype', '')}".strip()]
+    fields = [f"{value.get('type', '')}{shape}{length} {value.get('dtype', '')}".strip()]
     if "bytes" in value:
-        parts.append(in_bytes(value["bytes"]))
+        fields.append(in_bytes(value["bytes"]))
     if "sha256" in value:
-        parts.append(value["sha256"][:8] + (" (of parts)" if value.get("sampled") else ""))
-    return ", ".join(parts)
+        fields.append(value["sha256"][:8] + (" (of parts)" if value.get("sampled") else ""))
+    return ", ".join(fields)
 
 
 def _data(data: Mapping[str, Any]) -> Section:
@@ -74,23 +80,23 @@ def _data(data: Mapping[str, Any]) -> Section:
     if data.get("columns"):
         entries.append(("columns", ", ".join(f"{name}: {kind}" for name, kind in data["columns"].items())))
     if data.get("sources"):
-        first = data["sources"][0]["path"]
+        first_path = data["sources"][0]["path"]
         number = data.get("files", len(data["sources"]))
-        entries.append(("files", first if number == 1 else f"{first} and {counted(number - 1, 'other')}"))
+        entries.append(("files", first_path if number == 1 else f"{first_path} and {counted(number - 1, 'other')}"))
     return Section("Data", tuple(entries))
 
 
-def _machines(kept: Provenance) -> Iterator[Section]:
-    for group in kept.ranks:
+def _machines(provenance: Provenance) -> Iterator[Section]:
+    for group in provenance.ranks:
         name = "rank" if group.get("ranks", "").isdigit() else "ranks"
         entries = [(key, group[key]) for key in ("host", "device") if group.get(key)]
         if group.get("cores"):
             entries.append(("cores", str(group["cores"])))
         entries += [(package, version or "missing") for package, version in group.get("packages", {}).items()]
         yield Section(f"Machine of {name} {group.get('ranks', '')}", tuple(entries))
-    settings = kept.spark.get("settings", {})
+    settings = provenance.spark.get("settings", {})
     yield Section("Spark's settings", tuple(settings.items()))
-    driver, kernel = kept.driver.get("packages", {}), kept.kernel.get("packages", {})
+    driver, kernel = provenance.driver.get("packages", {}), provenance.kernel.get("packages", {})
     if driver == kernel or not driver:
         yield Section("Packages", tuple(kernel.items()))
     else:

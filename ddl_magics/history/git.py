@@ -12,9 +12,9 @@ from ddl_magics.options.redaction import masked_source, without_user
 
 #: How long one command may take, the bound of the difference, and of the list of files that git does not know.
 SECONDS = 5.0
-MOST_CHARACTERS = 256 * 2**10
-MOST_BYTES = 4 * MOST_CHARACTERS + 1
-MOST_UNTRACKED = 100
+MAX_CHARACTERS = 256 * 2**10
+MAX_BYTES = 4 * MAX_CHARACTERS + 1
+MAX_UNTRACKED = 100
 
 #: No file system monitor and no programs that show differences are run. Filters that the repository configures are, as
 #: by any `git status`.
@@ -39,12 +39,12 @@ def state(folder: str | Path) -> dict[str, Any]:
         "branch": head.get("branch.head", ""),
         "remote": without_user((_run(folder, "config", "--get", "remote.origin.url") or "").strip()),
         "changed": changed,
-        "untracked": untracked[:MOST_UNTRACKED],
+        "untracked": untracked[:MAX_UNTRACKED],
     }
     difference = _run(folder, *_DIFF, *_BUT_NOTEBOOKS) if changed and fields["commit"] else None
     if difference:
-        fields["diff"] = masked_source(difference[:MOST_CHARACTERS])
-        fields["cut"] = len(difference) > MOST_CHARACTERS
+        fields["diff"] = masked_source(difference[:MAX_CHARACTERS])
+        fields["cut"] = len(difference) > MAX_CHARACTERS
     return fields
 
 
@@ -66,8 +66,8 @@ def _run(folder: str | Path, *arguments: str) -> str | None:
     late.start()
     with process:
         assert process.stdout is not None
-        output = process.stdout.read(MOST_BYTES)
-        cut = len(output) == MOST_BYTES  # the rest is not read, as no more is kept
+        output = process.stdout.read(MAX_BYTES)
+        cut = len(output) == MAX_BYTES  # the rest is not read, as no more is kept
         if cut:
             process.kill()
     late.cancel()

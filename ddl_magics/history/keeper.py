@@ -1,4 +1,4 @@
-"""Keeps a run's provenance: the kernel's part in a thread of its own, the cluster's as its events tell it."""
+"""Keeps a run's provenance: a thread collects the kernel's part, the run's events have the cluster's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Keeper:
     """
 
     def __init__(self, spec: RunSpec, folder: RunFolder, attached: bool) -> None:
-        """attached: another kernel has begun the run, and has kept its own part."""
+        """attached: another kernel started the run and stored the kernel's part."""
         self._spec, self._folder = spec, folder
         self._lock = threading.Lock()
         self._kernel: dict[str, Any] | None = None
@@ -100,7 +100,7 @@ class Keeper:
             provenance.write(self._folder.path, sections)
 
     def _ranks(self) -> list[dict[str, Any]]:
-        """Groups of ranks that are alike."""
+        """The ranks, grouped by equal machines and packages."""
         groups: dict[str, tuple[dict[str, Any], list[int]]] = {}
         for rank, worker in sorted(self._workers.items()):
             environment = _present(worker, "host", "device", "cores")
@@ -110,17 +110,17 @@ class Keeper:
 
 
 def _present(event: ev.RawEvent, *names: str) -> dict[str, Any]:
-    """Those of the fields that the event has."""
+    """The fields of these names that the event has."""
     return {name: event[name] for name in names if name in event}
 
 
 @functools.lru_cache(maxsize=1)
 def kernel_part(notebook: str, folder: str | None, run: str) -> dict[str, Any]:
     """The parts `kernel`, `git` and `notebook` of a `Provenance`, once for each `run`, or search."""
-    return {**now(folder), "notebook": notebook_copy.copy(notebook, folder)}
+    return {**kernel_and_git(folder), "notebook": notebook_copy.copy(notebook, folder)}
 
 
-def now(folder: str | None) -> dict[str, Any]:
+def kernel_and_git(folder: str | None) -> dict[str, Any]:
     """The parts `kernel` and `git` of this process at this moment."""
     kernel = {
         "host": socket.gethostname(),
@@ -139,4 +139,4 @@ def in_ranges(ranks: Sequence[int]) -> str:
             ranges[-1][1] = rank
         else:
             ranges.append([rank, rank])
-    return ", ".join(str(first) if first == last else f"{first}-{last}" for first, last in ranges)
+    return ", ".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)

@@ -1,4 +1,4 @@
-"""Runs as MLflow keeps them: parameters, metrics with their steps and times, tags under MLflow's names, artifacts.
+"""Runs in MLflow: parameters, metrics with their steps and times, tags under MLflow's names, artifacts.
 
 `mlflow-skinny` suffices for a server; a database on this machine needs SQLAlchemy and Alembic, too.
 """
@@ -25,15 +25,15 @@ from ddl_magics.options.redaction import has_password
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunRecord, SearchRecord
 
-#: Name of the experiment, where MLflow's own variable does not say another.
+#: Name of the experiment, unless `MLFLOW_EXPERIMENT_NAME` is set.
 EXPERIMENT = "ddl_magics"
 INSTALL = "pip install mlflow-skinny sqlalchemy alembic"
-#: MLflow takes so many metrics in one request.
+#: The most metrics of one request.
 BATCH = 1000
-#: MLflow's own bounds.
-MOST_PARAMETER_CHARACTERS = 6000
-MOST_DIGEST_CHARACTERS = 36
-#: What MLflow refuses in the name of a metric: Keras has "recall@5", for example.
+#: Bounds of MLflow.
+MAX_PARAMETER_CHARACTERS = 6000
+MAX_DIGEST_CHARACTERS = 36
+#: Characters that MLflow refuses in the name of a metric, such as Keras's "recall@5".
 _NOT_IN_NAMES = re.compile(r"[^\w./: -]")
 
 #: Our state -> MLflow's status.
@@ -42,9 +42,9 @@ _STATUS = {ev.FINISHED: "FINISHED", ev.STOPPED: "FINISHED", ev.FAILED: "FAILED",
 #: The tag that finds a run or a search again.
 ID = "ddl_magics.id"
 
-#: Held while a search is looked for or made: its trials begin at the same time. By server, as one that is away must not
-#: hold up what is written to another.
-_finding: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
+#: Held while a search is looked up or created, as its trials begin at the same time. One per server, so that a server
+#: that does not answer blocks no other.
+_creation_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
 def default_experiment() -> str:
@@ -55,19 +55,19 @@ def default_experiment() -> str:
 class TrackedRun:
     """A run of MLflow, which grows as values are added."""
 
-    def __init__(self, client: Any, number: str, latest: Mapping[str, int]) -> None:
-        """latest: name of a metric -> time in milliseconds of its newest value there."""
+    def __init__(self, client: Any, number: str, newest_times: Mapping[str, int]) -> None:
+        """newest_times: name of a metric -> time in milliseconds of its newest value in MLflow."""
         self._client, self.number = client, number
-        self._latest = dict(latest)
+        self._newest_times = dict(newest_times)
 
     def add(self, scalars: Iterable[Scalar]) -> None:
-        """Add values; those that the run has are left out."""
+        """Add the values that the run does not have yet."""
         metrics = (metric for metric in map(_metric, scalars) if metric is not None and self._is_new(metric))
         while batch := list(islice(metrics, BATCH)):
             self._client.log_batch(self.number, metrics=batch)
 
     def _is_new(self, metric: Any) -> bool:
-        return bool(metric.timestamp > self._latest.get(metric.key, -1))
+        return bool(metric.timestamp > self._newest_times.get(metric.key, -1))
 
     def end(self, run: TrackingData) -> None:
         """Write what is known at the run's end, and its files."""
@@ -86,8 +86,8 @@ class TrackedRun:
                 path.write_text(text, encoding="utf-8")
                 self._client.log_artifact(self.number, str(path))
         record = run.record
-        ended = _milliseconds(record.ended or record.created)
-        self._client.set_terminated(self.number, _STATUS.get(record.state, "RUNNING"), ended)
+        end_time = _milliseconds(record.ended or record.created)
+        self._client.set_terminated(self.number, _STATUS.get(record.state, "RUNNING"), end_time)
 
 
 def begin(
@@ -97,7 +97,7 @@ def begin(
 
     Args:
         uri: of the server ("http://host:5000") or the database ("sqlite:///mlflow.db").
-        experiment: made if it is not there.
+        experiment: its name; it is created if it is missing.
         record: the run.
         parameters: its hyperparameters.
         parent: the search that it is a trial of.
@@ -107,39 +107,39 @@ def begin(
         ValueError: the URI has a password, which MLflow takes from MLFLOW_TRACKING_PASSWORD.
     """
     client = _client(uri)
-    where = _experiment(client, experiment)
-    known = _known(client, where, record.id)
-    if known is not None and client.get_run(known).info.status == "RUNNING":
-        return TrackedRun(client, known, _latest(client, known))
-    return _begin(client, where, record, parameters, _parent(client, where, record, parent))
+    experiment_id = _experiment(client, experiment)
+    run_id = _run_id(client, experiment_id, record.id)
+    if run_id is not None and client.get_run(run_id).info.status == "RUNNING":
+        return TrackedRun(client, run_id, _newest_times(client, run_id))
+    return _begin(client, experiment_id, record, parameters, _parent(client, experiment_id, record, parent))
 
 
 def write(uri: str, experiment: str, run: TrackingData, parent: SearchRecord | None = None) -> str:
-    """Write a run as a whole; returns MLflow's id of it. One that was written before is replaced.
+    """Write a complete run; returns its id in MLflow. It replaces an earlier copy of the run.
 
     Args and raises: as `begin`.
     """
     client = _client(uri)
-    where = _experiment(client, experiment)
-    return _write(client, where, run, _parent(client, where, run.record, parent))
+    experiment_id = _experiment(client, experiment)
+    return _write(client, experiment_id, run, _parent(client, experiment_id, run.record, parent))
 
 
 def write_search(uri: str, experiment: str, search: SearchRecord, trials: Iterable[TrackingData]) -> str:
     """Write a search as a run with its trials as children; returns MLflow's id of it. Raises as `begin` does."""
     client = _client(uri)
-    where = _experiment(client, experiment)
-    parent = _search(client, where, search)
+    experiment_id = _experiment(client, experiment)
+    parent = _search(client, experiment_id, search)
     for trial in trials:
-        _write(client, where, trial, parent)
+        _write(client, experiment_id, trial, parent)
     _end_search(client, parent, search)
     return parent
 
 
 def end_search(uri: str, experiment: str, search: SearchRecord) -> None:
-    """Say that a search has ended. Raises as `begin` does."""
+    """Mark a search as ended. Raises as `begin` does."""
     client = _client(uri)
-    where = _experiment(client, experiment)
-    _end_search(client, _search(client, where, search), search)
+    experiment_id = _experiment(client, experiment)
+    _end_search(client, _search(client, experiment_id, search), search)
 
 
 def require(uri: str) -> None:
@@ -158,18 +158,18 @@ def _client(uri: str) -> Any:
 
 
 def _experiment(client: Any, name: str) -> str:
-    with _finding[client.tracking_uri]:
-        found = client.get_experiment_by_name(name)
-        return str(client.create_experiment(name) if found is None else found.experiment_id)
+    with _creation_locks[client.tracking_uri]:
+        existing = client.get_experiment_by_name(name)
+        return str(client.create_experiment(name) if existing is None else existing.experiment_id)
 
 
-def _known(client: Any, experiment: str, run: str) -> str | None:
+def _run_id(client: Any, experiment: str, run: str) -> str | None:
     """MLflow's id of a run that was written before."""
-    found = client.search_runs([experiment], f"tags.`{ID}` = '{run}'", max_results=1)
-    return str(found[0].info.run_id) if found else None
+    matches = client.search_runs([experiment], f"tags.`{ID}` = '{run}'", max_results=1)
+    return str(matches[0].info.run_id) if matches else None
 
 
-def _latest(client: Any, number: str) -> dict[str, int]:
+def _newest_times(client: Any, number: str) -> dict[str, int]:
     names = client.get_run(number).data.metrics
     return {name: max(metric.timestamp for metric in client.get_metric_history(number, name)) for name in names}
 
@@ -179,54 +179,53 @@ def _parent(client: Any, experiment: str, record: RunRecord, search: SearchRecor
     if search is not None:
         return _search(client, experiment, search)
     parent = record.spec.get("parent")
-    return _known(client, experiment, str(parent)) if parent else None
+    return _run_id(client, experiment, str(parent)) if parent else None
 
 
 def _search(client: Any, experiment: str, search: SearchRecord) -> str:
-    """MLflow's run of a search, made if it is not there."""
-    with _finding[client.tracking_uri]:
-        known = _known(client, experiment, search.id)
-        if known is not None:
-            return known
+    """MLflow's id of a search, which is created if it is missing."""
+    with _creation_locks[client.tracking_uri]:
+        run_id = _run_id(client, experiment, search.id)
+        if run_id is not None:
+            return run_id
         tags = {
             ID: search.id,
             "ddl_magics.cluster": search.cluster,
             "ddl_magics.objective": str(search.spec.get("objective") or ""),
             **_source(search.notebook),
         }
-        given = {name: value for name, value in tags.items() if value}
-        made = client.create_run(experiment, start_time=_milliseconds(search.created), tags=given, run_name=search.name)
-        number = str(made.info.run_id)
+        number = _create(client, experiment, search.created, tags, search.name)
         options = {name: search.spec.get(name) for name in ("trials", "search", "prune", "objective", "seed")}
         _log_parameters(client, number, options)
         return number
+
+
+def _create(client: Any, experiment: str, created: float, tags: Mapping[str, str], name: str) -> str:
+    """Create a run of MLflow without empty tags; returns its id."""
+    tags = {tag: value for tag, value in tags.items() if value}
+    run = client.create_run(experiment, start_time=_milliseconds(created), tags=tags, run_name=name)
+    return str(run.info.run_id)
 
 
 def _end_search(client: Any, number: str, search: SearchRecord) -> None:
     best, metric = search.progress.get("best"), search.metric
     if best is not None:
         client.log_metric(number, _NOT_IN_NAMES.sub("_", f"best/{metric}"), best)
-    ended = None if search.ended is None else _milliseconds(search.ended)
-    client.set_terminated(number, _STATUS.get(search.state, "RUNNING"), ended)
+    end_time = None if search.ended is None else _milliseconds(search.ended)
+    client.set_terminated(number, _STATUS.get(search.state, "RUNNING"), end_time)
 
 
 def _begin(
     client: Any, experiment: str, record: RunRecord, parameters: Mapping[str, Any], parent: str | None
 ) -> TrackedRun:
     tags = {ID: record.id, "mlflow.parentRunId": parent or "", **_source(record.notebook)}
-    made = client.create_run(
-        experiment,
-        start_time=_milliseconds(record.created),
-        tags={name: value for name, value in tags.items() if value},
-        run_name=record.title or record.name,
-    )
-    number = str(made.info.run_id)
+    number = _create(client, experiment, record.created, tags, record.title or record.name)
     _log_parameters(client, number, parameters)
     return TrackedRun(client, number, {})
 
 
 def _write(client: Any, experiment: str, run: TrackingData, parent: str | None) -> str:
-    known = _known(client, experiment, run.record.id)
+    replaced_id = _run_id(client, experiment, run.record.id)
     written = _begin(client, experiment, run.record, run.parameters, parent)
     try:
         written.add(run.scalars)
@@ -234,21 +233,20 @@ def _write(client: Any, experiment: str, run: TrackingData, parent: str | None) 
     except BaseException:
         client.delete_run(written.number)
         raise
-    if known is not None:
-        client.delete_run(known)  # written anew: MLflow's metrics cannot be replaced
+    if replaced_id is not None:
+        client.delete_run(replaced_id)  # written anew: MLflow's metrics cannot be replaced
     return written.number
 
 
 def _log_parameters(client: Any, number: str, parameters: Mapping[str, Any]) -> None:
     from mlflow.entities import Param
 
-    given = {name: value for name, value in parameters.items() if value is not None}
-    params = [Param(name, str(value)[:MOST_PARAMETER_CHARACTERS]) for name, value in given.items()]
-    client.log_batch(number, params=params)
+    texts = {name: str(value)[:MAX_PARAMETER_CHARACTERS] for name, value in parameters.items() if value is not None}
+    client.log_batch(number, params=[Param(name, text) for name, text in texts.items()])
 
 
 def _metric(scalar: Scalar) -> Any:
-    """None for a value that is no number: databases refuse it."""
+    """None for a value that is not finite: databases refuse it."""
     from mlflow.entities import Metric
 
     if not isfinite(scalar.value):
@@ -300,8 +298,8 @@ def _dataset(run: TrackingData) -> Any:
     if not name or not digest:
         return None
     sources = fingerprint.get("sources") or [{"path": str(name)}]
-    found = Dataset(str(name), str(digest)[:MOST_DIGEST_CHARACTERS], "local", str(sources[0]["path"]))
-    return DatasetInput(found, [InputTag("mlflow.data.context", "training")])
+    dataset = Dataset(str(name), str(digest)[:MAX_DIGEST_CHARACTERS], "local", str(sources[0]["path"]))
+    return DatasetInput(dataset, [InputTag("mlflow.data.context", "training")])
 
 
 def _milliseconds(seconds: float) -> int:

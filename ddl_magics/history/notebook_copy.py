@@ -1,4 +1,4 @@
-"""The notebook that started a run: its path, and its cells as they were saved last, without outputs."""
+"""The notebook that started a run: its path, and its cells as last saved, without outputs."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 from ddl_magics.options.redaction import masked_source
 
-#: A larger file is not read; of its cells so many characters are kept.
-MOST_BYTES = 64 << 20
-MOST_CHARACTERS = 2**20
+#: Larger files are not read. Cells are copied up to this number of characters.
+MAX_BYTES = 64 << 20
+MAX_CHARACTERS = 2**20
 
 
 def copy(path: str, folder: str | None) -> dict[str, Any]:
@@ -29,18 +29,18 @@ def copy(path: str, folder: str | None) -> dict[str, Any]:
         file = Path(folder or "", Path(path).name)
     try:
         status = file.stat()
-        if file.suffix != ".ipynb" or status.st_size > MOST_BYTES:
+        if file.suffix != ".ipynb" or status.st_size > MAX_BYTES:
             return {"path": path}
         cells = json.loads(file.read_bytes())["cells"]
-        kept, left = [], MOST_CHARACTERS
+        copied, remaining = [], MAX_CHARACTERS
         for cell in cells:
             source = cell["source"] if isinstance(cell["source"], str) else "".join(cell["source"])
-            if len(source) > left:
+            if len(source) > remaining:
                 break
-            left -= len(source)
-            kept.append(
+            remaining -= len(source)
+            copied.append(
                 {"type": str(cell["cell_type"]), "id": str(cell.get("id", "")), "source": masked_source(source)}
             )
     except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return {"path": path}
-    return {"path": path, "saved": status.st_mtime, "cells": kept, "cut": len(kept) < len(cells)}
+    return {"path": path, "saved": status.st_mtime, "cells": copied, "cut": len(copied) < len(cells)}

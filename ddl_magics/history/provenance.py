@@ -1,4 +1,4 @@
-"""`provenance.json.gz` in a run's folder: what the run ran with. Damaged files, and those of others, read as a line."""
+"""`provenance.json.gz` in a run's folder: what the run ran with. A damaged or foreign file reads as one line."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from ddl_magics.store.files import write_atomically
 
 NAME = "provenance.json.gz"
 FORMAT = 1
-#: A file that unpacks to more is none of ours.
+#: The size of an unpacked file, at most.
 MAX_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
 class Provenance:
-    """What a run ran with; a part that is not known is empty.
+    """What a run ran with. An unknown section is empty.
 
     Attributes:
         kernel, driver: host, platform, python, and `packages`, name -> version.
@@ -34,7 +34,7 @@ class Provenance:
         notebook: path, saved (seconds since the epoch) and cells: type, source and id of each; `cut` likewise.
         sent: name -> fingerprint of a variable that the cell used, as `runtime/provenance/values.py` has it.
         data: the fingerprint of the DataFrame of --data, as `runtime/provenance/frames.py` has it.
-        problem: why there is nothing, in one line; empty if the run has kept nothing.
+        problem: why the file cannot be read, in one line; empty if there is no file.
     """
 
     kernel: Mapping[str, Any] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Provenance:
     problem: str = ""
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in PARTS)
+        return any(getattr(self, name) for name in SECTIONS)
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -58,7 +58,7 @@ class Provenance:
 
 
 def read(run: Path) -> Provenance:
-    """What is kept in a run's folder."""
+    """Read the provenance in a run's folder."""
     try:
         stored = json.loads(_unpacked((run / NAME).read_bytes()))
     except FileNotFoundError:
@@ -68,12 +68,12 @@ def read(run: Path) -> Provenance:
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         return Provenance(problem=f"{NAME} is of another version of ddl_magics")
     stored = ev.encodable(stored)
-    return Provenance(**{name: check(stored.get(name)) for name, check in PARTS.items()})
+    return Provenance(**{name: check(stored.get(name)) for name, check in SECTIONS.items()})
 
 
-def write(run: Path, parts: Mapping[str, Any]) -> None:
-    """Replace what is kept. Raises OSError where it cannot be written."""
-    text = json.dumps({"format": FORMAT, **parts}, separators=(",", ":"))
+def write(run: Path, sections: Mapping[str, Any]) -> None:
+    """Write the provenance into a run's folder. Raises OSError."""
+    text = json.dumps({"format": FORMAT, **sections}, separators=(",", ":"))
     write_atomically(run / NAME, [gzip.compress(text.encode(errors="replace"), 6, mtime=0)], lasting=False)
 
 
@@ -89,7 +89,7 @@ def _texts(value: Any, *, missing: bool = False) -> dict[str, Any]:
     """Text -> text; with `missing`, also None."""
     if not isinstance(value, dict):
         return {}
-    return {name: each for name, each in value.items() if isinstance(each, str) or (missing and each is None)}
+    return {name: text for name, text in value.items() if isinstance(text, str) or (missing and text is None)}
 
 
 def _process(value: Any) -> dict[str, Any]:
@@ -127,14 +127,14 @@ def _notebook(value: Any) -> dict[str, Any]:
     return {**_texts(value), **moment, "cells": cell_texts, "cut": bool(value.get("cut"))}
 
 
-def _sent(value: Any) -> dict[str, dict[str, Any]]:
+def _variables(value: Any) -> dict[str, dict[str, Any]]:
     if not isinstance(value, dict):
         return {}
-    return {name: _fingerprint(each) for name, each in value.items() if isinstance(each, dict)}
+    return {name: _fingerprint(fingerprint) for name, fingerprint in value.items() if isinstance(fingerprint, dict)}
 
 
 def _fingerprint(value: Any) -> dict[str, Any]:
-    """Of a value or a DataFrame, without what a fingerprint does not have."""
+    """The checked fields of the fingerprint of a value or a DataFrame."""
     if not isinstance(value, dict):
         return {}
     counts = ("bytes", "length", "rows", "validation_rows", "files")
@@ -147,11 +147,11 @@ def _fingerprint(value: Any) -> dict[str, Any]:
     if isinstance(value.get("columns"), dict):
         fingerprints["columns"] = _texts(value["columns"])
     if isinstance(value.get("sources"), list):
-        files = [each for each in value["sources"] if isinstance(each, dict) and isinstance(each.get("path"), str)]
+        files = [file for file in value["sources"] if isinstance(file, dict) and isinstance(file.get("path"), str)]
         numbers = ("size", "modified")
         fingerprints["sources"] = [
-            {"path": each["path"], **{name: each[name] for name in numbers if type(each.get(name)) in (int, float)}}
-            for each in files
+            {"path": file["path"], **{name: file[name] for name in numbers if type(file.get(name)) in (int, float)}}
+            for file in files
         ]
     return fingerprints
 
@@ -160,14 +160,14 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
-#: Part -> what reads it.
-PARTS: Mapping[str, Callable[[Any], Any]] = {
+#: Section -> the function that checks it.
+SECTIONS: Mapping[str, Callable[[Any], Any]] = {
     "kernel": _process,
     "driver": _process,
     "ranks": _ranks,
     "spark": _spark,
     "git": _git,
     "notebook": _notebook,
-    "sent": _sent,
+    "sent": _variables,
     "data": _fingerprint,
 }

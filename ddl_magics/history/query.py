@@ -1,8 +1,8 @@
 """The language in which runs are searched: `state:failed val_accuracy>0.9 tag:paper lr<0.01`.
 
-Terms are joined by "and". A word is looked for in name, title, tags, note, state, notebook, cluster and id. FIELD:TEXT
-looks in one field, NAME<NUMBER and its like compare a metric, a parameter or an option, and a term after "-" must not
-match. Quotes hold words together. The panel, `%ddl runs` and the command line have this one parser.
+All terms must match. A word is searched in name, title, tags, note, state, notebook, cluster and id. FIELD:TEXT
+searches one field, NAME<NUMBER and the like compare a metric, a parameter or an option, and a term after "-" must not
+match. Quotes join words to one term. The panel, `%ddl runs` and the command line share this parser.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class QueryError(ValueError):
 
 @dataclass(frozen=True)
 class Query:
-    """What a run must match: all of these."""
+    """Terms that a run must match, all of them."""
 
     terms: tuple[Matches, ...] = ()
 
@@ -70,7 +70,7 @@ def parse_words(words: Sequence[str]) -> Query:
     """The query of terms that a shell has split. Raises QueryError as `parse` does."""
     if sum(map(len, words)) > MAX_CHARACTERS:
         raise QueryError(f"a query has at most {MAX_CHARACTERS} characters")
-    return Query(tuple(_term(word) for word in words))
+    return Query(tuple(_term(term) for term in words))
 
 
 def of_search(record: SearchRecord) -> RunRecord:
@@ -91,48 +91,48 @@ def of_search(record: SearchRecord) -> RunRecord:
     )
 
 
-def _term(word: str) -> Matches:
-    plain = word.lstrip("-") or word[-1:]
-    if (len(word) - len(plain)) % 2:
+def _term(text: str) -> Matches:
+    plain = text.lstrip("-") or text[-1:]
+    if (len(text) - len(plain)) % 2:
         inner = _term(plain)
         return lambda record: not inner(record)
-    word = plain
-    if (field := _FIELD.fullmatch(word)) is not None:
+    text = plain
+    if (field := _FIELD.fullmatch(text)) is not None:
         return _in_field(field["field"].lower(), field["text"].replace('"', ""))
-    if not word.startswith('"') and (compared := _COMPARED.fullmatch(word)) is not None:
+    if not text.startswith('"') and (compared := _COMPARED.fullmatch(text)) is not None:
         return _comparison(compared["name"], compared["sign"], compared["value"].replace('"', ""))
-    wanted = word.replace('"', "").lower()
-    return lambda record: wanted in text_of(record)
+    substring = text.replace('"', "").lower()
+    return lambda record: substring in text_of(record)
 
 
 def text_of(record: RunRecord) -> str:
-    """What a word is looked for in."""
-    parts = (record.id, record.name, record.title, *record.labels, record.note)
-    return " ".join((*parts, record.state, record.notebook, record.cluster)).lower()
+    """The text in which words are searched."""
+    texts = (record.id, record.name, record.title, *record.labels, record.note)
+    return " ".join((*texts, record.state, record.notebook, record.cluster)).lower()
 
 
 def _in_field(field: str, text: str) -> Matches:
     if field not in FIELDS:
-        known = ", ".join(sorted(FIELDS))
-        raise QueryError(f"runs have no field {quoted(field)}: write one of {known}.{nearest(field, FIELDS)}")
+        fields = ", ".join(sorted(FIELDS))
+        raise QueryError(f"runs have no field {quoted(field)}: write one of {fields}.{nearest(field, FIELDS)}")
     if not text:
         raise QueryError(f"{field}: needs a text, such as {field}:{_EXAMPLES.get(field, 'digits')}")
-    wanted, values = text.lower(), FIELDS[field]
-    if field in _WHOLE:
-        return lambda record: any(wanted == value.lower() for value in values(record))
+    lowered, values = text.lower(), FIELDS[field]
+    if field in _EXACT_FIELDS:
+        return lambda record: any(lowered == value.lower() for value in values(record))
     if field == "package":
-        return lambda record: _has_package(values(record), wanted)
+        return lambda record: _has_package(values(record), lowered)
     if field == "commit":
-        return lambda record: any(value.lower().startswith(wanted) for value in values(record))
-    return lambda record: any(wanted in value.lower() for value in values(record))
+        return lambda record: any(value.lower().startswith(lowered) for value in values(record))
+    return lambda record: any(lowered in value.lower() for value in values(record))
 
 
-def _has_package(packages: Iterator[str], wanted: str) -> bool:
-    """wanted: "keras", "keras==3.15.1", or "keras==3" for all of its versions that begin so."""
-    name, _, version = (part.strip() for part in wanted.replace("_", "-").partition("=="))
+def _has_package(packages: Iterator[str], requirement: str) -> bool:
+    """requirement: "keras", "keras==3.15.1", or "keras==3" for all versions that begin with 3."""
+    name, _, version = (text.strip() for text in requirement.replace("_", "-").partition("=="))
     for package in packages:
-        known, _, installed = package.partition("==")
-        if known == name and (not version or (installed + ".").startswith(version.rstrip(".") + ".")):
+        installed_name, _, installed_version = package.partition("==")
+        if installed_name == name and (not version or (installed_version + ".").startswith(version.rstrip(".") + ".")):
             return True
     return False
 
@@ -177,27 +177,27 @@ FIELDS: Mapping[str, Callable[[RunRecord], Any]] = {
     "commit": _git("commit"),
     "branch": _git("branch"),
 }
-#: Fields that must be the text, and not contain it.
-_WHOLE = frozenset(("tag", "state", "strategy", "search"))
+#: Fields that must equal the text; the others contain it.
+_EXACT_FIELDS = frozenset(("tag", "state", "strategy", "search"))
 _EXAMPLES = {"state": "failed", "tag": "paper", "strategy": "allreduce", "package": "keras==3", "cell": "BatchNorm"}
 
 
 def _comparison(name: str, sign: str, text: str) -> Matches:
     compare = _OPERATORS[sign]
     if name in ("created", "ended"):
-        wanted = _moment(name, text)
-        return lambda record: _holds(compare, getattr(record, name), wanted)
+        moment = _moment(name, text)
+        return lambda record: _holds(compare, getattr(record, name), moment)
     number = _number(text)
     if number is None:
         if sign in ("=", "==", "!="):
-            same = sign != "!="
-            return lambda record: (_setting(record, name, "").lower() == text.lower()) is same
+            equal = sign != "!="
+            return lambda record: (_setting(record, name, "").lower() == text.lower()) is equal
         raise QueryError(f"{name}{sign} needs a number, such as {name}{sign}0.5")
     return lambda record: any(_holds(compare, value, number) for value in _numbers(record, name))
 
 
-def _holds(compare: Callable[[Any, Any], bool], value: float | None, wanted: float) -> bool:
-    return value is not None and not math.isnan(value) and compare(value, wanted)
+def _holds(compare: Callable[[Any, Any], bool], value: float | None, operand: float) -> bool:
+    return value is not None and not math.isnan(value) and compare(value, operand)
 
 
 def _setting(record: RunRecord, name: str, otherwise: str) -> str:

@@ -26,16 +26,16 @@ class Scalar:
 
 
 class ScalarReader:
-    """Makes scalars of a run's events, which come one after another."""
+    """Reads the scalars of a run from its events, one by one."""
 
     def __init__(self) -> None:
         self._before: dict[tuple[int, int], int] = {}  # (fit, epoch) -> the steps before it
-        self._done: dict[int, int] = {}  # fit -> its steps so far
+        self._steps_done: dict[int, int] = {}  # fit -> its steps so far
         self._running = RunningValues()
         self._logged = 0
 
     def read(self, raw: ev.RawEvent) -> Iterator[Scalar]:
-        """Those of the next event. Values that are no numbers are NaN."""
+        """The scalars of the next event. None becomes NaN."""
         match ev.parse(raw):
             case ev.Fit() as event:
                 self._running.begin(event.models)
@@ -51,14 +51,14 @@ class ScalarReader:
 
     def _steps(self, event: ev.Steps) -> Iterator[Scalar]:
         fit = event.fit
-        step = self._before.setdefault((fit, event.epoch), self._done.get(fit, 0)) + event.steps_done
-        self._done[fit] = max(self._done.get(fit, 0), step)
+        step = self._before.setdefault((fit, event.epoch), self._steps_done.get(fit, 0)) + event.steps_done
+        self._steps_done[fit] = max(self._steps_done.get(fit, 0), step)
         for name, value in self._running.job(event):
             yield Scalar(f"{_prefix(fit)}steps/{name}", step, nan if value is None else value, event.time)
 
 
 def scalars(events: Iterable[ev.RawEvent]) -> Iterator[Scalar]:
-    """Of a run's events, in their order. Values that are no numbers are NaN."""
+    """The scalars of a run's events, in their order. None becomes NaN."""
     reader = ScalarReader()
     for event in events:
         yield from reader.read(event)
@@ -75,10 +75,10 @@ def _of(event: ev.Epoch | ev.Values, prefix: str, step: int) -> Iterator[Scalar]
 
 def parameters(spec: RunSpec) -> dict[str, str | int | float]:
     """The values of --set, and the options that shape the training; numbers as numbers."""
-    options = ("strategy", "rule", "workers", "window", "batch_size", "seed", "compression", "data")
-    given = {name: getattr(spec, name) for name in options if getattr(spec, name) is not None}
+    names = ("strategy", "rule", "workers", "window", "batch_size", "seed", "compression", "data")
+    options = {name: getattr(spec, name) for name in names if getattr(spec, name) is not None}
     of_cell = {name: _number(text) for name, text in (spec.set or {}).items() if not is_secret(name)}
-    return {**given, **of_cell}
+    return {**options, **of_cell}
 
 
 def _number(text: str) -> str | int | float:

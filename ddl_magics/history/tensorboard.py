@@ -1,4 +1,4 @@
-"""Runs as TensorBoard reads them: scalars and hyperparameters in event files, written by tensorboardX."""
+"""Runs for TensorBoard: scalars and hyperparameters in event files, written by tensorboardX."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from ddl_magics.history.scalars import Scalar
 from ddl_magics.history.tracking_data import TrackingData
 
 INSTALL = "pip install tensorboardX"
-#: Scheme of a folder that tensorboardX writes -> what it needs for that.
+#: Scheme of a folder's URI -> the module that tensorboardX needs for it.
 STORAGES: Mapping[str, str] = {"s3": "boto3", "gs": "google.cloud.storage"}
 
 
 class TensorBoardRun:
     """A run of TensorBoard: a folder with event files, which grow as values are added."""
 
-    def __init__(self, folder: str, parameters: Mapping[str, Any], again: bool = False) -> None:
+    def __init__(self, folder: str, parameters: Mapping[str, Any], restart: bool = False) -> None:
         """Begin the run's file.
 
         Args:
             folder: of the run, a path or a URI as `run_folder` makes it.
             parameters: the hyperparameters.
-            again: all its values follow once more; TensorBoard drops those that it has.
+            restart: all values follow again; TensorBoard drops those that it has.
 
         Raises:
             NotInstalled: tensorboardX is missing, or what it needs for such a URI.
@@ -45,11 +45,11 @@ class TensorBoardRun:
         directory_check(folder)
         self._event = Event
         self._writer = EventsWriter(f"{folder}/events", f".{secrets.token_hex(3)}")
-        if again:
+        if restart:
             start = SessionLog(status=SessionLog.START)
             self._writer.write_event(Event(wall_time=time.time(), step=0, session_log=start))
         # Without the list of all hyperparameters: TensorBoard would take one run's list for all runs below its folder.
-        _, begin, self._end = hparams(dict(parameters), {})
+        _, begin, self._session_end = hparams(dict(parameters), {})
         self._write(begin)
         self._writer.flush()
 
@@ -62,10 +62,10 @@ class TensorBoardRun:
         self._writer.flush()
 
     def end(self, run: TrackingData) -> None:
-        """Write what is known at the run's end, and close the file. Raises OSError."""
+        """Write the source and the files' locations, and close the file. Raises OSError."""
         from tensorboardX.summary import text
 
-        self._write(self._end)
+        self._write(self._session_end)
         for name, content in run.texts.items():
             if content:
                 self._write(text(name.partition(".")[0], f"```python\n{content}\n```"))
@@ -82,7 +82,7 @@ def write(folder: Path, run: TrackingData) -> Path:
     """Write a run into a folder, which becomes one run of TensorBoard; returns the folder.
 
     Args:
-        folder: of the run; another one that was written there before is replaced.
+        folder: of the run; event files in it are replaced.
         run: the run.
 
     Raises:
@@ -103,9 +103,9 @@ def require(folder: str) -> None:
     """Check that what writes such a folder is installed. Raises NotInstalled."""
     if not _is_there("tensorboardX"):
         raise NotInstalled(f"TensorBoard's files are written by tensorboardX, which is missing here: {INSTALL}")
-    needed = STORAGES.get(urlsplit(folder).scheme)
-    if needed is not None and not _is_there(needed):
-        package = needed.replace(".", "-")
+    module = STORAGES.get(urlsplit(folder).scheme)
+    if module is not None and not _is_there(module):
+        package = module.replace(".", "-")
         raise NotInstalled(
             f"{urlsplit(folder).scheme}:// needs {package}, which is missing here: pip install {package}"
         )

@@ -176,7 +176,7 @@ def _to_tensorboard(spec: RunSpec, folder: str, again: bool) -> LiveTracker:
     first = [again]  # after a failure, only what is still to be written follows
 
     def open_outlet() -> Outlet:
-        return tensorboard.TensorBoardRun(folder, parameters(spec), again=first.pop() if first else False)
+        return tensorboard.TensorBoardRun(folder, parameters(spec), restart=first.pop() if first else False)
 
     return LiveTracker(f"TensorBoard's folder {folder}", open_outlet, f"{spec.name}.to_tensorboard(...)")
 

@@ -125,8 +125,8 @@ def test_git_executes_nothing_that_the_repository_configures(folder):
 
 def test_long_differences_and_notebooks_are_cut(folder, monkeypatch):
     repository(folder)
-    monkeypatch.setattr(git, "MOST_CHARACTERS", 200)
-    monkeypatch.setattr(notebook_copy, "MOST_CHARACTERS", 10)
+    monkeypatch.setattr(git, "MAX_CHARACTERS", 200)
+    monkeypatch.setattr(notebook_copy, "MAX_CHARACTERS", 10)
     (folder / "train.py").write_text("rate = 2\n" * 1000)
     found = git.state(folder)
     assert found["cut"] and len(found["diff"]) <= 200
@@ -184,7 +184,7 @@ def test_a_damaged_or_foreign_file_is_a_line(content, problem):
 
 def test_parts_of_other_types_are_left_out():
     run = finished()
-    wrong = {name: [1, {"a": 1}, None] for name in provenance.PARTS} | {"kernel": {"packages": {"a": 1, "b": "2"}}}
+    wrong = {name: [1, {"a": 1}, None] for name in provenance.SECTIONS} | {"kernel": {"packages": {"a": 1, "b": "2"}}}
     wrong |= {"sent": {"x": {"shape": [1, "a"], "sha256": 7, "type": "int"}}, "git": {"commit": 7}}
     provenance.write(run.path, wrong)
     kept = provenance.read(run.path)
