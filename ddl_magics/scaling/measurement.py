@@ -1,7 +1,7 @@
-"""What one run has measured: how long it trained, and where the time of its steps went. Pure functions over its events.
+"""The measurement of one run: how long it trained, and on what its steps spent their time. Pure.
 
-The first epoch of a fit contains the compilation of the model: it is left out where there are others, and otherwise
-each rank's first bucket of steps.
+The first epoch of a fit contains the compilation of the model: it is excluded, or if there is no second epoch, each
+rank's first bucket of steps.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ddl_magics.runtime.run_spec import RunSpec
 
 EpochKey = tuple[int, int]  # number of the fit and of the epoch
 
-#: Each rank's steps are divided into at most so many parts in a row, whose differences tell how sure a mean is.
-PARTS = 8
-#: What the time of a step is spent on.
+#: Each rank's steps are divided into at most so many segments, whose differences give the bounds of a mean.
+MAX_SEGMENTS = 8
+#: The phases of a step.
 STEP_PARTS = ("compute", "exchange", "waiting", "feeding")
 
 
@@ -46,15 +46,15 @@ class Step:
 
 @dataclass(frozen=True)
 class MeasuredRun:
-    """What a run of `%ddl scale` has measured.
+    """The measurement of a run of `%ddl scale`.
 
     Attributes:
         run: its id.
         strategy, workers, seed: of its options.
         seconds: training time of all its fits, with their compilation.
         rows: that all ranks together train in an epoch.
-        rest: seconds of an epoch outside of its steps: validation, callbacks, averaging.
-        steps: means over parts of its steps.
+        outside_steps: seconds of an epoch outside of its steps: validation, callbacks, averaging.
+        steps: means over segments of its steps.
         parameters: of the model; 0 where that is not known.
         hosts: of the ranks.
         cores: of a host; 0 where that is not known.
@@ -69,7 +69,7 @@ class MeasuredRun:
     seed: int
     seconds: float
     rows: float
-    rest: float
+    outside_steps: float
     steps: tuple[Step, ...]
     parameters: int = 0
     hosts: int = 1
@@ -95,7 +95,7 @@ class MeasuredRun:
 
     @property
     def epoch_seconds(self) -> float:
-        return self.steps_in_epoch * self.step.seconds + self.rest
+        return self.steps_in_epoch * self.step.seconds + self.outside_steps
 
     @property
     def rate(self) -> float:
@@ -108,7 +108,7 @@ def mean_step(steps: Sequence[Step]) -> Step:
 
 
 def measured_run(spec: RunSpec, raw_events: Iterable[ev.RawEvent]) -> MeasuredRun | None:
-    """What a finished run has measured; None where it has no steps."""
+    """The measurement of a finished run; None if it has no steps."""
     raw_events = list(raw_events)
     buckets = _buckets(raw_events)
     warm = _warm(buckets)
@@ -128,8 +128,8 @@ def measured_run(spec: RunSpec, raw_events: Iterable[ev.RawEvent]) -> MeasuredRu
         seed=spec.seed or 0,
         seconds=_training_seconds(raw_events),
         rows=fmean(counted),
-        rest=_outside_steps(buckets.get(0, []), epochs),
-        steps=tuple(_parts(warm)),
+        outside_steps=_outside_steps(buckets.get(0, []), epochs),
+        steps=tuple(_segments(warm)),
         parameters=_parameters(raw_events),
         hosts=max(1, len(hosts)),
         cores=max((worker.cores or 0 for worker in workers.values()), default=0),
@@ -149,27 +149,27 @@ def _buckets(raw_events: Iterable[ev.RawEvent]) -> dict[int, list[ev.Steps]]:
 
 
 def _warm(buckets: Mapping[int, Sequence[ev.Steps]]) -> dict[int, list[ev.Steps]]:
-    """Without the steps in which the model is compiled, as far as there are others."""
+    """The buckets without steps that compile the model, unless a rank has no others."""
     warm = {}
     for rank, of_rank in buckets.items():
-        later = [steps for steps in of_rank if steps.epoch > 0 and not steps.earlier]
+        warmed_up = [steps for steps in of_rank if steps.epoch > 0 and not steps.earlier]
         compiling = {steps.fit: steps for steps in reversed(of_rank)}
-        warm[rank] = later or [steps for steps in of_rank if steps is not compiling[steps.fit]] or list(of_rank)
+        warm[rank] = warmed_up or [steps for steps in of_rank if steps is not compiling[steps.fit]] or list(of_rank)
     return warm
 
 
-def _parts(buckets: Mapping[int, Sequence[ev.Steps]]) -> list[Step]:
-    """Means over all ranks, of equal parts of the training."""
-    parts = min(PARTS, *(len(of_rank) for of_rank in buckets.values()))
+def _segments(buckets: Mapping[int, Sequence[ev.Steps]]) -> list[Step]:
+    """The means over all ranks, one for each of equal segments of the training."""
+    count = min(MAX_SEGMENTS, *map(len, buckets.values()))
     return [
         _mean(
             [
                 steps
                 for of_rank in buckets.values()
-                for steps in of_rank[len(of_rank) * part // parts : len(of_rank) * (part + 1) // parts]
+                for steps in of_rank[len(of_rank) * i // count : len(of_rank) * (i + 1) // count]
             ]
         )
-        for part in range(parts)
+        for i in range(count)
     ]
 
 

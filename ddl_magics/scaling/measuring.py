@@ -13,32 +13,32 @@ from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling.measurement import MeasuredRun, measured_run
-from ddl_magics.scaling.prediction import shown
+from ddl_magics.scaling.prediction import formatted
 from ddl_magics.scaling.report import ScalingReport
 from ddl_magics.wording import counted
 
 #: Longest time until an interrupt of the kernel is handled.
 POLL_SECONDS = 0.2
 
-#: Fields in which two runs may differ that measure the same.
-_ANY = dict.fromkeys(("run", "name", "folder"))
+#: Fields in which runs of the same measurement may differ.
+_IDENTITY_FIELDS = dict.fromkeys(("run", "name", "folder"))
 
 
 def earlier(parent: str, cluster: str) -> list[Run]:
-    """The finished runs that were measured for the same run, on the cluster, the newest first."""
+    """The finished runs on the cluster that measured the run `parent`, the newest first."""
     records = store.list_runs()
-    mine = [r for r in records if r.spec.get("parent") == parent and r.cluster == cluster and r.state == ev.FINISHED]
-    return [Run.stored(record) for record in mine]
+    runs = [r for r in records if r.spec.get("parent") == parent and r.cluster == cluster and r.state == ev.FINISHED]
+    return [Run.stored(record) for record in runs]
 
 
 class ScalingRuns:
     """The runs of `%ddl scale`, which fill its report.
 
     Args:
-        report: what is measured is added to it at once.
-        check: why a run would be refused, in one line, or None; it starts nothing.
-        submit: starts a run. UsageError where it is refused.
-        known: runs that were measured earlier.
+        report: each measurement is added to it at once.
+        check: returns why a run would be refused, in one line, or None; starts nothing.
+        submit: starts a run. Raises UsageError if it is refused.
+        measured: runs of earlier measurements.
         write_line: prints a line.
     """
 
@@ -47,38 +47,38 @@ class ScalingRuns:
         report: ScalingReport,
         check: Callable[[RunSpec], str | None],
         submit: Callable[[RunSpec], Run],
-        known: Sequence[Run] = (),
+        measured: Sequence[Run] = (),
         write_line: Callable[[str], None] = print,
     ) -> None:
         self._report, self._check, self._submit = report, check, submit
-        self._known, self._write_line = list(known), write_line
+        self._measured, self._write_line = list(measured), write_line
 
     def run(self, specs: Sequence[RunSpec]) -> None:
-        """Measure all of them.
+        """Measure the runs.
 
         Raises:
-            UsageError: none can be run.
-            RunInterrupted: the kernel was interrupted. What has been measured is in the report.
+            UsageError: the cluster takes none.
+            RunInterrupted: the kernel was interrupted. The report has the measurements so far.
         """
-        report, wanted = self._report, self._accepted(specs)
-        report.planned = len(wanted)
-        left = []
-        for spec in wanted:
+        report, accepted = self._report, self._accepted(specs)
+        report.planned = len(accepted)
+        remaining = []
+        for spec in accepted:
             measurement = self._earlier(spec)
             if measurement is None:
-                left.append(spec)
+                remaining.append(spec)
             else:
                 report.runs.append(measurement)
         if report.runs:
             was = "was" if len(report.runs) == 1 else "were"
             self._write_line(f"{counted(len(report.runs), 'run')} {was} measured before; --again measures anew")
         refused: set[tuple[str, int]] = set()
-        for position, spec in enumerate(left, 1):
-            if (spec.strategy, spec.workers) not in refused and not self._measure(spec, f"{position}/{len(left)}"):
+        for position, spec in enumerate(remaining, 1):
+            if (spec.strategy, spec.workers) not in refused and not self._measure(spec, f"{position}/{len(remaining)}"):
                 refused.add((spec.strategy, spec.workers))
 
     def _accepted(self, specs: Sequence[RunSpec]) -> list[RunSpec]:
-        """Those that the cluster takes; a note for each combination that it does not."""
+        """The runs that the cluster takes; adds a note for each combination that it refuses."""
         problems: dict[tuple[str, int], str | None] = {}
         for spec in specs:
             key = (spec.strategy, spec.workers)
@@ -92,16 +92,16 @@ class ScalingRuns:
         return accepted
 
     def _earlier(self, spec: RunSpec) -> MeasuredRun | None:
-        wanted = _comparable(spec)
-        for run in self._known:
-            if _comparable(run.spec) == wanted:
+        comparable = _comparable(spec)
+        for run in self._measured:
+            if _comparable(run.spec) == comparable:
                 measurement = measured_run(run.spec, run.events)
                 if measurement is not None:
                     return measurement
         return None
 
     def _measure(self, spec: RunSpec, position: str) -> bool:
-        """Make the run, and add what it measures. False where the same with another seed would fail as well."""
+        """Run, and add the measurement. Returns False if another seed would fail as well."""
         head = f"{position}  {spec.strategy}, {counted(spec.workers, 'worker')}, seed {spec.seed}"
         try:
             run = self._submit(spec)
@@ -114,8 +114,10 @@ class ScalingRuns:
             run.wait()
         except KeyboardInterrupt:
             run.request_stop()
-            done = f"{len(self._report.runs)} of {counted(self._report.planned, 'run')} measured"
-            raise RunInterrupted(f"{run.name} stops; {done}. The same line again continues with the others.") from None
+            progress = f"{len(self._report.runs)} of {counted(self._report.planned, 'run')} measured"
+            raise RunInterrupted(
+                f"{run.name} stops; {progress}. The same line again continues with the others."
+            ) from None
         except DistributedCellError as error:
             self._note(spec, f"{run.name} failed: {error.message.splitlines()[0]}")
             return False
@@ -124,7 +126,7 @@ class ScalingRuns:
             self._note(spec, f"{run.name} is {run.state}, and has measured nothing: train for more steps")
             return run.state == ev.STOPPED
         self._report.runs.append(measurement)
-        self._write_line(f"{head}: {shown(measurement.seconds)} s, {shown(measurement.rate)} samples/s")
+        self._write_line(f"{head}: {formatted(measurement.seconds)} s, {formatted(measurement.rate)} samples/s")
         return True
 
     def _note(self, spec: RunSpec, text: str) -> None:
@@ -134,5 +136,5 @@ class ScalingRuns:
 
 
 def _comparable(spec: RunSpec) -> dict[str, Any]:
-    """What is the same in two runs that measure the same."""
-    return {**spec.to_record(), **_ANY}
+    """The fields that are equal in runs of the same measurement."""
+    return {**spec.to_record(), **_IDENTITY_FIELDS}

@@ -1,4 +1,4 @@
-"""A small model of a training step, fitted to what was measured, for numbers of workers that were not.
+"""A small model of a training step, fitted to measurements, that predicts other numbers of workers.
 
 With n workers, of which k share a host, and r rows of a worker in a step, the step of a worker takes
 
@@ -11,8 +11,8 @@ With n workers, of which k share a host, and r rows of a worker in a step, the s
     waiting   w z(n) compute, where z(n) is the expected maximum of n standard normal values (Blom 1958): all wait for
               the slowest
 
-and an epoch has the steps for its rows, and a rest of g + h / n seconds. The coefficients are not negative; they are
-the least squares of the relative error. The bounds of a prediction are the 5th and the 95th percentile of fits to
+and an epoch has the steps for its rows, and g + h / n seconds outside of them. The coefficients are not negative; they
+are the least squares of the relative error. The bounds of a prediction are the 5th and the 95th percentile of fits to
 resampled runs and parts of these, widened by how well the model meets what was measured. Where one number of workers
 above 1 was measured, l and s cannot be told apart: l is then the usual latency, and between a quarter and four times
 that in the other fits. Nor can e and f: half of the exchange is then e, and any part of it in the other fits.
@@ -51,7 +51,7 @@ LOW, HIGH = 0.05, 0.95
 
 
 def slowest(workers: int) -> float:
-    """The expected maximum of so many standard normal values, about; 0 for one."""
+    """Approximates the expected maximum of so many standard normal values; 0 for one."""
     return NormalDist().inv_cdf((workers - 0.375) / (workers + 0.25)) if workers > 1 else 0.0
 
 
@@ -66,33 +66,32 @@ def nonnegative(features: Sequence[Sequence[float]], values: Sequence[float]) ->
     width = matrix.shape[1]
     best, least = np.zeros(width), float(target @ target)
     for size in range(1, width + 1):
-        for chosen in itertools.combinations(range(width), size):
-            columns = list(chosen)
-            part = matrix[:, columns]
-            norms = np.linalg.norm(part, axis=0)
+        for columns in map(list, itertools.combinations(range(width), size)):
+            submatrix = matrix[:, columns]
+            norms = np.linalg.norm(submatrix, axis=0)
             if not norms.all():
                 continue
-            solution = np.linalg.lstsq(part / norms, target, rcond=1e-6)[0] / norms
-            error = float(np.sum((part @ solution - target) ** 2))
+            solution = np.linalg.lstsq(submatrix / norms, target, rcond=1e-6)[0] / norms
+            error = float(np.sum((submatrix @ solution - target) ** 2))
             if (solution >= 0).all() and error < least * (1 - 1e-9) - 1e-18:
                 best, least = np.zeros(width), error
                 best[columns] = solution
-    return tuple(float(each) for each in best)
+    return tuple(float(coefficient) for coefficient in best)
 
 
 @dataclass(frozen=True)
 class Observation:
-    """The mean step with one number of workers, and what else its runs have measured."""
+    """The means over the runs with one number of workers."""
 
     workers: int
     per_host: int
     step: Step
-    rest: float
+    outside_steps: float
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is to be predicted.
+    """The setting of a prediction.
 
     Attributes:
         workers: the number of workers.
@@ -118,7 +117,7 @@ class Model:
     steady: float
     growing: float
     waiting: float
-    rest: tuple[float, ...]
+    outside_steps: tuple[float, ...]
     sums_gradients: bool
     size: int
     busy: float
@@ -135,7 +134,7 @@ class Model:
     def epoch_seconds(self, setting: Setting, rows: float) -> float:
         """An epoch of so many rows of all workers."""
         steps = rows / (setting.workers * setting.rows)
-        return steps * self.step(setting).seconds + self.rest[0] + self.rest[1] / setting.workers
+        return steps * self.step(setting).seconds + self.outside_steps[0] + self.outside_steps[1] / setting.workers
 
     def _slower(self, per_host: int) -> float:
         return slower(per_host, self.busy, self.cores)
@@ -146,11 +145,11 @@ class Model:
             return 0.0
         if not self.sums_gradients:
             return self.steady + self.growing * (n - 1)
-        rounds, moved = ring(n, self.size)
+        rounds, bytes_sent = ring(n, self.size)
         latency, byte_seconds = self.latency, self.byte_seconds
         if setting.gbit is not None:
             latency, byte_seconds = max(latency, LATENCY_SECONDS), 8 / (USABLE * setting.gbit * 1e9)
-        seconds = latency * rounds + byte_seconds * moved
+        seconds = latency * rounds + byte_seconds * bytes_sent
         return visible(seconds, compute, self.size) if n > setting.per_host else seconds
 
 
@@ -168,15 +167,15 @@ def number_of_buckets(size: int) -> int:
     return max(1, min(buckets.MAX_BUCKETS, size // buckets.MIN_BUCKET_BYTES))
 
 
-def visible(whole: float, compute: float, size: int) -> float:
-    """What a step waits for an exchange that takes `whole` seconds, and overlaps with the backward pass."""
+def visible(exchange: float, compute: float, size: int) -> float:
+    """Seconds that a step waits for an exchange that takes so long, and overlaps with the backward pass."""
     m = number_of_buckets(size)
-    return max(whole / m, whole - BACKWARD * compute * (1 - 1 / m))
+    return max(exchange / m, exchange - BACKWARD * compute * (1 - 1 / m))
 
 
 @dataclass(frozen=True)
-class Known:
-    """What all fits of a strategy have in common. size: bytes of the gradients."""
+class Constants:
+    """The quantities that all fits of a strategy share. size: bytes of the gradients."""
 
     sums_gradients: bool
     size: int
@@ -184,51 +183,52 @@ class Known:
     cores: int
 
 
-def fit(observations: Sequence[Observation], known: Known, guess: float = 0.0) -> Model:
+def fit(observations: Sequence[Observation], constants: Constants, guess: float = 0.0) -> Model:
     """The model of one strategy.
 
     Args:
         observations: one for each number of workers.
-        known: what was not fitted.
-        guess: from -1 to 1, of what one number of workers above 1 does not tell: the latency, and the part of an
-            exchange that grows with the workers.
+        constants: the quantities that are not fitted.
+        guess: from -1 to 1, sets what a single number of workers above 1 cannot determine: the latency, and the
+            part of an exchange that grows with the workers.
     """
-    crowded = [slower(each.per_host, known.busy, known.cores) for each in observations]
-    by_rows = [[factor, factor * each.step.rows] for factor, each in zip(crowded, observations, strict=True)]
-    several = [each for each in observations if each.workers > 1]
-    seen = [each.step.exchange for each in several]
+    crowded = [slower(o.per_host, constants.busy, constants.cores) for o in observations]
+    by_rows = [[factor, factor * o.step.rows] for factor, o in zip(crowded, observations, strict=True)]
+    distributed = [o for o in observations if o.workers > 1]
+    exchanges = [o.step.exchange for o in distributed]
     round_seconds = byte_seconds = steady = growing = 0.0
-    if known.sums_gradients and several:
-        round_seconds, byte_seconds = _rates(several, known, LATENCY_SECONDS * LATENCY_FACTOR**guess)
-    elif len(several) == 1:
-        growing = seen[0] * (1 + guess) / 2 / (several[0].workers - 1)
-        steady = seen[0] * (1 - guess) / 2
-    elif several:
-        steady, growing = nonnegative([[1.0, each.workers - 1.0] for each in several], seen)
-    waits = [[slowest(each.workers) * each.step.compute] for each in several]
+    if constants.sums_gradients and distributed:
+        round_seconds, byte_seconds = _rates(distributed, constants, LATENCY_SECONDS * LATENCY_FACTOR**guess)
+    elif len(distributed) == 1:
+        growing = exchanges[0] * (1 + guess) / 2 / (distributed[0].workers - 1)
+        steady = exchanges[0] * (1 - guess) / 2
+    elif distributed:
+        steady, growing = nonnegative([[1.0, o.workers - 1.0] for o in distributed], exchanges)
+    by_workers = [[1.0, 1 / o.workers] for o in observations]
+    waits = [[slowest(o.workers) * o.step.compute] for o in distributed]
     return Model(
-        compute=nonnegative(by_rows, [each.step.compute for each in observations]),
-        feeding=nonnegative(by_rows, [each.step.feeding for each in observations]),
+        compute=nonnegative(by_rows, [o.step.compute for o in observations]),
+        feeding=nonnegative(by_rows, [o.step.feeding for o in observations]),
         latency=round_seconds,
         byte_seconds=byte_seconds,
         steady=steady,
         growing=growing,
-        waiting=nonnegative(waits, [each.step.waiting for each in several])[0] if several else 0.0,
-        rest=nonnegative([[1.0, 1 / each.workers] for each in observations], [each.rest for each in observations]),
-        **vars(known),
+        waiting=nonnegative(waits, [o.step.waiting for o in distributed])[0] if distributed else 0.0,
+        outside_steps=nonnegative(by_workers, [o.outside_steps for o in observations]),
+        **vars(constants),
     )
 
 
-def _rates(several: Sequence[Observation], known: Known, usual_latency: float) -> tuple[float, float]:
+def _rates(distributed: Sequence[Observation], constants: Constants, usual_latency: float) -> tuple[float, float]:
     """Seconds of a round, and of a byte."""
-    features = [ring(each.workers, known.size) for each in several]
-    exchanges = [each.step.exchange + each.step.hidden for each in several]
-    if len(several) > 1:
+    features = [ring(o.workers, constants.size) for o in distributed]
+    exchanges = [o.step.exchange + o.step.hidden for o in distributed]
+    if len(distributed) > 1:
         latency, byte_seconds = nonnegative(features, exchanges)
         return latency, byte_seconds
-    (rounds, moved), exchange = features[0], exchanges[0]
-    by_latency = min(exchange, usual_latency * rounds) if moved else exchange
-    return by_latency / rounds, (exchange - by_latency) / moved if moved else 0.0
+    (rounds, bytes_sent), exchange = features[0], exchanges[0]
+    by_latency = min(exchange, usual_latency * rounds) if bytes_sent else exchange
+    return by_latency / rounds, (exchange - by_latency) / bytes_sent if bytes_sent else 0.0
 
 
 @dataclass(frozen=True)
@@ -241,7 +241,7 @@ class Estimate:
 
 
 class Fitted:
-    """The model of a strategy's runs, and the fits that say how sure it is.
+    """The model of a strategy's runs, and the fits to resampled runs that give its bounds.
 
     Args:
         runs: of one strategy, with at least two numbers of workers.
@@ -253,42 +253,43 @@ class Fitted:
         fewest, random = next(iter(self._by_workers.values())), np.random.default_rng(0)
         size = FLOAT_BYTES * max(run.parameters for run in runs)
         busy, cores = float(np.mean([run.busy for run in fewest])), max(run.cores for run in runs)
-        self._known = Known(runs[0].sums_gradients, size, busy, cores)
+        self._constants = Constants(runs[0].sums_gradients, size, busy, cores)
         self.rows = float(rows or np.mean([run.rows for run in runs]))
-        self.model = fit(self._observe(list), self._known)
+        self.model = fit(self._observe(list), self._constants)
 
         def resampled(items: Sequence[_T]) -> list[_T]:
             return [items[i] for i in random.integers(0, len(items), len(items))]
 
-        self._others = [
-            fit(self._observe(resampled), self._known, float(random.uniform(-1, 1))) for _ in range(RESAMPLED)
+        self._resampled = [
+            fit(self._observe(resampled), self._constants, float(random.uniform(-1, 1))) for _ in range(RESAMPLED)
         ]
         self._misfit = self._relative_error()
 
     @property
     def knows_bytes(self) -> bool:
         """Whether the exchange is known by bytes, so that another network can be predicted."""
-        return self._known.sums_gradients and self._known.size > 0
+        return self._constants.sums_gradients and self._constants.size > 0
 
     def _observe(self, choose: Callable[[Sequence[Any]], list[Any]]) -> list[Observation]:
-        """What the chosen runs, and the chosen parts of each, have measured."""
-        found = []
+        """The means over the chosen runs, and the chosen steps of each."""
+        observations = []
         for n, runs in self._by_workers.items():
-            chosen: list[MeasuredRun] = choose(runs)
-            step = mean_step([step for run in chosen for step in choose(run.steps)])
-            found.append(Observation(n, per_host(runs), step, float(np.mean([run.rest for run in chosen]))))
-        return found
+            sample: list[MeasuredRun] = choose(runs)
+            step = mean_step([step for run in sample for step in choose(run.steps)])
+            outside_steps = float(np.mean([run.outside_steps for run in sample]))
+            observations.append(Observation(n, per_host(runs), step, outside_steps))
+        return observations
 
     def _relative_error(self) -> float:
         """The root mean square of the model's relative errors in the time of the steps that were measured."""
         observed = self._observe(list)
-        predicted = [self.model.step(Setting(each.workers, each.step.rows, each.per_host)).seconds for each in observed]
-        errors = [one / each.step.seconds - 1 for one, each in zip(predicted, observed, strict=True)]
+        predicted = [self.model.step(Setting(o.workers, o.step.rows, o.per_host)).seconds for o in observed]
+        errors = [seconds / o.step.seconds - 1 for seconds, o in zip(predicted, observed, strict=True)]
         return float(np.sqrt(np.mean(np.square(errors))))
 
     def rate(self, setting: Setting) -> Estimate:
         """Samples per second of all workers, over whole epochs."""
-        rates = [self.rows / model.epoch_seconds(setting, self.rows) for model in (self.model, *self._others)]
+        rates = [self.rows / model.epoch_seconds(setting, self.rows) for model in (self.model, *self._resampled)]
         low, high = np.quantile(rates[1:], (LOW, HIGH))
         doubt = NormalDist().inv_cdf(HIGH) * self._misfit * rates[0]
         return Estimate(

@@ -1,4 +1,4 @@
-"""What other numbers of workers, batches and networks would do: a model's predictions as rows and as text."""
+"""Predictions for other numbers of workers, batches and networks, as rows and as text."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ddl_magics.scaling.measurement import STEP_PARTS, MeasuredRun, Step
 from ddl_magics.scaling.model import Estimate, Fitted, Setting, per_host
 from ddl_magics.wording import aligned, counted
 
-#: How often a batch is doubled to find one with which more workers pay.
+#: How often a batch is doubled to find one with which more workers pay off.
 DOUBLINGS = 12
-#: Predictions are checked for so many times the workers that were measured.
+#: Predictions for more than so many times the measured workers get a note.
 FARTHEST = 4
-#: Parts of a run that tell how much its steps vary.
-FEWEST_PARTS = 4
+#: Segments of a run that are needed to tell how much its steps vary.
+FEWEST_SEGMENTS = 4
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Prediction:
 
 
 class Predictions:
-    """Predictions; `warnings`: lines where more workers lose; `notes`: lines on what the bounds do not tell."""
+    """Predictions. `warnings`: lines on slower training with more workers. `notes`: lines on what the bounds miss."""
 
     def __init__(self, rows: Sequence[Prediction], warnings: Sequence[str], notes: Sequence[str]) -> None:
         self.rows, self.warnings, self.notes = tuple(rows), tuple(warnings), tuple(notes)
@@ -108,29 +108,29 @@ class WhatIf:
         """Rows of all workers in a step."""
         if self._batch is not None:
             return self._batch if self._global else self._batch * workers
-        each = [run.step.rows for run in self._runs]
-        return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(each) * workers
+        rows = [run.step.rows for run in self._runs]
+        return fmean(run.step.rows * run.workers for run in self._runs) if self._global else fmean(rows) * workers
 
     def _setting(self, workers: int, batch: float | None = None) -> Setting:
-        """batch: rows of all workers in a step; None for those that were asked for."""
+        """batch: rows of all workers in a step; None: that of `WhatIf`."""
         on_a_host = min(workers, self._per_host or workers)
         rows = self._batch_of(workers) if batch is None else batch
         return Setting(workers, rows / workers, on_a_host, self._gbit)
 
     def prediction(self, workers: int) -> Prediction:
-        """Raises NoPrediction for a batch that cannot be."""
+        """Raises NoPrediction for a batch that the workers cannot share."""
         setting = self._setting(workers)
         if not 1 <= setting.rows <= self._fitted.rows / workers:
             rows = self._fitted.rows
             shared = f"a batch of {self._batch_of(workers):,.0f} rows in epochs of {rows:,.0f}"
-            least, most = (workers, rows) if self._global else (1, rows // workers)
-            wanted = f"give batch= from {least} to {most:.0f}" if least <= most else "there are too few rows"
-            raise NoPrediction(f"{counted(workers, 'worker')} cannot share {shared}: {wanted}.")
+            lowest, highest = (workers, rows) if self._global else (1, rows // workers)
+            hint = f"give batch= from {lowest} to {highest:.0f}" if lowest <= highest else "there are too few rows"
+            raise NoPrediction(f"{counted(workers, 'worker')} cannot share {shared}: {hint}.")
         rate, rows = self._fitted.rate(setting), self._fitted.rows
         seconds = Estimate(rows / rate.value, rows / rate.high, rows / max(rate.low, 1e-9))
-        one = self._fitted.rate(self._setting(1)).value
+        single_rate = self._fitted.rate(self._setting(1)).value
         step, batch = self._fitted.model.step(setting), round(self._batch_of(workers))
-        return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / one, step)
+        return Prediction(self._runs[0].strategy, workers, batch, rate, seconds, rate.value / single_rate, step)
 
     def _rate(self, workers: int, batch: float | None = None) -> float:
         setting = self._setting(workers, batch)
@@ -139,41 +139,41 @@ class WhatIf:
     def notes(self, numbers: Iterable[int]) -> list[str]:
         """What makes the predictions less sure than their bounds."""
         runs, name = self._runs, self._runs[0].strategy
-        measured, most = max(run.workers for run in runs), max(numbers)
-        found = []
+        measured, largest = max(run.workers for run in runs), max(numbers)
+        problems = []
         if self._gbit is not None and not self._fitted.knows_bytes:
-            found.append("gbit changes nothing, as it is not known how many bytes a step exchanges")
-        if most > FARTHEST * measured:
-            found.append(f"{most} workers are far from the {measured} that were measured")
-        if any(len(run.steps) < FEWEST_PARTS for run in runs):
-            found.append("a run was too short to tell how much its steps vary: train more epochs")
+            problems.append("gbit changes nothing, as it is not known how many bytes a step exchanges")
+        if largest > FARTHEST * measured:
+            problems.append(f"{largest} workers are far from the {measured} that were measured")
+        if any(len(run.steps) < FEWEST_SEGMENTS for run in runs):
+            problems.append("a run was too short to tell how much its steps vary: train more epochs")
         if len(runs) == len({run.workers for run in runs}):
-            found.append("the bounds do not have how much runs differ: measure with --seeds 3")
-        return [f"note: {name}: {line}" for line in found]
+            problems.append("the bounds do not have how much runs differ: measure with --seeds 3")
+        return [f"note: {name}: {line}" for line in problems]
 
     def warnings(self, numbers: Iterable[int]) -> list[str]:
-        """A line where the most workers lose against fewer, and from which batch on they would not."""
-        most = max(numbers)
-        fewer = [n for n in _halves(most) if self._rate(n) > self._rate(most)]
+        """A line if the largest number is slower than a smaller one, with the batch from which on it is not."""
+        largest = max(numbers)
+        fewer = [n for n in _powers_of_two_below(largest) if self._rate(n) > self._rate(largest)]
         if not fewer:
             return []
         best = max(fewer, key=self._rate)
-        step = self._fitted.model.step(self._setting(most))
+        step = self._fitted.model.step(self._setting(largest))
         line = (
-            f"warning: {counted(most, 'worker')} would be slower than {best}: {shown(self._rate(most))} against "
-            f"{shown(self._rate(best))} samples/s. {why(step)}"
+            f"warning: {counted(largest, 'worker')} would be slower than {best}: {formatted(self._rate(largest))} "
+            f"against {formatted(self._rate(best))} samples/s. {time_of_step(step)}"
         )
-        enough = self._enough(most) if self._global else None
-        return [f"{line}; from a batch of about {enough} rows on they would pay" if enough else line]
+        batch = self._batch_that_pays(largest) if self._global else None
+        return [f"{line}; from a batch of about {batch} rows on they would pay" if batch else line]
 
-    def _enough(self, most: int) -> int | None:
-        """The smallest doubled batch with which so many workers are the fastest."""
-        batch = self._batch_of(most)
+    def _batch_that_pays(self, workers: int) -> int | None:
+        """The smallest doubled batch with which so many workers are faster than fewer."""
+        batch = self._batch_of(workers)
         for _ in range(DOUBLINGS):
             batch = round(2 * batch)
             if batch > self._fitted.rows:
                 return None
-            if all(self._rate(most, batch) > self._rate(n, batch) for n in _halves(most)):
+            if all(self._rate(workers, batch) > self._rate(n, batch) for n in _powers_of_two_below(workers)):
                 return batch
         return None
 
@@ -187,16 +187,16 @@ def _share_a_batch(runs: Sequence[MeasuredRun]) -> bool:
     return spread([run.step.rows * run.workers for run in runs]) < spread([run.step.rows for run in runs])
 
 
-def _halves(most: int) -> list[int]:
-    """1, 2, 4, ... below `most`."""
-    return [2**power for power in range(most.bit_length()) if 2**power < most]
+def _powers_of_two_below(limit: int) -> list[int]:
+    """1, 2, 4, ... below `limit`."""
+    return [2**power for power in range(limit.bit_length()) if 2**power < limit]
 
 
-def why(step: Step) -> str:
-    """A sentence: what a worker computes in a step, and what it spends most time on besides."""
+def time_of_step(step: Step) -> str:
+    """A sentence: how long a worker computes in a step, and what takes the most time besides."""
     largest = most_beside_compute(step)
     return (
-        f"In a step a worker computes {_milliseconds(step.compute)} on {shown(round(step.rows))} rows, and spends "
+        f"In a step a worker computes {_milliseconds(step.compute)} on {formatted(round(step.rows))} rows, and spends "
         f"{_milliseconds(getattr(step, largest))} on {largest}"
     )
 
@@ -214,7 +214,7 @@ def table_of(records: list[dict[str, Any]]) -> Any:
     return pd.DataFrame(records)
 
 
-def shown(value: float) -> str:
+def formatted(value: float) -> str:
     """A number with its thousands, or with four digits."""
     return f"{value:,.0f}" if abs(value) >= 1000 else number(value)
 
@@ -222,8 +222,8 @@ def shown(value: float) -> str:
 def _estimate(estimate: Estimate, unit: str = "") -> str:
     """With as many digits as the bounds allow: two of their distance."""
     width = estimate.high - estimate.low
-    places = 1 - floor(log10(width)) if width > 0 else 3
-    value, low, high = (shown(round(each, places)) for each in (estimate.value, estimate.low, estimate.high))
+    digits = 1 - floor(log10(width)) if width > 0 else 3
+    value, low, high = (formatted(round(bound, digits)) for bound in (estimate.value, estimate.low, estimate.high))
     return f"{value}{unit} ({low} to {high})"
 
 

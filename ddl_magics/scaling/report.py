@@ -1,4 +1,4 @@
-"""`ScalingReport`: what runs with several numbers of workers have measured, and what it says about others."""
+"""`ScalingReport`: measurements with several numbers of workers, and predictions for others."""
 
 from __future__ import annotations
 
@@ -14,16 +14,24 @@ from ddl_magics.errors import NoPrediction
 from ddl_magics.runs import Run
 from ddl_magics.scaling.measurement import STEP_PARTS, MeasuredRun, mean_step
 from ddl_magics.scaling.model import by_strategy
-from ddl_magics.scaling.prediction import Prediction, Predictions, WhatIf, most_beside_compute, shown, table_of, why
+from ddl_magics.scaling.prediction import (
+    Prediction,
+    Predictions,
+    WhatIf,
+    formatted,
+    most_beside_compute,
+    table_of,
+    time_of_step,
+)
 from ddl_magics.wording import aligned, counted
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
-#: So many metrics are columns of the printed table; `table` has all.
+#: Metrics in the printed table, at most; `table` has all.
 SHOWN_METRICS = 4
-#: Column -> where an epoch goes. rest: outside of its steps.
-PARTS = (*STEP_PARTS, "rest")
+#: The phases of an epoch, which are columns. rest: outside of the steps.
+EPOCH_PARTS = (*STEP_PARTS, "rest")
 _COLOURS = ("#2f6fde", "#d9730d", "#d6336c", "#8b5cf6", "#a0a7b0")
 
 
@@ -37,7 +45,7 @@ class Row:
         seconds_dev, rate_dev: standard deviation over the runs; nan for one run.
         speedup: rate by that of one worker, or of the fewest that were measured, as if these scaled perfectly.
         efficiency: speedup by workers.
-        parts: share of an epoch's time, by name of `PARTS`.
+        shares: of an epoch's time, by name of `EPOCH_PARTS`.
         metrics: name -> mean and standard deviation of the last value.
     """
 
@@ -50,7 +58,7 @@ class Row:
     rate_dev: float
     speedup: float
     efficiency: float
-    parts: Mapping[str, float]
+    shares: Mapping[str, float]
     metrics: Mapping[str, tuple[float, float]]
 
     def to_record(self) -> dict[str, Any]:
@@ -58,21 +66,21 @@ class Row:
         record = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("parts", "metrics")
+            if field.name not in ("shares", "metrics")
         }
-        record.update(self.parts)
+        record.update(self.shares)
         for name, (mean, deviation) in self.metrics.items():
             record.update({name: mean, f"{name}_dev": deviation})
         return record
 
 
 class ScalingReport:
-    """What the runs of `%ddl scale` have measured.
+    """The measurements of `%ddl scale`.
 
     Attributes:
         name: of the run whose cell was measured.
         planned: how many runs there would be.
-        runs: what each run has measured, in the order of the runs.
+        runs: the measurement of each run, in their order.
         notes: lines on combinations that could not be measured.
     """
 
@@ -100,12 +108,12 @@ class ScalingReport:
 
         A run that has been removed from the store is not among them.
         """
-        found: dict[tuple[str, int], list[Run]] = {(row.strategy, row.workers): [] for row in self.rows}
-        for each in self.runs:
-            record = store.find_run(each.run)
+        runs_by_key: dict[tuple[str, int], list[Run]] = {(row.strategy, row.workers): [] for row in self.rows}
+        for measured in self.runs:
+            record = store.find_run(measured.run)
             if record is not None:
-                found[each.strategy, each.workers].append(Run.stored(record))
-        return {key: runs for key, runs in found.items() if runs}
+                runs_by_key[measured.strategy, measured.workers].append(Run.stored(record))
+        return {key: runs for key, runs in runs_by_key.items() if runs}
 
     @property
     def warnings(self) -> list[str]:
@@ -113,30 +121,34 @@ class ScalingReport:
         return [line for runs in by_strategy(self.runs).values() for line in _losses(runs)]
 
     def figure(self) -> go.Figure:
-        """A plotly figure: the speed-up against the ideal, and where the time of an epoch goes."""
+        """A plotly figure: the speed-up against the ideal, and what takes the time of an epoch."""
         import plotly.graph_objects as go
         from plotly.subplots import make_subplots
 
         rows = self.rows
-        made = make_subplots(1, 2, subplot_titles=("speed-up", "where an epoch goes"), horizontal_spacing=0.12)
-        most = max((row.workers for row in rows), default=1)
+        figure = make_subplots(1, 2, subplot_titles=("speed-up", "where an epoch goes"), horizontal_spacing=0.12)
+        max_workers = max((row.workers for row in rows), default=1)
         grey = {"color": "#a0a7b0", "dash": "dot"}
-        made.add_trace(go.Scatter(x=[1, most], y=[1, most], name="ideal", mode="lines", line=grey), 1, 1)
+        figure.add_trace(
+            go.Scatter(x=[1, max_workers], y=[1, max_workers], name="ideal", mode="lines", line=grey), 1, 1
+        )
         for strategy in dict.fromkeys(row.strategy for row in rows):
-            mine = [row for row in rows if row.strategy == strategy]
-            errors = {"type": "data", "array": [_zero(row.rate_dev / row.rate * row.speedup) for row in mine]}
-            x, y = [row.workers for row in mine], [row.speedup for row in mine]
-            made.add_trace(go.Scatter(x=x, y=y, name=strategy, mode="lines+markers", error_y=errors), 1, 1)
+            points = [row for row in rows if row.strategy == strategy]
+            errors = {"type": "data", "array": [_zero(row.rate_dev / row.rate * row.speedup) for row in points]}
+            x, y = [row.workers for row in points], [row.speedup for row in points]
+            figure.add_trace(go.Scatter(x=x, y=y, name=strategy, mode="lines+markers", error_y=errors), 1, 1)
         labels = [f"{row.strategy}, {row.workers}" for row in rows]
-        for part, colour in zip(PARTS, _COLOURS, strict=True):
-            shares = [100 * row.parts[part] for row in rows]
-            bar = go.Bar(x=shares, y=labels, orientation="h", name=part, marker_color=colour)
-            made.add_trace(bar, 1, 2)
-        made.update_xaxes(title_text="workers", dtick=1 if most <= 8 else None, row=1, col=1)
-        made.update_xaxes(title_text="% of the time", range=[0, 100], row=1, col=2)
-        made.update_yaxes(rangemode="tozero", row=1, col=1)
-        made.update_yaxes(autorange="reversed", row=1, col=2)
-        return made.update_layout(barmode="stack", template="plotly_white", height=420, title=f"scaling of {self.name}")
+        for name, colour in zip(EPOCH_PARTS, _COLOURS, strict=True):
+            percentages = [100 * row.shares[name] for row in rows]
+            bar = go.Bar(x=percentages, y=labels, orientation="h", name=name, marker_color=colour)
+            figure.add_trace(bar, 1, 2)
+        figure.update_xaxes(title_text="workers", dtick=1 if max_workers <= 8 else None, row=1, col=1)
+        figure.update_xaxes(title_text="% of the time", range=[0, 100], row=1, col=2)
+        figure.update_yaxes(rangemode="tozero", row=1, col=1)
+        figure.update_yaxes(autorange="reversed", row=1, col=2)
+        return figure.update_layout(
+            barmode="stack", template="plotly_white", height=420, title=f"scaling of {self.name}"
+        )
 
     def predict(
         self,
@@ -164,29 +176,29 @@ class ScalingReport:
         numbers = [workers] if isinstance(workers, int) else list(workers)
         if min(numbers, default=0) < 1:
             raise NoPrediction("name numbers of workers above 0, such as workers=[4, 8].")
-        found: list[Prediction] = []
+        predictions: list[Prediction] = []
         warnings: list[str] = []
         notes: list[str] = []
         for name, runs in by_strategy(self.runs).items():
             if strategy not in (None, name) or len({run.workers for run in runs}) < 2:
                 continue
             what_if = WhatIf(runs, batch, gbit, per_host, rows)
-            found += [what_if.prediction(number) for number in numbers]
+            predictions += [what_if.prediction(number) for number in numbers]
             warnings += what_if.warnings(numbers)
             notes += what_if.notes(numbers)
-        if not found:
+        if not predictions:
             of = f" of {strategy}" if strategy else ""
             raise NoPrediction(
                 f"a prediction needs runs{of} with two numbers of workers or more, such as --workers 1,2."
             )
-        return Predictions(found, warnings, notes)
+        return Predictions(predictions, warnings, notes)
 
     def __str__(self) -> str:
         rows = self.rows
         if not rows:
             return "\n".join([f"{self.name}: nothing has been measured", *self.notes])
         metrics = list(dict.fromkeys(name for row in rows for name in row.metrics))[:SHOWN_METRICS]
-        head = ("strategy", "workers", "runs", "time", "samples/s", "speed-up", "efficiency", *PARTS, *metrics)
+        head = ("strategy", "workers", "runs", "time", "samples/s", "speed-up", "efficiency", *EPOCH_PARTS, *metrics)
         lines = [
             (
                 row.strategy,
@@ -196,7 +208,7 @@ class ScalingReport:
                 _with_deviation(row.rate, row.rate_dev),
                 f"{row.speedup:.2f}",
                 f"{row.efficiency:.0%}",
-                *(f"{row.parts[part]:.0%}" for part in PARTS),
+                *(f"{row.shares[name]:.0%}" for name in EPOCH_PARTS),
                 *(_with_deviation(*row.metrics[name]) if name in row.metrics else "" for name in metrics),
             )
             for row in rows
@@ -204,11 +216,11 @@ class ScalingReport:
         return "\n".join([*aligned([head, *lines]), *self.notes, *self.warnings])
 
     def __repr__(self) -> str:
-        done = f"{len(self.runs)} of {counted(self.planned, 'run')}" if self.planned else counted(len(self.runs), "run")
-        return f"<scaling of {self.name}: {done}>"
+        runs = f"{len(self.runs)} of {counted(self.planned, 'run')}" if self.planned else counted(len(self.runs), "run")
+        return f"<scaling of {self.name}: {runs}>"
 
 
-#: What helps where a part of a step takes too long.
+#: Phase of a step -> why it takes long, or what shortens it.
 _REMEDIES = {
     "exchange": "a larger batch has more to compute between two exchanges",
     "waiting": "the workers are not equally fast, as where they share cores",
@@ -217,59 +229,59 @@ _REMEDIES = {
 
 
 def _losses(runs: Sequence[MeasuredRun]) -> list[str]:
-    """The warning of a strategy in which the most workers were slower than fewer."""
+    """The warning of a strategy if its largest number of workers was slower than a smaller one."""
     rows = _rows(runs)
-    fastest, most = max(rows, key=lambda row: row.rate), max(rows, key=lambda row: row.workers)
-    if fastest.workers >= most.workers:
+    fastest, largest = max(rows, key=lambda row: row.rate), max(rows, key=lambda row: row.workers)
+    if fastest.workers >= largest.workers:
         return []
-    step = mean_step([run.step for run in runs if run.workers == most.workers])
+    step = mean_step([run.step for run in runs if run.workers == largest.workers])
     line = (
-        f"warning: {most.strategy} with {counted(most.workers, 'worker')} is slower than with {fastest.workers}. "
-        f"{why(step)}"
+        f"warning: {largest.strategy} with {counted(largest.workers, 'worker')} is slower than with {fastest.workers}. "
+        f"{time_of_step(step)}"
     )
     return [f"{line}: {_REMEDIES[most_beside_compute(step)]}"]
 
 
 def _rows(runs: Sequence[MeasuredRun]) -> list[Row]:
     """The rows of one strategy, by number of workers."""
-    found = []
+    rows = []
     grouped = {n: [run for run in runs if run.workers == n] for n in sorted({run.workers for run in runs})}
     fewest, base = next(iter(grouped.items()))
-    one = fmean(run.rate for run in base) / fewest
-    for workers, mine in grouped.items():
-        rate, seconds = [run.rate for run in mine], [run.seconds for run in mine]
-        speedup = fmean(rate) / one
-        found.append(
+    single_rate = fmean(run.rate for run in base) / fewest
+    for workers, group in grouped.items():
+        rate, seconds = [run.rate for run in group], [run.seconds for run in group]
+        speedup = fmean(rate) / single_rate
+        rows.append(
             Row(
-                strategy=mine[0].strategy,
+                strategy=group[0].strategy,
                 workers=workers,
-                runs=len(mine),
+                runs=len(group),
                 seconds=fmean(seconds),
                 seconds_dev=_deviation(seconds),
                 rate=fmean(rate),
                 rate_dev=_deviation(rate),
                 speedup=speedup,
                 efficiency=speedup / workers,
-                parts=_shares(mine),
-                metrics=_metrics(mine),
+                shares=_shares(group),
+                metrics=_metrics(group),
             )
         )
-    return found
+    return rows
 
 
 def _shares(runs: Sequence[MeasuredRun]) -> dict[str, float]:
-    shares = dict.fromkeys(PARTS, 0.0)
+    shares = dict.fromkeys(EPOCH_PARTS, 0.0)
     for run in runs:
         for name in STEP_PARTS:
             shares[name] += getattr(run.step, name) * run.steps_in_epoch / run.epoch_seconds / len(runs)
-        shares["rest"] += run.rest / run.epoch_seconds / len(runs)
+        shares["rest"] += run.outside_steps / run.epoch_seconds / len(runs)
     return shares
 
 
 def _metrics(runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float]]:
     names = dict.fromkeys(name for run in runs for name in run.metrics)
     values = {name: [run.metrics[name] for run in runs if name in run.metrics] for name in names}
-    return {name: (fmean(found), _deviation(found)) for name, found in values.items()}
+    return {name: (fmean(numbers), _deviation(numbers)) for name, numbers in values.items()}
 
 
 def _deviation(values: Sequence[float]) -> float:
@@ -281,7 +293,8 @@ def _zero(value: float) -> float:
 
 
 def _with_deviation(value: float, deviation: float, unit: str = "") -> str:
-    return f"{shown(value)}{unit}" if deviation != deviation else f"{shown(value)} ± {_rounded(deviation)}{unit}"
+    spread = "" if deviation != deviation else f" ± {_rounded(deviation)}"
+    return f"{formatted(value)}{spread}{unit}"
 
 
 def _rounded(deviation: float) -> str:

@@ -57,7 +57,7 @@ def read_strategies(text: str) -> tuple[str, ...]:
 
 
 def variants(spec: RunSpec, request: ScaleRequest) -> Iterator[RunSpec]:
-    """The runs to make, in order: all numbers of workers with one seed, before the next seed.
+    """The runs to make, in order: all numbers of workers with one seed before the next seed.
 
     The largest number comes first, so that a Spark that is started for it has room for all.
 
@@ -71,14 +71,14 @@ def variants(spec: RunSpec, request: ScaleRequest) -> Iterator[RunSpec]:
             f"{spec.name} cannot be run again: --conf {hidden[0]} is a secret, and was not stored: run the cell again, "
             "and scale that run."
         )
-    own = "allreduce" if spec.strategy == "single" else spec.strategy
-    if not request.strategy and own not in STRATEGIES:
+    default = "allreduce" if spec.strategy == "single" else spec.strategy
+    if not request.strategy and default not in STRATEGIES:
         raise UsageError(
-            f"{spec.name} has --strategy {own}, and %ddl scale compares {', '.join(STRATEGIES)}: name one."
+            f"{spec.name} has --strategy {default}, and %ddl scale compares {', '.join(STRATEGIES)}: name one."
         )
     for number in range(request.seeds):
         seed = ((spec.seed or 0) + number) % SEED_LIMIT
-        for strategy in request.strategy or (own,):
+        for strategy in request.strategy or (default,):
             for workers in sorted(request.workers, reverse=True):
                 variant = _variant(spec, strategy, workers, seed, number, request.epochs)
                 yield _with_share_of_batch(variant) if request.global_batch else variant
@@ -94,8 +94,8 @@ def _with_share_of_batch(spec: RunSpec) -> RunSpec:
         raise UsageError("--global-batch needs a run with --data: without it, the cell itself decides on its batches.")
     if spec.strategy == "allreduce" and spec.rule is None:  # divides it by itself
         return spec
-    share, rest = divmod(spec.batch_size, spec.workers)
-    if rest:
+    share, remainder = divmod(spec.batch_size, spec.workers)
+    if remainder:
         raise UsageError(
             f"{counted(spec.workers, 'worker')} cannot share a batch of {spec.batch_size} rows equally: run the cell "
             f"with --batch-size {spec.workers * (share + 1)}, or name other --workers."
@@ -104,8 +104,8 @@ def _with_share_of_batch(spec: RunSpec) -> RunSpec:
 
 
 def _at_own_rate(rule: str) -> str:
-    asked = update_rules.parse(rule)
-    return asked._replace(settings={RATE.name: 1.0, **asked.settings}).text
+    parsed = update_rules.parse(rule)
+    return parsed._replace(settings={RATE.name: 1.0, **parsed.settings}).text
 
 
 def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int, epochs: int | None) -> RunSpec:
@@ -119,7 +119,7 @@ def _variant(spec: RunSpec, strategy: str, workers: int, seed: int, number: int,
         changes["window"] = None
     elif spec.window in (None, spec.workers):  # the default
         changes["window"] = workers
-    # What belongs to the one run, or would be in the way of another.
+    # These belong to the one run, or would conflict with another run.
     for name in ("out", "checkpoint", "resume", "resume_uri", "checkpoints", "trial", "timeout", "target", "wait"):
         changes[name] = None
     return dataclasses.replace(
