@@ -12,7 +12,7 @@ from ddl_magics.commands.kernel import Kernel
 from ddl_magics.history import query
 from ddl_magics.runs import Run, run_text
 from ddl_magics.search import Search, ask_to_stop
-from ddl_magics.search.found import listed
+from ddl_magics.search.listing import listed
 
 
 @dataclass(frozen=True)

@@ -142,8 +142,8 @@ def _show_search(search: Search, waiting: bool) -> None:
 
     def follow(view: SearchView) -> None:
         nonlocal shown
-        if shown != (view.state, view.ended):
-            shown = (view.state, view.ended)
+        if shown != (view.state, view.ended_trials):
+            shown = (view.state, view.ended_trials)
             block.update(bundle(view), raw=True)
 
     search.listen(follow)

@@ -1,4 +1,4 @@
-"""The executors on which runs of trials died, and what was done about them. Pure."""
+"""The executors on which runs of trials died, and whether they were excluded. Pure."""
 
 from __future__ import annotations
 
@@ -25,34 +25,34 @@ class Deaths:
 
     def __init__(self) -> None:
         self._deaths: Counter[Executor] = Counter()
-        self._excluded: dict[Executor, str] = {}  # what was done
-        self._kept: dict[Executor, str] = {}  # why Spark still uses it
+        self._excluded: dict[Executor, str] = {}  # how it was excluded
+        self._not_excluded: dict[Executor, str] = {}  # why Spark still uses it
 
     def add(self, executor: Executor) -> bool:
-        """A run of a trial died there, and not by an exception of its cell. Whether it is to be excluded now."""
+        """Count the death of a run, by no exception of its cell. Returns whether to exclude the executor now."""
         self._deaths[executor] += 1
-        known = executor in self._excluded or executor in self._kept
-        return self._deaths[executor] >= SUSPICIOUS and not known
+        decided = executor in self._excluded or executor in self._not_excluded
+        return self._deaths[executor] >= SUSPICIOUS and not decided
 
-    def exclude(self, executor: Executor, done: str) -> None:
-        """It was excluded. done: how."""
-        self._excluded[executor] = done
+    def exclude(self, executor: Executor, outcome: str) -> None:
+        """Note that it was excluded. outcome: how."""
+        self._excluded[executor] = outcome
 
     def keep(self, executor: Executor, reason: str) -> None:
-        """It could not be excluded."""
-        self._kept[executor] = reason
+        """Note that it could not be excluded."""
+        self._not_excluded[executor] = reason
 
     def is_excluded(self, executor: Executor) -> bool:
         return executor in self._excluded
 
     def lines(self) -> Iterator[str]:
-        """What to tell of each executor with several deaths, in one line with what to do."""
+        """A line for each executor with several deaths, with what to do."""
         for executor, deaths in self._deaths.most_common():
             died = f"{counted(deaths, 'run')} of trials died on executor {executor.id} on {executor.host}"
             if executor in self._excluded:
                 yield f"{died}: {self._excluded[executor]}"
-            elif executor in self._kept:
+            elif executor in self._not_excluded:
                 yield (
-                    f"{died}, which Spark still uses ({self._kept[executor]}): look for another process that takes its "
-                    "memory; a new session gets other executors"
+                    f"{died}, which Spark still uses ({self._not_excluded[executor]}): look for another process that "
+                    "takes its memory; a new session gets other executors"
                 )

@@ -1,4 +1,4 @@
-"""What a search will do, checked before anything starts: how many trials, and which parameters it samples."""
+"""The plan of a search, checked before anything starts: number of trials, and the parameters that it samples."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The oldest Optuna that works as written here: the samplers of earlier ones have other defaults.
 OLDEST_OPTUNA = 5
 
-#: Searches that --warm-start is for.
+#: Searches that take --warm-start.
 LEARNING = ("tpe", "cmaes")
 
 _INSTALL = "on the notebook's machine: pip install 'optuna>=5' 'cmaes>=0.12', the extra search of this package."
@@ -33,8 +33,8 @@ class Plan:
     """A search that can start.
 
     Attributes:
-        spec: with as many trials as there will be.
-        space: what it samples, by name.
+        spec: its `trials` is the number that will run.
+        space: the sampled parameters, by name.
         earlier: the trials that --warm-start adds.
     """
 
@@ -43,7 +43,7 @@ class Plan:
     earlier: Sequence[FrozenTrial] = ()
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Subject and finding of each line that a dry run shows."""
+        """Subject and text of each line of a dry run."""
         spec = self.spec
         yield "search", f"{counted(spec.trials or 0, 'trial')}, {spec.search}: {SEARCHES[str(spec.search)]}"
         yield "pruning", f"{spec.prune}: {PRUNERS[str(spec.prune)]}"
@@ -72,7 +72,8 @@ def make_plan(spec: RunSpec) -> Plan:
     trials = spec.trials or 0
     if spec.search == "grid":
         trials = min(trials, space.grid_size(space.grid(sampled)))
-    if spec.search == "cmaes" and sum(isinstance(each, (FloatRange, IntRange)) for each in sampled.values()) < 2:
+    numeric = [name for name, parameter in sampled.items() if isinstance(parameter, (FloatRange, IntRange))]
+    if spec.search == "cmaes" and len(numeric) < 2:
         raise UsageError("--search cmaes needs two or more numeric parameters; use --search tpe.")
     if spec.warm_start is not None and spec.search not in LEARNING:
         raise UsageError(
@@ -106,8 +107,8 @@ def _installed(package: str) -> str | None:
 
 def objectives(spec: RunSpec) -> tuple[tuple[str, str], ...]:
     """The metrics, each with its direction, "max" or "min"."""
-    parts = (part.rpartition(":") for part in str(spec.objective).split(","))
-    return tuple((metric, direction) for metric, _, direction in parts)
+    pairs = (objective.rpartition(":") for objective in str(spec.objective).split(","))
+    return tuple((metric, direction) for metric, _, direction in pairs)
 
 
 def _check_objectives(spec: RunSpec) -> None:
@@ -124,6 +125,6 @@ def described(parameter: Parameter) -> str:
     """The values of a parameter in words: "0.0001 to 0.1, log", "relu, gelu"."""
     if isinstance(parameter, Choices):
         return ", ".join(map(str, parameter.choices))
-    usual = 1 if isinstance(parameter, IntRange) else None
-    step = "" if parameter.step == usual else f", in steps of {parameter.step:g}"
+    default_step = 1 if isinstance(parameter, IntRange) else None
+    step = "" if parameter.step == default_step else f", in steps of {parameter.step:g}"
     return f"{parameter.low:g} to {parameter.high:g}{step}{', log' if parameter.log else ''}"

@@ -1,4 +1,4 @@
-"""Runs the trials of a search, as many at once as there is room for, from the first to the last.
+"""Runs the trials of a search, as many at once as the cluster has room for.
 
 One thread does everything: it starts runs, reads their events, reports to the study, prunes and ends. Nothing waits for
 a whole generation of trials: a run that ends makes room for the next trial at once.
@@ -36,15 +36,15 @@ from ddl_magics.wording import nearest
 if TYPE_CHECKING:
     from optuna.trial import FrozenTrial
 
-#: Longest time until a request to stop, the time limit and new room are noticed.
+#: Longest delay until a request to stop, the time limit or new room is noticed.
 TICK_SECONDS = 0.5
 #: Shortest time between two views of the search.
 VIEW_SECONDS = 0.5
-#: How many runs a trial has at most, and how often its workers are started in each of them, where --attempts does not
-#: say: as often as in any other run altogether. Values that need too much memory kill every worker.
+#: Runs of a trial, at most, and without --attempts the starts of its workers in each run: together as many as in an
+#: ordinary run. Values that need too much memory kill every worker.
 TRIES = 2
 ATTEMPTS = (2, 1)
-#: The search ends if so many trials have failed before any has trained to a value.
+#: The search ends if so many trials have failed and no other has ended.
 FAILURES = 3
 #: The search ends when no trial could be started for this time, and none is running.
 NO_ROOM_SECONDS = 600.0
@@ -55,7 +55,7 @@ FETCH_SECONDS = 600.0
 #: Kinds of failures that are not the cell's: the trial is tried again.
 _MACHINE = DEATHS | {"spark", "peer"}
 
-_ENDED = (ev.FINISHED, ev.STOPPED, ev.FAILED)
+_RECORDED_ENDS = (ev.FINISHED, ev.STOPPED, ev.FAILED)
 _KINDS = frozenset(("state", "fit", "epoch", "values", "worker"))
 
 _log = logging.getLogger(__name__)
@@ -71,17 +71,17 @@ class Launcher(Protocol):
         """Start a run, or queue it. Raises UsageError where it is refused."""
 
     def attach(self, record: RunRecord) -> Run | None:
-        """The run of an earlier kernel: followed again, or as it ended; None if it is lost."""
+        """Follow the run of an earlier kernel again, or return it as it ended; None if it is lost."""
 
     def give_back(self) -> None:
-        """The search has ended: do what --release says."""
+        """Release what --release names, as the search has ended."""
 
     def replace(self, executor: str) -> str | Refused:
-        """Exclude an executor of Spark. Returns in one line what was done, or why it stays."""
+        """Exclude an executor of Spark. Returns a line on how, or why it stays."""
 
 
 class LiveTrial:
-    """A trial that has not ended: its present run, and what it has reported."""
+    """A trial that has not ended: its current run, and the values that it has reported."""
 
     def __init__(self, number: int, values: Mapping[str, str], metrics: Sequence[str], tries: int = 1) -> None:
         """metrics: the objectives."""
@@ -92,12 +92,12 @@ class LiveTrial:
         self.begin()
 
     def begin(self, run: Run | None = None) -> None:
-        """Its next run begins."""
+        """Begin its next run."""
         self.run = run
         self.scores = Scores(self._metrics[0], self._metrics[1:])
-        #: Of the present fit.
+        #: Of the current fit.
         self.epochs = 0
-        #: Where its ranks are; not those without an executor of their own.
+        #: The executor of each rank that has one of its own.
         self.executors: dict[int, Executor] = {}
 
 
@@ -151,7 +151,7 @@ class Scheduler:
             live.run.request_stop(" on request")
 
     def abandon(self) -> None:
-        """Leave everything as it is, as the kernel exits: `%ddl attach` continues from there."""
+        """Stop following the search, as the kernel exits: `%ddl attach` continues it."""
         self._abandoned = True
 
     # -- begin
@@ -166,7 +166,7 @@ class Scheduler:
         self.view = self._look()
 
     def resume(self) -> None:
-        """Continue with what an earlier kernel has left: follow the runs that live, and tell how the others ended.
+        """Continue the search of an earlier kernel: follow its live runs, and record how the others ended.
 
         Raises:
             UsageError: the cluster refuses a trial that is started again.
@@ -185,22 +185,23 @@ class Scheduler:
                 self._study.prune(live.number, live.pruned)
                 del self._live[live.number]
             elif run is None or (run.state == ev.STOPPED and not live.pruned):
-                self._start(live)  # one that was stopped, but not pruned, was stopped by the end of its kernel
+                self._start(live)  # stopped but not pruned: the end of its kernel stopped it
             else:
                 self._follow(live, run)
-                if records[-1].state in _ENDED:  # if its last event was not stored: else the search waits for it
+                # Without its last event, which may not be stored, the search would wait for the run.
+                if records[-1].state in _RECORDED_ENDS:
                     state = ev.LOST if run.state == ev.FAILED else run.state
-                    self._put(live.number, run.id, [ev.make("state", ev.JOB, state=state, message=run.state)])
+                    self._enqueue(live.number, run.id, [ev.make("state", ev.JOB, state=state, message=run.state)])
         self.view = self._look()
 
     # -- the thread of the search
 
     def run(self) -> None:
-        """Until the search has ended, or the kernel exits."""
+        """Run until the search has ended, or the kernel exits."""
         try:
             with self._failing():
                 while not self._abandoned and not self._is_done():
-                    self._turn()
+                    self._run_round()
             with self._failing():
                 self._end_trials()
             self._finish()
@@ -210,16 +211,16 @@ class Scheduler:
             _log.error("%s: this kernel leaves it", error)
 
     def _give_back(self) -> None:
-        """Do what --release says, once the models of the trials are here."""
+        """Release what --release names, once the models of the trials have been fetched."""
         if self.spec.release not in (None, "no"):
             deadline = time.monotonic() + FETCH_SECONDS
             for run in list(self.runs.values()):
                 run.settled(max(deadline - time.monotonic(), 0.0))
         self._launcher.give_back()
 
-    def _turn(self) -> None:
-        """One round: fill the free room, then wait for events."""
-        self._look_after()
+    def _run_round(self) -> None:
+        """Fill the free room, then wait for events."""
+        self._do_housekeeping()
         self._fill()
         self._drain(TICK_SECONDS)
 
@@ -230,35 +231,35 @@ class Scheduler:
 
     @contextmanager
     def _failing(self) -> Iterator[None]:
-        """An error ends the search, and says so in its state."""
+        """End the search at an error, and show it in the state."""
         try:
             yield
         except RunInUse:
             raise
         except UsageError as error:
             self._fail(str(error))
-        except Exception as error:  # of any kind: a search that nobody follows must not look as if it were running
+        except Exception as error:  # of any kind: a search without its thread must not look as if it were running
             _log.exception("the search %s cannot continue", self.spec.name)
             self._fail(f"the search cannot continue ({type(error).__name__}: {error})")
 
     def _fail(self, message: str) -> None:
         self._state, self._message = ev.FAILED, message
 
-    def _look_after(self) -> None:
-        now = time.monotonic()
-        if now > self._last_heartbeat + HEARTBEAT_SECONDS:
-            self._last_heartbeat = now
+    def _do_housekeeping(self) -> None:
+        """Write the heartbeat; notice requests to stop and the time limit."""
+        if time.monotonic() > self._last_heartbeat + HEARTBEAT_SECONDS:
+            self._last_heartbeat = time.monotonic()
             try:
                 self._folder.heartbeat()
             except OSError as error:  # a full disk, for example; the trials have their own folders
                 _log.error("search %s cannot be stored, and continues: %s", self.spec.name, error)
         if self._folder.requested("stop"):
             self.request_stop()
-        if self._deadline is not None and now > self._deadline:
+        if self._deadline is not None and time.monotonic() > self._deadline:
             self.request_stop(f"--timeout is over after {self.spec.timeout:g} s")
 
     def _fill(self) -> None:
-        """Start trials while there is room. A trial is sampled when it can start, to learn from all before it."""
+        """Start trials while there is room. Each is sampled when it can start, to learn from all earlier ones."""
         while len(self._study.trials) < self._planned and not self._is_done():
             room = self._launcher.room(self.spec.workers)
             self._parallel = max(room if self.spec.parallel is None else min(room, self.spec.parallel), 0)
@@ -272,30 +273,30 @@ class Scheduler:
             self._start_next()
 
     def _start_next(self) -> None:
-        asked = self._study.ask()
-        live = self._live[asked.number] = LiveTrial(asked.number, asked.values, self._metrics)
+        trial = self._study.ask()
+        live = self._live[trial.number] = LiveTrial(trial.number, trial.values, self._metrics)
         self._start(live)
 
     def _start(self, live: LiveTrial) -> None:
-        live.begin()  # without a run, in case that it is refused
+        live.begin()  # without a run, in case it is refused
         self._follow(live, self._launcher.start(trial_spec(self.spec, live.number, live.values, live.tries)))
 
     def _follow(self, live: LiveTrial, run: Run) -> None:
         live.begin(run)
         number, trial = live.number, next(t for t in self._study.trials if t.number == live.number)
-        known = list(trial.user_attrs.get(RUN, ()))
-        if run.id not in known:
-            self._study.note(number, RUN, [*known, run.id])
+        run_ids = list(trial.user_attrs.get(RUN, ()))
+        if run.id not in run_ids:
+            self._study.note(number, RUN, [*run_ids, run.id])
         self.runs[run.id] = run
-        run.listen(lambda events: self._put(number, run.id, events))
+        run.listen(lambda events: self._enqueue(number, run.id, events))
 
-    def _put(self, number: int, run: str, events: Sequence[ev.RawEvent]) -> None:
+    def _enqueue(self, number: int, run: str, events: Sequence[ev.RawEvent]) -> None:
         read_here = [event for event in events if event["kind"] in _KINDS]
         if read_here:
             self._events.put((number, run, read_here))
 
     def _drain(self, seconds: float) -> None:
-        """Handle the events that are here; wait for the first at most so long."""
+        """Handle the queued events; wait for the first of them at most so long."""
         try:
             number, run, events = self._events.get(timeout=seconds)
             while True:
@@ -310,7 +311,7 @@ class Scheduler:
         for event in map(ev.parse, raw_events):
             live = self._live.get(number)
             if live is None or live.run is None or live.run.id != run or self._abandoned:
-                return  # the trial has ended, or has another run by now; or the run is stopped as the kernel exits
+                return  # the trial has ended or has another run, or the kernel exits
             match event:
                 case ev.Fit():
                     live.epochs = event.epochs
@@ -319,7 +320,7 @@ class Scheduler:
                         live.executors[event.rank] = Executor(event.executor, event.host)
                 case ev.State():
                     if event.state in ev.TERMINAL:
-                        self._end(live, event)
+                        self._finish_trial(live, event)
                 case ev.Epoch() | ev.Values():
                     self._score(live, event)
 
@@ -331,13 +332,13 @@ class Scheduler:
         is_last_epoch = isinstance(event, ev.Epoch) and event.epoch + 1 == live.epochs
         if prune and not is_last_epoch and live.run is not None and not self._stop_reason:
             live.pruned = why_pruned(self.spec.prune, self._metric, score)
-            # Stored before the run is asked to stop: another kernel must not take it for a trial that was cut off.
+            # Stored before the request to stop: another kernel must not mistake the trial for an interrupted one.
             self._study.note(live.number, REASON, live.pruned)
             live.run.request_stop(f": {live.pruned}")
 
     # -- the end of a trial
 
-    def _end(self, live: LiveTrial, event: ev.State) -> None:
+    def _finish_trial(self, live: LiveTrial, event: ev.State) -> None:
         state, failure = event.state, event.failure or {}
         message = str(failure.get("message") or event.message or state)
         executor = live.executors.get(failure.get("rank", ev.JOB)) if failure.get("kind") in DEATHS else None
@@ -367,7 +368,7 @@ class Scheduler:
             hint = nearest(missing, live.scores.names)
             self._study.fail(live.number, f"it reported no {missing}, but {reported}.{hint}".rstrip("."))
             return
-        values = live.scores.last
+        values = live.scores.values
         bad = next((name for name, value in zip(self._metrics, values, strict=True) if isnan(value)), None)
         if bad is not None:
             self._study.prune(live.number, f"diverged: {bad} is not a number")
@@ -383,19 +384,19 @@ class Scheduler:
             self._study.prune(live.number, "stopped on request")
 
     def _excuses(self, executor: Executor) -> bool:
-        """Count a death, and exclude the executor after several. Whether it was the executor's fault, not the trial's.
+        """Count a death, and exclude the executor after several. Returns whether the executor caused it, not the trial.
 
-        That is so of the death that excludes it, and of all that died with it because it was ended.
+        It caused the death that excludes it, and those of all runs that its exclusion ends.
         """
         if self._deaths.is_excluded(executor):
             return True
         if not self._deaths.add(executor):
             return False
-        done = self._launcher.replace(executor.id)
-        if isinstance(done, Refused):
-            self._deaths.keep(executor, done.message)
+        outcome = self._launcher.replace(executor.id)
+        if isinstance(outcome, Refused):
+            self._deaths.keep(executor, outcome.message)
             return False
-        self._deaths.exclude(executor, done)
+        self._deaths.exclude(executor, outcome)
         return True
 
     def _may_try_again(self, live: LiveTrial, excused: bool = False) -> bool:
@@ -411,7 +412,7 @@ class Scheduler:
             self._study.fail(live.number, f"its run died{times}: {message}")
 
     def _check_failures(self) -> None:
-        """A mistake in the cell fails every trial: the search must not go through all of them."""
+        """End the search early if all trials fail, as with a mistake in the cell."""
         trials = [trial for trial in self._study.trials if trial.state.is_finished()]
         failed = [trial for trial in trials if trial.state.name == "FAIL"]
         if self._stop_reason or self._state != ev.RUNNING or len(failed) < len(trials):
@@ -424,7 +425,7 @@ class Scheduler:
     # -- the end of the search
 
     def _end_trials(self) -> None:
-        """Stop the trials that still run, and wait for their ends, which the runs themselves bound."""
+        """Stop the running trials, and wait for their ends, which the runs themselves bound."""
         if not self._live or self._abandoned:
             return
         if self._state == ev.RUNNING:
@@ -436,7 +437,7 @@ class Scheduler:
             elif not live.pruned:
                 live.run.request_stop(" with its search")
         while self._live and not self._abandoned:
-            self._look_after()
+            self._do_housekeeping()
             self._drain(TICK_SECONDS)
 
     def _finish(self) -> None:
@@ -477,16 +478,16 @@ class Scheduler:
             message=self._message or self._unreported(trials) or "; ".join(self._deaths.lines()),
             metric=self._metric,
             direction=self._objectives[0][1],
-            others=self._objectives[1:],
+            further_objectives=self._objectives[1:],
             planned=self._planned,
             seconds=time.time() - self._begun,
-            about=views.about(self.spec, self._parallel),
+            description=views.description(self.spec, self._parallel),
             rows=tuple(views.row(trial, waiting=trial.number not in training) for trial in trials),
             space=self._space,
         )
 
     def _unreported(self, trials: Sequence[FrozenTrial]) -> str:
-        """That trials have reported metrics, and none of them the objective; empty where one has."""
+        """A line if trials have reported metrics, but none the objective; else empty."""
         names = next((live.scores.names for live in self._live.values() if live.scores.names), None)
         if names is None or any(trial.intermediate_values for trial in trials):
             return ""
@@ -498,16 +499,16 @@ _TRAINING = frozenset((ev.RUNNING, ev.STOPPING, *ev.TERMINAL))
 
 def trial_spec(spec: RunSpec, number: int, values: Mapping[str, str], tries: int = 1) -> RunSpec:
     """The run of a trial: that of the search, with the values of its parameters. tries: from 1."""
-    none: dict[str, Any] = dict.fromkeys(
+    cleared: dict[str, Any] = dict.fromkeys(
         ("trials", "search", "prune", "objective", "parallel", "warm_start", "timeout", "wait")
     )
     return dataclasses.replace(
         spec,
-        **none,
+        **cleared,
         name=f"{spec.name}_{number}{'_again' if tries > 1 else ''}",
         attempts=spec.attempts or ATTEMPTS[min(tries, TRIES) - 1],
         set={**(spec.set or {}), **values},
         parent=spec.run,
         trial=number,
-        release=None,  # the search gives back what is left
+        release=None,  # for the search itself
     )

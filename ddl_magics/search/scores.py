@@ -12,11 +12,11 @@ from ddl_magics.runtime import events as ev
 
 @dataclass(frozen=True)
 class Score:
-    """A new value of the objective: the `step`th of the trial, from 1. when: "epoch 3", or "value 3" of ddl.log."""
+    """A new value of the objective: the `step`th of the trial, from 1. label: "epoch 3", or "value 3" of ddl.log."""
 
     step: int
     value: float
-    when: str
+    label: str
 
     @property
     def diverged(self) -> bool:
@@ -27,15 +27,15 @@ class Scores:
     """Reads the events of one run; `feed` returns the new values of the objective.
 
     A step is an epoch of `fit` with the metric, over all calls of `fit`, or a call of `ddl.log` with it on rank 0.
-    What a later attempt repeats, because a worker was restarted, is the same step, and the later value counts, as in
-    the run's history.
+    A step that a later attempt repeats, because a worker was restarted, counts once, with its later value, as in the
+    run's history.
     """
 
-    def __init__(self, metric: str, others: Sequence[str] = ()) -> None:
-        """metric: the first objective, whose values make the steps; others: the further ones."""
-        self._metric, self._others = metric, others
+    def __init__(self, metric: str, further_metrics: Sequence[str] = ()) -> None:
+        """metric: the first objective, whose values make the steps; further_metrics: of the other objectives."""
+        self._metric, self._further_metrics = metric, further_metrics
         self._newest: dict[str, float] = {}
-        self._seen: set[tuple[Any, ...]] = set()
+        self._steps: set[tuple[Any, ...]] = set()
         #: Calls of `ddl.log` without a step in the present attempt.
         self._attempt: int | None = 0
         self._calls = 0
@@ -45,12 +45,12 @@ class Scores:
     @property
     def missing(self) -> str | None:
         """The first objective without a value; None if all have one."""
-        return next((name for name in (self._metric, *self._others) if name not in self._newest), None)
+        return next((name for name in (self._metric, *self._further_metrics) if name not in self._newest), None)
 
     @property
-    def last(self) -> list[float]:
-        """The last values of the objectives, which must not be `missing`. NaN is a value."""
-        return [self._newest[name] for name in (self._metric, *self._others)]
+    def values(self) -> list[float]:
+        """The last value of each objective; none may be `missing`. NaN is a value."""
+        return [self._newest[name] for name in (self._metric, *self._further_metrics)]
 
     def feed(self, event: ev.Event) -> Score | None:
         """The new value of the objective that the event has, if any."""
@@ -58,22 +58,22 @@ class Scores:
             return None
         metrics = event.metrics
         self.names.update(dict.fromkeys(metrics))
-        for name in (self._metric, *self._others):
+        for name in (self._metric, *self._further_metrics):
             if name in metrics:
                 value = metrics[name]
                 self._newest[name] = nan if value is None else float(value)
         if self._metric not in metrics:
             return None
         step = self._step(event)
-        if step in self._seen:
+        if step in self._steps:
             return None
-        self._seen.add(step)
-        number = len(self._seen)
-        when = f"epoch {event.epoch + 1}" if isinstance(event, ev.Epoch) else f"value {number}"
-        return Score(number, self._newest[self._metric], when)
+        self._steps.add(step)
+        number = len(self._steps)
+        label = f"epoch {event.epoch + 1}" if isinstance(event, ev.Epoch) else f"value {number}"
+        return Score(number, self._newest[self._metric], label)
 
     def _step(self, event: ev.Epoch | ev.Values) -> tuple[Any, ...]:
-        """What tells a step from another."""
+        """The key of a step."""
         if isinstance(event, ev.Epoch):
             return "epoch", event.fit, event.epoch
         if event.step is not None:

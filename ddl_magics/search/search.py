@@ -70,7 +70,7 @@ class BestTrial:
 
 
 class Search:
-    """A search, running or ended. All attributes can be read at any time without waiting."""
+    """A search, running or ended. Its attributes never wait."""
 
     def __init__(self, spec: RunSpec, folder: SearchFolder, scheduler: Scheduler | None = None) -> None:
         self.spec = spec
@@ -126,7 +126,7 @@ class Search:
         return self
 
     def _run(self, scheduler: Scheduler) -> None:
-        """Until the search has ended, and what follows it live has its end."""
+        """Run the search to its end, and end its live tracking."""
         try:
             scheduler.run()
             if scheduler.view.state in ev.TERMINAL:
@@ -159,7 +159,7 @@ class Search:
     def _stored_view(self) -> SearchView:
         record = self._folder.record()
         over = record is None or record.over
-        (metric, direction), *others = objectives(self.spec)
+        (metric, direction), *further_objectives = objectives(self.spec)
         begun = record.created if record else time.time()
         return SearchView(
             id=self.id,
@@ -169,9 +169,9 @@ class Search:
             metric=metric,
             direction=direction,
             planned=self.spec.trials or 0,
-            others=others,
+            further_objectives=further_objectives,
             seconds=((record.ended if record else None) or time.time()) - begun,
-            about=views.about(self.spec),
+            description=views.description(self.spec),
             rows=tuple(views.row(trial, waiting=over) for trial in studies.own_trials(self.study)),
             space=searched(self.spec.cell, self.spec.set or {}),
         )
@@ -184,7 +184,7 @@ class Search:
             LookupError: none has finished, or the search has several objectives.
         """
         view = self.view
-        if view.others:
+        if view.further_objectives:
             raise LookupError(f"{self.name} has several objectives, and no single best trial: {self.name}.front")
         row = view.best
         if row is None or row.value is None:
@@ -206,20 +206,20 @@ class Search:
         import pandas as pd
 
         view = self.view
-        rows, others = view.rows, [metric for metric, _ in view.others]
+        rows, further_metrics = view.rows, [metric for metric, _ in view.further_objectives]
         names = list(dict.fromkeys(name for row in rows for name in row.params))
         table = [
             (
-                *_about(row)[:3],
-                *(row.others or (None,) * len(others)),
+                *_common_columns(row)[:3],
+                *(row.further_values or (None,) * len(further_metrics)),
                 *(row.params.get(name) for name in names),
-                *_about(row)[3:],
+                *_common_columns(row)[3:],
             )
             for row in rows
         ]
-        taken = {*_COLUMNS, *others}
-        params = (f"param_{name}" if name in taken else name for name in names)
-        columns = [*_COLUMNS[:3], *others, *params, *_COLUMNS[3:]]
+        reserved = {*_COLUMNS, *further_metrics}
+        params = (f"param_{name}" if name in reserved else name for name in names)
+        columns = [*_COLUMNS[:3], *further_metrics, *params, *_COLUMNS[3:]]
         return pd.DataFrame(table, columns=columns).astype({"value": "float64"})
 
     @property
@@ -239,9 +239,9 @@ class Search:
         row = next((row for row in self.view.rows if row.number == trial), None)
         if row is None:
             raise LookupError(f"{self.name} has no trial {trial}; trials lists them.")
-        own = None if self._scheduler is None else self._scheduler.runs.get(row.run)
-        if own is not None:
-            return own
+        live_run = None if self._scheduler is None else self._scheduler.runs.get(row.run)
+        if live_run is not None:
+            return live_run
         record = store.find_run(row.run) if row.run else None
         if record is None:
             raise LookupError(f"the run of trial {trial} of {self.name} is not stored.")
@@ -316,7 +316,7 @@ class Search:
             LookupError: there is no such trial, it does not run, or another kernel follows the search.
         """
         row = next((row for row in self.view.rows if row.number == trial), None)
-        if self._scheduler is None or row is None or row.state in views.ENDED:
+        if self._scheduler is None or row is None or row.state in views.ENDED_STATES:
             raise LookupError(f"trial {trial} of {self.name} does not run, or not in this kernel.")
         self._scheduler.request_stop_trial(trial)
 
@@ -347,5 +347,5 @@ def ask_to_stop(search: Search) -> Ending:
 _COLUMNS = ("trial", "state", "value", "epochs", "seconds", "tries", "reason", "run")
 
 
-def _about(row: TrialRow) -> tuple[Any, ...]:
+def _common_columns(row: TrialRow) -> tuple[Any, ...]:
     return row.number, row.state, row.value, row.epochs, row.seconds, row.tries, row.reason, row.run

@@ -1,8 +1,8 @@
 """The parameters of a cell, read from its source: the calls of `ddl.suggest_float` and its siblings.
 
 The space is known before any trial runs, and the values travel with the trial. A trial therefore never waits for an
-answer of the notebook, which could not come while a Livy session executes the cell, nor after the kernel is gone. What
-this costs: names and ranges must be written out, and a call in a branch is sampled also where the branch is not taken.
+answer of the notebook, which could not come while a Livy session executes the cell, nor after the kernel is gone. The
+price: names and ranges must be written out, and a call in a branch is sampled even if the branch is not taken.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _MAX_BASE, _MAX_EXPONENT = 1e4, 64
 
 @dataclass(frozen=True)
 class Call:
-    """A call in the cell: its line, and its parameter, or why that cannot be told from the source."""
+    """A call in the cell: its line, and its parameter, or why the source does not determine it."""
 
     line: int
     parameter: Parameter | None
@@ -58,16 +58,16 @@ def calls(source: str) -> list[Call]:
         UsageError: a call makes no sense, such as a low above its high.
     """
     tree = ast.parse(source)
-    called = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
-    found = []
+    calls_by_function = {id(node.func): node for node in ast.walk(tree) if isinstance(node, ast.Call)}
+    suggestions = []
     for node in ast.walk(tree):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "ddl":
             if node.attr in FUNCTIONS:
-                found.append(_read(node.attr, node.lineno, called.get(id(node))))
+                suggestions.append(_read(node.attr, node.lineno, calls_by_function.get(id(node))))
             elif node.attr.startswith("suggest"):
                 hint = nearest(node.attr, FUNCTIONS)
                 raise UsageError(f"line {node.lineno}: ddl has no {node.attr}; it has {', '.join(FUNCTIONS)}.{hint}")
-    return sorted(found, key=lambda call: call.line)
+    return sorted(suggestions, key=lambda call: call.line)
 
 
 def _read(function: str, line: int, call: ast.Call | None) -> Call:
@@ -92,11 +92,11 @@ def _read(function: str, line: int, call: ast.Call | None) -> Call:
 
 
 class _NotConstant(Exception):
-    """The source of an argument whose value cannot be told from the source."""
+    """An argument whose value the source does not determine; the message is its source."""
 
 
 def _constant(node: ast.expr) -> Any:
-    """The value of a number, a text, a list or a tuple, with arithmetic. Raises _NotConstant for others."""
+    """The value of a number, text, list, tuple or arithmetic expression. Raises _NotConstant for others."""
     match node:
         case ast.Constant(value=value) if value is None or isinstance(value, (bool, int, float, str)):
             return value
@@ -109,9 +109,9 @@ def _constant(node: ast.expr) -> Any:
             if abs(base) <= _MAX_BASE and abs(exponent) <= _MAX_EXPONENT and (base or exponent >= 0):
                 return base**exponent
         case ast.BinOp(left=left, op=op, right=right) if type(op) in _BINARY:
-            first, second = _number(left), _number(right)
-            if second or not isinstance(op, (ast.Div, ast.FloorDiv)):
-                return _BINARY[type(op)](first, second)
+            a, b = _number(left), _number(right)
+            if b or not isinstance(op, (ast.Div, ast.FloorDiv)):
+                return _BINARY[type(op)](a, b)
     raise _NotConstant(ast.unparse(node))
 
 
@@ -128,19 +128,19 @@ def parameters(source: str) -> dict[str, Parameter]:
     Raises:
         UsageError: there is none, one cannot be read, or a name is used twice with different ranges.
     """
-    found: dict[str, Parameter] = {}
+    space: dict[str, Parameter] = {}
     for call in calls(source):
         if call.parameter is None:
             raise UsageError(f"line {call.line}: a search reads its parameters before the cell runs: {call.problem}.")
         name = call.parameter.name
-        if found.setdefault(name, call.parameter) != call.parameter:
+        if space.setdefault(name, call.parameter) != call.parameter:
             raise UsageError(f"line {call.line}: {name} is suggested twice, with different ranges: rename one of them.")
-    if not found:
+    if not space:
         raise UsageError(
             '--trials needs something to search for: write lr = ddl.suggest_float("lr", 1e-4, 1e-1, log=True) in the '
             "cell, or suggest_int or suggest_categorical."
         )
-    return found
+    return space
 
 
 def searched(source: str, fixed: Mapping[str, str]) -> dict[str, Parameter]:
@@ -149,9 +149,9 @@ def searched(source: str, fixed: Mapping[str, str]) -> dict[str, Parameter]:
     Raises:
         UsageError: as `parameters`; or --set names no parameter, has a bad value, or leaves nothing to search for.
     """
-    found = parameters(source)
-    _check_fixed(found, fixed)
-    space = {name: parameter for name, parameter in found.items() if name not in fixed}
+    declared = parameters(source)
+    _check_fixed(declared, fixed)
+    space = {name: parameter for name, parameter in declared.items() if name not in fixed}
     if not space:
         raise UsageError("--set gives every parameter its value, which leaves --trials nothing to search for.")
     return space
@@ -163,23 +163,23 @@ def check_values(source: str, fixed: Mapping[str, str]) -> None:
     Raises:
         UsageError: --set names no parameter or has a bad value, or a parameter has neither a value nor a default.
     """
-    found = calls(source)
-    known = {call.parameter.name: call.parameter for call in found if call.parameter is not None}
-    if all(call.parameter is not None for call in found):
-        _check_fixed(known, fixed)
-    for call in found:
+    suggestions = calls(source)
+    declared = {call.parameter.name: call.parameter for call in suggestions if call.parameter is not None}
+    if all(call.parameter is not None for call in suggestions):
+        _check_fixed(declared, fixed)
+    for call in suggestions:
         parameter = call.parameter
         if parameter is not None and parameter.default is NO_DEFAULT and parameter.name not in fixed:
             raise UsageError(f"line {call.line}: {missing(parameter.name)}.")
 
 
-def _check_fixed(known: Mapping[str, Parameter], fixed: Mapping[str, str]) -> None:
+def _check_fixed(declared: Mapping[str, Parameter], fixed: Mapping[str, str]) -> None:
     for name, text in fixed.items():
-        if name not in known:
-            hint = nearest(name, known) or (f" It has {', '.join(known)}." if known else "")
+        if name not in declared:
+            hint = nearest(name, declared) or (f" It has {', '.join(declared)}." if declared else "")
             raise UsageError(f"--set {as_word(name)}: the cell has no parameter {as_word(name)}.{hint}")
         try:
-            known[name].read(text)
+            declared[name].read(text)
         except BadSuggestion as error:
             raise UsageError(f"--set {error}.") from None
 

@@ -1,6 +1,6 @@
-"""The view of a search in the store, from which the panel draws it: its server needs no Optuna for that.
+"""The view of a search in the store, which the panel draws: its server then needs no Optuna.
 
-Each trial has the number of the change that it is of, so that a server answers with what is newer than a page has.
+Each trial has the number of its last change, so that a server sends only what is newer than a page has.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from ddl_magics.search.messages import Packer
 from ddl_magics.search.view import SearchView
 from ddl_magics.store import SearchFolder
 
-#: Shortest time between two writes, and how many times as long as a write it is at least: a thousand trials are 1 MB.
+#: Shortest time between two writes, in seconds and as a multiple of a write's duration: a thousand trials are 1 MB.
 WRITE_SECONDS, WRITE_RATIO = 2.0, 50
 
-#: What of the state makes it worth a write; the rest is the time.
+#: Fields of the state whose change is written; the others are times.
 _STATE = ("state", "message", "about", "front")
 
 
@@ -37,7 +37,7 @@ class StoredView:
         self._next_write = 0.0
 
     def show(self, view: SearchView) -> None:
-        """Take the search as it is now. Writes it if it has changed, now or soon, and in any case its end."""
+        """Write the search if it has changed and the last write is long enough ago; its end is always written."""
         over = view.state in ev.TERMINAL
         message = self._packer.update(view, time.time()) if self._info else self._packer.full(view, time.time())
         self._info = message.get("info", self._info)
@@ -52,21 +52,21 @@ class StoredView:
     def _write(self, view: SearchView, number: int) -> None:
         began = time.monotonic()
         trials = list(self._trials.values())
-        # Without room on the disk the panel shows the search as it was.
+        # On a full disk the panel shows the search as it was.
         with contextlib.suppress(OSError):
             self._folder.write_view(
                 {"writer": self._writer, "n": number, "info": self._info, "state": self._state, "trials": trials}
             )
             self._folder.update({"progress": _progress(view)})
             self._changed = False
-        now = time.monotonic()
-        self._next_write = now + max(WRITE_SECONDS, WRITE_RATIO * (now - began))
+        written = time.monotonic()
+        self._next_write = written + max(WRITE_SECONDS, WRITE_RATIO * (written - began))
 
 
 def _progress(view: SearchView) -> dict[str, Any]:
     best = view.best
     return {
-        "ended": view.ended,
+        "ended": view.ended_trials,
         **({} if best is None else {"best": best.value, "trial": best.number}),
         **({} if view.seconds_left is None else {"left": view.seconds_left}),
     }

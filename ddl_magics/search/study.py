@@ -1,7 +1,7 @@
 """The Optuna study of a search: the only file that imports Optuna, which is an optional dependency.
 
 The study is an append-only file (Optuna's journal) in the folder of the search. Optuna's own retries and heartbeats
-work only in `Study.optimize`, so the search itself decides what becomes of a trial whose run has died.
+work only in `Study.optimize`, so the search itself retries or fails a trial whose run has died.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import optuna
     import plotly.graph_objects as go
 
-#: Attributes of a trial in the study. EARLIER: the id of the search that it was taken over from.
+#: Attributes of a trial in the study. EARLIER: the id of the search that --warm-start took it from.
 REASON, RUN, EARLIER = "reason", "run", "earlier"
 
 #: Of `asha` and `hyperband`: this part of the trials continues at each rung.
@@ -49,7 +49,7 @@ PLOTS: Mapping[str, str] = {
     "edf": "plot_edf",
     "timeline": "plot_timeline",
 }
-#: Those that are not of an objective.
+#: Plots that show no objective.
 _OF_ALL = ("curves", "timeline")
 
 
@@ -73,7 +73,7 @@ class Study:
         storage = _storage(journal)
         kinds = {"max": optuna.study.StudyDirection.MAXIMIZE, "min": optuna.study.StudyDirection.MINIMIZE}
         directions = [kinds[direction] for _, direction in objectives(spec)]
-        self._several = len(directions) > 1
+        self._multi_objective = len(directions) > 1
         with _quiet():
             self._space = {name: distribution(parameter) for name, parameter in plan.space.items()}
             self._asking = optuna.create_study(
@@ -101,11 +101,11 @@ class Study:
         return Ask(trial.number, texts(trial.params))
 
     def report(self, number: int, step: int, value: float) -> bool:
-        """The first objective after so many epochs. Whether the trial is to be pruned. A step counts once."""
+        """Report the first objective after so many epochs, once per step. Returns whether to prune the trial."""
         trial = self._trial(number)
         if step in self._frozen(number).intermediate_values:
             return False
-        if self._several:  # for which Optuna takes no reports, as it does not prune
+        if self._multi_objective:  # Optuna takes no reports then, as it does not prune
             self._asking._storage.set_trial_intermediate_value(self._frozen(number)._trial_id, step, value)
             return False
         trial.report(value, step)
@@ -117,16 +117,16 @@ class Study:
 
     def complete(self, number: int, values: Sequence[float]) -> None:
         """The trial has finished. values: of the objectives."""
-        self._tell(number, values=values)
+        self._record_end(number, values=values)
 
     def prune(self, number: int, reason: str) -> None:
-        """The trial was ended early; its value is that of its last step."""
-        self._tell(number, reason, state="PRUNED")
+        """The trial was pruned; its value is that of its last step."""
+        self._record_end(number, reason, state="PRUNED")
 
     def fail(self, number: int, reason: str) -> None:
-        self._tell(number, reason, state="FAIL")
+        self._record_end(number, reason, state="FAIL")
 
-    def _tell(
+    def _record_end(
         self, number: int, reason: str = "", *, values: Sequence[float] | None = None, state: str = "COMPLETE"
     ) -> None:
         from optuna.trial import TrialState
@@ -175,9 +175,9 @@ def figure(study: optuna.Study, plot: str, metrics: Sequence[str]) -> go.Figure:
     Raises:
         ValueError: there is no such plot.
     """
-    known = [*PLOTS, *(["front"] if len(metrics) > 1 else [])]
-    if plot not in known:
-        raise ValueError(f"there is no plot {plot!r}; there are {', '.join(known)}.{nearest(plot, known)}")
+    plots = [*PLOTS, *(["front"] if len(metrics) > 1 else [])]
+    if plot not in plots:
+        raise ValueError(f"there is no plot {plot!r}; there are {', '.join(plots)}.{nearest(plot, plots)}")
     import optuna
 
     if plot == "front":
@@ -189,7 +189,7 @@ def figure(study: optuna.Study, plot: str, metrics: Sequence[str]) -> go.Figure:
         return draw(study)
     # Importances are those for low values.
     sign = -1 if plot == "importances" and study.directions[0].name == "MAXIMIZE" else 1
-    with _quiet():  # it warns of just that
+    with _quiet():  # Optuna warns of just that
         return draw(study, target=lambda trial: sign * trial.values[0], target_name=metrics[0])
 
 
@@ -235,9 +235,9 @@ def _cut_half_line(journal: Path) -> None:
     if not size:
         return
     data = journal.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole < size:
-        os.truncate(journal, whole)
+    complete_size = data.rfind(b"\n") + 1
+    if complete_size < size:
+        os.truncate(journal, complete_size)
 
 
 def distribution(parameter: Parameter) -> Any:
@@ -255,8 +255,8 @@ def _sampler(plan: Plan, trials: Sequence[optuna.trial.FrozenTrial]) -> Any:
     from optuna import samplers
 
     spec = plan.spec
-    first = spec.seed or 0
-    seed = (first + len(trials) * _SEED_STEP) % _SEED_LIMIT
+    base_seed = spec.seed or 0
+    seed = (base_seed + len(trials) * _SEED_STEP) % _SEED_LIMIT
     match spec.search:
         case "tpe" | None:
             return samplers.TPESampler(seed=seed, multivariate=True, constant_liar=True)
@@ -264,7 +264,7 @@ def _sampler(plan: Plan, trials: Sequence[optuna.trial.FrozenTrial]) -> Any:
             return samplers.RandomSampler(seed=seed)
         case "grid":
             # The order of the grid follows from the seed, and must be the same when the search continues.
-            return samplers.GridSampler(grid(plan.space), seed=first)
+            return samplers.GridSampler(grid(plan.space), seed=base_seed)
         case "evolution":
             population = max(SMALLEST_GENERATION, math.ceil((spec.trials or 0) / GENERATIONS))
             return samplers.NSGAIISampler(population_size=population, seed=seed)
@@ -292,9 +292,9 @@ def _pruner(name: str) -> Any:
 def why_pruned(pruner: str | None, metric: str, score: Score) -> str:
     """In words, why a pruner has ended a trial after this value of the objective."""
     if score.diverged:
-        return f"pruned after {score.when}: {metric} is not a number"
+        return f"pruned after {score.label}: {metric} is not a number"
     verdict = "worse than the median" if pruner == "median" else "not among the best third"
-    return f"pruned after {score.when}: {metric} {score.value:.4g} was {verdict} of the trials"
+    return f"pruned after {score.label}: {metric} {score.value:.4g} was {verdict} of the trials"
 
 
 @contextlib.contextmanager

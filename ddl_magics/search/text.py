@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from ddl_magics.dashboard.text import duration, number
 from ddl_magics.runtime import events as ev
-from ddl_magics.search.view import ENDED, FAILED, FINISHED, PRUNED, SearchView, TrialRow
+from ddl_magics.search.view import ENDED_STATES, FAILED, FINISHED, PRUNED, SearchView, TrialRow
 from ddl_magics.store import SearchRecord
 from ddl_magics.wording import aligned, counted
 
@@ -24,11 +24,11 @@ def searches_table(records: Sequence[SearchRecord]) -> list[str]:
         return []
     rows: list[tuple[str, ...]] = [("search", "state", "what", "workers", "trials", "objective", "started", "id")]
     for record in records[:SHOWN_SEARCHES]:
-        about = [str(record.spec.get(name, "")) for name in ("search", "workers", "trials", "objective")]
+        columns = [str(record.spec.get(name, "")) for name in ("search", "workers", "trials", "objective")]
         began = time.strftime("%Y-%m-%d %H:%M", time.localtime(record.created))
-        rows.append((record.name, record.state, *about, began, record.id))
-    more = len(records) - SHOWN_SEARCHES
-    return ["", *aligned(rows), *([f"... and {more} older"] if more > 0 else [])]
+        rows.append((record.name, record.state, *columns, began, record.id))
+    older = len(records) - SHOWN_SEARCHES
+    return ["", *aligned(rows), *([f"... and {older} older"] if older > 0 else [])]
 
 
 def summary(view: SearchView) -> str:
@@ -37,14 +37,14 @@ def summary(view: SearchView) -> str:
 
 
 def _heading(view: SearchView) -> list[str]:
-    left = view.seconds_left
-    about = "" if left is None else f", about {duration(left)} left"
-    progress = f"{view.ended} of {counted(view.planned, 'trial')}"
-    lines = [f"{view.name} {view.state}  {progress}  {view.about}  {duration(view.seconds)}{about}"]
+    seconds = view.seconds_left
+    remaining = "" if seconds is None else f", about {duration(seconds)} left"
+    progress = f"{view.ended_trials} of {counted(view.planned, 'trial')}"
+    lines = [f"{view.name} {view.state}  {progress}  {view.description}  {duration(view.seconds)}{remaining}"]
     if view.message:
         lines.append(view.message)
     best = view.best
-    if view.others and view.front:
+    if view.further_objectives and view.front:
         lines.append(
             f"{counted(len(view.front), 'trial')} that no other one beats in all objectives: {view.name}.front"
         )
@@ -57,25 +57,26 @@ def _heading(view: SearchView) -> list[str]:
 
 
 def _table(view: SearchView) -> list[str]:
-    running = [row for row in view.rows if row.state not in ENDED]
-    ended = sorted(
-        (row for row in view.rows if row.state in ENDED), key=lambda row: (row.state != FINISHED, *view.rank(row))
+    running = [row for row in view.rows if row.state not in ENDED_STATES]
+    ended_rows = sorted(
+        (row for row in view.rows if row.state in ENDED_STATES),
+        key=lambda row: (row.state != FINISHED, *view.rank(row)),
     )
-    shown = [*ended[: max(SHOWN_TRIALS - len(running), 1)], *running]
+    table_rows = [*ended_rows[: max(SHOWN_TRIALS - len(running), 1)], *running]
     names = list(dict.fromkeys(name for row in view.rows for name in row.params))
-    others = [metric for metric, _ in view.others]
+    further_metrics = [metric for metric, _ in view.further_objectives]
     front = {row.number for row in view.front}
-    rows = [("trial", "state", view.metric, *others, *names, "epochs", "time", "")]
-    for row in shown:
+    rows = [("trial", "state", view.metric, *further_metrics, *names, "epochs", "time", "")]
+    for row in table_rows:
         value = "" if row.value is None else number(row.value)
         params = (_short(row, name) for name in names)
         state = "best" if row.number in front else row.state
-        further = [number(value) for value in row.others] or [""] * len(others)
+        further = [number(value) for value in row.further_values] or [""] * len(further_metrics)
         rows.append(
             (str(row.number), state, value, *further, *params, str(row.epochs), duration(row.seconds), _remark(row))
         )
-    left = len(view.rows) - len(shown)
-    return [*aligned(rows), *([f"... and {left} more, in {view.name}.trials"] if left else [])]
+    hidden = len(view.rows) - len(table_rows)
+    return [*aligned(rows), *([f"... and {hidden} more, in {view.name}.trials"] if hidden else [])]
 
 
 def _short(row: TrialRow, name: str) -> str:
@@ -84,18 +85,18 @@ def _short(row: TrialRow, name: str) -> str:
 
 
 def _remark(row: TrialRow) -> str:
-    again = f"tried {row.tries} times" if row.tries > 1 else ""
+    tries = f"tried {row.tries} times" if row.tries > 1 else ""
     reason = row.reason if len(row.reason) <= MAX_REASON else row.reason[: MAX_REASON - 3] + "..."
-    return "; ".join(filter(None, [reason, again]))
+    return "; ".join(filter(None, [reason, tries]))
 
 
 def _totals(view: SearchView) -> str:
     def count(state: str) -> int:
         return sum(row.state == state for row in view.rows)
 
-    parts = [f"{count(FINISHED)} finished", f"{count(PRUNED)} pruned", f"{count(FAILED)} failed"]
-    again = sum(row.tries > 1 for row in view.rows)
-    return ", ".join([*parts, *([f"{again} tried again"] if again else [])])
+    counts = [f"{count(FINISHED)} finished", f"{count(PRUNED)} pruned", f"{count(FAILED)} failed"]
+    retried = sum(row.tries > 1 for row in view.rows)
+    return ", ".join([*counts, *([f"{retried} tried again"] if retried else [])])
 
 
 class SearchProgress:
@@ -108,7 +109,7 @@ class SearchProgress:
     def feed(self, view: SearchView) -> list[str]:
         lines = []
         for row in view.rows:
-            if row.state in ENDED and row.number not in self._printed:
+            if row.state in ENDED_STATES and row.number not in self._printed:
                 self._printed.add(row.number)
                 lines.append(f"{view.name}  {duration(view.seconds)}  {_line(view, row)}")
         if view.state != self._state and view.state in (ev.STOPPING, *ev.TERMINAL):

@@ -1,4 +1,4 @@
-"""A search at one moment, as values: what the text and the live view are made from. Pure."""
+"""A search at one moment, as values: the source of the text and the live view. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 #: States of a trial.
 WAITING, TRAINING, FINISHED, PRUNED, FAILED = TRIAL_STATES
-ENDED = ENDED_TRIAL_STATES
+ENDED_STATES = ENDED_TRIAL_STATES
 
 _OF_OPTUNA = {"COMPLETE": FINISHED, "PRUNED": PRUNED, "FAIL": FAILED, "RUNNING": TRAINING, "WAITING": WAITING}
 
@@ -33,7 +33,7 @@ class TrialRow:
         number: from 0.
         state: one of the states above.
         value: of the objective, or the first of several, after the last epoch; None before the first.
-        others: of further objectives, once the trial has finished.
+        further_values: of further objectives, once the trial has finished.
         params: the sampled values.
         epochs: with a value of the objective.
         seconds: since the trial began, or that it took.
@@ -55,7 +55,7 @@ class TrialRow:
     tries: int = 1
     begun: float = 0.0
     curve: Sequence[tuple[int, float]] = ()
-    others: Sequence[float] = ()
+    further_values: Sequence[float] = ()
 
     @property
     def values(self) -> dict[str, str]:
@@ -69,10 +69,10 @@ class SearchView:
 
     Attributes:
         metric, direction: the objective, or the first of several; direction is "max" or "min".
-        others: further objectives, with their directions.
+        further_objectives: with their directions.
         planned: number of trials.
         seconds: since its begin, or that it took.
-        about: how it samples, prunes and runs, in words.
+        description: how it samples, prunes and runs, in words.
         rows: the trials, by number.
         space: the parameters that are sampled, by name.
     """
@@ -85,35 +85,36 @@ class SearchView:
     direction: str
     planned: int
     seconds: float
-    about: str = ""
+    description: str = ""
     rows: Sequence[TrialRow] = field(default_factory=tuple)
     space: Mapping[str, Parameter] = field(default_factory=dict)
-    others: Sequence[tuple[str, str]] = ()
+    further_objectives: Sequence[tuple[str, str]] = ()
 
     @property
-    def ended(self) -> int:
-        return sum(row.state in ENDED for row in self.rows)
+    def ended_trials(self) -> int:
+        return sum(row.state in ENDED_STATES for row in self.rows)
 
     @property
     def best(self) -> TrialRow | None:
         """The best of the finished trials; with several objectives None."""
-        return None if self.others else min(self._finished, key=self.rank, default=None)
+        return None if self.further_objectives else min(self._finished, key=self.rank, default=None)
 
     @property
     def front(self) -> list[TrialRow]:
-        """The finished trials that no other one beats: is as good in all objectives, and better in one."""
-        if not self.others:
+        """The Pareto front: the finished trials that no other one beats."""
+        if not self.further_objectives:
             return [self.best] if self.best else []
-        signs = [-1 if direction == "max" else 1 for direction in (self.direction, *(d for _, d in self.others))]
+        directions = (self.direction, *(direction for _, direction in self.further_objectives))
+        signs = [-1 if direction == "max" else 1 for direction in directions]
         points = [
-            (row, [sign * value for sign, value in zip(signs, (row.value or 0.0, *row.others), strict=True)])
+            (row, [sign * value for sign, value in zip(signs, (row.value or 0.0, *row.further_values), strict=True)])
             for row in self._finished
         ]
-        kept: dict[int, list[float]] = {}
-        for row, point in sorted(points, key=lambda each: each[1]):  # none beats one before it
-            if not any(_beats(other, point) for other in kept.values()):
-                kept[row.number] = point
-        return [row for row in self._finished if row.number in kept]
+        front: dict[int, list[float]] = {}
+        for row, point in sorted(points, key=lambda row_and_point: row_and_point[1]):  # a point beats only later ones
+            if not any(_beats(rival, point) for rival in front.values()):
+                front[row.number] = point
+        return [row for row in self._finished if row.number in front]
 
     @property
     def _finished(self) -> list[TrialRow]:
@@ -128,30 +129,30 @@ class SearchView:
     @property
     def seconds_left(self) -> float | None:
         """An estimate from the trials that have ended; None without any, and after the end."""
-        took = [row.seconds for row in self.rows if row.state in ENDED]
+        took = [row.seconds for row in self.rows if row.state in ENDED_STATES]
         if not took or self.state in ev.TERMINAL:
             return None
         mean = sum(took) / len(took)
         training = [row for row in self.rows if row.state == TRAINING]
-        rest = sum(max(mean - row.seconds, 0.0) for row in training) + mean * (self.planned - len(self.rows))
-        return rest / max(len(training), 1)
+        seconds = sum(max(mean - row.seconds, 0.0) for row in training) + mean * (self.planned - len(self.rows))
+        return seconds / max(len(training), 1)
 
 
-def _beats(one: Sequence[float], other: Sequence[float]) -> bool:
-    """Whether `one` is as low as `other` everywhere, and lower somewhere."""
-    return one != other and all(a <= b for a, b in zip(one, other, strict=True))
+def _beats(a: Sequence[float], b: Sequence[float]) -> bool:
+    """Whether `a` is as low as `b` everywhere, and lower somewhere."""
+    return a != b and all(x <= y for x, y in zip(a, b, strict=True))
 
 
-def about(spec: RunSpec, parallel: int | None = None) -> str:
+def description(spec: RunSpec, parallel: int | None = None) -> str:
     """How the search samples, prunes and runs: "tpe, asha, 4 at a time, 1 worker each"."""
-    most = spec.parallel if parallel is None else parallel
-    parts = [
+    parallel = spec.parallel if parallel is None else parallel
+    phrases = [
         str(spec.search),
         "no pruning" if spec.prune == "no" else str(spec.prune),
-        *([f"{most} at a time"] if most else []),
+        *([f"{parallel} at a time"] if parallel else []),
         f"{counted(spec.workers, 'worker')} each",
     ]
-    return ", ".join(parts)
+    return ", ".join(phrases)
 
 
 def row(trial: FrozenTrial, *, waiting: bool = False) -> TrialRow:
@@ -163,7 +164,7 @@ def row(trial: FrozenTrial, *, waiting: bool = False) -> TrialRow:
     if value is None and trial.last_step is not None:
         value = trial.intermediate_values[trial.last_step]
     begun = trial.datetime_start.timestamp() if trial.datetime_start else None
-    ended = trial.datetime_complete.timestamp() if trial.datetime_complete else time.time()
+    end_time = trial.datetime_complete.timestamp() if trial.datetime_complete else time.time()
     reason = str(trial.user_attrs.get(REASON, "")) if state in (PRUNED, FAILED) else ""
     runs = list(trial.user_attrs.get(RUN, ()))
     return TrialRow(
@@ -172,11 +173,11 @@ def row(trial: FrozenTrial, *, waiting: bool = False) -> TrialRow:
         value=value,
         params=trial.params,
         epochs=len(trial.intermediate_values),
-        seconds=0.0 if begun is None else max(ended - begun, 0.0),
+        seconds=0.0 if begun is None else max(end_time - begun, 0.0),
         reason=reason,
         run=runs[-1] if runs else "",
         tries=max(len(runs), 1),
         begun=begun or 0.0,
-        others=tuple(trial.values[1:]) if trial.values else (),
+        further_values=tuple(trial.values[1:]) if trial.values else (),
         curve=tuple(sorted(trial.intermediate_values.items())),
     )

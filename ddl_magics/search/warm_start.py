@@ -32,11 +32,11 @@ def with_earlier_trials(plan: Plan) -> Plan:
     if plan.spec.warm_start is None:
         return plan
     record = _find(plan.spec.warm_start)
-    theirs = RunSpec.from_record(record.spec)
-    if theirs.objective != plan.spec.objective:
+    earlier_spec = RunSpec.from_record(record.spec)
+    if earlier_spec.objective != plan.spec.objective:
         raise UsageError(
-            f"--warm-start {record.name}: it optimized {theirs.objective}, and this search {plan.spec.objective}: such "
-            "values cannot be compared; leave --warm-start out."
+            f"--warm-start {record.name}: it optimized {earlier_spec.objective}, and this search "
+            f"{plan.spec.objective}: such values cannot be compared; leave --warm-start out."
         )
     study = open_study(SearchFolder(record.folder).journal, record.id)
     trials = [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
@@ -55,13 +55,13 @@ def with_earlier_trials(plan: Plan) -> Plan:
     return dataclasses.replace(plan, spec=dataclasses.replace(plan.spec, warm_start=record.id), earlier=tuple(earlier))
 
 
-def _find(word: str) -> SearchRecord:
+def _find(name: str) -> SearchRecord:
     records = store.list_searches()
-    found = next((record for record in records if word in (record.id, record.name)), None)
-    if found is None:
-        hint = nearest(word, [record.name for record in records]) or " %ddl runs lists them."
-        raise UsageError(f"--warm-start: there is no search {as_word(word)}.{hint}")
-    return found
+    search = next((record for record in records if name in (record.id, record.name)), None)
+    if search is None:
+        hint = nearest(name, [record.name for record in records]) or " %ddl runs lists them."
+        raise UsageError(f"--warm-start: there is no search {as_word(name)}.{hint}")
+    return search
 
 
 def _fits(trial: FrozenTrial, plan: Plan) -> bool:
@@ -80,12 +80,12 @@ def _adopted(trial: FrozenTrial, plan: Plan, search: str) -> FrozenTrial:
     from optuna.trial import create_trial
 
     pruned = trial.state.name == "PRUNED"
-    known: dict[str, Any] = {name: trial.user_attrs[name] for name in (RUN, REASON) if name in trial.user_attrs}
+    attributes: dict[str, Any] = {name: trial.user_attrs[name] for name in (RUN, REASON) if name in trial.user_attrs}
     return create_trial(
         state=trial.state,
         values=trial.values or None,
         params={name: trial.params[name] for name in plan.space},
         distributions={name: distribution(parameter) for name, parameter in plan.space.items()},
         intermediate_values=trial.intermediate_values if pruned else {},
-        user_attrs={**known, EARLIER: search},
+        user_attrs={**attributes, EARLIER: search},
     )

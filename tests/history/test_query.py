@@ -6,7 +6,7 @@ from support.stored import finished, stored
 from ddl_magics import store
 from ddl_magics.history import provenance, query
 from ddl_magics.runtime import events as ev
-from ddl_magics.search.found import listed
+from ddl_magics.search.listing import listed
 
 
 @pytest.fixture(autouse=True)

@@ -602,8 +602,8 @@ def test_scores_of_repeated_epochs_and_calls():
         return scores.feed(ev.parse({**epoch(number, score=value), "attempt": attempt}))
 
     values = [end_epoch(number, value, 1) for number, value in enumerate((0.1, 0.2))]
-    assert [(each.step, each.value, each.when) for each in values] == [(1, 0.1, "epoch 1"), (2, 0.2, "epoch 2")]
-    assert end_epoch(1, 0.3, 2) is None and scores.last == [0.3], "as in the history"
+    assert [(each.step, each.value, each.label) for each in values] == [(1, 0.1, "epoch 1"), (2, 0.2, "epoch 2")]
+    assert end_epoch(1, 0.3, 2) is None and scores.values == [0.3], "as in the history"
     assert end_epoch(2, None, 2).diverged
 
     scores = Scores("score")
@@ -613,8 +613,8 @@ def test_scores_of_repeated_epochs_and_calls():
         return scores.feed(ev.parse({**event, "attempt": attempt}))
 
     assert [log(0.1, 1).step, log(0.2, 1).step] == [1, 2] and log(0.9, 1, rank=1) is None
-    assert log(0.3, 2) is None and log(0.4, 2) is None and log(0.5, 2).when == "value 3", "the loop began anew"
-    assert log(0.6, 2, step=7).step == 4 and log(0.7, 2, step=7) is None and scores.last == [0.7]
+    assert log(0.3, 2) is None and log(0.4, 2) is None and log(0.5, 2).label == "value 3", "the loop began anew"
+    assert log(0.6, 2, step=7).step == 4 and log(0.7, 2, step=7) is None and scores.values == [0.7]
 
 
 def test_damaged_searches_are_no_searches(begin):
@@ -648,7 +648,7 @@ def test_the_text(begin):
     search = begin("--trials 4 --prune no --set units=20", stage)
     first = stage.started(2)[0]
     first.finish(0.25)
-    until(lambda: search.view.ended == 1, 10)
+    until(lambda: search.view.ended_trials == 1, 10)
     stage.started(3)
     lines = str(search).splitlines()
     assert lines[0].startswith("tuned RUNNING  1 of 4 trials  tpe, no pruning, 2 at a time, 1 worker each  0:00, about")
@@ -805,7 +805,7 @@ def test_several_objectives_have_a_front_of_trials_that_no_other_one_beats():
     assert search.view.rows[4].reason == "diverged: size is not a number"
     assert [row.number for row in search.view.front] == [0, 1] == list(search.front["trial"])
     assert [trial.number for trial in search.study.best_trials] == [0, 1], "as Optuna says"
-    assert search.view.rows[1].curve == ((1, 0.45), (2, 0.9)) and search.view.rows[1].others == (99.0,)
+    assert search.view.rows[1].curve == ((1, 0.45), (2, 0.9)) and search.view.rows[1].further_values == (99.0,)
     assert list(search.trials.columns[:5]) == ["trial", "state", "value", "size", "lr"]
     assert "2 trials that no other one beats in all objectives: tuned.front" in repr(search)
     with pytest.raises(LookupError, match="several objectives, and no single best trial"):
