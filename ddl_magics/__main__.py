@@ -53,7 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def _run(verb: str, words: Sequence[str]) -> int:
     command, choice = BY_VERB[verb], Choice(None)
     request = command.read(words)
-    result = command.run(request, Kernel(Session(None, choice.cluster), choice=choice, end=_end))
+    result = command.run(request, Kernel(Session(None, choice.cluster), choice=choice, end_run=_end_stored_run))
     if str(result):
         print(result, flush=True)
     if isinstance(request, ServeRequest) and request.ends_with_process:
@@ -61,7 +61,7 @@ def _run(verb: str, words: Sequence[str]) -> int:
     return int(isinstance(result, StopAnswer) and not result.success)
 
 
-def _end(run: Run) -> Ending:
+def _end_stored_run(run: Run) -> Ending:
     """End a stored run, also one whose kernel is gone."""
     record = store.find_run(run.id)
     assert record is not None, "the run was found in the store"

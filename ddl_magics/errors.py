@@ -22,27 +22,27 @@ class DistributedCellError(RuntimeError):
         remote_traceback: the rank's traceback as text, or "".
     """
 
-    def __init__(self, run: str, failure: Mapping[str, Any], again: bool = False) -> None:
+    def __init__(self, run: str, failure: Mapping[str, Any], was_shown: bool = False) -> None:
         """again: the traceback was shown before, so that IPython shows one line."""
         self.run = run
-        self._again = again
+        self._was_shown = was_shown
         self.rank = int(failure.get("rank", ev.JOB))
         self.host = str(failure.get("host") or "")
         self.kind = str(failure.get("kind") or "error")
         self.message = str(failure.get("message") or "no cause was reported")
         self.remote_traceback = str(failure.get("traceback") or "").rstrip()
-        super().__init__(f"{self.where}: {self.message}")
+        super().__init__(f"{self.location}: {self.message}")
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The run, and the rank that failed: "digits, rank 1 on wn3"."""
         rank = "" if self.rank == ev.JOB else f", rank {self.rank}" + (f" on {self.host}" if self.host else "")
         return f"{self.run}{rank}"
 
     def _render_traceback_(self) -> list[str]:
         """Shown by IPython instead of this library's frames, which say nothing about the cell's mistake."""
-        heading = f"{type(self).__name__} ({self.where})"
-        if self._again and self.remote_traceback:
+        heading = f"{type(self).__name__} ({self.location})"
+        if self._was_shown and self.remote_traceback:
             message = f"{self.message.splitlines()[0] if self.message else ''} (%ddl show {self.run} has the traceback)"
             return [_RULE, f"{heading}: {message}"]
         if not self.remote_traceback:

@@ -21,10 +21,10 @@ def plain(text: str) -> str:
     return text if text.isprintable() and len(text) <= MAX_QUOTED else quoted(text)[1:-1]
 
 
-def nearest(word: str, words: Iterable[str]) -> str:
-    """' Did you mean ...?' for the closest of `words`, or '' when none is close."""
-    by_lower = {w.lower(): w for w in words}
-    close = difflib.get_close_matches(word.lower(), by_lower, n=1, cutoff=0.6)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """' Did you mean ...?' for the closest of `names`, or '' when none is close."""
+    by_lower = {w.lower(): w for w in names}
+    close = difflib.get_close_matches(name.lower(), by_lower, n=1, cutoff=0.6)
     return f" Did you mean {by_lower[close[0]]}?" if close else ""
 
 

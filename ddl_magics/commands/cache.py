@@ -24,8 +24,8 @@ def cache(request: CacheRequest, kernel: Kernel) -> str:
     if isinstance(entries, str):
         return f"{cluster.name} does not say what it keeps: {entries}"
     if not entries:
-        where = f"in {option}" if option and option.startswith("/") else "in this Spark session"
-        return f"the workers keep no rows of --data {where}"
+        location = f"in {option}" if option and option.startswith("/") else "in this Spark session"
+        return f"the workers keep no rows of --data {location}"
     total = sum(entry["bytes"] for entry in entries)
     if request.clear:
         return f"{in_bytes(total)} of {counted(len(entries), 'data set')} removed"

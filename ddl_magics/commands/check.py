@@ -15,7 +15,6 @@ def check(request: NoWords, kernel: Kernel) -> str:
 
 def report(cluster: Cluster) -> str:
     """A line for each thing that was checked; nothing is started."""
-    ours, runs = ("ddl_magics", __version__), ("runs", str(store.runs_folder()))
-    lines = [ours, *cluster.findings(), runs]
+    lines = [("ddl_magics", __version__), *cluster.findings(), ("runs", str(store.runs_folder()))]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {finding}" for name, finding in lines)

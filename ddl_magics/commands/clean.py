@@ -33,13 +33,13 @@ def clean(request: CleanRequest, kernel: Kernel) -> str:
     if not policy.removes:
         raise UsageError("say what to keep: %ddl clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]")
     runs = cleaning.stored_runs()
-    chosen = cleaning.choose(runs, policy, time.time())
-    lines = [_line(run) for run in chosen] if dry else []
-    removed = chosen if dry else cleaning.remove(chosen)
-    left = len(runs) - len(removed), sum(run.bytes for run in runs) - sum(run.bytes for run in removed)
+    removable = cleaning.choose(runs, policy, time.time())
+    lines = [_line(run) for run in removable] if dry else []
+    removed = removable if dry else cleaning.remove(removable)
+    remaining = len(runs) - len(removed), sum(run.bytes for run in runs) - sum(run.bytes for run in removed)
     outcome = "would be removed" if dry else "removed"
-    lines.append(f"{_summary(len(removed), sum(run.bytes for run in removed))} {outcome}; {_summary(*left)} left")
-    if policy.max_bytes is not None and left[1] > policy.max_bytes:
+    lines.append(f"{_summary(len(removed), sum(run.bytes for run in removed))} {outcome}; {_summary(*remaining)} left")
+    if policy.max_bytes is not None and remaining[1] > policy.max_bytes:
         lines.append(
             "The store stays larger than --max-size: the other runs live, have just ended, have a tag, or such a run "
             "continues from them."
@@ -49,8 +49,8 @@ def clean(request: CleanRequest, kernel: Kernel) -> str:
 
 def _line(run: StoredRun) -> str:
     record = run.record
-    when = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended))
-    return f"{record.name}  {record.state}  {when}  {_size(run.bytes)}  {record.id}"
+    end_time = time.strftime("%Y-%m-%d %H:%M", time.localtime(run.ended))
+    return f"{record.name}  {record.state}  {end_time}  {_size(run.bytes)}  {record.id}"
 
 
 def _summary(runs: int, size: int) -> str:

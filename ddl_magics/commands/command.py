@@ -64,7 +64,7 @@ class Command:
         values = words.read(texts, self.options, self._unknown, self.name)
         alone = [row for row in self.options if row.alone and row.name in values]
         if len(values) > len(alone) > 0:
-            raise self._wrong
+            raise self._usage_error
         by_flag = {row.flag: row for row in self.options}
         for row in () if alone else self.options:
             if row.name in values:
@@ -72,16 +72,16 @@ class Command:
                 if problem is not None:
                     raise UsageError(problem)
             elif row.required:
-                raise self._wrong if row.positional else UsageError(f"{row.flag} is missing. Write: {self.usage}")
+                raise self._usage_error if row.positional else UsageError(f"{row.flag} is missing. Write: {self.usage}")
         defaults = {row.name: False if row.sets else row.default for row in self.options}
         return self.request(**{**defaults, **values})
 
     @property
-    def _wrong(self) -> UsageError:
+    def _usage_error(self) -> UsageError:
         return UsageError(f"write: {self.usage}")
 
-    def _unknown(self, word: str) -> UsageError:
-        if not word.startswith("-"):
-            return self._wrong
-        hint = similar.flag_of_verb(word, [row.flag for row in self.options if not row.positional])
-        return UsageError(f"{self.name} has no option {as_word(word)}.{hint} Write: {self.usage}")
+    def _unknown(self, typed: str) -> UsageError:
+        if not typed.startswith("-"):
+            return self._usage_error
+        hint = similar.flag_of_verb(typed, [row.flag for row in self.options if not row.positional])
+        return UsageError(f"{self.name} has no option {as_word(typed)}.{hint} Write: {self.usage}")

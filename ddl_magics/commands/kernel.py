@@ -37,7 +37,7 @@ class Kernel:
         settings: returns the values of %config Distributed, by field of `RunSpec`.
         display: shows runs.
         choice: the clusters that the kernel can use.
-        end: ends a run.
+        end_run: ends a run.
     """
 
     session: Session
@@ -45,4 +45,4 @@ class Kernel:
     settings: Callable[[], Mapping[str, Any]] = dict
     display: Display = field(default_factory=Display)
     choice: Choice = field(default_factory=lambda: Choice(None))
-    end: Callable[[Run], Ending] = ending.ask
+    end_run: Callable[[Run], Ending] = ending.ask

@@ -25,10 +25,10 @@ def tag(request: TagRequest, kernel: Kernel) -> str:
     run = kernel.session.find(request.run)
     try:
         if request.remove:
-            unknown = [word for word in request.tags if word not in run.tags]
+            unknown = [label for label in request.tags if label not in run.tags]
             if unknown or not request.tags:
                 raise UsageError(f"{run.name} has no tag {as_word(unknown[0]) if unknown else ''}; {_tags(run)}")
-            run.tags = [word for word in run.tags if word not in request.tags]
+            run.tags = [label for label in run.tags if label not in request.tags]
         elif request.tags:
             run.tags = [*run.tags, *request.tags]
     except (InvalidLabels, OSError) as error:

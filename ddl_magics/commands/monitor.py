@@ -98,32 +98,32 @@ def _started(request: MonitorRequest, session: Session, namespace: Mapping[str, 
     return session.monitor(spec, namespace)
 
 
-def _labels(word: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
+def _labels(labels: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
     """The name of a DataFrame as it is, a folder or topic with its whole address."""
-    if word in namespace:
-        return word
-    if "/" in word or (cluster.in_kernel and Path(word).is_dir()):
-        return _address(word, cluster)
+    if labels in namespace:
+        return labels
+    if "/" in labels or (cluster.in_kernel and Path(labels).is_dir()):
+        return _address(labels, cluster)
     if cluster.in_kernel:
-        raise UsageError(f"--labels {word}: there is no DataFrame of that name, and it is no folder.")
-    return word  # a DataFrame of the Livy session, whose names are not known here
+        raise UsageError(f"--labels {labels}: there is no DataFrame of that name, and it is no folder.")
+    return labels  # a DataFrame of the Livy session, whose names are not known here
 
 
-def _reference(word: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
+def _reference(model_name: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
     """The reference of a run or of an export, and the run if it is known here."""
-    model = run_or_path(word, session.find)
+    model = run_or_path(model_name, session.find)
     if isinstance(model, Path):
         try:
             record = store.find_run(str(description_of(model).get("run", "")))
         except CannotExport as error:
-            raise UsageError(f"{word} cannot be monitored: {error}") from None
+            raise UsageError(f"{model_name} cannot be monitored: {error}") from None
         if not (model / REFERENCE_FILE).is_file():
-            raise UsageError(f"{word} has no {REFERENCE_FILE}: export it again from a run with --data.")
+            raise UsageError(f"{model_name} has no {REFERENCE_FILE}: export it again from a run with --data.")
         return _read(model / REFERENCE_FILE), None if record is None else Run.stored(record)
     try:
         path = model.reference_file()
     except DistributedCellError as error:
-        raise UsageError(f"{word} cannot be monitored: {error}") from None
+        raise UsageError(f"{model_name} cannot be monitored: {error}") from None
     except LookupError as error:
         raise UsageError(str(error)) from None
     return _read(path), model
@@ -134,11 +134,11 @@ def _read(path: Path) -> Mapping[str, Any]:
     return reference
 
 
-def _address(word: str, cluster: Cluster) -> str:
+def _address(address: str, cluster: Cluster) -> str:
     """A folder of this machine with its whole path. On a cluster, a path is what Spark makes of it there."""
-    if not cluster.in_kernel or source("", word).topic or ":" in word.partition("/")[0]:
-        return word
-    return str(Path(word).expanduser().absolute())
+    if not cluster.in_kernel or source("", address).topic or ":" in address.partition("/")[0]:
+        return address
+    return str(Path(address).expanduser().absolute())
 
 
 def _checkpoint(request: MonitorRequest, reference: Mapping[str, Any], cluster: Cluster) -> str:
@@ -168,10 +168,10 @@ def _error(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
     classes = bool(outputs) and outputs[0]["view"] == "largest"
     history = run.history
     for metric, (kind, name) in _ERRORS.items():
-        for found in (f"val_{metric}", metric):
-            if history.get(found):
+        for key in (f"val_{metric}", metric):
+            if history.get(key):
                 if kind == "wrong" and not classes:
                     kind = "binary"
-                last = float(history[found][-1])
-                return {"kind": kind, "name": name, "before": 1 - last if kind in ("wrong", "binary") else last}
+                value = float(history[key][-1])
+                return {"kind": kind, "name": name, "before": 1 - value if kind in ("wrong", "binary") else value}
     return {"kind": "wrong" if classes else "absolute", "name": "wrong, share" if classes else "MAE", "before": None}

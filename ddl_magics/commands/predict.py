@@ -40,6 +40,6 @@ def predict(request: PredictRequest, kernel: Kernel) -> str:
         columns = cluster.predict(scoring, request.name, request.output, request.on_error, kernel.namespace)
     except (CannotScore, LookupError) as error:
         raise UsageError(str(error)) from None
-    where = "" if cluster.in_kernel else f" on {cluster.name}"
+    location = "" if cluster.in_kernel else f" on {cluster.name}"
     listed = ", ".join(f"{name} ({kind})" for name, kind in columns)
-    return f"{request.name}{where} is {request.data} with {listed}; its rows are scored when they are needed"
+    return f"{request.name}{location} is {request.data} with {listed}; its rows are scored when they are needed"

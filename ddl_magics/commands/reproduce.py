@@ -41,31 +41,33 @@ def compare(request: CompareRequest, kernel: Kernel) -> str:
     return compared(kernel.session.find(request.before), kernel.session.find(request.after))
 
 
-def compared(before: Run, now: Run) -> str:
+def compared(before: Run, after: Run) -> str:
     """What the second of two runs ran with otherwise, and whether its histories are those of the first."""
-    provenance_before, provenance_now = before.provenance, now.provenance
-    listed = [*_options(before.spec, now.spec), *differences.environment(provenance_before, provenance_now)]
-    if provenance_now.sent:
-        listed += differences.variables(provenance_before.sent, provenance_now.sent)
-    if now.spec.data:
-        listed += differences.data(now.spec.data, provenance_before.data, provenance_now.data)
+    provenance_before, provenance_after = before.provenance, after.provenance
+    listed = [*_options(before.spec, after.spec), *differences.environment(provenance_before, provenance_after)]
+    if provenance_after.sent:
+        listed += differences.variables(provenance_before.sent, provenance_after.sent)
+    if after.spec.data:
+        listed += differences.data(after.spec.data, provenance_before.data, provenance_after.data)
     asynchronous = before.spec.strategy in ASYNCHRONOUS
-    verdict = comparison.compare(before.histories, now.histories, not asynchronous)
-    head = f"{now.name}, compared with {before.name}: the histories are {verdict.verdict}"
+    verdict = comparison.compare(before.histories, after.histories, not asynchronous)
+    head = f"{after.name}, compared with {before.name}: the histories are {verdict.verdict}"
     lines = [head, *(f"  {line}" for line in verdict.lines)]
     if asynchronous:
         lines.append(f"  --strategy {before.spec.strategy} is asynchronous: no two runs of it are equal")
     return "\n".join([*lines, *(["They ran with:", *differences.lines(listed)] if listed else [])])
 
 
-def _options(before: RunSpec, now: RunSpec) -> list[Difference]:
+def _options(before: RunSpec, after: RunSpec) -> list[Difference]:
     """The options that differ, and the cell."""
     names = [field.name for field in dataclasses.fields(RunSpec) if field.name not in _NOT_COMPARED]
-    pairs = [(name, getattr(before, name), getattr(now, name)) for name in names]
+    pairs = [(name, getattr(before, name), getattr(after, name)) for name in names]
     changed = [
-        Difference("options", f"--{name.replace('_', '-')} {new}, was {old}") for name, old, new in pairs if old != new
+        Difference("options", f"--{name.replace('_', '-')} {value_after}, was {value_before}")
+        for name, value_before, value_after in pairs
+        if value_before != value_after
     ]
-    return [*changed, *([Difference("code", "the cell is another")] if before.cell != now.cell else [])]
+    return [*changed, *([Difference("code", "the cell is another")] if before.cell != after.cell else [])]
 
 
 _NOT_COMPARED = frozenset(
@@ -76,10 +78,10 @@ _NOT_COMPARED = frozenset(
 class Reproduction:
     """A stored run, and what it takes to run it again here."""
 
-    def __init__(self, session: Session, word: str) -> None:
-        if session.find_search(word) is not None:
-            raise UsageError(f"{as_word(word)} is a search: name one of its trials, such as {as_word(word)}_0.")
-        self.run = session.find(word)
+    def __init__(self, session: Session, name: str) -> None:
+        if session.find_search(name) is not None:
+            raise UsageError(f"{as_word(name)} is a search: name one of its trials, such as {as_word(name)}_0.")
+        self.run = session.find(name)
         self._session = session
         self._provenance = self.run.provenance
         spec = self.run.spec
@@ -94,16 +96,16 @@ class Reproduction:
 
     def differences(self, namespace: Mapping[str, Any]) -> list[Difference]:
         """What is another today than it was, as far as that is known before the run."""
-        then, spec = self._provenance, self.spec
+        stored, spec = self._provenance, self.spec
         record = keeper.kernel_and_git(_working_folder())
-        now = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
-        lines = list(differences.environment(then, now))
+        current = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
+        lines = list(differences.environment(stored, current))
         if self._compares_variables:
-            today = values.fingerprints({name: namespace[name] for name in then.sent if name in namespace})
-            lines += differences.variables(then.sent, today)
+            fingerprints = values.fingerprints({name: namespace[name] for name in stored.sent if name in namespace})
+            lines += differences.variables(stored.sent, fingerprints)
             if spec.data and self._compares_data:
                 frame = namespace.get(spec.data)
-                lines += differences.data(spec.data, then.data, None if frame is None else frames.fingerprint(frame))
+                lines += differences.data(spec.data, stored.data, None if frame is None else frames.fingerprint(frame))
         status = self._session.cluster.status()
         if isinstance(status, Ready) and status.slots < spec.workers:
             lines.append(
@@ -116,8 +118,8 @@ class Reproduction:
         """What differs, as text."""
         name = self.run.name
         if self._provenance.problem or not self._provenance:
-            why = self._provenance.problem or "it was stored without (--no-provenance, or an older version)"
-            head = f"what {name} ran with is not known: {why}"
+            reason = self._provenance.problem or "it was stored without (--no-provenance, or an older version)"
+            head = f"what {name} ran with is not known: {reason}"
             return "\n".join([head, *differences.lines(changed)])
         compared = [counted(len(self._provenance.kernel.get("packages", ())), "package") + " of the notebook"]
         not_compared: list[str] = []
@@ -160,13 +162,13 @@ class ReproduceRequest:
 
 def reproduce(request: ReproduceRequest, kernel: Kernel) -> str:
     """Print what differs, and insert the cell, or run it and compare."""
-    again = Reproduction(kernel.session, request.run)
-    print(again.report(again.differences(kernel.namespace)))
-    before, name = again.run, again.spec.name
+    reproduction = Reproduction(kernel.session, request.run)
+    print(reproduction.report(reproduction.differences(kernel.namespace)))
+    before, name = reproduction.run, reproduction.spec.name
     if not request.rerun:
-        kernel.display.insert_cell(again.cell)
+        kernel.display.insert_cell(reproduction.cell)
         return f"The next cell runs it again as {name}; then: %ddl compare {before.name} {name}"
-    run = kernel.session.submit(again.spec, kernel.namespace)
+    run = kernel.session.submit(reproduction.spec, kernel.namespace)
     kernel.namespace[run.name] = run
     wait_in_cell(run, text=True)
     return compared(before, run)

@@ -10,21 +10,21 @@ from IPython.core.error import UsageError
 from ddl_magics.runs import Run
 
 
-def run_or_path(word: str, find: Callable[[str], Run]) -> Run | Path:
+def run_or_path(name: str, find: Callable[[str], Run]) -> Run | Path:
     """The run with this name or id, else the path. Of both with one name, it is the run: `./NAME` is the path.
 
     Args:
-        word: the name.
+        name: the name.
         find: returns the run of a name or id; UsageError if there is none.
 
     Raises:
         UsageError: there is no such run, and nothing at such a path.
     """
-    path = Path(word).expanduser()
-    if "/" in word:
+    path = Path(name).expanduser()
+    if "/" in name:
         return path
     try:
-        return find(word)
+        return find(name)
     except UsageError:
         if not path.exists():
             raise

@@ -63,18 +63,18 @@ class ScoredModel:
         return ScoringRequest(self.file, self.key, data, self.features(features), batch_rows, self.transform)
 
 
-def find(word: str, session: Session) -> ScoredModel:
+def find(name: str, session: Session) -> ScoredModel:
     """The model of the run with this name or id, whose end is waited for; else that of a path.
 
     Args:
-        word: a run, the folder of an export, or a `.keras` file.
+        name: a run, the folder of an export, or a `.keras` file.
 
     Raises:
         UsageError: there is none.
         CannotScore: Spark cannot score with what the path has.
         DistributedCellError, LookupError: as `Run.model`.
     """
-    model = run_or_path(word, session.find)
+    model = run_or_path(name, session.find)
     if not isinstance(model, Path):
         return ScoredModel(model.id, model.trained().file, model)
     file, inputs = (model, None) if model.suffix == ".keras" else exported(model)

@@ -80,8 +80,8 @@ def serve(request: ServeRequest, kernel: Kernel) -> str:
     return run(request, kernel.session.find, partial(print, flush=True))
 
 
-def run(request: ServeRequest, find: Callable[[str], Run], tell: Callable[[str], None]) -> str:
-    """As `serve`, with `find` for the run of a name or id, and `tell` for the lines of the progress."""
+def run(request: ServeRequest, find: Callable[[str], Run], write_line: Callable[[str], None]) -> str:
+    """As `serve`, with `find` for the run of a name or id, and `write_line` for the lines of the progress."""
     try:
         if request.stop is not None:
             return find_served(request.stop).stop()
@@ -91,7 +91,7 @@ def run(request: ServeRequest, find: Callable[[str], Run], tell: Callable[[str],
             if request.to is not None:
                 return _deploy(request, model)
             logging = (request.log, request.log_inputs, request.log_sample)
-            return served_lines(model.serve(request.name or "", request.port, request.detached, *logging, tell))
+            return served_lines(model.serve(request.name or "", request.port, request.detached, *logging, write_line))
     except (CannotExport, CannotServe, LookupError) as error:
         raise UsageError(str(error)) from None
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
@@ -106,22 +106,22 @@ def serving(request: NoWords, kernel: Kernel) -> str:
 
 def served_lines(served: Served) -> str:
     """Where a model is served, until when, and how to call it."""
-    end = "until %ddl serve --stop " + served.name if served.settings["detached"] else "until this process ends"
-    log = f"; requests are logged to {_shown(served.settings['log'])}" if served.settings["log"] else ""
+    lifetime = "until %ddl serve --stop " + served.name if served.settings["detached"] else "until this process ends"
+    log = f"; requests are logged to {_relative(served.settings['log'])}" if served.settings["log"] else ""
     return (
-        f"{served.name} version {served.version} is served at {served.url}, gRPC at {served.grpc}, {end}{log}\n"
+        f"{served.name} version {served.version} is served at {served.url}, gRPC at {served.grpc}, {lifetime}{log}\n"
         + served.how_to_call()
     )
 
 
-def _model(word: str, find: Callable[[str], Run], scratch: Path) -> ServableModel:
-    if "@" in word:
-        path, _, which = word.rpartition("@")
+def _model(model_name: str, find: Callable[[str], Run], scratch: Path) -> ServableModel:
+    if "@" in model_name:
+        path, _, version = model_name.rpartition("@")
         uri, _, name = path.rpartition("/")
         registry = Registry(uri or ".")
-        folder = registry.fetch(name, which or None, scratch)
-        return servable.of_export(folder, name, registry.version(name, which or None))
-    model = run_or_path(word, find)
+        folder = registry.fetch(name, version or None, scratch)
+        return servable.of_export(folder, name, registry.version(name, version or None))
+    model = run_or_path(model_name, find)
     if isinstance(model, Path):
         return servable.of_export(model)
     return servable.of_trained(model.name, model.id, model.trained())
@@ -141,7 +141,11 @@ def _deploy(request: ServeRequest, model: ServableModel) -> str:
     )
 
 
-def _shown(log: str) -> str:
+def _relative(log: str) -> str:
     """A log's folder as it is seen from the notebook's."""
-    here = Path.cwd()
-    return str(Path(log).relative_to(here)) if "://" not in log and Path(log).is_relative_to(here) else log
+    working_folder = Path.cwd()
+    return (
+        str(Path(log).relative_to(working_folder))
+        if "://" not in log and Path(log).is_relative_to(working_folder)
+        else log
+    )

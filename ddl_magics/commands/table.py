@@ -66,7 +66,7 @@ _FEATURES = Option(
     default=(),
     default_text="those of the training",
     completes="columns",
-    many=True,
+    takes_list=True,
 )
 _BATCH_SIZE = Option("--batch-size", "Rows that the model gets at once.", read_count, metavar="N", default=1024)
 _NAME = Option("--name", "Variable of the result.", read_identifier, metavar="NAME")
@@ -110,7 +110,7 @@ COMMANDS: tuple[Command, ...] = (
         "lr<0.01.",
         runs.list_runs,
         runs.RunsRequest,
-        (Option("query", "Terms that must all match.", metavar="TERM", default=(), many=True),),
+        (Option("query", "Terms that must all match.", metavar="TERM", default=(), takes_list=True),),
         in_terminal=True,
         split=query.split,
     ),
@@ -370,7 +370,7 @@ COMMANDS: tuple[Command, ...] = (
         labels.TagRequest,
         (
             _RUN,
-            Option("tags", "The tags.", metavar="TAG", default=(), many=True),
+            Option("tags", "The tags.", metavar="TAG", default=(), takes_list=True),
             Option("--remove", "Remove these tags.", sets=("remove", True)),
         ),
     ),
@@ -379,7 +379,7 @@ COMMANDS: tuple[Command, ...] = (
         "Write a note about a run; without a text, print it.",
         labels.note,
         labels.NoteRequest,
-        (_RUN, Option("text", 'The note; "" removes it.', metavar='"TEXT"', default=(), many=True)),
+        (_RUN, Option("text", 'The note; "" removes it.', metavar='"TEXT"', default=(), takes_list=True)),
     ),
     Command(
         "compare",

@@ -34,5 +34,5 @@ def write(request: TFRecordRequest, kernel: Kernel) -> str:
         raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         raise RunInterrupted("the writing has been stopped") from None
-    made = f"{counted(written['rows'], 'row')} in {counted(written['files'], 'file')}, {in_bytes(written['bytes'])}"
-    return f"{request.uri} has {request.data}: {made}; _index.json tells the records and bytes of each"
+    counts = f"{counted(written['rows'], 'row')} in {counted(written['files'], 'file')}, {in_bytes(written['bytes'])}"
+    return f"{request.uri} has {request.data}: {counts}; _index.json tells the records and bytes of each"

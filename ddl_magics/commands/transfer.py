@@ -16,8 +16,8 @@ class ExportRequest:
 
 
 def export(request: ExportRequest, kernel: Kernel) -> str:
-    word = request.run
-    stored = word if kernel.session.find_search(word) else kernel.session.find(word).id
+    name = request.run
+    stored = name if kernel.session.find_search(name) else kernel.session.find(name).id
     return bundles.export(Path(request.file), stored)
 
 

@@ -28,17 +28,17 @@ class UseRequest:
 
 def use(request: UseRequest, kernel: Kernel) -> str:
     if request.cluster == "livy":
-        return "\n".join([*_use_livy(request, kernel), _used(kernel)])
+        return "\n".join([*_use_livy(request, kernel), _confirmation(kernel)])
     if request.url or request.session or request.detached:
         raise UsageError(f"write: %ddl use {request.cluster}")
     if request.cluster == "embedded":
         kernel.choice.embedded()
     else:
         kernel.choice.auto()
-    return _used(kernel)
+    return _confirmation(kernel)
 
 
-def _used(kernel: Kernel) -> str:
+def _confirmation(kernel: Kernel) -> str:
     return f"runs are executed on {kernel.session.cluster.name}"
 
 
@@ -55,11 +55,11 @@ def _use_livy(request: UseRequest, kernel: Kernel) -> list[str]:
 def lifetime(session: LivySession) -> str:
     """When a new session ends, in one line."""
     if session.detached:
-        word = session.name or str(session.number)
+        name = session.name or str(session.number)
         return (
-            f"Session {word} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
+            f"Session {name} outlives this kernel. It ends when it is deleted, or after Livy's session timeout (1 h by "
             "default) in which no notebook follows a run of it. To use it elsewhere: "
-            f"%ddl use livy {session.http.url} --session {word}"
+            f"%ddl use livy {session.http.url} --session {name}"
         )
     return "The session and its runs end with this kernel; --detached makes one that outlives the kernel."
 
@@ -67,8 +67,8 @@ def lifetime(session: LivySession) -> str:
 def checked_url(url: str) -> str:
     """The URL of a Livy. UsageError if it is none, or holds a password."""
     try:
-        parts = urlsplit(url)
-        usable = parts.scheme in ("http", "https") and parts.hostname and parts.port != 0
+        parsed = urlsplit(url)
+        usable = parsed.scheme in ("http", "https") and parsed.hostname and parsed.port != 0
     except ValueError:  # the port is not a number
         usable = False
     if not usable:
@@ -76,15 +76,15 @@ def checked_url(url: str) -> str:
             f"{MASK if is_secret(url) else plain(url)} is not the URL of a Livy: write http://HOST:8998, or "
             "https://CLUSTER.azurehdinsight.net/livy."
         )
-    if parts.username or parts.password or has_password(url):
+    if parsed.username or parsed.password or has_password(url):
         raise UsageError("the URL holds a password, which would be stored: set it in sparkmagic's config.json instead.")
     return url.rstrip("/")
 
 
-def cluster_hint(word: str, clusters: Iterable[str]) -> str:
+def cluster_hint(typed: str, clusters: Iterable[str]) -> str:
     """For a word that names no kind of cluster: what the user probably has."""
-    if word.startswith(("http://", "https://")):
-        return f" For a Livy: %ddl use livy {as_word(word)}"
-    if word.partition(":")[0] in ("spark", "yarn", "k8s", "local", "mesos"):
+    if typed.startswith(("http://", "https://")):
+        return f" For a Livy: %ddl use livy {as_word(typed)}"
+    if typed.partition(":")[0] in ("spark", "yarn", "k8s", "local", "mesos"):
         return " Create the session with SparkSession.builder.master(...): auto finds it."
-    return nearest(word, clusters)
+    return nearest(typed, clusters)

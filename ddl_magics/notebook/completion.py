@@ -28,19 +28,19 @@ def candidates(line: str, namespace: Mapping[str, Any], runs: Callable[[], list[
         runs: returns the names of this kernel's runs.
     """
     words = line.split()
-    word = "" if line[-1:].isspace() or not words else words[-1]
-    before = words[: len(words) - 1] if word else words
+    cursor_word = "" if line[-1:].isspace() or not words else words[-1]
+    before = words[: len(words) - 1] if cursor_word else words
     if not before:
         return []
     if before[0] in MAGICS:
-        names = _Line(OPTIONS, before[1:], namespace, runs).names(word)
+        names = _Line(OPTIONS, before[1:], namespace, runs).names(cursor_word)
     elif before == ["%ddl"]:
         names = list(BY_VERB)
     elif before[0] == "%ddl" and before[1] in BY_VERB:
-        names = _Line(BY_VERB[before[1]].options, before[2:], namespace, runs).names(word)
+        names = _Line(BY_VERB[before[1]].options, before[2:], namespace, runs).names(cursor_word)
     else:
         return []
-    start, comma, prefix = word.rpartition(",")
+    start, comma, prefix = cursor_word.rpartition(",")
     return [start + comma + name for name in names if name.startswith(prefix)]
 
 
@@ -53,17 +53,17 @@ class _Line:
     namespace: Mapping[str, Any]
     runs: Callable[[], list[str]]
 
-    def names(self, word: str) -> list[str]:
+    def names(self, cursor_word: str) -> list[str]:
         """What the word at the cursor may become."""
         by_flag = {option.flag: option for option in self.options}
-        flag, equals, _ = word.partition("=")
+        flag, equals, _ = cursor_word.partition("=")
         if equals and flag in by_flag:
             return [f"{flag}={value}" for value in self._values(by_flag[flag])]
         last_flag = next((text for text in reversed(self.before) if text.startswith("--")), None)
         option = by_flag.get(last_flag or "")
         if option is not None and not option.sets and self.before[-1] == last_flag:
             return self._values(option)
-        values = self._values(option) if option is not None and option.many else []
+        values = self._values(option) if option is not None and option.takes_list else []
         argument = None if option is not None else self._argument()
         if argument is not None and argument.required:
             return self._values(argument)
@@ -100,8 +100,8 @@ def make_matcher(namespace: Mapping[str, Any], runs: Callable[[], list[str]]) ->
         line = context.line_with_cursor[: context.cursor_position]
         names = candidates(line.lstrip(), namespace, runs)
         # IPython replaces its own token, which may be shorter than the word, as IPython splits at commas.
-        word = "" if line[-1:].isspace() else line.split()[-1] if line.split() else ""
-        cut = len(word) - len(context.token)
+        cursor_word = "" if line[-1:].isspace() else line.split()[-1] if line.split() else ""
+        cut = len(cursor_word) - len(context.token)
         completions = [SimpleCompletion(text=text[max(cut, 0) :], type="param") for text in names]
         # IPython's TypedDict has optional keys, which mypy takes for required ones when it checks for Python 3.10.
         return {"completions": completions, "suppress": bool(completions)}  # type: ignore[typeddict-item]

@@ -106,7 +106,7 @@ class Cards:
 
     def __init__(self, shell: Any, lives: Callable[[Run], bool]) -> None:
         self._shell, self._lives = shell, lives
-        self._shown: dict[str, tuple[LiveView, DisplayHandle]] = {}  # by id
+        self._cards: dict[str, tuple[LiveView, DisplayHandle]] = {}  # by id
 
     def show(self, run: Run) -> None:
         """Display the card of a run that lives.
@@ -118,13 +118,13 @@ class Cards:
 
         if not can_click(self._shell) or not self._lives(run):
             raise NotImplementedError
-        if run.id in self._shown:
-            view, block = self._shown[run.id]
+        if run.id in self._cards:
+            view, block = self._cards[run.id]
             display(view.widget)
             display(bundle(run), raw=True, display_id=block.display_id)
         else:
             view = _live_view(run, False, "card")
-            self._shown[run.id] = view, _show(run, view)
+            self._cards[run.id] = view, _show(run, view)
 
 
 def _show_search(search: Search, waiting: bool) -> None:
@@ -138,12 +138,12 @@ def _show_search(search: Search, waiting: bool) -> None:
 
     display(LiveSearch(search, waiting).widget)
     block = display(bundle(search.view), raw=True, display_id=True)
-    shown = (search.view.state, 0)
+    displayed = (search.view.state, 0)
 
     def follow(view: SearchView) -> None:
-        nonlocal shown
-        if shown != (view.state, view.ended_trials):
-            shown = (view.state, view.ended_trials)
+        nonlocal displayed
+        if displayed != (view.state, view.ended_trials):
+            displayed = (view.state, view.ended_trials)
             block.update(bundle(view), raw=True)
 
     search.listen(follow)

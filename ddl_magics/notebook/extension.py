@@ -23,7 +23,7 @@ from ddl_magics.session.session import Session
 _ATTRIBUTE = "_ddl_magics"
 
 #: How like %%distributed a misspelt magic must be, from 0 to 1.
-NEAR = 0.8
+MIN_SIMILARITY = 0.8
 
 #: `%%distributed --help` with nothing below it: IPython refuses cell magics without a cell.
 _HELP_ALONE = re.compile(r"\s*%(%(ddl_)?distributed\s.*(--help|-h)\b.*)\s*", re.DOTALL)
@@ -41,9 +41,9 @@ def _cells_for_us(lines: list[str]) -> list[str]:
     magic gets an empty line. Blanks before the magic are removed. One with something above the magic, or with a
     misspelt magic, becomes the line magic, which says what is wrong.
     """
-    first = next((i for i, line in enumerate(lines) if line.strip()), None)
-    if first is not None and _MAGIC.match(lines[first].lstrip()):
-        lines = [lines[first].lstrip(), *lines[first + 1 :]]
+    start = next((i for i, line in enumerate(lines) if line.strip()), None)
+    if start is not None and _MAGIC.match(lines[start].lstrip()):
+        lines = [lines[start].lstrip(), *lines[start + 1 :]]
     written = [line for line in lines if line.strip()]
     misspelt = _misspelt(written[0]) if written else None
     if misspelt:
@@ -65,8 +65,8 @@ def _misspelt(line: str) -> str | None:
     match, shell = _ANY_MAGIC.match(line), get_ipython()
     if match is None or shell is None or match[1] in shell.magics_manager.magics["cell"]:
         return None
-    near = difflib.get_close_matches(match[1].lower(), ("distributed",), cutoff=NEAR)
-    return match[0] if near else None
+    matches = difflib.get_close_matches(match[1].lower(), ("distributed",), cutoff=MIN_SIMILARITY)
+    return match[0] if matches else None
 
 
 def _complete(lines: list[str]) -> bool:
@@ -82,7 +82,7 @@ def load(shell: Any) -> None:
     """Register with `shell`; loading twice changes nothing."""
     if hasattr(shell, _ATTRIBUTE):
         return
-    other = shell.magics_manager.magics["cell"].get("distributed")
+    replaced = shell.magics_manager.magics["cell"].get("distributed")
     choice = Choice(shell)
     session = Session(None, choice.cluster)
     magics = DistributedMagics(shell, session, choice)
@@ -102,8 +102,8 @@ def load(shell: Any) -> None:
     atexit.register(close)
     _close_before_shutdown(shell, close)
     setattr(shell, _ATTRIBUTE, (magics, matcher, hint, cards))
-    if other is not None:
-        package = getattr(other, "__module__", "another extension").partition(".")[0]
+    if replaced is not None:
+        package = getattr(replaced, "__module__", "another extension").partition(".")[0]
         print(
             f"%%distributed is the magic of ddl_magics now, no longer that of {package}; %%ddl_distributed is another "
             "name for it."

@@ -14,7 +14,7 @@ from ddl_magics.runs import Run
 from ddl_magics.session.session import Session
 
 #: Names that a cell is given on the workers.
-GIVEN = ("ddl", "dataset", "validation")
+WORKER_NAMES = ("ddl", "dataset", "validation")
 
 
 def after_cells(session: Session) -> Callable[[Any], None]:
@@ -23,7 +23,7 @@ def after_cells(session: Session) -> Callable[[Any], None]:
     def hint(result: Any) -> None:
         error = result.error_in_exec
         if isinstance(error, NameError) and not isinstance(error, UnboundLocalError):
-            text = about(str(error.name), list(session.runs.values()))
+            text = name_hint(str(error.name), list(session.runs.values()))
         elif isinstance(error, AttributeError) and inspect.isfunction(error.obj) and error.obj in vars(Run).values():
             text = f"{error.obj.__name__} is a method of the run: call it, with ()."
         else:
@@ -34,7 +34,7 @@ def after_cells(session: Session) -> Callable[[Any], None]:
     return hint
 
 
-def about(name: str, runs: list[Run]) -> str | None:
+def name_hint(name: str, runs: list[Run]) -> str | None:
     """Where a name is that the notebook does not have, in one line, or None. runs: of this kernel, the newest last."""
     for run in reversed(runs):
         if _defines(run.spec.cell, name):
@@ -42,7 +42,7 @@ def about(name: str, runs: list[Run]) -> str | None:
                 f"The cell of {run.name} has defined {name} on its workers: {run.name}.model() is the trained model, "
                 f"{run.name}.history its metrics, and {run.name}.result the value of the cell's last expression."
             )
-    return f"{name} is defined in %%distributed cells only." if name in GIVEN else None
+    return f"{name} is defined in %%distributed cells only." if name in WORKER_NAMES else None
 
 
 def _defines(cell: str, name: str) -> bool:

@@ -31,7 +31,7 @@ def cell_of(spec: RunSpec, name: str = "") -> str:
             words += [option.flag] if value == option.sets[1] else []
         elif option.repeats:
             pairs = [f"{key}={setting}" for key, setting in value.items() if setting != MASK]
-            words += [word for pair in pairs for word in (option.flag, shlex.quote(pair))]
+            words += [argument for pair in pairs for argument in (option.flag, shlex.quote(pair))]
         else:
             words += [option.flag, shlex.quote(_text(value))]
     return f"{' '.join(words)}\n{spec.cell}"

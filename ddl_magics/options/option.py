@@ -50,7 +50,7 @@ class Option:
     meanings: Mapping[str, str] = field(default_factory=dict)
     settings: Callable[[str], tuple[str, ...]] | None = None
     completes: Literal["", "frames", "columns", "runs"] = ""
-    many: bool = False
+    takes_list: bool = False
     values: int = 1
     repeats: bool = False
     required: bool = False
@@ -81,5 +81,5 @@ class Option:
         """The option as it is typed, with a placeholder for its value: `--workers N`."""
         value = "|".join(self.choices) or self.metavar
         if self.positional:
-            return f"{value or self.flag.upper()}{' ...' if self.many else ''}"
+            return f"{value or self.flag.upper()}{' ...' if self.takes_list else ''}"
         return f"{self.flag} {value}".rstrip()

@@ -12,19 +12,19 @@ from IPython.core.error import UsageError
 
 from ddl_magics.options import similar, words
 from ddl_magics.options.option import Option
-from ddl_magics.options.redaction import as_word, shown
+from ddl_magics.options.redaction import as_word, safely_quoted
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, FORMER_FLAGS, OPTIONS
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
 
 
-def _unknown(word: str) -> UsageError:
-    if not word.startswith("--"):
-        hint = similar.flag(word if word in similar.FLAGS else "--" + word.lstrip("-–—"), BY_FLAG)
-        return UsageError(f"{shown(word)} is not an option: options start with two dashes.{hint}")
-    if word in FORMER_FLAGS:
-        return UsageError(f"{word} is called {FORMER_FLAGS[word]} now.")
-    return UsageError(f"no option {as_word(word)}.{similar.flag(word, BY_FLAG)}")
+def _unknown(typed: str) -> UsageError:
+    if not typed.startswith("--"):
+        hint = similar.flag(typed if typed in similar.FLAGS else "--" + typed.lstrip("-–—"), BY_FLAG)
+        return UsageError(f"{safely_quoted(typed)} is not an option: options start with two dashes.{hint}")
+    if typed in FORMER_FLAGS:
+        return UsageError(f"{typed} is called {FORMER_FLAGS[typed]} now.")
+    return UsageError(f"no option {as_word(typed)}.{similar.flag(typed, BY_FLAG)}")
 
 
 def typed_values(line: str) -> dict[str, Any]:
@@ -74,16 +74,16 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
     return RunSpec(**values)
 
 
-def _prepare_search(values: dict[str, Any], chosen: Collection[str]) -> None:
+def _prepare_search(values: dict[str, Any], user_fields: Collection[str]) -> None:
     """Check what a search needs, and set the defaults that differ for it. chosen: fields that the user has set."""
     if values.get("objective") is None:
         raise UsageError("--trials needs --objective, such as --objective val_accuracy:max.")
     if "," in values["objective"]:
-        for name, usual in (("search", "evolution"), ("prune", "no")):
-            values[name] = values[name] if name in chosen else usual
-    if "workers" not in chosen:
+        for name, default in (("search", "evolution"), ("prune", "no")):
+            values[name] = values[name] if name in user_fields else default
+    if "workers" not in user_fields:
         values["workers"] = 1
-    if values["workers"] == 1 and "strategy" not in chosen:
+    if values["workers"] == 1 and "strategy" not in user_fields:
         values["strategy"] = "single"
 
 
@@ -98,13 +98,13 @@ def _misuse(option: Option, values: Mapping[str, Any]) -> str | None:
 def _refuse_equal_names(values: Mapping[str, Any]) -> None:
     label, validation = values.get("label"), values.get("validation")
     for flag in ("label", "weight"):
-        past = flag == "label" and values.get("sequence_length") is not None and values.get("horizon") != 0
-        if not past and values.get(flag) is not None and values[flag] in (values.get("features") or ()):
-            column = shown(values[flag])
+        is_forecast = flag == "label" and values.get("sequence_length") is not None and values.get("horizon") != 0
+        if not is_forecast and values.get(flag) is not None and values[flag] in (values.get("features") or ()):
+            column = safely_quoted(values[flag])
             raise UsageError(f"column {column} is both in --features and the --{flag}: leave it out of --features.")
     if label is not None and label == values.get("weight"):
         raise UsageError(
-            f"--weight and --label name the same column {shown(label)}: give the weights a column of their own."
+            f"--weight and --label name the same column {safely_quoted(label)}: give the weights a column of their own."
         )
     if isinstance(validation, str) and not validation.isidentifier() and values.get("sequence_length") is None:
         raise UsageError(

@@ -22,7 +22,7 @@ _ASSIGNED = re.compile(r"([=:]\s*)\S.*")
 _USER = re.compile(r"://[^/@\s]+@")
 
 
-def shown(text: str) -> str:
+def safely_quoted(text: str) -> str:
     """What the user has typed, for a message: quoted, on one line, not too long, and `MASK` for a secret."""
     return MASK if has_password(text) or ("=" in text and is_secret(text)) else quoted(text)
 

@@ -41,27 +41,27 @@ _OF_KERAS = {
 }
 
 
-def flag(word: str, flags: Iterable[str]) -> str:
+def flag(typed: str, flags: Iterable[str]) -> str:
     """A hint for an option that is not there: a sentence with a space before it."""
-    keras = _OF_KERAS.get(word.lstrip("-").replace("_", "-").lower())
+    keras = _OF_KERAS.get(typed.lstrip("-").replace("_", "-").lower())
     if keras:
         return f" It is an argument of {keras}, in the cell."
-    return _did_you_mean(word, FLAGS, flags) or " See %%distributed --help."
+    return _did_you_mean(typed, FLAGS, flags) or " See %%distributed --help."
 
 
-def flag_of_verb(word: str, flags: Iterable[str]) -> str:
-    return _did_you_mean(word, FLAGS, flags)
+def flag_of_verb(typed: str, flags: Iterable[str]) -> str:
+    return _did_you_mean(typed, FLAGS, flags)
 
 
-def strategy(word: str, strategies: Iterable[str]) -> str:
-    return _did_you_mean(word, STRATEGIES, strategies)
+def strategy(typed: str, strategies: Iterable[str]) -> str:
+    return _did_you_mean(typed, STRATEGIES, strategies)
 
 
-def verb(word: str, verbs: Iterable[str]) -> str:
-    return _did_you_mean(word, VERBS, verbs)
+def verb(typed: str, verbs: Iterable[str]) -> str:
+    return _did_you_mean(typed, VERBS, verbs)
 
 
-def _did_you_mean(word: str, synonyms: dict[str, str], names: Iterable[str]) -> str:
+def _did_you_mean(typed: str, synonyms: dict[str, str], names: Iterable[str]) -> str:
     names = tuple(names)
-    name = synonyms.get(word.lower())
-    return f" Did you mean {name}?" if name in names else nearest(word, names)
+    name = synonyms.get(typed.lower())
+    return f" Did you mean {name}?" if name in names else nearest(typed, names)

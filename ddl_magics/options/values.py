@@ -97,8 +97,8 @@ def read_identifier(text: str) -> str:
     if not text.isidentifier():
         similar = re.sub(r"\W", "_", text.strip("“”‘’\"' "))
         short = len(text) <= MAX_QUOTED and similar.isidentifier()
-        such = f", such as {similar}" if short and not is_secret(text) else ""
-        raise ValueError(f"a Python name (letters, digits, underscores){such}")
+        suggestion = f", such as {similar}" if short and not is_secret(text) else ""
+        raise ValueError(f"a Python name (letters, digits, underscores){suggestion}")
     return text
 
 
@@ -188,18 +188,18 @@ def read_tracking(text: str) -> str:
     return _checked_uri(text, "http://HOST:PORT of a tracking server", secrets_in)
 
 
-def _checked_uri(text: str, wanted: str, secrets_in: str = "Hadoop's configuration") -> str:
+def _checked_uri(text: str, expected: str, secrets_in: str = "Hadoop's configuration") -> str:
     """The URI, without secrets. wanted: what it must be. secrets_in: where they belong."""
     try:
-        parts = urlsplit(text)
+        uri = urlsplit(text)
     except ValueError:
-        raise ValueError(wanted) from None
-    if parts.password or has_password(text):
+        raise ValueError(expected) from None
+    if uri.password or has_password(text):
         raise UsageError("the URI holds a password, which would be stored: set it in " + secrets_in + " instead.")
-    if parts.query:
+    if uri.query:
         raise UsageError("the URI has a query, which may hold a signature: set that in " + secrets_in + " instead.")
-    if not parts.netloc and not parts.path:
-        raise ValueError(wanted)
+    if not uri.netloc and not uri.path:
+        raise ValueError(expected)
     return text
 
 
@@ -238,8 +238,8 @@ def read_setting(text: str) -> tuple[str, str]:
     return _pair(text, "key=value, such as spark.executor.memory=4g")
 
 
-def _pair(text: str, wanted: str) -> tuple[str, str]:
+def _pair(text: str, expected: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
-        raise ValueError(wanted)
+        raise ValueError(expected)
     return key.strip(), value.strip()

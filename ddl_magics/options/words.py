@@ -13,7 +13,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.options.option import Option
-from ddl_magics.options.redaction import as_word, shown
+from ddl_magics.options.redaction import as_word, safely_quoted
 
 
 def split(line: str) -> list[str]:
@@ -23,8 +23,8 @@ def split(line: str) -> list[str]:
     lexer.whitespace_split, lexer.commenters = True, ""
     words: list[str] = []
     try:
-        while not line[text.tell() :].lstrip().startswith("#") and (word := lexer.get_token()) is not None:
-            words.append(word)
+        while not line[text.tell() :].lstrip().startswith("#") and (token := lexer.get_token()) is not None:
+            words.append(token)
     except ValueError as error:
         remedy = "close the quotation" if "quotation" in str(error) else "write all options in one line, without \\"
         raise UsageError(f"cannot read the options ({str(error).lower()}): {remedy}.") from None
@@ -32,7 +32,7 @@ def split(line: str) -> list[str]:
 
 
 def wants_help(words: Iterable[str]) -> bool:
-    return any(word in ("--help", "-h") for word in words)
+    return any(token in ("--help", "-h") for token in words)
 
 
 def read_value(option: Option, *texts: str, verb: str = "") -> Any:
@@ -46,12 +46,12 @@ def read_value(option: Option, *texts: str, verb: str = "") -> Any:
         choices = f"it takes {', '.join(option.choices)}.{option.hint(choice, option.choices)}"
         if option.positional:
             raise UsageError(f"{verb} has no {option.flag} {as_word(choice)}; {choices}")
-        raise UsageError(f"{option.flag} has no value {shown(choice)}; {choices}")
+        raise UsageError(f"{option.flag} has no value {safely_quoted(choice)}; {choices}")
     try:
         return option.read(*texts)
     except ValueError as error:
         name = option.usage if option.positional else option.flag
-        raise UsageError(f"{name} must be {error}, not {shown(texts[0])}.") from None
+        raise UsageError(f"{name} must be {error}, not {safely_quoted(texts[0])}.") from None
 
 
 def read(
@@ -75,20 +75,20 @@ def read(
     remaining = list(words)
     literal = False
     while remaining:
-        word = remaining.pop(0)
-        if word == "--" and takes_arguments and not literal:
+        token = remaining.pop(0)
+        if token == "--" and takes_arguments and not literal:
             literal = True
-        elif literal or not word.startswith("--"):
+        elif literal or not token.startswith("--"):
             if not arguments:
-                raise unknown(word)
-            value = read_value(arguments[0], word, verb=verb)
-            if arguments[0].many:
+                raise unknown(token)
+            value = read_value(arguments[0], token, verb=verb)
+            if arguments[0].takes_list:
                 value = (*values.get(arguments[0].name, ()), value)
             values[arguments[0].name] = value
-            if not arguments[0].many:
+            if not arguments[0].takes_list:
                 del arguments[0]
         else:
-            flag, equals, attached = word.partition("=")
+            flag, equals, attached = token.partition("=")
             option = by_flag.get(flag)
             if option is None:
                 raise unknown(flag)
@@ -110,14 +110,14 @@ def _read_option(
         return
     if name in values and not option.repeats:
         raise UsageError(f"{flag} is given twice: leave one of them out.")
-    while remaining and not remaining[0].startswith("--") and (option.many or len(texts) < option.values):
+    while remaining and not remaining[0].startswith("--") and (option.takes_list or len(texts) < option.values):
         texts.append(remaining.pop(0))
-    if option.many:
+    if option.takes_list:
         texts = [value for text in texts for value in text.split(",") if value]
     if len(texts) < option.values:
         needs = "a value" if option.values == 1 else f"{option.values} values"
         raise UsageError(f"{flag} needs {needs}: {option.usage}.")
-    if option.many:
+    if option.takes_list:
         values[name] = tuple(read_value(option, text) for text in texts)
     elif option.repeats:
         key, value = read_value(option, texts[0])

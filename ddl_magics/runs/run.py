@@ -242,7 +242,7 @@ class Run:
             )
         if self.state == ev.FAILED:
             was_shown, self._failure_shown = self._failure_shown, True
-            raise DistributedCellError(self.name, self._timeline.failure or {}, again=was_shown)
+            raise DistributedCellError(self.name, self._timeline.failure or {}, was_shown=was_shown)
         if self.state == ev.LOST:
             raise DistributedCellError(self.name, {"kind": "lost", "message": f"lost: {self._last_message()}"})
         return self

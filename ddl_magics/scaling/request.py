@@ -10,7 +10,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.options.line import masked_settings
-from ddl_magics.options.redaction import shown
+from ddl_magics.options.redaction import safely_quoted
 from ddl_magics.options.table import BY_FLAG, DEFAULT_RULE, OPTIONS
 from ddl_magics.options.values import SEED_LIMIT
 from ddl_magics.runtime.parameter_server import update_rules
@@ -51,7 +51,7 @@ def read_strategies(text: str) -> tuple[str, ...]:
     for name in names:
         if name not in STRATEGIES:
             raise UsageError(
-                f"%ddl scale compares {', '.join(STRATEGIES)}, not {shown(name)}.{nearest(name, STRATEGIES)}"
+                f"%ddl scale compares {', '.join(STRATEGIES)}, not {safely_quoted(name)}.{nearest(name, STRATEGIES)}"
             )
     return names
 

@@ -17,7 +17,7 @@ from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import space
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials
-from ddl_magics.session.trial_runs import at_once
+from ddl_magics.session.trial_runs import capacity
 from ddl_magics.wording import counted, in_bytes
 
 #: So many variables are listed, the largest first.
@@ -45,20 +45,20 @@ def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str
 
 
 def _slots(cluster: Cluster, spec: RunSpec) -> str:
-    wanted, status = counted(spec.workers, "worker") + _each(spec), cluster.status()
+    workers, status = counted(spec.workers, "worker") + _per_trial(spec), cluster.status()
     if isinstance(status, Ready):
         if spec.trials:
-            return f"{wanted}; it has {counted(status.slots, 'slot')}"
+            return f"{workers}; it has {counted(status.slots, 'slot')}"
         waits = "" if status.free >= spec.workers else "; the run would wait for its turn"
-        return f"{wanted} on {status.free} free of {counted(status.slots, 'slot')}{waits}"
+        return f"{workers} on {status.free} free of {counted(status.slots, 'slot')}{waits}"
     if isinstance(status, NotStarted):
-        return f"{wanted}; {status.message}"
+        return f"{workers}; {status.message}"
     if isinstance(status, Unreachable):
-        return f"{wanted}; {status.message}"
+        return f"{workers}; {status.message}"
     assert_never(status)
 
 
-def _each(spec: RunSpec) -> str:
+def _per_trial(spec: RunSpec) -> str:
     return " for each trial" if spec.trials else ""
 
 
@@ -83,8 +83,8 @@ def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> It
         slots = local_spark.default_slots(spec.workers)
         status = Ready(slots, slots, {"master": "local"})
     if isinstance(status, Ready):
-        most = preflight.most_at_once(spec, namespace) if cluster.in_kernel and spec.parallel is None else None
-        trials = min(at_once(status, spec.workers, most), spec.parallel or status.slots, plan.spec.trials or 0)
+        max_runs = preflight.most_at_once(spec, namespace) if cluster.in_kernel and spec.parallel is None else None
+        trials = min(capacity(status, spec.workers, max_runs), spec.parallel or status.slots, plan.spec.trials or 0)
         yield "at once", counted(trials, "trial")
 
 
@@ -100,9 +100,9 @@ def _training(spec: RunSpec) -> Iterator[tuple[str, str]]:
         )
         yield "rule", ", ".join([rule.name, f"window {spec.window}", *settings, *derived])
     options = [_set(spec, option.name) for option in OPTIONS if option.name not in _NOT_LISTED]
-    chosen = [option for option in dict.fromkeys(options) if option]
-    if chosen:
-        yield "options", ", ".join(chosen)
+    set_options = [option for option in dict.fromkeys(options) if option]
+    if set_options:
+        yield "options", ", ".join(set_options)
 
 
 #: Fields with a line of their own, or that say nothing about the training.
@@ -119,12 +119,12 @@ def _set(spec: RunSpec, name: str) -> str:
     return f"{name} {' '.join(map(str, value)) if isinstance(value, tuple) else value}"
 
 
-def _sizes(spec: RunSpec, sent: preflight.Captured) -> Iterator[tuple[str, str]]:
-    largest = sorted(sent.sizes.items(), key=lambda item: -item[1])
-    named = ", ".join(f"{name} ({in_bytes(size)})" for name, size in largest[:MOST_VARIABLES])
-    more = f" and {len(largest) - MOST_VARIABLES} more" if len(largest) > MOST_VARIABLES else ""
-    yield "variables", f"{in_bytes(sent.total)} to each worker: {named}{more}" if sent.sizes else "none"
+def _sizes(spec: RunSpec, captured: preflight.Captured) -> Iterator[tuple[str, str]]:
+    largest = sorted(captured.sizes.items(), key=lambda item: -item[1])
+    listing = ", ".join(f"{name} ({in_bytes(size)})" for name, size in largest[:MOST_VARIABLES])
+    omitted = f" and {len(largest) - MOST_VARIABLES} more" if len(largest) > MOST_VARIABLES else ""
+    yield "variables", f"{in_bytes(captured.total)} to each worker: {listing}{omitted}" if captured.sizes else "none"
     memory = machine.memory()
     available = "" if memory is None else f" of {in_bytes(memory)}"
-    needed = f"about {in_bytes(preflight.needed_memory(spec, sent))}{_each(spec)}"
-    yield "memory", f"{needed}{available}, without the model and --data"
+    estimate = f"about {in_bytes(preflight.needed_memory(spec, captured))}{_per_trial(spec)}"
+    yield "memory", f"{estimate}{available}, without the model and --data"

@@ -183,19 +183,19 @@ class Session:
             return self._attach(record.id, clusters)
 
         counted_memory = cluster.in_kernel and spec.parallel is None
-        most = preflight.most_at_once(spec, copied) if counted_memory else None
+        max_runs = preflight.most_at_once(spec, copied) if counted_memory else None
 
-        def end() -> None:
+        def release() -> None:
             copied.clear()  # the search has ended, and must not keep the notebook's arrays
             self._give_back(cluster, spec.release)
 
-        return TrialRuns(cluster, start, attach, most, end)
+        return TrialRuns(cluster, start, attach, max_runs, release)
 
-    def _give_back(self, cluster: Cluster, what: str | None) -> None:
+    def _give_back(self, cluster: Cluster, release: str | None) -> None:
         """Do what --release says after a search, unless other runs need the cluster."""
         queue = self._queues.get(cluster)
-        if what not in (None, "no") and (queue is None or queue.idle):
-            cluster.give_back(what)
+        if release not in (None, "no") and (queue is None or queue.idle):
+            cluster.give_back(release)
 
     def attach_search(
         self, record: store.SearchRecord, namespace: Mapping[str, Any], clusters: Callable[[Mapping[str, Any]], Cluster]
@@ -214,8 +214,8 @@ class Session:
         if live is not None and live.state not in ev.TERMINAL:
             return live
         if record.state not in ev.TERMINAL:
-            where = f" ({record.notebook})" if record.notebook else ""
-            raise UsageError(f"{record.name} is followed by another kernel{where}: %ddl show {record.name} shows it.")
+            path = f" ({record.notebook})" if record.notebook else ""
+            raise UsageError(f"{record.name} is followed by another kernel{path}: %ddl show {record.name} shows it.")
         if record.state not in (ev.LOST, ev.FAILED):
             raise UsageError(f"{record.name} has ended: {record.state}. %ddl show {record.name} shows it.")
         spec = RunSpec.from_record(record.spec)
@@ -235,66 +235,66 @@ class Session:
         self.searches[record.id] = search
         return search
 
-    def find_search(self, word: str) -> Search | None:
+    def find_search(self, name_or_id: str) -> Search | None:
         """The search with this name or id, as `store.find_search` finds it."""
-        record = store.find_search(word)
+        record = store.find_search(name_or_id)
         return None if record is None else self.searches.get(record.id) or Search.stored(record)
 
-    def _resumable(self, word: str) -> store.RunRecord:
+    def _resumable(self, name: str) -> store.RunRecord:
         """The ended run that --resume names."""
-        record = store.find_run(self.find(word).id)
+        record = store.find_run(self.find(name).id)
         if record is None or not record.over:
-            raise UsageError(f"--resume {word}: this run has not ended; stop it first with %ddl stop {word}.")
+            raise UsageError(f"--resume {name}: this run has not ended; stop it first with %ddl stop {name}.")
         return record
 
-    def attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
+    def attach(self, name_or_id: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
         """Follow again a run that was lost or whose kernel is gone, if its driver still has it.
 
         Args:
-            word: name or id of a stored run, or of a run on the cluster in use that is not stored here.
+            name_or_id: name or id of a stored run, or of a run on the cluster in use that is not stored here.
             clusters: the cluster at a driver's address.
 
         Raises:
             UsageError: the run cannot be attached; it stays as it is.
         """
         try:
-            return self._attach(word, clusters)
+            return self._attach(name_or_id, clusters)
         except attaching.RunGone as error:
             raise UsageError(str(error)) from None  # IPython shows a subclass with its traceback
 
-    def _attach(self, word: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
+    def _attach(self, name_or_id: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
         """As `attach`; raises `attaching.RunGone` where the run has ended with its driver."""
-        live = next((run for run in self.live() if word in (run.name, run.id)), None)
+        live = next((run for run in self.live() if name_or_id in (run.name, run.id)), None)
         if live is not None:
             return live
-        record = store.find_run(word)
+        record = store.find_run(name_or_id)
         driver_run = (
-            attaching.find_stored(record, clusters) if record else attaching.find_on_cluster(word, self.cluster)
+            attaching.find_stored(record, clusters) if record else attaching.find_on_cluster(name_or_id, self.cluster)
         )
         if driver_run is None:
-            raise self._no_run(word)
+            raise self._no_run(name_or_id)
         run = attaching.attach(driver_run, self._queues.setdefault(driver_run.cluster, RunQueue()))
         self.runs[run.id] = run
         return run
 
-    def find(self, word: str) -> Run:
+    def find(self, name_or_id: str) -> Run:
         """The run with this name or id: the newest of this kernel, else the newest in the store.
 
         Raises:
             UsageError: there is none.
         """
         for run in reversed(list(self.runs.values())):  # a search may add one meanwhile
-            if word in (run.name, run.id):
+            if name_or_id in (run.name, run.id):
                 return run
-        record = store.find_run(word)
+        record = store.find_run(name_or_id)
         if record is None:
-            raise self._no_run(word)
+            raise self._no_run(name_or_id)
         return self.runs.get(record.id) or Run.stored(record)
 
-    def _no_run(self, word: str) -> UsageError:
+    def _no_run(self, name: str) -> UsageError:
         stored = [run.name for run in store.list_runs()] + [search.name for search in store.list_searches()]
         names = [*self.names(), *stored]
-        return UsageError(f"there is no run {as_word(word)}.{nearest(word, names) or ' %ddl runs lists them.'}")
+        return UsageError(f"there is no run {as_word(name)}.{nearest(name, names) or ' %ddl runs lists them.'}")
 
     @property
     def newest(self) -> Run | None:
@@ -325,10 +325,10 @@ class Session:
         deadline = time.monotonic() + EXPORT_SECONDS
         for run in ending:
             run.wait_for_trackers(max(deadline - time.monotonic(), 0.0))
-        used = dict.fromkeys(self._queues)
+        clusters = dict.fromkeys(self._queues)
         if self._cluster is not None:
-            used[self._cluster] = None
-        for cluster in used:
+            clusters[self._cluster] = None
+        for cluster in clusters:
             cluster.shutdown()
 
     def _folder(self, spec: RunSpec, cluster: Cluster) -> store.RunFolder:
@@ -361,8 +361,8 @@ class Session:
             raise UsageError(f"--name {name} would hide Python's own {name}: choose another name, such as {name}_run.")
         variable = namespace.get(name)
         if variable is not None and not isinstance(variable, (Run, Search)):
-            was = type(variable).__name__
-            raise UsageError(f"--name {name} would replace your variable {name} ({was}): choose another name.")
+            kind = type(variable).__name__
+            raise UsageError(f"--name {name} would replace your variable {name} ({kind}): choose another name.")
         return name
 
 

@@ -32,22 +32,22 @@ class TrialRuns:
         cluster: Cluster,
         start: Callable[[RunSpec], Run],
         attach: Callable[[RunRecord], Run],
-        most: int | None = None,
+        max_runs: int | None = None,
         give_back: Callable[[], None] = lambda: None,
     ) -> None:
-        self._cluster, self._start, self._attach, self._most = cluster, start, attach, most
+        self._cluster, self._start, self._attach, self._max_runs = cluster, start, attach, max_runs
         self.give_back = give_back
         self._room = 0
-        self._asked_at = -SLOTS_SECONDS
+        self._status_time = -SLOTS_SECONDS
 
     def room(self, workers: int) -> int:
         """How many runs of so many workers the cluster holds at once; 0 if it does not answer."""
-        now = time.monotonic()
-        if now < self._asked_at + SLOTS_SECONDS:
+        current_time = time.monotonic()
+        if current_time < self._status_time + SLOTS_SECONDS:
             return self._room
         status = self._cluster.status()
         if isinstance(status, Ready):
-            self._room, self._asked_at = at_once(status, workers, self._most), now
+            self._room, self._status_time = capacity(status, workers, self._max_runs), current_time
             return self._room
         if isinstance(status, NotStarted):
             return 1  # the first trial starts the cluster; then its slots are known
@@ -75,8 +75,8 @@ class TrialRuns:
             return None
 
 
-def at_once(status: Ready, workers: int, most: int | None) -> int:
+def capacity(status: Ready, workers: int, max_runs: int | None) -> int:
     """How many runs of so many workers fit into the slots; most: as for `TrialRuns`."""
     room = status.slots // workers
-    here = str(status.details.get("master", "")).startswith("local")
-    return min(room, most) if here and most is not None else room
+    is_local = str(status.details.get("master", "")).startswith("local")
+    return min(room, max_runs) if is_local and max_runs is not None else room

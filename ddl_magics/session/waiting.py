@@ -35,9 +35,9 @@ def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], 
     if text:
         progress = SearchProgress() if isinstance(awaited, Search) else TextProgress(awaited.name)
 
-        def collect(news: Any) -> None:
+        def collect(update: Any) -> None:
             # The cell's own thread prints the lines: front ends do not show text of a thread that belongs to no cell.
-            for line in progress.feed(news):
+            for line in progress.feed(update):
                 lines.put(line)
 
         awaited.listen(collect)
@@ -56,7 +56,7 @@ def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], 
             awaited.request_stop()
             write_line(f"{awaited.name}  {_stopping(awaited)}")
     if interrupted:
-        raise RunInterrupted(f"{awaited.name} is {awaited.state}; {_kept(awaited)}.")
+        raise RunInterrupted(f"{awaited.name} is {awaited.state}; {_outcome(awaited)}.")
     awaited.wait()
 
 
@@ -66,7 +66,7 @@ def _stopping(awaited: Run | Search) -> str:
     return "stops after its current step; interrupt again to stop waiting for it"
 
 
-def _kept(awaited: Run | Search) -> str:
+def _outcome(awaited: Run | Search) -> str:
     if isinstance(awaited, Search):
         return "its trials are kept"
     return "its history and model are kept" if awaited.launched else "it had not started"

@@ -444,7 +444,7 @@ def test_a_live_run_is_one_card_that_follows_it(shell, monkeypatch):
     assert nothing == {} and "RUNNING" in block["text/plain"]
     model = card["application/vnd.jupyter.widget-view+json"]["model_id"]
     assert again["application/vnd.jupyter.widget-view+json"]["model_id"] == model
-    ((view, _),) = shell._ddl_magics[3]._shown.values()
+    ((view, _),) = shell._ddl_magics[3]._cards.values()
     sent = []
     monkeypatch.setattr(view.widget, "send", lambda content, buffers=None: sent.append(content["delta"]))
     view._receive(view.widget, {"type": "stop"}, [])
