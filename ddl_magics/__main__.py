@@ -62,7 +62,7 @@ def _run(verb: str, words: Sequence[str]) -> int:
 
 
 def _end_stored_run(run: Run) -> Ending:
-    """End a stored run, also one whose kernel is gone."""
+    """End a stored run, even if its kernel is gone."""
     record = store.find_run(run.id)
     assert record is not None, "the run was found in the store"
     return ending.end(record)

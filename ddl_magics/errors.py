@@ -1,4 +1,4 @@
-"""Errors that the notebook shows: a failed run's with the remote traceback, as if it were the notebook's own."""
+"""Errors that the notebook shows; that of a failed run has the remote traceback."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class CannotExport(_InOneLine, RuntimeError):
 
 
 class CannotServe(_InOneLine, RuntimeError):
-    """A model cannot be served, or no model of a name is."""
+    """A model cannot be served, or no served model has this name."""
 
 
 class NoAttribute(_InOneLine, AttributeError):
@@ -98,7 +98,7 @@ class NoPrediction(_InOneLine, LookupError):
 
 
 class NotInstalled(_InOneLine, ImportError):
-    """A library that this needs is not installed here; the message says how to install it."""
+    """A required library is not installed; the message says how to install it."""
 
 
 class SearchFailed(_InOneLine, RuntimeError):

@@ -7,17 +7,17 @@ from ddl_magics.runtime.wording import counted, in_bytes
 
 __all__ = ["aligned", "counted", "in_bytes", "nearest", "plain", "quoted"]
 
-#: Characters of a text that a message shows.
+#: Maximum number of characters of a text in a message.
 MAX_QUOTED = 80
 
 
 def quoted(text: str) -> str:
-    """A text in quotes for a message: on one line, and its beginning where it is long."""
+    """A text in quotes for a message: on one line, cut at `MAX_QUOTED`."""
     return repr(text if len(text) <= MAX_QUOTED else text[: MAX_QUOTED - 1] + "…")
 
 
 def plain(text: str) -> str:
-    """The same without quotes."""
+    """`quoted` without the quotes."""
     return text if text.isprintable() and len(text) <= MAX_QUOTED else quoted(text)[1:-1]
 
 
@@ -29,6 +29,6 @@ def nearest(name: str, names: Iterable[str]) -> str:
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """The lines of a table, whose rows have as many cells each."""
+    """The lines of a table; all rows have the same number of cells."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,4 +1,4 @@
-"""`%ddl cache`: what the workers keep of --data for later runs."""
+"""`%ddl cache`: the rows of --data that the workers keep for later runs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class CacheRequest:
 
 
 def cache(request: CacheRequest, kernel: Kernel) -> str:
-    """What the workers keep; or remove it."""
+    """List the cached rows, or remove them."""
     cluster = kernel.session.cluster
     option: str | None = kernel.settings().get("cache")
     if option == "off":

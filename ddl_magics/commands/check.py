@@ -14,7 +14,7 @@ def check(request: NoWords, kernel: Kernel) -> str:
 
 
 def report(cluster: Cluster) -> str:
-    """A line for each thing that was checked; nothing is started."""
+    """A line for each check; nothing is started."""
     lines = [("ddl_magics", __version__), *cluster.findings(), ("runs", str(store.runs_folder()))]
     width = max(len(name) for name, _ in lines)
     return "\n".join(f"{name:<{width}}  {finding}" for name, finding in lines)

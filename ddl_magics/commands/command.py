@@ -1,4 +1,4 @@
-"""`Command`: a row of the table of commands; from the words after a verb to the verb's request."""
+"""`Command`: a row of the table of commands, which parses the words after its verb into a request."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class Command:
     Attributes:
         verb: its word.
         help: one or more sentences.
-        run: does what a request says, in a `Kernel`. Returns the text to print, or another result of the magic.
+        run: executes a request in a `Kernel`. Returns the text to print, or another result of the magic.
         request: the frozen dataclass that `run` takes, with a field for each row.
         options: the rows: positional arguments in their order, and options.
         in_terminal: `ddl-magics` has the verb as well.
-        split: makes the words of the rest of the line.
+        split: splits the text after the verb into words.
     """
 
     verb: str
@@ -46,7 +46,7 @@ class Command:
 
     @property
     def usages(self) -> list[str]:
-        """How the verb is typed: without, and with, an option that stands alone."""
+        """The usage of the verb; an option that stands alone has a usage of its own."""
         together = [row.usage if row.required else f"[{row.usage}]" for row in self.options if not row.alone]
         forms = [together, *([row.usage] for row in self.options if row.alone)]
         return [" ".join([self.name, *form]) for form in forms]
@@ -56,10 +56,10 @@ class Command:
         return ", or ".join(self.usages)
 
     def read(self, texts: Sequence[str]) -> Any:
-        """The request that the words after the verb make.
+        """Parse the words after the verb into its request.
 
         Raises:
-            UsageError: one line that names the nearest right word, or the usage.
+            UsageError: one line that names the nearest valid word, or the usage.
         """
         values = words.read(texts, self.options, self._unknown, self.name)
         alone = [row for row in self.options if row.alone and row.name in values]

@@ -33,7 +33,7 @@ def evaluate(request: EvaluateRequest, kernel: Kernel) -> str:
     """Define the variable, RUN_evaluation or evaluation if it has no name; returns a line with the metrics.
 
     Raises:
-        UsageError: there is no such model or DataFrame, they do not fit, or the variable is another thing's.
+        UsageError: there is no such model or DataFrame, they do not fit, or the variable holds something else.
         RunInterrupted: the kernel was interrupted, which stops the evaluation.
     """
     namespace = kernel.namespace

@@ -11,11 +11,11 @@ from ddl_magics.commands.table import COMMANDS
 from ddl_magics.options.help import described, markdown_table
 from ddl_magics.wording import aligned
 
-#: Of a line of text.
+#: Columns of a line.
 WIDTH = 120
 
 
-#: Of `textwrap.wrap`: a break inside of `--keep-last` would not be seen.
+#: Options of `textwrap.wrap`: a flag such as `--keep-last` stays on one line.
 _WHOLE_WORDS: Mapping[str, Any] = {"break_long_words": False, "break_on_hyphens": False}
 
 

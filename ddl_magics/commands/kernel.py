@@ -14,14 +14,14 @@ from ddl_magics.session.session import Session
 
 
 class Display:
-    """Shows runs in a terminal: no more than the text that a verb returns."""
+    """The display of a terminal: shows nothing besides the text that a verb returns."""
 
     def show_live(self, started: Run | Search) -> bool:
-        """Display a live view; False where nobody can click, and text has to do."""
+        """Display a live view. Returns False where nobody can click: the caller then prints text."""
         return False
 
     def show_static(self, run: Run) -> None:
-        """Display what can be read without a kernel, beside the text."""
+        """Display the block that needs no kernel, below the text."""
 
     def insert_cell(self, cell: str) -> None:
         """Insert a cell below the one that is executed."""

@@ -1,4 +1,4 @@
-"""`%ddl tag` and `note`: what a person adds to a run."""
+"""`%ddl tag` and `note`: the tags and the note that a user adds to a run."""
 
 from __future__ import annotations
 

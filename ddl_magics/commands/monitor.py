@@ -23,13 +23,13 @@ from ddl_magics.runs import Run
 from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
 
-#: The strategy of a monitor's spec, which no cell can ask for.
+#: The strategy of a monitor's spec; cells cannot choose it.
 STRATEGY = "monitor"
 
 
 @dataclass(frozen=True)
 class MonitorRequest:
-    """What to watch. Times are in seconds; `checkpoint` None is a folder of this model and log."""
+    """What to watch. Times are in seconds; `checkpoint` None is the default folder of this model and log."""
 
     model: str
     log: str
@@ -99,18 +99,18 @@ def _started(request: MonitorRequest, session: Session, namespace: Mapping[str, 
 
 
 def _labels(labels: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
-    """The name of a DataFrame as it is, a folder or topic with its whole address."""
+    """The full address of a folder or topic; a DataFrame's name stays as it is."""
     if labels in namespace:
         return labels
     if "/" in labels or (cluster.in_kernel and Path(labels).is_dir()):
         return _address(labels, cluster)
     if cluster.in_kernel:
         raise UsageError(f"--labels {labels}: there is no DataFrame of that name, and it is no folder.")
-    return labels  # a DataFrame of the Livy session, whose names are not known here
+    return labels  # a DataFrame of the Livy session: its names cannot be checked here
 
 
 def _reference(model_name: str, session: Session) -> tuple[Mapping[str, Any], Run | None]:
-    """The reference of a run or of an export, and the run if it is known here."""
+    """The reference of a run or of an export, and the run if this machine has it."""
     model = run_or_path(model_name, session.find)
     if isinstance(model, Path):
         try:
@@ -135,14 +135,14 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 
 def _address(address: str, cluster: Cluster) -> str:
-    """A folder of this machine with its whole path. On a cluster, a path is what Spark makes of it there."""
+    """Make a path on this machine absolute. Spark resolves the paths of a cluster, so they stay as they are."""
     if not cluster.in_kernel or source("", address).topic or ":" in address.partition("/")[0]:
         return address
     return str(Path(address).expanduser().absolute())
 
 
 def _checkpoint(request: MonitorRequest, reference: Mapping[str, Any], cluster: Cluster) -> str:
-    """Of the same model and log, always the same: a monitor that is started again continues."""
+    """The default checkpoint, the same for the same model, log, labels and window: a restarted monitor continues."""
     key = json.dumps([reference["run"], _address(request.log, cluster), request.labels, request.window])
     name = hashlib.sha256(key.encode()).hexdigest()[:16]
     if not cluster.in_kernel:
@@ -150,7 +150,7 @@ def _checkpoint(request: MonitorRequest, reference: Mapping[str, Any], cluster: 
     return f"file://{store.runs_folder().parent / 'monitors' / name}"
 
 
-#: Metrics of Keras -> the error that is measured with labels, and what it is called.
+#: Keras metric -> kind and name of the error that is computed from labels.
 _ERRORS = {
     "accuracy": ("wrong", "wrong, share"),
     "sparse_categorical_accuracy": ("wrong", "wrong, share"),
@@ -163,7 +163,7 @@ _ERRORS = {
 
 
 def _error(run: Run, reference: Mapping[str, Any]) -> dict[str, Any]:
-    """Which error of a row is compared with that of the training."""
+    """The error that is computed from labels, with its value in training as `before`."""
     outputs = reference["outputs"]
     classes = bool(outputs) and outputs[0]["view"] == "largest"
     history = run.history

@@ -1,6 +1,6 @@
 """`%ddl predict`: a DataFrame with predictions where the notebook's DataFrames are.
 
-It is a line, and no cell: in the next cell, `scored` is a DataFrame like any other, of the session or of this kernel.
+The new DataFrame is lazy; the next cell uses it like any other DataFrame of the Livy session or of this kernel.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class PredictRequest:
 
 
 def predict(request: PredictRequest, kernel: Kernel) -> str:
-    """Define the new DataFrame; returns a line that says its new columns.
+    """Define the new DataFrame; returns a line with its new columns.
 
     Raises:
         UsageError: there is no such model or DataFrame, or it cannot be scored.

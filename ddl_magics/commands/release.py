@@ -1,4 +1,4 @@
-"""`%ddl release` and `%ddl acquire`: the executors of the session that runs use, also of one that the user shares."""
+"""`%ddl release` and `%ddl acquire`: release and request the executors of the Spark session that runs use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def release(request: NoWords, kernel: Kernel) -> str:
 
 
 def acquire(request: NoWords, kernel: Kernel) -> str:
-    """Request them again. UsageError if that is refused."""
+    """Request the executors again. UsageError if the cluster refuses."""
     return _accepted(kernel.session.cluster.ask_again())
 
 

@@ -1,4 +1,4 @@
-"""`%ddl compare` and `reproduce`: whether two runs are alike, and a stored run once more."""
+"""`%ddl compare` and `reproduce`: compare two runs, and run a stored run again."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ddl_magics.session.session import Session
 from ddl_magics.session.waiting import wait_in_cell
 from ddl_magics.wording import counted
 
-#: Of these strategies no two runs have the same numbers.
+#: Strategies of which no two runs compute the same numbers.
 ASYNCHRONOUS = ("ps", "tf-ps")
 
 
@@ -37,12 +37,12 @@ class CompareRequest:
 
 
 def compare(request: CompareRequest, kernel: Kernel) -> str:
-    """What they ran with, and their histories."""
+    """Compare what two runs ran with, and their histories."""
     return compared(kernel.session.find(request.before), kernel.session.find(request.after))
 
 
 def compared(before: Run, after: Run) -> str:
-    """What the second of two runs ran with otherwise, and whether its histories are those of the first."""
+    """Describe what differs between two runs, and whether their histories are equal."""
     provenance_before, provenance_after = before.provenance, after.provenance
     listed = [*_options(before.spec, after.spec), *differences.environment(provenance_before, provenance_after)]
     if provenance_after.sent:
@@ -91,11 +91,11 @@ class Reproduction:
 
     @property
     def cell(self) -> str:
-        """The cell with its options, for another run of another name."""
+        """The cell with its options, under the name of the new run."""
         return cell_of(self.spec, self.spec.name)
 
     def differences(self, namespace: Mapping[str, Any]) -> list[Difference]:
-        """What is another today than it was, as far as that is known before the run."""
+        """What has changed since the run, as far as it can be compared before running again."""
         stored, spec = self._provenance, self.spec
         record = keeper.kernel_and_git(_working_folder())
         current = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
@@ -136,7 +136,7 @@ class Reproduction:
 
     @property
     def _compares_variables(self) -> bool:
-        """Whether the variables that the run gets are this kernel's."""
+        """Whether the run takes its variables from this kernel."""
         return self._session.cluster.in_kernel
 
     @property

@@ -1,4 +1,4 @@
-"""What a word of `%ddl predict`, `evaluate`, `monitor` and `serve` names: a run, or a path of this machine."""
+"""The model argument of `%ddl predict`, `evaluate`, `monitor` and `serve`: a run, or a path on this machine."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from ddl_magics.runs import Run
 
 
 def run_or_path(name: str, find: Callable[[str], Run]) -> Run | Path:
-    """The run with this name or id, else the path. Of both with one name, it is the run: `./NAME` is the path.
+    """The run with this name or id, else the path. A run takes precedence: `./NAME` is the path.
 
     Args:
-        name: the name.
+        name: name or id of a run, or a path.
         find: returns the run of a name or id; UsageError if there is none.
 
     Raises:
-        UsageError: there is no such run, and nothing at such a path.
+        UsageError: there is no such run, and no such path.
     """
     path = Path(name).expanduser()
     if "/" in name:

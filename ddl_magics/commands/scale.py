@@ -16,7 +16,7 @@ from ddl_magics.scaling.request import ScaleRequest, variants
 
 
 def scale(request: ScaleRequest, kernel: Kernel) -> ScalingReport:
-    """Measure, print the table, and define the variable RUN_scaling, which also an interrupt leaves.
+    """Measure, print the table, and define the variable RUN_scaling, also after an interrupt.
 
     Raises:
         UsageError: no run can be made.
@@ -28,7 +28,7 @@ def scale(request: ScaleRequest, kernel: Kernel) -> ScalingReport:
     cluster = session.cluster
     measured = [] if request.again else earlier(scaled.id, cluster.name)
     report = ScalingReport(scaled.name)
-    names: Mapping[str, Any] = dict(namespace)  # the runs' variables are not to be added to it
+    names: Mapping[str, Any] = dict(namespace)  # a copy: the runs must not define variables in the notebook
 
     def check(spec: RunSpec) -> str | None:
         refused = cluster.check(spec, names)

@@ -1,4 +1,4 @@
-"""The model that `%ddl predict` and `%ddl evaluate` score with: that of a run, of an export, or a `.keras` file."""
+"""The model that `%ddl predict` and `%ddl evaluate` score with: from a run, an export, or a `.keras` file."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ class ScoredModel:
 
     Attributes:
         key: names the model in a Livy session: the id of its run, or the hash of its file.
-        file: of Keras, `.keras`.
-        run: that has trained it; None for a path.
-        inputs: the columns that an export knows, as `ddl_magics.predict` takes them.
+        file: the `.keras` file.
+        run: the run that trained it; None for a path.
+        inputs: the input columns that an export declares, as `ddl_magics.predict` takes them.
     """
 
     key: str
@@ -59,19 +59,19 @@ class ScoredModel:
         return self.inputs
 
     def request(self, data: str, features: Sequence[str], batch_rows: int) -> ScoringRequest:
-        """To score the DataFrame `data` with the model. features: as for `features`. Raises `CannotScore`."""
+        """The request to score the DataFrame `data`. Raises `CannotScore` as `features` does."""
         return ScoringRequest(self.file, self.key, data, self.features(features), batch_rows, self.transform)
 
 
 def find(name: str, session: Session) -> ScoredModel:
-    """The model of the run with this name or id, whose end is waited for; else that of a path.
+    """Find a model by its run's name or id, or by its path. Waits for the end of the run.
 
     Args:
         name: a run, the folder of an export, or a `.keras` file.
 
     Raises:
         UsageError: there is none.
-        CannotScore: Spark cannot score with what the path has.
+        CannotScore: Spark cannot score with the model at the path.
         DistributedCellError, LookupError: as `Run.model`.
     """
     model = run_or_path(name, session.find)

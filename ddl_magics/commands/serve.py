@@ -1,4 +1,4 @@
-"""`%ddl serve` and `serving`: serve a model on this machine, or write what deploys it elsewhere."""
+"""`%ddl serve` and `serving`: serve a model on this machine, or write the files to deploy it elsewhere."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def serve(request: ServeRequest, kernel: Kernel) -> str:
     """Serve, deploy or stop a model. Progress is printed.
 
     Raises:
-        UsageError: it cannot be done.
+        UsageError: the model cannot be served, deployed or stopped.
     """
     return run(request, kernel.session.find, partial(print, flush=True))
 
@@ -142,10 +142,6 @@ def _deploy(request: ServeRequest, model: ServableModel) -> str:
 
 
 def _relative(log: str) -> str:
-    """A log's folder as it is seen from the notebook's."""
-    working_folder = Path.cwd()
-    return (
-        str(Path(log).relative_to(working_folder))
-        if "://" not in log and Path(log).is_relative_to(working_folder)
-        else log
-    )
+    """The path of a log relative to the notebook's folder, if the log is inside it."""
+    folder = Path.cwd()
+    return str(Path(log).relative_to(folder)) if "://" not in log and Path(log).is_relative_to(folder) else log

@@ -82,7 +82,7 @@ def checked_url(url: str) -> str:
 
 
 def cluster_hint(typed: str, clusters: Iterable[str]) -> str:
-    """For a word that names no kind of cluster: what the user probably has."""
+    """A hint for an unknown cluster: what the user probably means."""
     if typed.startswith(("http://", "https://")):
         return f" For a Livy: %ddl use livy {as_word(typed)}"
     if typed.partition(":")[0] in ("spark", "yarn", "k8s", "local", "mesos"):

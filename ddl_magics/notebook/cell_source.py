@@ -10,7 +10,7 @@ from IPython.core.error import UsageError
 from ddl_magics.errors import CellSyntaxError
 from ddl_magics.runtime.cell import notebook_only
 
-#: What the compiler says of an await, async for, async with or asynchronous comprehension outside of a function.
+#: The compiler's messages for await, async for, async with or an asynchronous comprehension outside of a function.
 _AWAITS = re.compile(r"'(await|async for|async with)' outside|asynchronous comprehension outside")
 
 
@@ -53,11 +53,11 @@ def _compiled(shell: Any, line: str, cell: str) -> str:
         if isinstance(error, UnicodeEncodeError):
             raise
         raise UsageError(f"the cell cannot be compiled: {error}.") from None
-    _refuse_what_only_notebooks_have(source, cell)
+    _refuse_notebook_features(source, cell)
     return source
 
 
-def _refuse_what_only_notebooks_have(source: str, cell: str) -> None:
+def _refuse_notebook_features(source: str, cell: str) -> None:
     use = notebook_only.find(source)
     if use is None:
         return

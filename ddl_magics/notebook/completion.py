@@ -46,7 +46,7 @@ def candidates(line: str, namespace: Mapping[str, Any], runs: Callable[[], list[
 
 @dataclass(frozen=True)
 class _Line:
-    """The words before the cursor, and the rows that they may be of."""
+    """The words before the cursor, and the rows of the options that may follow."""
 
     options: Sequence[Option]
     before: list[str]
@@ -54,7 +54,7 @@ class _Line:
     runs: Callable[[], list[str]]
 
     def names(self, cursor_word: str) -> list[str]:
-        """What the word at the cursor may become."""
+        """Completions of the word at the cursor."""
         by_flag = {option.flag: option for option in self.options}
         flag, equals, _ = cursor_word.partition("=")
         if equals and flag in by_flag:

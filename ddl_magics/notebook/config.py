@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 def _help(option: Option) -> str:
-    """Of the option, with what holds while the trait is None."""
+    """The option's help, with its default while the trait is None."""
     default = option.shown_default
     if option.sets and not default:
         default = str(getattr(RunSpec, option.name))
@@ -71,7 +71,7 @@ Distributed: type[Configurable] = type(
 
 
 class TextTrait(OptionTrait):
-    """Keeps the text itself: a time and a size are more than their number."""
+    """Keeps the text: as a number, a time or a size would lose its unit."""
 
     def validate(self, obj: Any, value: Any) -> Any:
         return None if super().validate(obj, value) is None else str(value)
@@ -87,7 +87,7 @@ class DistributedStore(Configurable):
     keep, keep_last, max_size = (TextTrait(option).tag(config=True) for option in _LIMITS)
 
     def clean(self) -> None:
-        """Remove what is not kept, in a thread of its own."""
+        """Remove all other runs, in a background thread."""
         texts = {option.flag: getattr(self, option.name) for option in _LIMITS}
         words = [f"{flag}={text}" for flag, text in texts.items() if text is not None]
         if words:

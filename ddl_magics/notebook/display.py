@@ -50,7 +50,7 @@ class NotebookDisplay(Display):
 
 
 def show_live(started: Run | Search, waiting: bool) -> None:
-    """Display the live view of a run or a search, and below it what the saved notebook keeps; both follow it."""
+    """Display the live view of a run or a search, and below it the static block that the saved notebook keeps."""
     if isinstance(started, Search):
         _show_search(started, waiting)
     else:
@@ -79,7 +79,7 @@ def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
 
 
 def _show(run: Run, view: LiveView) -> DisplayHandle:
-    """Display a view that nobody has fed, and below it the static block. Returns the handle of the block."""
+    """Display a new view, and below it the static block; both follow the run. Returns the handle of the block."""
     from IPython.display import display
 
     display(view.widget)
@@ -95,9 +95,9 @@ def _show(run: Run, view: LiveView) -> DisplayHandle:
 
 
 class Cards:
-    """The live cards of the runs of a kernel: what a cell shows that ends in a run.
+    """The live cards of a kernel's runs, which a cell displays if its last expression is a run.
 
-    A run has one card, however often it is shown: each follows the run.
+    A run has one card, however often it is displayed.
 
     Args:
         shell: the kernel's.
@@ -109,7 +109,7 @@ class Cards:
         self._cards: dict[str, tuple[LiveView, DisplayHandle]] = {}  # by id
 
     def show(self, run: Run) -> None:
-        """Display the card of a run that lives.
+        """Display the card of a live run.
 
         Raises:
             NotImplementedError: it has ended, or nobody can click: IPython shows its HTML and its text then.
@@ -150,7 +150,7 @@ def _show_search(search: Search, waiting: bool) -> None:
 
 
 def _follow_pictures(run: Run) -> None:
-    """Display the run's pictures, and those that come."""
+    """Display the run's pictures, and update them as more arrive."""
     from IPython.display import display
 
     drawn = pictures.bundle(run.pictures, run.name)
@@ -164,7 +164,7 @@ def _follow_pictures(run: Run) -> None:
 
 
 def show_static(run: Run) -> None:
-    """Display the static block, which can be read without a kernel, for the run as it is now."""
+    """Display the static block, which needs no kernel, with the current state of the run."""
     from IPython.display import display
 
     display(bundle(run), raw=True)

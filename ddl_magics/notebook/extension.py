@@ -22,24 +22,24 @@ from ddl_magics.session.session import Session
 
 _ATTRIBUTE = "_ddl_magics"
 
-#: How like %%distributed a misspelt magic must be, from 0 to 1.
+#: Minimum similarity of a misspelt magic to %%distributed, from 0 to 1.
 MIN_SIMILARITY = 0.8
 
 #: `%%distributed --help` with nothing below it: IPython refuses cell magics without a cell.
 _HELP_ALONE = re.compile(r"\s*%(%(ddl_)?distributed\s.*(--help|-h)\b.*)\s*", re.DOTALL)
 
 
-#: The first line of a cell of ours, and of a cell of any magic.
+#: The first line of a %%distributed cell, and of a cell of any magic.
 _MAGIC = re.compile(r"%%(ddl_)?distributed\b")
 _ANY_MAGIC = re.compile(r"%%(\w+)")
 
 
-def _cells_for_us(lines: list[str]) -> list[str]:
-    """An input transformer of IPython for cells that it would refuse with a misleading hint, before our magic runs.
+def _transform_cell(lines: list[str]) -> list[str]:
+    """Input transformer for cells that IPython would refuse with a misleading hint before the magic runs.
 
-    A cell that asks for help and has no more becomes the line magic, which prints it. One that has nothing below the
-    magic gets an empty line. Blanks before the magic are removed. One with something above the magic, or with a
-    misspelt magic, becomes the line magic, which says what is wrong.
+    A cell with only `%%distributed --help` becomes the line magic, which prints the help. A cell with nothing below the
+    magic gets an empty line. Blanks before the magic are removed. A cell with code above the magic, or with a misspelt
+    magic, becomes the line magic, whose error says what to do.
     """
     start = next((i for i, line in enumerate(lines) if line.strip()), None)
     if start is not None and _MAGIC.match(lines[start].lstrip()):
@@ -61,7 +61,7 @@ def _cells_for_us(lines: list[str]) -> list[str]:
 
 
 def _misspelt(line: str) -> str | None:
-    """The magic of a cell's first line, if it is none and looks like ours: "%%distribute"."""
+    """The magic of a cell's first line, if it does not exist and resembles %%distributed: "%%distribute"."""
     match, shell = _ANY_MAGIC.match(line), get_ipython()
     if match is None or shell is None or match[1] in shell.magics_manager.magics["cell"]:
         return None
@@ -70,7 +70,7 @@ def _misspelt(line: str) -> str | None:
 
 
 def _complete(lines: list[str]) -> bool:
-    """Whether these lines are whole statements, so that the next one is not inside a string."""
+    """Whether these lines are complete statements: then the next line is not inside a string."""
     try:
         ast.parse("".join("\n" if line.lstrip()[:1] in ("%", "!") else line for line in lines))
     except SyntaxError:
@@ -91,7 +91,7 @@ def load(shell: Any) -> None:
     shell.Completer.custom_matchers.append(matcher)
     cards = Cards(shell, lambda run: run in session.live())
     shell.display_formatter.ipython_display_formatter.for_type(Run, cards.show)
-    shell.input_transformers_cleanup.append(_cells_for_us)
+    shell.input_transformers_cleanup.append(_transform_cell)
     hint = after_cells(session)
     shell.events.register("post_run_cell", hint)
 
@@ -111,7 +111,7 @@ def load(shell: Any) -> None:
 
 
 def _close_before_shutdown(shell: Any, close: Callable[[], None]) -> None:
-    """Close before ipykernel ends the kernel's child processes, Spark among them: the runs would seem to fail.
+    """Close before ipykernel ends the kernel's child processes: without Spark, the runs would seem to fail.
 
     ipykernel does so before `atexit`.
     """
@@ -139,7 +139,7 @@ def unload(shell: Any) -> None:
             shell.magics_manager.magics[kind].pop(name, None)
     shell.Completer.custom_matchers.remove(matcher)
     shell.display_formatter.ipython_display_formatter.pop(Run, None)
-    shell.input_transformers_cleanup.remove(_cells_for_us)
+    shell.input_transformers_cleanup.remove(_transform_cell)
     shell.events.unregister("post_run_cell", hint)
     for configurable in (magics.defaults, magics.store):
         shell.configurables.remove(configurable)

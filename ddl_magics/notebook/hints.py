@@ -1,6 +1,6 @@
-"""A line below a NameError, for a name that only a `%%distributed` cell has: `model` in the next cell, for example.
+"""A hint below a NameError for a name that only a `%%distributed` cell defines, such as `model`.
 
-And below an AttributeError, for a method of a run without its parentheses: `digits.model.predict(x)`.
+And below an AttributeError for a method of a run without parentheses: `digits.model.predict(x)`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from ddl_magics.runs import Run
 from ddl_magics.session.session import Session
 
-#: Names that a cell is given on the workers.
+#: Names that the workers define for a cell.
 WORKER_NAMES = ("ddl", "dataset", "validation")
 
 
@@ -35,7 +35,7 @@ def after_cells(session: Session) -> Callable[[Any], None]:
 
 
 def name_hint(name: str, runs: list[Run]) -> str | None:
-    """Where a name is that the notebook does not have, in one line, or None. runs: of this kernel, the newest last."""
+    """One line that says where an undefined name is defined, or None. runs: of this kernel, the newest last."""
     for run in reversed(runs):
         if _defines(run.spec.cell, name):
             return (

@@ -1,4 +1,4 @@
-"""`%%distributed` and `%ddl`: parse the line, call what does the work, display the result."""
+"""`%%distributed` and `%ddl`: parse the line, submit the run or call the verb, display the result."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class DistributedMagics(Magics):
         self._train(self._expanded(line), cell)
 
     def _expanded(self, line: str) -> str:
-        """With the values of {expression} and $name, as IPython has it, but for the {5} of regular expressions."""
+        """Expand {expression} and $name as IPython does, but keep the {5} of regular expressions."""
         hidden = re.sub(r"(?<!\{)\{(\d+(?:,\d*)?)\}(?!\})", "\ue000\\1\ue001", line)
         expanded: str = self.shell.var_expand(hidden, depth=3)
         return expanded.replace("\ue000", "{").replace("\ue001", "}")

@@ -9,7 +9,7 @@ from ddl_magics.options.table import OPTIONS
 from ddl_magics.runtime.redaction import MASK
 from ddl_magics.runtime.run_spec import RunSpec
 
-#: Of the notebook alone, or chosen anew for each execution.
+#: Options that are chosen anew for each execution.
 _LEFT_OUT = ("name", "wait", "dry_run")
 
 

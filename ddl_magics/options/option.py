@@ -36,7 +36,7 @@ class Option:
             to do.
         sets: for a switch, the field and the value that it sets.
         configurable: may be set by `%config Distributed.<name>`.
-        former_flag: its flag in 0.1.0, where that was another.
+        former_flag: its flag in 0.1.0, if it was renamed.
     """
 
     flag: str
@@ -73,7 +73,7 @@ class Option:
 
     @property
     def shown_default(self) -> str:
-        """The default for people; empty where there is none."""
+        """The default as the help shows it; empty if there is none."""
         return self.default_text or ("" if self.default in (None, ()) else str(self.default))
 
     @property

@@ -1,6 +1,6 @@
-"""From the line of a `%%distributed` cell to the run that it asks for, or to one line about what is wrong with it.
+"""Parses the line of a `%%distributed` cell into the spec of its run.
 
-Every mistake is a `UsageError` that names the nearest right word.
+Every mistake is a `UsageError` of one line that names the nearest valid word.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ def typed_values(line: str) -> dict[str, Any]:
 
 
 def parse(line: str, configured: Mapping[str, Any] | None = None) -> RunSpec:
-    """The run that a magic's line asks for: `make_spec` of its values. Raises UsageError as that does."""
+    """The spec of a magic's line: `make_spec` of its values. Raises UsageError as that does."""
     return make_spec(typed_values(line), configured)
 
 
 def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = None) -> RunSpec:
-    """The run that typed values ask for; `run`, `name`, `cell` and `seed` may still be empty.
+    """The spec of typed values; `run`, `name`, `cell` and `seed` may still be empty.
 
     A default of the table or the configuration is used only where its option applies: `ps = 2` does not affect an
     all-reduce run. An option that was typed and does not apply is refused.
@@ -48,7 +48,7 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
         configured: the same, for fields that are not typed.
 
     Raises:
-        UsageError: one line, with the nearest right name.
+        UsageError: one line, with the nearest valid name.
     """
     values = {option.name: option.default for option in OPTIONS if option.default is not None}
     values.update({name: value for name, value in (configured or {}).items() if value is not None})
@@ -75,7 +75,7 @@ def make_spec(typed: Mapping[str, Any], configured: Mapping[str, Any] | None = N
 
 
 def _prepare_search(values: dict[str, Any], user_fields: Collection[str]) -> None:
-    """Check what a search needs, and set the defaults that differ for it. chosen: fields that the user has set."""
+    """Check what a search needs, and set its own defaults. user_fields: fields that the user has set."""
     if values.get("objective") is None:
         raise UsageError("--trials needs --objective, such as --objective val_accuracy:max.")
     if "," in values["objective"]:
@@ -117,7 +117,7 @@ def _refuse_equal_names(values: Mapping[str, Any]) -> None:
 
 
 def _rule_for(strategy: str, typed: str | None, configured: str | None) -> str | None:
-    """The rule in force, or None where the strategy works without. A configured rule counts only where it applies."""
+    """The rule of the run, or None if its strategy needs none. A configured rule is ignored where it does not apply."""
     rule = typed or configured
     owner = update_rules.RULES[update_rules.parse(rule).name].strategy if rule else None
     if typed and owner != strategy:

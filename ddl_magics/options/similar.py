@@ -1,4 +1,4 @@
-"""What users of Keras, Spark and other tools type, and what it is called here."""
+"""What users of Keras, Spark and other tools type, and the name of it here."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ddl_magics.wording import nearest
 
-#: Words that do not look like ours -> ours.
+#: Flags of other tools -> flags of this package.
 FLAGS = {
     **dict.fromkeys(("-n", "-np", "--np", "--num-workers", "--num-proc", "--n", "--executors", "--slots"), "--workers"),
     **dict.fromkeys(("--df", "--dataset", "--dataframe"), "--data"),
@@ -33,7 +33,7 @@ VERBS = {
     **dict.fromkeys(("session", "start"), "spark"),
 }
 
-#: Arguments of Keras that people look for among the options -> where they are.
+#: Arguments of Keras that users expect among the options -> where they belong.
 _OF_KERAS = {
     **dict.fromkeys(("epochs", "verbose", "callbacks", "shuffle", "validation-split", "class-weight"), "model.fit"),
     **dict.fromkeys(("optimizer", "loss", "metrics", "jit-compile", "steps-per-execution"), "model.compile"),
@@ -42,7 +42,7 @@ _OF_KERAS = {
 
 
 def flag(typed: str, flags: Iterable[str]) -> str:
-    """A hint for an option that is not there: a sentence with a space before it."""
+    """A hint for an unknown option: a sentence with a space before it."""
     keras = _OF_KERAS.get(typed.lstrip("-").replace("_", "-").lower())
     if keras:
         return f" It is an argument of {keras}, in the cell."

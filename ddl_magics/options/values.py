@@ -114,7 +114,7 @@ def _duration(text: str, description: str) -> float:
 
 
 def read_age(text: str) -> float:
-    """Seconds, which may be 0; without a unit, nobody knows whether 30 are days."""
+    """Seconds, 0 or more. The unit is required: a bare 30 is ambiguous."""
     return _duration(text, "a time such as 12h, 30d, 8w")
 
 
@@ -189,7 +189,7 @@ def read_tracking(text: str) -> str:
 
 
 def _checked_uri(text: str, expected: str, secrets_in: str = "Hadoop's configuration") -> str:
-    """The URI, without secrets. wanted: what it must be. secrets_in: where they belong."""
+    """The URI, which has no secrets. expected: what it must be. secrets_in: where secrets belong."""
     try:
         uri = urlsplit(text)
     except ValueError:

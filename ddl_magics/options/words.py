@@ -1,6 +1,6 @@
-"""From the words of a line to the values of its options, by a table of them.
+"""Parses the words of a line into the values of its options, by their table.
 
-Every mistake is a `UsageError` that names the nearest right word.
+Every mistake is a `UsageError` that names the nearest valid word.
 """
 
 from __future__ import annotations
@@ -57,13 +57,13 @@ def read_value(option: Option, *texts: str, verb: str = "") -> Any:
 def read(
     words: Sequence[str], options: Sequence[Option], unknown: Callable[[str], UsageError], verb: str = ""
 ) -> dict[str, Any]:
-    """The values that the words set, by field.
+    """Parse the words into values, by field.
 
     Args:
         words: of the line.
         options: the rows.
-        unknown: the error for a word that is no option of the line, and no argument.
-        verb: that the words follow, for messages.
+        unknown: makes the error for a word that is neither an option nor an argument.
+        verb: the verb before the words, for messages.
 
     Raises:
         UsageError: a word is unknown, or is given twice, or its value is wrong.
@@ -99,7 +99,7 @@ def read(
 def _read_option(
     option: Option, texts: list[str], remaining: list[str], values: dict[str, Any], options: Sequence[Option]
 ) -> None:
-    """Add the option's value. texts: what "=" joins to it; its other texts are taken from `remaining`."""
+    """Add the option's value to `values`. texts: the text after "=", if any; more are taken from `remaining`."""
     flag, name = option.flag, option.name
     if option.sets:
         if texts:
@@ -129,7 +129,7 @@ def _read_option(
 
 
 def misuse(option: Option, values: Mapping[str, Any], options: Mapping[str, Option]) -> str | None:
-    """Why the option does not go with the other values, in one line; None if it does. options: by flag."""
+    """Why the option conflicts with the other values, in one line, or None. options: by flag."""
     if option.needs and values.get(options[option.needs].name) is None:
         return f"{option.flag} needs {option.needs}: add it, or leave {option.flag} out."
     for conflict, advice in option.conflicts.items():

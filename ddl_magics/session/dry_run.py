@@ -20,12 +20,12 @@ from ddl_magics.search.warm_start import with_earlier_trials
 from ddl_magics.session.trial_runs import capacity
 from ddl_magics.wording import counted, in_bytes
 
-#: So many variables are listed, the largest first.
+#: Number of variables that are listed, the largest first.
 MOST_VARIABLES = 8
 
 
 def report(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
-    """A line for each thing that the run or the search would need and do, or that refuses it."""
+    """A table of what the run or the search would need and do, and why it would be refused."""
     refused = cluster.check(spec, namespace)
     problem = refused.message if refused else None
     lines = [("cluster", f"{cluster.name}: {_slots(cluster, spec)}")]
@@ -63,7 +63,7 @@ def _per_trial(spec: RunSpec) -> str:
 
 
 def _parameters(spec: RunSpec) -> Iterator[tuple[str, str]]:
-    """The values that an ordinary run gives to the parameters of the cell. Raises UsageError for bad ones."""
+    """The values of the cell's parameters in an ordinary run. Raises UsageError for an invalid value."""
     values = spec.set or {}
     space.check_values(spec.cell, values)
     parameters = {call.parameter.name: call.parameter for call in space.calls(spec.cell) if call.parameter is not None}
@@ -75,7 +75,7 @@ def _parameters(spec: RunSpec) -> Iterator[tuple[str, str]]:
 
 
 def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What a search would do. Raises UsageError where it cannot start."""
+    """What a search would do. Raises UsageError if it cannot start."""
     plan = with_earlier_trials(make_plan(spec))
     yield from plan.lines()
     status = cluster.status()
@@ -105,7 +105,7 @@ def _training(spec: RunSpec) -> Iterator[tuple[str, str]]:
         yield "options", ", ".join(set_options)
 
 
-#: Fields with a line of their own, or that say nothing about the training.
+#: Fields that have a line of their own or do not affect the training.
 _NOT_LISTED = (
     *("strategy", "rule", "window", "workers", "dry_run", "wait", "conf"),
     *("set", "trials", "search", "prune", "objective", "parallel", "warm_start"),

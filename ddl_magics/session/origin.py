@@ -1,4 +1,4 @@
-"""The notebook and the cell that start a run, as far as the front end sends them to the kernel."""
+"""The notebook and the cell that start a run, if the front end sends them to the kernel."""
 
 from __future__ import annotations
 

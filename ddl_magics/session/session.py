@@ -31,9 +31,9 @@ from ddl_magics.session import origin
 from ddl_magics.session.trial_runs import TrialRuns
 from ddl_magics.wording import nearest
 
-#: How long the end of a kernel may wait for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
+#: How long an exiting kernel waits for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
 EXIT_SECONDS = 1.0
-#: And for what follows them live.
+#: How long it then waits for live trackers such as MLflow.
 EXPORT_SECONDS = 0.5
 
 
@@ -200,7 +200,7 @@ class Session:
     def attach_search(
         self, record: store.SearchRecord, namespace: Mapping[str, Any], clusters: Callable[[Mapping[str, Any]], Cluster]
     ) -> Search:
-        """Continue a search whose kernel is gone, or which failed, on the cluster where it ran if that lives.
+        """Continue a search that failed or whose kernel is gone, on its cluster if that still lives.
 
         Args:
             record: the search.
@@ -223,13 +223,13 @@ class Session:
         try:
             cluster = clusters(record.driver_address) if record.driver_address else self._current(start=True)
         except SessionGone:
-            cluster = self._current(start=True)  # its trials continue in the present one
+            cluster = self._current(start=True)  # its trials continue in the current session
         except NoSession as error:
             raise UsageError(f"{record.name} cannot be attached: {error}") from None
         status = cluster.status()
         if isinstance(status, Unreachable) and status.gone:
             cluster = self._current(start=True)
-        elif isinstance(status, Unreachable):  # its trials may train there
+        elif isinstance(status, Unreachable):  # its trials may still train there
             raise UsageError(f"{record.name} cannot be attached: {status.message}")
         search = Search.resume(record, self._trial_runs(spec, cluster, namespace, clusters))
         self.searches[record.id] = search
@@ -263,7 +263,7 @@ class Session:
             raise UsageError(str(error)) from None  # IPython shows a subclass with its traceback
 
     def _attach(self, name_or_id: str, clusters: Callable[[Mapping[str, Any]], Cluster]) -> Run:
-        """As `attach`; raises `attaching.RunGone` where the run has ended with its driver."""
+        """As `attach`; raises `attaching.RunGone` if the run ended with its driver."""
         live = next((run for run in self.live() if name_or_id in (run.name, run.id)), None)
         if live is not None:
             return live
@@ -283,7 +283,7 @@ class Session:
         Raises:
             UsageError: there is none.
         """
-        for run in reversed(list(self.runs.values())):  # a search may add one meanwhile
+        for run in reversed(list(self.runs.values())):  # a copy: a search may add a run meanwhile
             if name_or_id in (run.name, run.id):
                 return run
         record = store.find_run(name_or_id)
@@ -310,9 +310,9 @@ class Session:
         return (run for run in list(self.runs.values()) if run.state not in ev.TERMINAL)
 
     def close(self) -> None:
-        """Stop the kernel's runs, as it exits, and mark those as lost that do not end within `EXIT_SECONDS`.
+        """Stop the runs as the kernel exits; those that outlive it continue.
 
-        Runs that outlive the kernel continue.
+        Runs that do not end within `EXIT_SECONDS` are marked as lost.
         """
         for search in self.searches.values():
             search.abandon()

@@ -1,4 +1,4 @@
-"""Starts the runs of a search's trials, on the cluster that the search has begun on."""
+"""Starts the runs of a search's trials, on the cluster of the search."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store import RunRecord
 
-#: How long the number of slots counts before it is asked for again: on Livy, that is a request.
+#: How long a status is reused: on Livy, reading it costs a request.
 SLOTS_SECONDS = 5.0
 
 
@@ -22,9 +22,9 @@ class TrialRuns:
     Args:
         cluster: where the trials run.
         start: starts or queues a run.
-        attach: the run of a record, followed again if it has not ended; RunGone where it is lost.
-        most: runs that this machine's memory holds at once, which counts where the workers run on it.
-        give_back: the search has ended: does what --release says, if nothing else runs.
+        attach: returns the run of a record, followed again if it has not ended; raises RunGone if it is lost.
+        max_runs: number of runs that fit into this machine's memory; it limits only runs on this machine.
+        give_back: called when the search ends: does what --release says, if nothing else runs.
     """
 
     def __init__(
@@ -41,7 +41,7 @@ class TrialRuns:
         self._status_time = -SLOTS_SECONDS
 
     def room(self, workers: int) -> int:
-        """How many runs of so many workers the cluster holds at once; 0 if it does not answer."""
+        """How many runs with this number of workers fit into the cluster; 0 if it does not answer."""
         current_time = time.monotonic()
         if current_time < self._status_time + SLOTS_SECONDS:
             return self._room
@@ -60,14 +60,14 @@ class TrialRuns:
         return self._start(spec)
 
     def replace(self, executor: str) -> str | Refused:
-        """Exclude an executor of Spark. Returns in one line what was done, or why it stays."""
+        """Exclude an executor of Spark. Returns one line about it, or why it was refused."""
         return self._cluster.replace_executor(executor)
 
     def attach(self, record: RunRecord) -> Run | None:
-        """The run of an earlier kernel: followed again, or as it ended; None if it is lost.
+        """The run of an earlier kernel, followed again if it has not ended; None if it is lost.
 
         Raises:
-            UsageError: it may be running, and cannot be followed.
+            UsageError: it may still run, and cannot be followed.
         """
         try:
             return self._attach(record)
@@ -76,7 +76,7 @@ class TrialRuns:
 
 
 def capacity(status: Ready, workers: int, max_runs: int | None) -> int:
-    """How many runs of so many workers fit into the slots; most: as for `TrialRuns`."""
+    """How many runs with this number of workers fit into the slots; max_runs: as for `TrialRuns`."""
     room = status.slots // workers
     is_local = str(status.details.get("master", "")).startswith("local")
     return min(room, max_runs) if is_local and max_runs is not None else room

@@ -12,14 +12,14 @@ from ddl_magics.runs import Run
 from ddl_magics.search import Search
 from ddl_magics.search.text import SearchProgress
 
-#: Longest time until an interrupt is handled and new lines are printed.
+#: Longest delay until an interrupt is handled and new lines are printed.
 POLL_SECONDS = 0.2
 
 
 def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], None] = print) -> None:
     """Block until a run, or a search, has ended.
 
-    The first interrupt stops it and waits for its end. The second returns and leaves it as it is.
+    The first interrupt stops it and waits for its end. The second returns at once.
 
     Args:
         awaited: a run or a search of this kernel.
