@@ -74,14 +74,14 @@ instance_count: 1
 
 
 def write(target: str, folder: Path, name: str, run: str, keras: str, export: Callable[[Path], None]) -> list[Path]:
-    """Write a deployment into an empty folder: the MLflow folder `model`, and the files beside it, which are returned.
+    """Write a deployment into an empty folder: the MLflow folder `model`, and the target's files, which are returned.
 
     Args:
         target: one of `TARGETS`.
-        folder: where to.
+        folder: an empty folder.
         name: of the model.
-        run: the id of the run that has trained it.
-        keras: the version of Keras that has saved it.
+        run: the id of the run that trained it.
+        keras: the version of Keras that saved it.
         export: writes an MLflow folder into an empty folder.
 
     Raises:

@@ -1,4 +1,4 @@
-"""A file lock that one process on this machine holds at a time, with a bounded wait for it."""
+"""A file lock between the processes of this machine, with a bounded wait."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ RETRY_SECONDS = 0.1
 
 
 @contextlib.contextmanager
-def held(path: Path, seconds: float, doing: str, tell: Callable[[str], None]) -> Iterator[None]:
-    """Hold the lock while the block runs; on a file system without locks, nothing is held.
+def locked(path: Path, seconds: float, doing: str, report: Callable[[str], None]) -> Iterator[None]:
+    """Hold the lock while the block runs; a file system without locks gives none.
 
     Args:
-        path: the lock's file, which is made if it is missing.
+        path: the lock's file, created if missing.
         seconds: how long to wait for another process.
-        doing: what a process does that holds it, as in "starting a server of this name".
-        tell: is called once with a line, if another process holds it.
+        doing: what the holder does, for messages: "starting a server of digits".
+        report: called once with a line if another process holds the lock.
 
     Raises:
-        CannotServe: one line; another process still holds it.
+        CannotServe: one line; another process still holds the lock.
     """
-    deadline, told = time.monotonic() + seconds, False
+    deadline, reported = time.monotonic() + seconds, False
     with path.open("w") as lock:
         while True:
             try:
@@ -37,9 +37,9 @@ def held(path: Path, seconds: float, doing: str, tell: Callable[[str], None]) ->
                     raise CannotServe(
                         f"another process is still {doing} after {seconds:.0f} s: end it, or try again later"
                     ) from None
-                if not told:
-                    tell(f"another process is {doing}: waiting for it")
-                    told = True
+                if not reported:
+                    report(f"another process is {doing}: waiting for it")
+                    reported = True
                 time.sleep(RETRY_SECONDS)
             except OSError:
                 break  # a file system without locks

@@ -1,4 +1,4 @@
-"""Messages to a topic of Kafka: none is written twice, and while the broker is away they wait in memory.
+"""Messages to a Kafka topic: each is written once, and they wait in memory while the broker does not answer.
 
 The server's own environment imports this module: it needs confluent-kafka beside the standard library.
 """
@@ -9,7 +9,7 @@ import sys
 from typing import Any
 from urllib.parse import urlsplit
 
-#: How long a broker may be away before messages are dropped, and how much memory they may take meanwhile.
+#: How long messages wait for the broker before they are dropped, and the memory that they may take.
 PATIENCE_MS = 600_000
 WAITING_KIB = 128 * 1024
 
@@ -18,7 +18,7 @@ class KafkaWriter:
     """Writes to one topic. `dropped`: messages that could not be written. One thread calls its methods."""
 
     def __init__(self, uri: str) -> None:
-        """uri: kafka://HOST:PORT/TOPIC. ValueError, one line, for another, or without confluent-kafka."""
+        """uri: as `address` takes it. Raises ValueError, one line, as `address`, or without confluent-kafka."""
         brokers, self._topic = address(uri)
         try:
             from confluent_kafka import Producer
@@ -39,15 +39,15 @@ class KafkaWriter:
         )
 
     def send(self, key: str, value: bytes) -> None:
-        """Take a message, to write it soon."""
+        """Queue a message."""
         try:
             self._producer.produce(self._topic, value, key.encode(), on_delivery=self._delivered)
-        except BufferError:  # the broker is away, and the memory for what waits is full
+        except BufferError:  # the broker does not answer, and the queue is full
             self.dropped += 1
         self._producer.poll(0)
 
     def flush(self, seconds: float) -> int:
-        """Wait at most so long until all is written; returns how many messages are not."""
+        """Wait until all messages are written; returns how many are not after `seconds`."""
         return int(self._producer.flush(seconds))
 
     def _delivered(self, error: Any, _message: Any) -> None:
@@ -56,11 +56,11 @@ class KafkaWriter:
 
 
 def address(uri: str) -> tuple[str, str]:
-    """(brokers, topic) of kafka://HOST:PORT/TOPIC. ValueError, one line, for another."""
-    parts = urlsplit(uri)
-    topic = parts.path.strip("/")
+    """(brokers, topic) of kafka://HOST:PORT/TOPIC. Raises ValueError, one line, for another address."""
+    url = urlsplit(uri)
+    topic = url.path.strip("/")
     if "@" in uri:
         raise ValueError("leave user and password out of the log's address, which is stored and shown")
-    if parts.scheme != "kafka" or not parts.netloc or not topic or "/" in topic:
+    if url.scheme != "kafka" or not url.netloc or not topic or "/" in topic:
         raise ValueError(f"write the log's topic as kafka://HOST:PORT/TOPIC, not {uri}")
-    return parts.netloc, topic
+    return url.netloc, topic

@@ -1,4 +1,4 @@
-"""Starts the server of a model, or gives a running one another version, which takes over without a failed request."""
+"""Starts the server of a model, or replaces the version of a running one without a failed request."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from ddl_magics.store.files import write_atomically
 from ddl_magics.store.owned_folder import read_object
 
 MAIN = Path(__file__).parent / "process" / "main.py"
-#: How long a server may take until it is ready: TensorFlow is imported, and the model is compiled.
+#: The longest start of a server: it imports TensorFlow and compiles the model.
 READY_SECONDS = 180.0
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 
-#: What holds the servers of this process: they end when it ends, as their standard input is closed.
+#: This process's servers. They end with it, as their standard input is closed.
 _children: list[subprocess.Popen[bytes]] = []
 
 
@@ -39,14 +39,14 @@ class Request:
 
     Attributes:
         name: of the model, in its URLs.
-        write: writes an export into the empty folder that it is given.
-        version: its number; None for one more than the last.
+        write: writes an export into an empty folder.
+        version: its number; None for one more than the running version.
         port: for HTTP; None for a free one.
         detached: whether it outlives this process.
-        log: a folder, or another place that `open_log` takes, for the log of requests; None for none.
-        log_inputs: whether the log has the inputs; None for yes, or as the running server has it.
-        log_sample: the share of requests that are logged; None for all, or as the running server has it.
-        keras: the version of Keras that has saved the model.
+        log: the address of the request log, as `open_log` takes it; None for no log.
+        log_inputs: whether the log has the inputs; None for yes, or the running server's setting.
+        log_sample: the share of requests that are logged; None for all, or the running server's setting.
+        keras: the version of Keras that saved the model.
     """
 
     name: str
@@ -60,28 +60,30 @@ class Request:
     keras: str | None = None
 
 
-def serve(request: Request, tell: Callable[[str], None]) -> Served:
+def serve(request: Request, report: Callable[[str], None]) -> Served:
     """Serve a model; returns when it answers requests.
 
     Args:
-        request: what to serve.
-        tell: is called with lines about the progress.
+        request: the model and its options.
+        report: called with lines of progress.
 
     Raises:
-        CannotServe: one line; it is not served, and what was served before is.
+        CannotServe: one line; the model is not served, and a running version still is.
     """
     if not _NAME.fullmatch(request.name):
         raise CannotServe(f"{request.name!r} is no name of a model: use letters, digits, _ and -, at most 64")
     home = servers_folder()
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with file_lock.held(home / f".{request.name}.lock", READY_SECONDS, f"starting a server of {request.name}", tell):
+    with file_lock.locked(
+        home / f".{request.name}.lock", READY_SECONDS, f"starting a server of {request.name}", report
+    ):
         running = Served.read(home / request.name)
         if running is not None and running.alive:
-            return _replace(running, request, tell)
-        return _start(home / request.name, request, tell)
+            return _replace(running, request, report)
+        return _start(home / request.name, request, report)
 
 
-def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> Served:
+def _replace(running: Served, request: Request, report: Callable[[str], None]) -> Served:
     if running.owner.get("host") != socket.gethostname():
         raise CannotServe(
             f"{request.name} is served on {running.owner.get('host')}: serve it there, or under another --name"
@@ -89,27 +91,30 @@ def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> 
     settings = running.settings
     changed = [
         option
-        for option, wanted, has in (
+        for option, requested, has in (
             ("--port", request.port, settings["http_port"]),
             ("--detached", request.detached or None, settings["detached"]),
             ("--log", request.log, settings["log"]),
             ("--log-inputs", request.log_inputs, settings["log_inputs"]),
             ("--log-sample", request.log_sample, settings["log_sample"]),
         )
-        if wanted is not None and wanted != has
+        if requested is not None and requested != has
     ]
     if changed:
-        first = f"%ddl serve --stop {request.name}"
-        raise CannotServe(f"{request.name} is served already, with another {' and '.join(changed)}: {first} first")
+        stop_command = f"%ddl serve --stop {request.name}"
+        raise CannotServe(
+            f"{request.name} is served already, with another {' and '.join(changed)}: {stop_command} first"
+        )
     version = str(request.version or 1 + int(running.version))
     if version == running.version:
         raise CannotServe(f"version {version} of {request.name} is served already")
     model = _write_model(running.folder, version, request)
-    answer, asked = running.folder / "control" / f"loaded-{version}.json", running.folder / "control" / "load.json"
+    control = running.folder / "control"
+    answer = control / f"loaded-{version}.json"
     answer.unlink(missing_ok=True)
-    write_atomically(asked, [json.dumps({"version": version, "model": str(model)}).encode()])
-    tell(f"loading version {version} of {request.name}; version {running.version} serves meanwhile")
-    problem = _awaited(lambda: answer.exists(), lambda: running.alive, "the new version was not loaded")
+    write_atomically(control / "load.json", [json.dumps({"version": version, "model": str(model)}).encode()])
+    report(f"loading version {version} of {request.name}; version {running.version} serves meanwhile")
+    problem = _wait_until(lambda: answer.exists(), lambda: running.alive, "the new version was not loaded")
     if problem is None:
         problem = read_object(answer).get("problem")
     if problem is not None:
@@ -117,14 +122,14 @@ def _replace(running: Served, request: Request, tell: Callable[[str], None]) -> 
         raise CannotServe(f"version {version} of {request.name} cannot be served, and {running.version} is: {problem}")
     _write(running.folder / "settings.json", {**settings, "version": version, "model": str(model)})
     shutil.rmtree(running.folder / "models" / running.version, ignore_errors=True)
-    found = Served.read(running.folder)
-    assert found is not None
-    return found
+    served = Served.read(running.folder)
+    assert served is not None
+    return served
 
 
-def _start(folder: Path, request: Request, tell: Callable[[str], None]) -> Served:
-    python = environment.python(request.keras, tell)
-    shutil.rmtree(folder, ignore_errors=True)  # of a server that has died
+def _start(folder: Path, request: Request, report: Callable[[str], None]) -> Served:
+    python = environment.python(request.keras, report)
+    shutil.rmtree(folder, ignore_errors=True)  # a dead server's
     (folder / "control").mkdir(mode=0o700, parents=True)
     folder.chmod(0o700)
     try:
@@ -144,34 +149,34 @@ def _start(folder: Path, request: Request, tell: Callable[[str], None]) -> Serve
             "created": time.time(),
         }
         _write(folder / "settings.json", settings)
-        tell(f"starting MLServer for version {version} of {request.name}")
+        report(f"starting MLServer for version {version} of {request.name}")
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
     process = _launch(python, folder, request.detached)
     try:
-        problem = _awaited(
+        problem = _wait_until(
             lambda: _is_ready(folder, port),
             lambda: _is_alive(process, folder, request.detached),
             "MLServer was not ready",
         )
     except BaseException:  # an interrupt
-        _end(process, folder)
+        _kill(process, folder)
         shutil.rmtree(folder, ignore_errors=True)
         raise
     if problem is not None:
-        _end(process, folder)
+        _kill(process, folder)
         problem = last_line(folder / "output.txt") or problem
         shutil.rmtree(folder, ignore_errors=True)
         raise CannotServe(f"{request.name} is not served: {problem}")
-    found = Served.read(folder)
-    assert found is not None
-    return found
+    served = Served.read(folder)
+    assert served is not None
+    return served
 
 
 def _launch(python: Path, folder: Path, detached: bool) -> subprocess.Popen[bytes]:
-    # No module of the notebook's folder, and none of its environment, gets into the server's.
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MLSERVER_"))}
+    # The server must import no module of the notebook's folder or environment.
+    variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "MLSERVER_"))}
     with (folder / "output.txt").open("wb") as output:
         process = subprocess.Popen(
             [python, "-s", MAIN, folder],
@@ -179,14 +184,14 @@ def _launch(python: Path, folder: Path, detached: bool) -> subprocess.Popen[byte
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=folder,
-            env=kept,
-            start_new_session=True,  # an interrupt of the notebook is none of the server
+            env=variables,
+            start_new_session=True,  # an interrupt of the notebook must not reach the server
         )
     if not detached:
-        for ended in [child for child in _children if child.poll() is not None]:
-            assert ended.stdin is not None
-            ended.stdin.close()
-            _children.remove(ended)
+        for exited in [child for child in _children if child.poll() is not None]:
+            assert exited.stdin is not None
+            exited.stdin.close()
+            _children.remove(exited)
         _children.append(process)
     return process
 
@@ -196,25 +201,26 @@ def _is_ready(folder: Path, port: int) -> bool:
     if not state.get("listening"):
         return False
     pid = int(state["pid"])
-    owned: owner.Owner = {**owner.this_process(), "pid": pid, "start": owner.started(pid)}
-    _write(folder / "owner.json", {**owned})
+    server_process: owner.Owner = {**owner.this_process(), "pid": pid, "start": owner.started(pid)}
+    _write(folder / "owner.json", {**server_process})
     with contextlib.suppress(OSError), urllib.request.urlopen(f"http://{LOOPBACK}:{port}/v2/health/ready", timeout=5):
         return True
     return False
 
 
 def _is_alive(process: subprocess.Popen[bytes], folder: Path, detached: bool) -> bool:
-    """Whether the server's process is: of a detached one, the child that has outlived `process`."""
+    """Whether the server's process is alive. A detached server is a child that outlives `process`."""
     if process.poll() is None or not detached or process.returncode:
         return process.returncode is None
     state = read_object(folder / "state.json")
     return not state or owner.started(int(state["pid"])) is not None
 
 
-def wait(tell: Callable[[str], None]) -> int:
-    """Wait for the end of the server that this process has started last, which an interrupt ends.
+def wait(report: Callable[[str], None]) -> int:
+    """Wait until the newest server of this process ends; an interrupt ends it.
 
-    Returns its exit status; 0 where there is none.
+    Returns:
+        Its exit status; 0 without a server.
     """
     if not _children:
         return 0
@@ -222,7 +228,7 @@ def wait(tell: Callable[[str], None]) -> int:
     try:
         return process.wait()
     except KeyboardInterrupt:
-        tell("the server ends after the requests that it is answering")
+        report("the server ends after the requests that it is answering")
         assert process.stdin is not None
         process.stdin.close()
         with contextlib.suppress(subprocess.TimeoutExpired):
@@ -231,10 +237,10 @@ def wait(tell: Callable[[str], None]) -> int:
         return process.wait()
 
 
-def _awaited(done: Callable[[], bool], alive: Callable[[], bool], late: str) -> str | None:
-    """Wait for `done`; the problem where the server ends before, or is late."""
+def _wait_until(condition: Callable[[], bool], alive: Callable[[], bool], late: str) -> str | None:
+    """Wait for `condition`; returns the problem if the server ends first or is late."""
     deadline = time.monotonic() + READY_SECONDS
-    while not done():
+    while not condition():
         if not alive():
             return "MLServer has ended"
         if time.monotonic() > deadline:
@@ -243,8 +249,8 @@ def _awaited(done: Callable[[], bool], alive: Callable[[], bool], late: str) -> 
     return None
 
 
-def _end(process: subprocess.Popen[bytes], folder: Path) -> None:
-    """End a server that is not ready; a detached one is a child that has outlived `process`."""
+def _kill(process: subprocess.Popen[bytes], folder: Path) -> None:
+    """Kill a server that is not ready. A detached server is a child that outlives `process`."""
     pid = int(read_object(folder / "state.json").get("pid") or process.pid)
     with contextlib.suppress(ProcessLookupError):
         if pid != process.pid:
@@ -262,13 +268,13 @@ def _write_model(folder: Path, version: str, request: Request) -> Path:
     return model
 
 
-def _free_port(wanted: int | None) -> int:
+def _free_port(requested: int | None) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind((LOOPBACK, wanted or 0))
+            probe.bind((LOOPBACK, requested or 0))
         except OSError as error:
-            raise CannotServe(f"port {wanted} cannot be used ({error.strerror}): choose another --port") from None
+            raise CannotServe(f"port {requested} cannot be used ({error.strerror}): choose another --port") from None
         port: int = probe.getsockname()[1]
         return port
 

@@ -1,9 +1,9 @@
 """The log of a served model: a JSON line for each request, in a folder that Spark can read as a stream.
 
-A file grows under a name with a dot, which Spark does not read, and gets its final name when it is complete: after a
-minute, or at 16 MB. What a server that was killed has left is completed by the next one.
+A file grows under a hidden name, which Spark does not read, and gets its final name when it is complete: after a
+minute, or at 16 MB. The next server completes the files of one that was killed.
 
-The server's own environment imports this module: it needs nothing but the standard library.
+The server's environment imports this module: it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ from urllib.parse import urlsplit
 
 from ddl_magics.serving.kafka_writer import KafkaWriter
 
-#: A file is complete at this size or age, and written to the disk so often meanwhile.
+#: A file is complete at this size or age, and flushed this often.
 ROTATE_BYTES = 16 * 2**20
 ROTATE_SECONDS = 60.0
 FLUSH_SECONDS = 1.0
-#: Records that wait for the disk. More of them are dropped and counted, as no request waits for the log.
+#: Queued records. Further ones are dropped and counted: no request waits for the log.
 MAX_WAITING = 20_000
-#: Numbers and texts that their arrays have in all: some hundred megabytes.
+#: Total array elements of the queued records: some hundred megabytes.
 MAX_WAITING_VALUES = 50_000_000
-#: Records that are written before the file is flushed.
+#: Records per flush.
 MOST_AT_ONCE = 1000
-#: How long the end of a server waits for the last records.
+#: How long a server that ends waits for its queued records.
 CLOSE_SECONDS = 10.0
 
-#: What `FolderLog` names a file that grows: the server's process is known by it.
+#: Name of a growing file of `FolderLog`, with the id of the server's process.
 _GROWING = re.compile(r"\.(?P<name>.+-(?P<pid>[0-9]+)-[0-9]+\.jsonl)")
 
 
 class Record(TypedDict):
-    """One request. Arrays may stand for the nested lists: `encode` turns them into these."""
+    """One request. Values may be arrays: `encode` converts them to nested lists."""
 
     time: float  # of the request's arrival, in seconds since the epoch
     id: str
@@ -56,7 +56,7 @@ class Record(TypedDict):
 
 
 class RequestLog(Protocol):
-    """Where a server writes its requests. One thread calls it, and never waits for it."""
+    """Where a server logs its requests. One thread calls it; no method but `close` blocks."""
 
     @property
     def dropped(self) -> int:
@@ -75,12 +75,12 @@ def open_log(uri: str) -> RequestLog:
     Raises:
         ValueError, OSError: one line; it cannot be written there.
     """
-    parts = urlsplit(uri)
-    if parts.scheme == "kafka":
+    url = urlsplit(uri)
+    if url.scheme == "kafka":
         return KafkaLog(KafkaWriter(uri))
-    if parts.scheme not in ("", "file"):
-        raise ValueError(f"a log is a folder of this machine or a topic of Kafka, and not in {parts.scheme}:")
-    return FolderLog(Path(parts.path if parts.scheme else uri))
+    if url.scheme not in ("", "file"):
+        raise ValueError(f"a log is a folder of this machine or a topic of Kafka, and not in {url.scheme}:")
+    return FolderLog(Path(url.path if url.scheme else uri))
 
 
 def encode(record: Record) -> bytes:
@@ -100,9 +100,9 @@ def _as_lists(value: Any) -> Any:
 
 def _finite(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _finite(part) for name, part in value.items()}
+        return {name: _finite(element) for name, element in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(part) for part in value]
+        return [_finite(element) for element in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, str | int | None):
@@ -182,8 +182,8 @@ class QueuedLog:
 
 def _values(record: Record) -> int:
     """How much memory the arrays of a record take, in values."""
-    ends = (record["inputs"], record["outputs"])
-    return sum(int(getattr(array, "size", 1)) for end in ends if end for array in end.values())
+    tensors = (record["inputs"], record["outputs"])
+    return sum(int(getattr(array, "size", 1)) for arrays in tensors if arrays for array in arrays.values())
 
 
 class FolderLog(QueuedLog):
@@ -191,7 +191,7 @@ class FolderLog(QueuedLog):
 
     def __init__(self, folder: Path, rotate_seconds: float = ROTATE_SECONDS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        complete_left_files(folder)
+        complete_orphaned_files(folder)
         self._folder, self._rotate_seconds = folder, rotate_seconds
         self._files: dict[tuple[str, str], _GrowingFile] = {}
         self._number = 0
@@ -265,7 +265,7 @@ class _GrowingFile:
         os.rename(self._growing, self._path)
 
 
-def complete_left_files(folder: Path) -> None:
+def complete_orphaned_files(folder: Path) -> None:
     """Give the files of this machine's ended servers their final names, without a last line that was cut off."""
     for path in folder.glob(".*.jsonl"):
         match = _GROWING.fullmatch(path.name)
@@ -273,11 +273,11 @@ def complete_left_files(folder: Path) -> None:
             continue
         with contextlib.suppress(OSError):
             content = path.read_bytes()
-            whole = content[: content.rfind(b"\n") + 1]
-            if not whole:
+            complete_lines = content[: content.rfind(b"\n") + 1]
+            if not complete_lines:
                 path.unlink()
                 continue
-            os.truncate(path, len(whole))
+            os.truncate(path, len(complete_lines))
             os.rename(path, folder / match["name"])
 
 

@@ -1,4 +1,4 @@
-"""A trained model that can be served here or deployed elsewhere: of a run, or an export."""
+"""A trained model, of a run or an export, that can be served here or deployed elsewhere."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class ServableModel:
         log: str | None,
         log_inputs: bool | None,
         log_sample: float | None,
-        tell: Callable[[str], None],
+        report: Callable[[str], None],
     ) -> Served:
         """Serve the model; the arguments are those of `launch.Request` and `launch.serve`. No name: its own."""
         request = launch.Request(
@@ -57,7 +57,7 @@ class ServableModel:
             log_sample,
             self.keras,
         )
-        return launch.serve(request, tell)
+        return launch.serve(request, report)
 
 
 def of_trained(name: str, run: str, trained: Trained) -> ServableModel:

@@ -1,4 +1,4 @@
-"""Served models on disk: a folder each, in Jupyter's data folder, through which any process of the user finds them."""
+"""Served models on disk: one folder per server in Jupyter's data folder, readable by all of the user's processes."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ddl_magics.store.owned_folder import read_object
 from ddl_magics.wording import nearest
 
 LOOPBACK = "127.0.0.1"
-#: The protocol's names of types that are not NumPy's in capitals.
+#: The protocol's type names that differ from NumPy's in capitals.
 DATATYPES = {"float16": "FP16", "float32": "FP32", "float64": "FP64", "object": "BYTES"}
-#: A longer request is shown as a file.
+#: A longer example request is written to a file.
 SHOWN_CHARACTERS = 300
-#: How long the end of a server may take before it is killed.
+#: How long a server may take to stop before it is killed.
 STOP_SECONDS = 15.0
 
 
@@ -39,14 +39,14 @@ def servers_folder() -> Path:
 
 @dataclass(frozen=True)
 class Served:
-    """A served model as it was when it was read.
+    """A snapshot of a served model.
 
     Attributes:
         name: of the model, in its URLs.
         folder: of the server.
-        settings: what it was started with, and which version it serves.
+        settings: its options and the version that it serves.
         owner: the server's process, as `ddl_magics.store.owner` writes one.
-        status: requests, latencies and errors, as the server wrote them last.
+        status: the server's newest counts of requests, latencies and errors.
     """
 
     name: str
@@ -57,12 +57,12 @@ class Served:
 
     @classmethod
     def read(cls, folder: Path) -> Served | None:
-        """None where the folder holds no server."""
+        """None if the folder has no server."""
         settings = read_object(folder / "settings.json")
         if not settings:
             return None
-        owned, status = read_object(folder / "owner.json"), read_object(folder / "status.json")
-        return cls(str(settings["name"]), folder, settings, owned, status)
+        process, status = read_object(folder / "owner.json"), read_object(folder / "status.json")
+        return cls(str(settings["name"]), folder, settings, process, status)
 
     @property
     def version(self) -> str:
@@ -85,22 +85,22 @@ class Served:
         return owner.alive(self.owner, self.folder / "status.json")
 
     @property
-    def ended(self) -> bool:
-        """Whether it has ended as it should: it was stopped, or its kernel has ended."""
+    def ended_normally(self) -> bool:
+        """Whether the server was stopped, or ended with its kernel."""
         return (self.folder / "ended").exists()
 
     @property
     def problem(self) -> str:
-        """Why it is no more, in one line; "" while it serves."""
+        """Why the server has ended, in one line; "" while it is alive."""
         if self.alive:
             return ""
         return last_line(self.folder / "output.txt") or "its process was killed"
 
     def stop(self) -> str:
-        """End the server after the requests that it is answering; returns a line that says so.
+        """End the server after the requests in progress; returns a line for the user.
 
         Raises:
-            CannotServe: it runs on another host.
+            CannotServe: the server runs on another host.
         """
         if self.alive and self.owner.get("host") != socket.gethostname():
             raise CannotServe(f"{self.name} is served on {self.owner.get('host')}: stop it there")
@@ -118,11 +118,11 @@ class Served:
         return f"{self.name} is not served any more" if was_alive else f"{self.name} was not served any more: removed"
 
     def how_to_call(self) -> str:
-        """Lines for a shell and for Python that ask it for a prediction."""
+        """A shell command and a Python call that request a prediction."""
         signature = read_object(self.folder / "signature.json")
         inputs = [(name, dtype, [size or 1 for size in shape]) for name, dtype, shape in signature["inputs"]]
-        asked = {"inputs": [_zeros(*each) for each in inputs]}
-        body = json.dumps(asked)
+        request = {"inputs": [_zeros(*tensor) for tensor in inputs]}
+        body = json.dumps(request)
         if len(body) > SHOWN_CHARACTERS:
             example = self.folder / "example.json"
             example.write_text(body)
@@ -143,7 +143,7 @@ class Served:
 
 
 def _zeros(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
-    """An input of the Open Inference Protocol, with one row."""
+    """An input of the Open Inference Protocol with one row of zeros."""
     text = dtype == "object"
     return {
         "name": name,
@@ -154,7 +154,7 @@ def _zeros(name: str, dtype: str, shape: list[int]) -> dict[str, Any]:
 
 
 def _nested(shape: list[int]) -> str:
-    """A row of zeros, as Python writes it; of a long one the beginning."""
+    """A row of zeros in Python's notation; long dimensions are cut."""
     if not shape:
         return "0"
     inner = [_nested(shape[1:])] * min(shape[0], 3)
@@ -162,18 +162,18 @@ def _nested(shape: list[int]) -> str:
 
 
 def list_served() -> list[Served]:
-    """The models that are served, or whose server has died; by name."""
-    found = []
+    """The served models, and those whose server has died, by name."""
+    servers = []
     with contextlib.suppress(OSError):
         for folder in sorted(servers_folder().iterdir()):
             served = Served.read(folder)
             if served is None:
                 continue
-            if served.ended and not served.alive:
+            if served.ended_normally and not served.alive:
                 shutil.rmtree(folder, ignore_errors=True)
             elif served.owner:
-                found.append(served)
-    return found
+                servers.append(served)
+    return servers
 
 
 def find_served(name: str) -> Served:
@@ -182,12 +182,12 @@ def find_served(name: str) -> Served:
     Raises:
         CannotServe: there is none.
     """
-    known = list_served()
-    for served in known:
+    servers = list_served()
+    for served in servers:
         if served.name == name:
             return served
     raise CannotServe(
-        f"no model {name} is served.{nearest(name, [each.name for each in known])} %ddl serving lists them"
+        f"no model {name} is served.{nearest(name, [server.name for server in servers])} %ddl serving lists them"
     )
 
 
@@ -210,12 +210,12 @@ def describe(served: Served) -> str:
         return f"{served.name}  version {served.version}  is not served any more: {served.problem}"
     status = served.status
     latency = status.get("latency") or {}
-    parts = [f"{served.name}  version {served.version}  {served.url}"]
-    parts.append(f"{status.get('rate', 0):.1f} requests/s, {status.get('requests', 0)} in all")
+    fields = [f"{served.name}  version {served.version}  {served.url}"]
+    fields.append(f"{status.get('rate', 0):.1f} requests/s, {status.get('requests', 0)} in all")
     times = [f"{name} {1000 * seconds:.1f} ms" for name, seconds in latency.items() if seconds is not None]
     if times:
-        parts.append(", ".join(times))
-    parts.append(f"{status.get('errors', 0)} errors")
+        fields.append(", ".join(times))
+    fields.append(f"{status.get('errors', 0)} errors")
     if status.get("dropped"):
-        parts.append(f"{status['dropped']} requests are missing in the log")
-    return "; ".join(parts)
+        fields.append(f"{status['dropped']} requests are missing in the log")
+    return "; ".join(fields)

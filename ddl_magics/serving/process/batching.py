@@ -1,4 +1,4 @@
-"""Requests that come while the model is at work are one batch: none waits for others that may come."""
+"""Batches the requests that arrive while the model is busy; a request never waits for later ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 Arrays = dict[str, np.ndarray]
 
-#: Rows that the model is called with at once.
+#: Rows in one call of the model.
 BATCH_ROWS = 1024
 
 
@@ -26,14 +26,15 @@ class _Request:
 
     @property
     def kind(self) -> Any:
-        """Requests of one kind fit into one batch."""
+        """Requests of equal kind can share a batch."""
         return tuple((name, array.shape[1:], array.dtype.kind) for name, array in self.arrays.items())
 
 
 class Batcher:
-    """Calls a model in a thread of its own, with the rows of all requests that wait.
+    """Calls a model in a separate thread, with the rows of all waiting requests.
 
-    call: name -> array of rows -> the same of the outputs.
+    Args:
+        call: maps the input arrays, by name, to the output arrays.
     """
 
     def __init__(self, call: Callable[[Arrays], Arrays]) -> None:
@@ -44,7 +45,7 @@ class Batcher:
         threading.Thread(target=self._run, name="model", daemon=True).start()
 
     async def predict(self, arrays: Arrays, rows: int) -> Arrays:
-        """The outputs for some rows; raises what the model raises."""
+        """The outputs for `rows` rows; raises the model's exceptions."""
         loop = asyncio.get_running_loop()
         request = _Request(arrays, rows, loop.create_future(), loop)
         with self._changed:
@@ -53,13 +54,13 @@ class Batcher:
         return await request.answer
 
     def close(self) -> None:
-        """End the thread after the requests that wait."""
+        """End the thread after the waiting requests."""
         with self._changed:
             self._closed = True
             self._changed.notify()
 
     def _run(self) -> None:
-        while batch := self._next():
+        while batch := self._next_batch():
             try:
                 self._answer(batch)
             except Exception as error:
@@ -68,11 +69,11 @@ class Batcher:
                 for request in batch if len(batch) > 1 else ():  # one of them may be the cause
                     try:
                         self._answer([request])
-                    except Exception as own:
-                        _fail(request, own)
+                    except Exception as request_error:
+                        _fail(request, request_error)
 
-    def _next(self) -> list[_Request]:
-        """Waits for the next batch; none when closed."""
+    def _next_batch(self) -> list[_Request]:
+        """Wait for the next batch; it is empty when closed."""
         with self._changed:
             while not self._waiting and not self._closed:
                 self._changed.wait()
@@ -89,23 +90,23 @@ class Batcher:
         arrays = batch[0].arrays
         if len(batch) > 1:
             arrays = {name: np.concatenate([request.arrays[name] for request in batch]) for name in arrays}
-        outputs, first = self._in_pieces(arrays, sum(request.rows for request in batch)), 0
+        outputs, start = self._in_pieces(arrays, sum(request.rows for request in batch)), 0
         for request in batch:
-            own = {name: values[first : first + request.rows] for name, values in outputs.items()}
-            first += request.rows
-            request.loop.call_soon_threadsafe(_set, request.answer, own)
+            request_outputs = {name: values[start : start + request.rows] for name, values in outputs.items()}
+            start += request.rows
+            request.loop.call_soon_threadsafe(_set, request.answer, request_outputs)
 
     def _in_pieces(self, arrays: Arrays, rows: int) -> Arrays:
-        """Where one request has more rows than a batch, its memory stays bounded."""
+        """Call the model in slices of `BATCH_ROWS`, which bound the memory of a large request."""
         if rows <= BATCH_ROWS:
             return self._call(arrays)
         starts = range(0, rows, BATCH_ROWS)
-        found = [self._call({n: array[i : i + BATCH_ROWS] for n, array in arrays.items()}) for i in starts]
-        return {name: np.concatenate([each[name] for each in found]) for name in found[0]}
+        pieces = [self._call({n: array[i : i + BATCH_ROWS] for n, array in arrays.items()}) for i in starts]
+        return {name: np.concatenate([piece[name] for piece in pieces]) for name in pieces[0]}
 
 
 def _set(answer: asyncio.Future[Arrays], outputs: Arrays) -> None:
-    if not answer.done():  # its client may have gone
+    if not answer.done():  # the client may have disconnected
         answer.set_result(outputs)
 
 

@@ -14,7 +14,7 @@ from ddl_magics.models.signature import Signature, Tensor, example_for, signatur
 
 #: What describes the model in the folder of an export.
 DESCRIPTION = "ddl_magics.json"
-#: Names of the tensors of a model that has one without a name.
+#: Default names of an unnamed input and output.
 INPUT, OUTPUT = "input", "output"
 
 Arrays = dict[str, np.ndarray]
@@ -22,7 +22,7 @@ Arrays = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Model:
-    """A model that has been called once.
+    """A loaded model, warmed up by one call.
 
     Attributes:
         call: name -> array of rows, for all inputs -> the same for the outputs.
@@ -41,34 +41,34 @@ class Model:
         Raises:
             ValueError: one line; the export cannot be served.
         """
-        about = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
-        if about["format"] == "saved_model":
-            function, signature, example = _saved_model(folder, about)
-        elif about["model"].endswith(".keras"):
-            function, signature, example = _keras(folder / about["model"], about)
+        description = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        if description["format"] == "saved_model":
+            function, signature, example = _saved_model(folder, description)
+        elif description["model"].endswith(".keras"):
+            function, signature, example = _keras(folder / description["model"], description)
         else:
             raise ValueError(
-                f"an export in the format {about['format']} cannot be served: use mlflow, keras or saved_model"
+                f"an export in the format {description['format']} cannot be served: use mlflow, keras or saved_model"
             )
-        inputs, outputs = _named(signature.inputs, INPUT), _named(signature.outputs, OUTPUT)
-        one = signature.inputs[0].name == "" and len(inputs) == 1
+        inputs, outputs = _with_names(signature.inputs, INPUT), _with_names(signature.outputs, OUTPUT)
+        single_unnamed = signature.inputs[0].name == "" and len(inputs) == 1
 
         def call(arrays: Arrays) -> Arrays:
-            given = next(iter(arrays.values())) if one else arrays
-            found = function(given)
-            if isinstance(found, list | tuple):
-                found = {tensor.name: each for tensor, each in zip(outputs, found, strict=True)}
-            if not isinstance(found, dict):
-                found = {outputs[0].name: found}
-            return {name: each.numpy() for name, each in found.items()}
+            argument = next(iter(arrays.values())) if single_unnamed else arrays
+            result = function(argument)
+            if isinstance(result, list | tuple):
+                result = {tensor.name: value for tensor, value in zip(outputs, result, strict=True)}
+            if not isinstance(result, dict):
+                result = {outputs[0].name: result}
+            return {name: value.numpy() for name, value in result.items()}
 
         model = cls(call, inputs, outputs)
         model.call(_example(example, inputs))
         return model
 
 
-def _named(tensors: tuple[Tensor, ...], name: str) -> tuple[Tensor, ...]:
-    return tuple(Tensor(each.name or name, each.dtype, each.shape) for each in tensors)
+def _with_names(tensors: tuple[Tensor, ...], default_name: str) -> tuple[Tensor, ...]:
+    return tuple(Tensor(tensor.name or default_name, tensor.dtype, tensor.shape) for tensor in tensors)
 
 
 def _example(example: Any, inputs: tuple[Tensor, ...]) -> Arrays:
@@ -76,7 +76,7 @@ def _example(example: Any, inputs: tuple[Tensor, ...]) -> Arrays:
 
 
 def _specs(signature: Signature) -> Any:
-    """TensorFlow's types of the inputs: one, or a dict of them."""
+    """One `tf.TensorSpec`, or a dict of them by input name."""
     import tensorflow as tf
 
     def spec(tensor: Tensor) -> Any:
@@ -88,7 +88,7 @@ def _specs(signature: Signature) -> Any:
     return {tensor.name: spec(tensor) for tensor in signature.inputs}
 
 
-def _keras(file: Path, about: dict[str, Any]) -> tuple[Callable[[Any], Any], Signature, Any]:
+def _keras(file: Path, description: dict[str, Any]) -> tuple[Callable[[Any], Any], Signature, Any]:
     import keras
     import tensorflow as tf
 
@@ -98,33 +98,33 @@ def _keras(file: Path, about: dict[str, Any]) -> tuple[Callable[[Any], Any], Sig
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
         missing = [line for line in lines if "Could not locate" in line]
         reason = (missing or lines or [type(error).__name__])[0].partition(". ")[0][:200]
-        other = "where a class of it is the notebook's, serve its saved_model: run.export(path, 'saved_model')"
-        raise ValueError(f"Keras {keras.__version__} cannot load the model ({reason}): {other}") from None
-    example = example_for(model, about["inputs"]) if "example" not in about else _given(about)
+        remedy = "where a class of it is the notebook's, serve its saved_model: run.export(path, 'saved_model')"
+        raise ValueError(f"Keras {keras.__version__} cannot load the model ({reason}): {remedy}") from None
+    example = _stored_example(description) if "example" in description else example_for(model, description["inputs"])
     signature = signature_of(model, example)
-    function = tf.function(lambda given: model(given, training=False), input_signature=[_specs(signature)])
+    function = tf.function(lambda inputs: model(inputs, training=False), input_signature=[_specs(signature)])
     return function, signature, example
 
 
-def _given(about: dict[str, Any]) -> Any:
-    """The example of a description, which has lists for arrays."""
-    dtypes = {tensor["name"]: tensor["dtype"] for tensor in about.get("signature", {}).get("inputs", ())}
-    example = about["example"]
+def _stored_example(description: dict[str, Any]) -> Any:
+    """The example of an export, whose description stores arrays as lists."""
+    dtypes = {tensor["name"]: tensor["dtype"] for tensor in description.get("signature", {}).get("inputs", ())}
+    example = description["example"]
     if isinstance(example, dict):
         return {name: np.asarray(values, dtypes.get(name)) for name, values in example.items()}
     return np.asarray(example, dtypes.get(""))
 
 
-def _saved_model(folder: Path, about: dict[str, Any]) -> tuple[Callable[[Any], Any], Signature, Any]:
+def _saved_model(folder: Path, description: dict[str, Any]) -> tuple[Callable[[Any], Any], Signature, Any]:
     import tensorflow as tf
 
     loaded = tf.saved_model.load(str(folder))
-    signature = Signature(*(tuple(_tensor(each) for each in about["signature"][end]) for end in ("inputs", "outputs")))
+    signature = Signature(*(tuple(map(_tensor, description["signature"][side])) for side in ("inputs", "outputs")))
 
-    def function(given: Any, kept: Any = loaded) -> Any:
-        return kept.serve(given)
+    def function(inputs: Any, model: Any = loaded) -> Any:
+        return model.serve(inputs)
 
-    return function, signature, _given(about)
+    return function, signature, _stored_example(description)
 
 
 def _tensor(described: dict[str, Any]) -> Tensor:

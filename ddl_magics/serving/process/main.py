@@ -2,12 +2,12 @@
 
     python main.py FOLDER
 
-`FOLDER/settings.json` says what to serve. The process writes `state.json`, `signature.json` with what the model takes
-and gives, `status.json` each second, and `ended` when it ends as it should. A file `control/load.json` makes it load
-another version, which takes over when it is ready; `control/stop` ends it. So the ports have no way to change what is
-served: any user of the machine can connect to them.
+`FOLDER/settings.json` says what to serve. The process writes `state.json`, `signature.json` with the model's inputs and
+outputs, `status.json` each second, and `ended` when it exits normally. A file `control/load.json` makes it load another
+version, which takes over when it is ready; `control/stop` ends it. No port can change what is served, as any user of
+the machine can connect to them.
 
-It runs in an environment that lacks what this package needs, and imports only modules that need none of it.
+It runs in MLServer's environment, which lacks this package's dependencies, and imports only modules without them.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ STATUS_SECONDS = 1.0
 
 
 def main(folder: Path) -> None:
-    """Serve until a signal, a request to stop, or the end of the process that has started this one."""
+    """Serve until a signal, a request to stop, or the end of the parent process."""
     settings = json.loads((folder / "settings.json").read_text(encoding="utf-8"))
     if settings["detached"] and os.fork():
         os._exit(0)
     if settings["detached"]:
         os.setsid()
-    # Importing the package itself would need what the notebook's environment has.
+    # Importing the package itself would need the notebook's environment.
     package = types.ModuleType("ddl_magics")
     package.__path__ = [str(Path(__file__).resolve().parents[2])]
     sys.modules["ddl_magics"] = package
@@ -47,7 +47,7 @@ class _Process:
         self._folder, self._settings = folder, settings
         self._served: str | None = None
         self._problem: str | None = None
-        self._ended = threading.Event()
+        self._parent_ended = threading.Event()
 
     async def run(self) -> None:
         _write(self._folder / "state.json", {"pid": os.getpid(), "listening": False})
@@ -66,9 +66,9 @@ class _Process:
         await self._load(settings["version"], Path(settings["model"]))
         serving = asyncio.create_task(self._server.serve())
         steering = asyncio.create_task(self._steer())
-        done, _ = await asyncio.wait({serving, steering}, return_when=asyncio.FIRST_COMPLETED)
+        finished, _ = await asyncio.wait({serving, steering}, return_when=asyncio.FIRST_COMPLETED)
         await self._server.stop()
-        if serving not in done:
+        if serving not in finished:
             with contextlib.suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(serving, 10)
         steering.cancel()
@@ -76,48 +76,45 @@ class _Process:
             CONTEXT.log.close()
         self._write_status()
         serving.result()
-        with contextlib.suppress(OSError):  # who stops it removes the folder
+        with contextlib.suppress(OSError):  # the process that stops this one removes the folder
             (self._folder / "ended").touch()
 
     async def _load(self, version: str, model: Path) -> None:
         from ddl_magics.serving.process.loading import Model
 
-        # In a thread: the version that is served answers meanwhile.
+        # In a thread, so that the present version continues to answer.
         loaded = self._context.loaded[version] = await asyncio.to_thread(Model.load, model)
         await self._server.replace(version)
         self._served = version
-        ends = {"inputs": loaded.inputs, "outputs": loaded.outputs}
-        _write(
-            self._folder / "signature.json",
-            {end: [[each.name, each.dtype, each.shape] for each in tensors] for end, tensors in ends.items()},
-        )
+        inputs, outputs = ([[t.name, t.dtype, t.shape] for t in tensors] for tensors in (loaded.inputs, loaded.outputs))
+        _write(self._folder / "signature.json", {"inputs": inputs, "outputs": outputs})
 
     async def _steer(self) -> None:
-        """Do what is asked by files in `control`; returns when the process is to end."""
+        """Execute the requests in `control`; returns when the process must end."""
         control, written, announced = self._folder / "control", 0.0, False
-        while not (control / "stop").exists() and not self._ended.is_set():
+        while not (control / "stop").exists() and not self._parent_ended.is_set():
             if not announced and self._server.listening:
                 _write(self._folder / "state.json", {"pid": os.getpid(), "listening": True})
                 announced = True
             with contextlib.suppress(FileNotFoundError):
-                asked = json.loads((control / "load.json").read_text(encoding="utf-8"))
+                load_request = json.loads((control / "load.json").read_text(encoding="utf-8"))
                 (control / "load.json").unlink()
-                asyncio.create_task(self._change(asked))  # noqa: RUF006 - it answers by a file
+                asyncio.create_task(self._change(load_request))  # noqa: RUF006 - it answers by a file
             if time.monotonic() - written >= STATUS_SECONDS:
                 self._write_status()
                 written = time.monotonic()
             await asyncio.sleep(CONTROL_SECONDS)
 
-    async def _change(self, asked: dict[str, str]) -> None:
-        answer: dict[str, Any] = {"version": asked["version"], "problem": None}
+    async def _change(self, load_request: dict[str, str]) -> None:
+        answer: dict[str, Any] = {"version": load_request["version"], "problem": None}
         try:
-            await self._load(asked["version"], Path(asked["model"]))
+            await self._load(load_request["version"], Path(load_request["model"]))
         except Exception as error:  # of Keras and TensorFlow, of many kinds
             lines = (line.strip() for line in str(error).splitlines() if line.strip())
             answer["problem"] = next(lines, type(error).__name__)
-            self._context.loaded.pop(asked["version"], None)
+            self._context.loaded.pop(load_request["version"], None)
         self._write_status()
-        _write(self._folder / "control" / f"loaded-{asked['version']}.json", answer)
+        _write(self._folder / "control" / f"loaded-{load_request['version']}.json", answer)
 
     def _write_status(self) -> None:
         log = self._context.log
@@ -131,16 +128,16 @@ class _Process:
             _write(self._folder / "status.json", status)
 
     def _watch_parent(self) -> None:
-        """Standard input is a pipe of the process that has started this one, and ends with it."""
+        """Standard input is a pipe from the parent process: it closes when that ends."""
         while os.read(0, 1024):
             pass
-        self._ended.set()
+        self._parent_ended.set()
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(json.dumps(value), encoding="utf-8")
-    os.replace(part, path)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(value), encoding="utf-8")
+    os.replace(temporary, path)
 
 
 if __name__ == "__main__":

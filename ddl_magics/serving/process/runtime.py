@@ -35,13 +35,13 @@ DRAIN_SECONDS = 30.0
 
 @dataclass
 class Context:
-    """What all versions of this process share.
+    """State that all versions in this process share.
 
     Attributes:
-        log: where requests are logged, or None.
-        log_inputs: whether the log has them.
+        log: the request log, or None.
+        log_inputs: whether the log has the inputs of requests.
         sample: the share of requests that are logged.
-        loaded: version -> its model. MLServer makes the runtime from settings alone; it finds the model here.
+        loaded: version -> model. MLServer creates `ExportedModel` from settings alone, so it looks up its model here.
     """
 
     log: RequestLog | None = None
@@ -55,7 +55,7 @@ CONTEXT = Context()
 
 
 class ExportedModel(MLModel):
-    """One version of a served model. It is ready from the start, as its model was loaded before."""
+    """One version of a served model. It is ready at once: its model is already loaded."""
 
     def __init__(self, settings: ModelSettings) -> None:
         super().__init__(settings)
@@ -69,15 +69,15 @@ class ExportedModel(MLModel):
         self.ready = True
 
     async def predict(self, payload: InferenceRequest) -> InferenceResponse:
-        """What MLServer calls for a request of the Open Inference Protocol, over REST or gRPC."""
+        """Answer a request of the Open Inference Protocol, over REST or gRPC."""
         outputs = await self._answer(payload.id, lambda: self._decoded(payload))
         return InferenceResponse(
             model_name=self.name,
             model_version=self._number,
             id=payload.id,
             outputs=[
-                ResponseOutput(name=name, shape=list(each.shape), datatype=to_datatype(each.dtype), data=_flat(each))
-                for name, each in outputs.items()
+                ResponseOutput(name=name, shape=list(array.shape), datatype=to_datatype(array.dtype), data=_flat(array))
+                for name, array in outputs.items()
             ],
         )
 
@@ -89,9 +89,9 @@ class ExportedModel(MLModel):
             outputs = await self._answer(None, lambda: self._of_invocation(body))
         except InferenceError as error:
             return Response(orjson.dumps({"error": str(error)}), 400, media_type="application/json")
-        one = len(self._model.outputs) == 1
-        predictions = {name: each if each.dtype != object else _texts(each) for name, each in outputs.items()}
-        answer = {"predictions": next(iter(predictions.values())) if one else predictions}
+        single = len(self._model.outputs) == 1
+        predictions = {name: array if array.dtype != object else _texts(array) for name, array in outputs.items()}
+        answer = {"predictions": next(iter(predictions.values())) if single else predictions}
         text = orjson.dumps(answer, option=orjson.OPT_SERIALIZE_NUMPY, default=lambda value: value.tolist())
         return Response(text, media_type="application/json")
 
@@ -108,7 +108,7 @@ class ExportedModel(MLModel):
         """The outputs of a request, which is counted and logged.
 
         Raises:
-            InferenceError: one line; what came is not what the model takes, or the model raised.
+            InferenceError: one line; the inputs do not fit the model, or the model raised.
         """
         began, since = time.time(), time.perf_counter()
         arrays: Arrays = {}
@@ -139,29 +139,29 @@ class ExportedModel(MLModel):
                         "model": self.name,
                         "version": self._number,
                         "rows": rows,
-                        "inputs": {n: _texts(each) for n, each in arrays.items()} if CONTEXT.log_inputs else None,
-                        "outputs": outputs and {name: _texts(each) for name, each in outputs.items()},
+                        "inputs": {n: _texts(array) for n, array in arrays.items()} if CONTEXT.log_inputs else None,
+                        "outputs": outputs and {name: _texts(array) for name, array in outputs.items()},
                         "latency": latency,
                         "error": problem,
                     }
                 )
 
     def _decoded(self, payload: InferenceRequest) -> Arrays:
-        given = {each.name: each for each in payload.inputs}
-        if len(self._model.inputs) == 1 and len(given) == 1:  # whatever its name
-            given = {self._model.inputs[0].name: payload.inputs[0]}
-        return self._checked({name: _array(each) for name, each in given.items()})
+        tensors = {tensor.name: tensor for tensor in payload.inputs}
+        if len(self._model.inputs) == 1 and len(tensors) == 1:  # whatever its name
+            tensors = {self._model.inputs[0].name: payload.inputs[0]}
+        return self._checked({name: _array(tensor) for name, tensor in tensors.items()})
 
     def _of_invocation(self, body: bytes) -> Arrays:
         try:
-            asked = orjson.loads(body)
+            document = orjson.loads(body)
         except ValueError as error:
             raise InferenceError(f"the body is no JSON: {error}") from None
-        found = [key for key in ("inputs", "instances") if isinstance(asked, dict) and key in asked]
-        if len(found) != 1:
+        keys = [key for key in ("inputs", "instances") if isinstance(document, dict) and key in document]
+        if len(keys) != 1:
             raise InferenceError('write {"inputs": {name: rows}}, or {"inputs": rows} for one input, or "instances"')
-        values = asked[found[0]]
-        if found == ["instances"] and isinstance(values, list) and values and isinstance(values[0], Mapping):
+        values = document[keys[0]]
+        if keys == ["instances"] and isinstance(values, list) and values and isinstance(values[0], Mapping):
             if any(not isinstance(row, Mapping) or row.keys() != values[0].keys() for row in values):
                 raise InferenceError("each of the instances must have the same names")
             values = {name: [row[name] for row in values] for name in values[0]}
@@ -169,12 +169,12 @@ class ExportedModel(MLModel):
             values = {self._model.inputs[0].name: values}
         return self._checked(values)
 
-    def _checked(self, given: Mapping[str, Any]) -> Arrays:
-        """The arrays of all inputs, in the types that the model takes."""
+    def _checked(self, values: Mapping[str, Any]) -> Arrays:
+        """The arrays of all inputs, in the model's types."""
         names = [tensor.name for tensor in self._model.inputs]
-        if set(given) != set(names):
-            raise InferenceError(f"the model takes {', '.join(names)}, not {', '.join(map(str, given)) or 'nothing'}")
-        arrays = {tensor.name: _as(tensor, given[tensor.name]) for tensor in self._model.inputs}
+        if set(values) != set(names):
+            raise InferenceError(f"the model takes {', '.join(names)}, not {', '.join(map(str, values)) or 'nothing'}")
+        arrays = {tensor.name: _as(tensor, values[tensor.name]) for tensor in self._model.inputs}
         sizes = {name: len(array) for name, array in arrays.items()}
         if len(set(sizes.values())) > 1:
             raise InferenceError(f"the inputs have different numbers of rows: {sizes}")
@@ -199,7 +199,7 @@ def _array(tensor: RequestInput) -> np.ndarray:
 
 
 def _as(tensor: Tensor, values: Any) -> np.ndarray:
-    """Values in the type of a tensor, if they fit into it and have its shape."""
+    """Convert values to the type of a tensor; InferenceError if type or shape do not fit."""
     try:
         array = np.asarray(values)
         if tensor.dtype == "object":
@@ -212,17 +212,17 @@ def _as(tensor: Tensor, values: Any) -> np.ndarray:
         raise InferenceError(f"input {tensor.name}: {error}") from None
     shape = array.shape[1:]
     fits = array.ndim == len(tensor.shape) + 1
-    if not fits or any(own not in (None, size) for own, size in zip(tensor.shape, shape, strict=True)):
-        wanted = ["rows", *("any" if size is None else size for size in tensor.shape)]
-        raise InferenceError(f"input {tensor.name} has the shape {list(array.shape)}, not {wanted}")
+    if not fits or any(expected not in (None, size) for expected, size in zip(tensor.shape, shape, strict=True)):
+        expected_shape = ["rows", *("any" if size is None else size for size in tensor.shape)]
+        raise InferenceError(f"input {tensor.name} has the shape {list(array.shape)}, not {expected_shape}")
     return array
 
 
 def _texts(array: np.ndarray) -> np.ndarray:
-    """With text for bytes."""
+    """The array with bytes decoded to text."""
     if array.dtype.kind != "O":
         return array
-    as_text = np.frompyfunc(lambda each: each.decode(errors="replace") if isinstance(each, bytes) else each, 1, 1)
+    as_text = np.frompyfunc(lambda value: value.decode(errors="replace") if isinstance(value, bytes) else value, 1, 1)
     return np.asarray(as_text(array), object)
 
 

@@ -12,12 +12,12 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from ddl_magics.serving.process.runtime import ExportedModel
 
 LOOPBACK = "127.0.0.1"
-#: Hosts that a request may name: a page of another site, whose name resolves to loopback, names its own.
+#: Accepted Host headers: a site whose name resolves to loopback (DNS rebinding) has another one.
 HOSTS = [LOOPBACK, "localhost", "[::1]"]
 
 
 class Server:
-    """MLServer, with at most one version at a time that new requests get."""
+    """MLServer, which sends new requests to one version at a time."""
 
     def __init__(self, name: str, http_port: int, grpc_port: int) -> None:
         settings = Settings(
@@ -30,7 +30,7 @@ class Server:
             gzip_enabled=False,
             load_models_at_startup=False,
         )
-        # Two servers could listen on the port otherwise, and share the requests.
+        # Otherwise two servers could listen on the port and share the requests.
         settings._custom_grpc_server_settings = {"grpc.so_reuseport": 0}
         self._name, self._version = name, ""
         self._server = MLServer(settings)
@@ -48,7 +48,7 @@ class Server:
         return bool(getattr(getattr(self._server._rest_server, "_server", None), "started", False))
 
     async def replace(self, version: str) -> None:
-        """Let new requests go to a version, whose model is loaded, and then unload the one before.
+        """Send new requests to a version, whose model is loaded, and then unload its predecessor.
 
         Nothing awaits between the version's registration and its readiness, so that no request meets it unready.
         """
@@ -65,12 +65,12 @@ class Server:
         await self._server.start()
 
     async def stop(self) -> None:
-        """End after the requests that are being answered."""
+        """End after the requests in progress."""
         if self.listening:
             await self._server.stop()
 
 
-async def _refused(*given: Any) -> Any:
+async def _refused(*arguments: Any) -> Any:
     from mlserver.errors import MLServerError
 
     await asyncio.sleep(0)

@@ -11,7 +11,7 @@ SECONDS = 60
 #: Latencies are counted in bins from 10 microseconds to 100 seconds, each 5 % wider than the one before.
 _FIRST_SECONDS, _GROWTH, _BINS = 1e-5, 1.05, 331
 _EDGES = _FIRST_SECONDS * _GROWTH ** np.arange(_BINS)
-#: The rate is that of so many seconds.
+#: The window of the request rate.
 RATE_SECONDS = 5
 
 
@@ -25,22 +25,22 @@ class Statistics:
         self._second = int(time.monotonic())
 
     def count(self, latency: float, rows: int, failed: bool) -> None:
-        """One request: latency in seconds."""
-        now = self._turn()
+        """Count a request; latency in seconds."""
+        row = self._advance()
         self.requests += 1
         self.rows += rows
-        self._bins[now, min(int(np.searchsorted(_EDGES, latency)), _BINS - 1)] += 1
+        self._bins[row, min(int(np.searchsorted(_EDGES, latency)), _BINS - 1)] += 1
         if failed:
             self.errors += 1
-            self._errors[now] += 1
+            self._errors[row] += 1
 
     def to_json(self) -> dict[str, Any]:
-        """Totals, the rate of the last `RATE_SECONDS`, and latencies of the last minute: None where there was none.
+        """Totals, the rate of the last `RATE_SECONDS`, and latencies of the last minute: None without requests.
 
-        `rates` has a number for each second of the last minute, the oldest first; the present one is not in it.
+        `rates` has the requests of each second of the last minute, oldest first, without the present second.
         """
-        now = self._turn()
-        order = [(now + 1 + i) % SECONDS for i in range(SECONDS - 1)]
+        row = self._advance()
+        order = [(row + 1 + i) % SECONDS for i in range(SECONDS - 1)]
         rates = self._bins.sum(axis=1)[order]
         return {
             "requests": self.requests,
@@ -54,14 +54,14 @@ class Statistics:
         }
 
     def _quantile(self, share: float) -> float | None:
-        """The upper edge of the bin that has it, in seconds: at most 5 % too long."""
+        """The upper edge of the quantile's bin, in seconds: at most 5 % too long."""
         counts = self._bins.sum(axis=0).cumsum()
         if not counts[-1]:
             return None
         return float(_EDGES[int(np.searchsorted(counts, share * counts[-1]))])
 
-    def _turn(self) -> int:
-        """The row of the present second; those of seconds that have passed since are emptied."""
+    def _advance(self) -> int:
+        """Empty the rows of the seconds since the last call; returns the row of the present second."""
         second = int(time.monotonic())
         for passed in range(max(self._second + 1, second - SECONDS + 1), second + 1):
             self._bins[passed % SECONDS] = 0
