@@ -1,7 +1,7 @@
 """The interface of a cluster, which executes runs, and the answers that it gives.
 
-Problems that are to be expected are answers, not exceptions: a method returns one of the frozen dataclasses below, and
-the caller branches over them.
+Expected problems are answers, not exceptions: a method returns one of the frozen dataclasses below, and the caller
+branches over them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from ddl_magics.runtime.events import RawEvent
 from ddl_magics.runtime.run_spec import RunSpec
 
-#: Kind of an event that stands for one that cannot be read; no view knows it.
+#: Kind of the placeholder for an unreadable event; no view shows it.
 UNREADABLE = "unreadable"
 
 #: Called with the bytes received so far and the size of the file.
@@ -60,11 +60,11 @@ class Postponed:
 
 @dataclass(frozen=True)
 class Polled:
-    """The events after the given number, in order, and the run's state. `more`: further events are available now."""
+    """The events up to `last_seq`, in order, and the run's state. `has_more`: further events are available now."""
 
     events: tuple[RawEvent, ...]
-    last: int
-    more: bool
+    last_seq: int
+    has_more: bool
     state: str
 
 
@@ -72,11 +72,13 @@ class Polled:
 class Unreachable:
     """The driver does not answer.
 
-    gone: it never will, because its session has ended, and the run with it. busy: its session executes another cell.
+    Attributes:
+        session_ended: the run has ended with its session, so the driver will never answer.
+        busy: the session executes another cell.
     """
 
     message: str
-    gone: bool = False
+    session_ended: bool = False
     busy: bool = False
 
 
@@ -89,7 +91,7 @@ class ScoringRequest:
         key: names the model in the driver: the id of the run that trained it, or the hash of its file.
         data: the DataFrame's name, in the process of the cluster's Spark session.
         features: the columns of the model's input, as `ddl_magics.predict` takes them.
-        batch_rows: rows that the model is called with at once.
+        batch_rows: rows in one call of the model.
         transform: --transform of the run that trained the model, or None.
     """
 
@@ -112,12 +114,12 @@ class Cluster(Protocol):
     outlives_kernel: bool
     #: Whether Spark runs in this kernel's process, and so with this notebook's variables and this machine's folders.
     in_kernel: bool
-    #: So many bytes of the files that a cell has written are fetched at the run's end; None: all.
+    #: Bytes of the cell's files that are fetched when the run ends; None for all.
     files_bytes: int | None
 
     @property
     def driver_address(self) -> Mapping[str, Any]:
-        """How another kernel finds a run's driver again, as JSON without secrets; empty where it cannot."""
+        """The address by which another kernel finds a run's driver, as JSON without secrets; empty if it cannot."""
 
     def status(self) -> Ready | NotStarted | Unreachable: ...
 
@@ -139,7 +141,7 @@ class Cluster(Protocol):
         """
 
     def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
-        """Why the run would be refused, as far as that is known without waiting."""
+        """Why the run would be refused, as far as can be checked without waiting."""
 
     def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
         """What the user should know of a run that `check` accepts, a line each."""
@@ -152,7 +154,7 @@ class Cluster(Protocol):
     def stop(self, run: str, reason: str = "") -> bool:
         """Ask the run to finish its step and end, and to keep its model. It ends later, with a state event.
 
-        reason: words that follow "stopped" in that event. Returns whether the driver has answered: else ask again.
+        reason: words that follow "stopped" in that event. Returns whether the driver answered; if not, call again.
         """
 
     def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
@@ -215,19 +217,21 @@ class Cluster(Protocol):
             CannotWrite: a ValueError of one line; a name is wrong, the storage refuses, or the driver does not answer.
         """
 
-    def give_back(self, what: str) -> str | Refused:
-        """Give back executors, or the whole session, as --release says. Returns in one line what was done."""
+    def give_back(self, resource: str) -> str | Refused:
+        """Release "executors" or the "session", as --release says. Returns a line for the user."""
 
     def ask_again(self) -> str | Refused:
-        """Ask for the executors that were given back. Returns in one line what was done."""
+        """Request the released executors again. Returns a line for the user."""
 
     def replace_executor(self, executor: str) -> str | Refused:
-        """End an executor of a session of ours, and ask for another. Returns in one line what was done."""
+        """Replace an executor of a session that we started. Returns a line for the user."""
 
     def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
-        """What the hosts keep of --data, as `driver.api.cache` lists it, or in one line why that is not known.
+        """The data that the hosts cache for --data, as `driver.api.cache` lists it, or a line with the problem.
 
-        option: the value of --cache. clear: remove it after that.
+        Args:
+            option: the value of --cache.
+            clear: remove the cached data after listing it.
         """
 
     def shutdown(self) -> None:

@@ -21,7 +21,7 @@ class PendingKernelSession(DriverCluster):
 
     name = "this kernel's Livy session"
     poll_seconds = 1.0
-    #: What starts it, for `%ddl check`.
+    #: How the user starts it, for `%ddl check`.
     remedy = "run a Spark cell"
 
     def status(self) -> NotStarted:
@@ -44,7 +44,7 @@ class PendingKernelSession(DriverCluster):
 
 
 class NextSession(PendingKernelSession):
-    """The session that follows one which --release has ended."""
+    """The session that replaces one ended by --release."""
 
     name = "a new Livy session"
     remedy = "the next run starts it"
@@ -57,10 +57,10 @@ class Choice:
         self._shell = shell
         self._embedded = EmbeddedCluster(lambda: shell.user_ns)
         self._pending = PendingKernelSession()
-        self._chosen: Cluster | None = None
-        #: Creates a session like the chosen one, if this kernel created that.
+        self._selected: Cluster | None = None
+        #: Creates a session like the selected one, if this kernel created that.
         self._create_again: Callable[[], LivySession] | None = None
-        self._known: dict[tuple[str, int], LivyCluster] = {}
+        self._livy_clusters: dict[tuple[str, int], LivyCluster] = {}
 
     def cluster(self, start: bool = False) -> Cluster:
         """The cluster of the next run.
@@ -71,12 +71,12 @@ class Choice:
         Raises:
             NoSession: the session cannot be used.
         """
-        if isinstance(self._chosen, LivyCluster) and self._chosen.session.ended and self._create_again is not None:
+        if isinstance(self._selected, LivyCluster) and self._selected.session.closed and self._create_again is not None:
             if not start:
                 return NextSession()
             self._create_again()
-        if self._chosen is not None:
-            return self._chosen
+        if self._selected is not None:
+            return self._selected
         kernel = sparkmagic_link.kernel_magics(self._shell)
         if kernel is not None:
             session = sparkmagic_link.kernel_session(kernel, start)
@@ -85,15 +85,15 @@ class Choice:
         return added if added is not None else self._embedded
 
     def close(self) -> None:
-        """End what was started for this kernel, used or not. Called when the kernel exits."""
-        for cluster in [self._embedded, *self._known.values()]:
+        """End all that was started for this kernel. Called when the kernel exits."""
+        for cluster in [self._embedded, *self._livy_clusters.values()]:
             cluster.shutdown()
 
     def auto(self) -> None:
-        self._chosen = None
+        self._selected = None
 
     def embedded(self) -> None:
-        self._chosen = self._embedded
+        self._selected = self._embedded
 
     def livy(self, url: str | None, id_or_name: str | None = None, detached: bool = False) -> LivySession | None:
         """Use a session of the Livy at `url`, or of the configured one.
@@ -111,27 +111,27 @@ class Choice:
         """
         if id_or_name is None and not detached:
             if url is None and sparkmagic_link.kernel_magics(self._shell) is not None:
-                self._chosen = None
+                self._selected = None
                 self.cluster(start=True)
                 return None
             added = self._added(url)
             if added is not None and added.alive():
-                self._chosen = added
+                self._selected = added
                 return None
         endpoint = sparkmagic_link.endpoint(self._shell, url)
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
         if id_or_name is not None:
-            self._chosen = self._keep(livy_session.find(http, id_or_name))
+            self._selected = self._keep(livy_session.find(http, id_or_name))
             return None
         self._create_again = partial(self._create, http, endpoint, detached)
         return self._create_again()
 
     def _create(self, http: LivyHttp, endpoint: Any, detached: bool) -> LivySession:
-        """Create a session, and choose it. Raises NoSession where none can be created."""
+        """Create and select a session. Raises NoSession if none can be created."""
         seconds = max(livy_session.START_SECONDS, sparkmagic_link.startup_seconds())
         session = livy_session.create(http, sparkmagic_link.session_properties(), detached, seconds)
-        # A Livy that has started again gives the numbers of its former sessions to new ones.
-        self._chosen = self._known[http.url, session.number] = LivyCluster(session)
+        # A restarted Livy reuses the numbers of its earlier sessions.
+        self._selected = self._livy_clusters[http.url, session.number] = LivyCluster(session)
         sparkmagic_link.share_session(self._shell, session, endpoint)
         return session
 
@@ -145,14 +145,14 @@ class Choice:
             NoSession: the session has ended, sparkmagic is missing, or the address names no runtime.
         """
         try:
-            # The runtime that started the run answers for it, whatever version is installed here.
+            # The runtime that started the run must answer, whatever version is installed here.
             runtime = shipping.RuntimePackage(str(address["runtime"]), b"")
             url, number = str(address["livy"]), int(address["session"])
         except (KeyError, TypeError, ValueError) as error:
             raise NoSession(f"its stored address is damaged ({type(error).__name__}: {error})") from None
-        known = self._known.get((url, number))
-        if known is not None and known.channel.module == runtime.module:
-            return known
+        cluster = self._livy_clusters.get((url, number))
+        if cluster is not None and cluster.channel.module == runtime.module:
+            return cluster
         endpoint = sparkmagic_link.endpoint(self._shell, url)
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
         session = livy_session.find(http, str(number))
@@ -161,30 +161,30 @@ class Choice:
         return LivyCluster(session, runtime)
 
     def _added(self, url: str | None = None) -> LivyCluster | None:
-        """The session of `%spark add`, at `url` if that is given, or None."""
+        """The session of `%spark add`, at `url` if not None; or None."""
         magics = sparkmagic_link.spark_magics(self._shell)
         sessions = {} if magics is None else sparkmagic_link.python_sessions(magics)
-        found = {
+        matching = {
             name: session
             for name, session in sessions.items()
             if url is None or session.endpoint.url.rstrip("/") == url.rstrip("/")
         }
-        if len(found) > 1:
+        if len(matching) > 1:
             raise NoSession(
-                f"sparkmagic has the sessions {', '.join(sorted(found))}: choose one with %ddl use livy URL "
+                f"sparkmagic has the sessions {', '.join(sorted(matching))}: choose one with %ddl use livy URL "
                 "--session ID; %spark info shows the IDs."
             )
-        return self._of(next(iter(found.values()))) if found else None
+        return self._of(next(iter(matching.values()))) if matching else None
 
     def _of(self, sparkmagic_session: Any) -> LivyCluster:
         """The cluster of a session that sparkmagic manages."""
         endpoint, number = sparkmagic_session.endpoint, sparkmagic_session.id
-        known = self._known.get((endpoint.url, number))
-        if known is not None:
-            return known
+        cluster = self._livy_clusters.get((endpoint.url, number))
+        if cluster is not None:
+            return cluster
         http = LivyHttp(sparkmagic_link.connection_of(endpoint))
         return self._keep(LivySession(http, int(number)))
 
     def _keep(self, session: LivySession) -> LivyCluster:
         """The one cluster of a session."""
-        return self._known.setdefault((session.http.url, session.number), LivyCluster(session))
+        return self._livy_clusters.setdefault((session.http.url, session.number), LivyCluster(session))

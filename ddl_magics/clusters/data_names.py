@@ -9,7 +9,7 @@ from ddl_magics.runtime.data import roles, sources
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import nearest
 
-#: So many columns are listed in a message.
+#: Columns listed in a message.
 MOST_COLUMNS = 20
 
 
@@ -36,9 +36,9 @@ def problem(spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
         advice = sources.other_format(spec.data)
         if advice:
             return f"{advice}."
-    second = spec.validation if isinstance(spec.validation, str) and spec.validation.isidentifier() else None
-    first = None if sources.is_files(spec.data) else _frame_problem("--data", spec.data, spec, namespace)
-    return first or (None if second is None else _frame_problem("--validation", second, spec, namespace))
+    validation = spec.validation if isinstance(spec.validation, str) and spec.validation.isidentifier() else None
+    data_problem = None if sources.is_files(spec.data) else _frame_problem("--data", spec.data, spec, namespace)
+    return data_problem or (None if validation is None else _frame_problem("--validation", validation, spec, namespace))
 
 
 def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, Any]) -> str | None:
@@ -50,17 +50,17 @@ def _frame_problem(flag: str, name: str, spec: RunSpec, namespace: Mapping[str, 
             f"{flag}: {name} is no Spark or pandas DataFrame (its type is {type(frame).__name__}): leave {flag} out "
             "where the cell uses it as it is, or make a DataFrame of it."
         )
-    known = columns(frame)
-    others = roles.Roles.from_spec(spec).columns_by_option(known)
-    for column in [*roles.named_columns(spec.features or (), known), *(column for _, column in others)]:
-        if column not in known:
-            return f"{name} has no column {column}.{nearest(column, known) or f' It has {_listed(known)}.'}"
+    names = columns(frame)
+    option_columns = roles.Roles.from_spec(spec).columns_by_option(names)
+    for column in [*roles.named_columns(spec.features or (), names), *(column for _, column in option_columns)]:
+        if column not in names:
+            return f"{name} has no column {column}.{nearest(column, names) or f' It has {_listed(names)}.'}"
     return None
 
 
-def _listed(known: list[str]) -> str:
-    """The columns; of many, the first and the last, among which the label usually is."""
-    if len(known) <= MOST_COLUMNS:
-        return ", ".join(known)
-    first, last = known[: MOST_COLUMNS // 2], known[-MOST_COLUMNS // 2 :]
-    return f"{len(known)} columns: {', '.join(first)}, ..., {', '.join(last)}"
+def _listed(names: list[str]) -> str:
+    """The columns; of many, the first and the last ones, where the label usually is."""
+    if len(names) <= MOST_COLUMNS:
+        return ", ".join(names)
+    head, tail = names[: MOST_COLUMNS // 2], names[-MOST_COLUMNS // 2 :]
+    return f"{len(names)} columns: {', '.join(head)}, ..., {', '.join(tail)}"

@@ -1,4 +1,4 @@
-"""A cluster through the functions of the runtime's `driver.api`, which are the same wherever the driver runs."""
+"""A cluster that calls the functions of the runtime's `driver.api`, wherever the driver runs."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.store.files import move
 from ddl_magics.wording import counted
 
-#: Bytes of an artifact that one `fetch` asks for.
+#: Bytes of an artifact in one `fetch`.
 FETCH_BYTES = 4 * 2**20
 
-#: Why --release is refused where the session is the user's.
+#: Why --release is refused for the user's own session.
 NOT_OURS = (
     "--release is for sessions that ddl_magics has started, and this one is yours: leave it out; %ddl release gives "
     "the session's executors back."
@@ -54,9 +54,9 @@ class DriverCluster:
 
         Args:
             function: its name.
-            request: its request, which travels as JSON.
-            namespace: for functions that use the variables of the Spark session's process: those of this notebook,
-                which count if `in_kernel`.
+            request: its request, sent as JSON.
+            namespace: for functions that use variables: the notebook's, which they read if `in_kernel`, and else the
+                Spark session's.
 
         Raises:
             ConnectionError, TimeoutError: there is no answer.
@@ -77,11 +77,11 @@ class DriverCluster:
         try:
             reply = self._call("poll", {"run": run, "after": after})
         except ProcessLookupError as error:
-            return Unreachable(str(error), gone=True)
+            return Unreachable(str(error), session_ended=True)
         except (ConnectionError, TimeoutError) as error:
             return Unreachable(str(error))
         if "events" not in reply:
-            return Unreachable(_message(reply), gone=True)
+            return Unreachable(_message(reply), session_ended=True)
         return Polled(
             tuple(_sound(reply["events"], after)), int(reply["last"]), bool(reply["more"]), str(reply["state"])
         )
@@ -93,10 +93,10 @@ class DriverCluster:
         self._ask("release", {"run": run})
 
     def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
-        part = to.with_name(f".{to.name}.part")
+        partial_file = to.with_name(f".{to.name}.part")
         digest, offset = hashlib.sha256(), 0
         try:
-            with open(part, "wb") as file:
+            with open(partial_file, "wb") as file:
                 while True:
                     request = {"run": run, "name": artifact, "offset": offset, "length": FETCH_BYTES}
                     reply = self._call("fetch", request)
@@ -113,14 +113,14 @@ class DriverCluster:
                         return f"the data ended after {offset} of {reply['size']} bytes"
             if digest.hexdigest() != reply["sha256"]:
                 return "its checksum is wrong"
-            move(part, to)
+            move(partial_file, to)
             return None
         except (OSError, ValueError) as error:
             if _may_pass(error):
                 raise
             return f"{type(error).__name__}: {error}"
         finally:
-            part.unlink(missing_ok=True)
+            partial_file.unlink(missing_ok=True)
 
     def predict(
         self, request: ScoringRequest, name: str, output: str, on_error: str, namespace: MutableMapping[str, Any]
@@ -178,8 +178,8 @@ class DriverCluster:
         """The message of an error in a reply."""
         return str((reply.get("error") or {}).get("message", f"{self.name} gave no reason"))
 
-    def give_back(self, what: str) -> str | Refused:
-        if what == "session":
+    def give_back(self, resource: str) -> str | Refused:
+        if resource == "session":
             return self._end_session()
         reply = self._change_executors("release")
         if isinstance(reply, Refused):
@@ -212,10 +212,10 @@ class DriverCluster:
         """End the session, if it was started here. The next run starts a new one."""
         return Refused("usage", NOT_OURS)
 
-    def _change_executors(self, action: str, **more: str) -> int | Refused:
-        """The number of executors that were given back, or asked for."""
+    def _change_executors(self, action: str, **arguments: str) -> int | Refused:
+        """The number of executors that were released or requested."""
         try:
-            reply = self._call("executors", {"do": action, **more})
+            reply = self._call("executors", {"do": action, **arguments})
         except (ConnectionError, ProcessLookupError, TimeoutError) as error:
             return Refused("spark", f"{self.name} does not answer: {error}")
         if "count" not in reply:
@@ -233,7 +233,7 @@ class DriverCluster:
         pass
 
     def _ask(self, function: str, request: Mapping[str, Any]) -> bool:
-        """Whether there is an answer."""
+        """Whether the driver answers."""
         try:
             self._call(function, request)
         except (ConnectionError, ProcessLookupError, TimeoutError):
@@ -248,7 +248,7 @@ def _may_pass(error: Exception) -> bool:
 
 
 def _sound(events: Iterable[Any], after: int) -> Iterator[ev.RawEvent]:
-    """The events in a reply, with `UNREADABLE` in place of those of another version that cannot be read."""
+    """The events in a reply; `UNREADABLE` replaces those of another version that cannot be read."""
     for number, event in enumerate(events, after + 1):
         if ev.is_sound(event) and "seq" in event:
             yield event

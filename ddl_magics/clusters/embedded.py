@@ -150,10 +150,10 @@ class EmbeddedCluster(DriverCluster):
         except Exception as error:  # Py4J's kinds, which cannot be named without pyspark
             return Refused("spark", f"Spark did not take the run ({type(error).__name__}: {error})")
 
-    def give_back(self, what: str) -> str | Refused:
+    def give_back(self, resource: str) -> str | Refused:
         if self._session() is None:
             return Refused("spark", "no Spark runs here: there is nothing to give back")
-        return super().give_back(what)
+        return super().give_back(resource)
 
     def _is_ours(self) -> bool:
         return self._created is not None and self._session() is self._created

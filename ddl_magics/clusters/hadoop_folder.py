@@ -1,4 +1,4 @@
-"""Folders of the storage that this kernel's Spark knows (HDFS, Azure, S3), for what the notebook keeps there."""
+"""Folders on storage that this kernel's Spark can reach (HDFS, Azure, S3)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ddl_magics.runtime.spark.storage import Folder, StorageError
 
 
 class HadoopFolder:
-    """A folder, in which names are relative, with "/"; `ddl_magics.models.registry.Storage` says what is guaranteed."""
+    """A `ddl_magics.models.registry.Storage`, which says what is guaranteed; names are relative, with "/"."""
 
     def __init__(self, uri: str) -> None:
         self.uri = uri.rstrip("/")
@@ -24,24 +24,24 @@ class HadoopFolder:
             return opened.names()
 
     def create(self, name: str) -> bool:
-        folder, _, last = name.rpartition("/")
+        folder, _, leaf = name.rpartition("/")
         with self._open(folder) as opened:
-            return opened.create(last)
+            return opened.create(leaf)
 
     def upload(self, folder: Path, name: str) -> None:
-        above, _, last = name.rpartition("/")
-        with self._open(above) as opened:
-            opened.upload(str(folder), last)
+        parent, _, leaf = name.rpartition("/")
+        with self._open(parent) as opened:
+            opened.upload(str(folder), leaf)
 
     def download(self, name: str, folder: Path) -> None:
-        above, _, last = name.rpartition("/")
-        with self._open(above) as opened:
-            opened.download(last, str(folder))
+        parent, _, leaf = name.rpartition("/")
+        with self._open(parent) as opened:
+            opened.download(leaf, str(folder))
 
     def delete(self, name: str) -> None:
-        above, _, last = name.rpartition("/")
-        with self._open(above) as opened:
-            opened.delete(last)
+        parent, _, leaf = name.rpartition("/")
+        with self._open(parent) as opened:
+            opened.delete(leaf)
 
     @contextlib.contextmanager
     def _open(self, folder: str) -> Iterator[Folder]:

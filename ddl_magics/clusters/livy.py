@@ -73,7 +73,7 @@ class LivyCluster(DriverCluster):
             details = self.details()
             busy = int(self._call("busy", {})["busy"])
         except ProcessLookupError as error:
-            return Unreachable(str(error), gone=True)
+            return Unreachable(str(error), session_ended=True)
         except Busy as error:
             return Unreachable(str(error), busy=True)
         except (ConnectionError, TimeoutError) as error:
@@ -164,7 +164,7 @@ class LivyCluster(DriverCluster):
     def _end_session(self) -> str | Refused:
         if not self.session.created_here:
             return Refused("usage", NOT_OURS)
-        self.session.end()
+        self.session.terminate()
         return f"{self.name} has ended; the next run starts a new one"
 
     def shutdown(self) -> None:

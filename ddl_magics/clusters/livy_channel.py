@@ -1,9 +1,8 @@
 """Requests to the driver of a Livy session: jobs of its side channel, or statements where it has none.
 
 The side channel (`POST /sessions/N/submit-job`) runs a job in the driver's Python at once, beside the statements. Such
-a job is a pickle. Ours contains only the reference to the function `job` of the shipped runtime and the text that it is
-called with, so that it is the same for every version of Python. The answer is read by an unpickler that accepts text
-alone.
+a job is a pickle. Ours contains only a reference to the function `job` of the shipped runtime and its text argument, so
+that it is the same for every version of Python. The unpickler of the answer accepts only text.
 """
 
 from __future__ import annotations
@@ -25,9 +24,9 @@ from ddl_magics.clusters.livy_http import Gone, LivyHttp, Rejected, Unavailable,
 from ddl_magics.clusters.shipping import RuntimePackage
 from ddl_magics.runtime.spark import spark_error
 
-#: Functions that ask Spark, which the side channel must not, or use the session's variables.
+#: Functions that call Spark, which the side channel must not do, or use the session's variables.
 STATEMENTS = ("launch", "info", "executors", "cache", "predict", "evaluate", "write_tfrecord")
-#: How long a statement may wait for those before it, and how long it may take. Most of ours take up to two seconds.
+#: How long a statement may wait in the queue, and how long it may run. Most of ours run up to two seconds.
 STATEMENT_SECONDS = 60.0
 #: Side-channel jobs usually answer within milliseconds.
 JOB_SECONDS = 30.0
@@ -45,7 +44,7 @@ class Busy(TimeoutError):
 
 
 class TooSlow(TimeoutError):
-    """Our statement took longer than it may; whether its cancellation has ended it is not known."""
+    """Our statement exceeded its time; whether its cancellation has ended it is unknown."""
 
 
 class StatementFailed(ConnectionError):
@@ -139,21 +138,21 @@ class Channel:
             raise
 
     def _posted(self, code: str) -> str:
-        """The path of a statement that Livy has taken."""
+        """Post a statement; returns its path."""
         posted = self._ask("POST", f"{self._path}/statements", {"code": code})
         return f"{self._path}/statements/{posted['id']}"
 
     def _ended_statement(self, path: str, seconds: float) -> dict[str, Any]:
-        """The output of a statement, which may take so many seconds once it has begun."""
+        """The output of a statement, which may run for `seconds` once it has begun."""
         waits = STATEMENT_SECONDS if seconds < math.inf else math.inf
         begun, deadline, pause = False, time.monotonic() + waits, POLL_SECONDS
         while True:
             retried = max(1.0, min(STATEMENT_SECONDS, deadline - time.monotonic()))
             # Each answer repeats the statement's code: do not ask too often.
             statement = with_retries(lambda: self._ask("GET", path), retried)
-            ended, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
+            terminal, output = statement["state"] in ("available", "error", "cancelled"), statement.get("output")
             # A statement that ends during the query may have its new state and no output yet: ask again.
-            if ended and (output or statement["state"] == "cancelled"):
+            if terminal and (output or statement["state"] == "cancelled"):
                 return output or {}
             if not begun and statement["state"] != "waiting":
                 begun, deadline = True, time.monotonic() + seconds
@@ -232,7 +231,7 @@ class Channel:
         try:
             answer = self.http.ask(method, path, body, JOB_SECONDS, compressed)
         except Gone as error:
-            raise Gone(f"{self._ended()} ({error})") from None
+            raise Gone(f"{self._end_message()} ({error})") from None
         except (Unavailable, Rejected):
             self._raise_if_dead()
             raise
@@ -244,16 +243,16 @@ class Channel:
         try:
             state = self.state()
         except Gone as error:
-            raise Gone(f"{self._ended()} ({error})") from None
+            raise Gone(f"{self._end_message()} ({error})") from None
         except (ConnectionError, KeyError, TypeError):
             return
         if state in DEAD:
-            raise Gone(f"{self._ended()} (it is {state})")
+            raise Gone(f"{self._end_message()} (it is {state})")
 
     def _restarted(self) -> Gone:
         return Gone(f"session {self.number} is a different one now: Livy was restarted and has reused the number")
 
-    def _ended(self) -> str:
+    def _end_message(self) -> str:
         return f"Livy session {self.number} at {self.http.host} has ended"
 
 

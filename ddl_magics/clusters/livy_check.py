@@ -103,7 +103,7 @@ def _heartbeat(session: LivySession, description: Mapping[str, Any]) -> str:
     seconds = description.get("heartbeatTimeoutInSecond")
     if session.detached or seconds == 0:
         return "outlives this kernel (no heartbeat)"
-    if seconds or session.owned:
+    if seconds or session.ends_with_kernel:
         return f"ends with its kernel, or {seconds or HEARTBEAT_TIMEOUT_SECONDS} s after a crash (heartbeat)"
     return "ends with its kernel, or about a minute after a crash (if sparkmagic made it): this Livy tells no heartbeat"
 

@@ -1,6 +1,6 @@
 """HTTP to a Livy server: each request is bounded in time and size, each problem is one line.
 
-Thread-safe: each thread has connections of its own, so that a slow request of one run delays no other.
+Thread-safe: each thread has its own connections, so that a slow request of one run does not delay another run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class LivyHttp:
     def __init__(self, connection: Connection) -> None:
         self.url = connection.url.rstrip("/")
         self._connection = connection
-        self._own = threading.local()
+        self._local = threading.local()
         self._headers = {"Content-Type": "application/json", **connection.headers}
         #: Whether the configuration has the header, so that sparkmagic sends it, too.
         self.header_configured = any(name.lower() == _HEADER.lower() for name in connection.headers)
@@ -149,11 +149,11 @@ class LivyHttp:
             raise Unavailable(f"{self.host} sent a broken answer") from None
 
     def _session(self) -> Any:
-        if not hasattr(self._own, "session"):
+        if not hasattr(self._local, "session"):
             import requests
 
-            self._own.session = (self._connection.create_session or requests.Session)()
-        return self._own.session
+            self._local.session = (self._connection.create_session or requests.Session)()
+        return self._local.session
 
     def _problem(self, status: int, data: bytes) -> Exception:
         message = _error_message(data)
@@ -175,7 +175,7 @@ class LivyHttp:
 
 
 def with_retries(ask: Callable[[], Answer], seconds: float) -> Answer:
-    """Call `ask` again while it raises `Unavailable`, for so many seconds. It must be idempotent."""
+    """Call `ask`, which must be idempotent, until it does not raise `Unavailable`, for up to `seconds`."""
     deadline, pause = time.monotonic() + seconds, PAUSE_SECONDS
     while True:
         try:

@@ -19,7 +19,7 @@ from typing import Any
 
 from ddl_magics.clusters.shipping import RuntimePackage
 
-BEGIN, END = "<ddl_magics:", ":ddl_magics>"
+BEGIN_MARK, END_MARK = "<ddl_magics:", ":ddl_magics>"
 #: Base64 in one statement: Livy's messages must stay below 50 MB, and gateways allow about 1 MB.
 CHUNK_CHARACTERS = 2**19
 
@@ -44,11 +44,11 @@ def _receive(request: "dict[str, Any]") -> "dict[str, Any]":
     if name in sys.modules:
         return {"ready": True}
     # Kept in a module that later statements find, and no cell sees.
-    parts = sys.__dict__.setdefault("_ddl_magics_parts", {}).setdefault(name, {})
-    parts[request["index"]] = request["data"]
-    if len(parts) < request["count"]:
+    chunks = sys.__dict__.setdefault("_ddl_magics_parts", {}).setdefault(name, {})
+    chunks[request["index"]] = request["data"]
+    if len(chunks) < request["count"]:
         return {"ready": False}
-    data = base64.b64decode("".join(parts[i] for i in range(request["count"])))
+    data = base64.b64decode("".join(chunks[i] for i in range(request["count"])))
     del sys.__dict__["_ddl_magics_parts"][name]
     if hashlib.sha256(data).hexdigest() != request["sha256"]:
         raise ValueError("the runtime arrived damaged")
@@ -69,8 +69,8 @@ def _receive(request: "dict[str, Any]") -> "dict[str, Any]":
         spec.loader.exec_module(module)
         importlib.import_module(name + ".driver.remote")
     except BaseException:
-        for known in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
-            del sys.modules[known]
+        for module_name in [key for key in sys.modules if key == name or key.startswith(name + ".")]:
+            del sys.modules[module_name]
         raise
     return {"ready": True}
 
@@ -98,24 +98,24 @@ def _environment(request: "dict[str, Any]") -> "dict[str, Any]":
     import time
     from importlib.metadata import PackageNotFoundError, version
 
-    ready = request["module"] in sys.modules
-    found: dict[str, Any] = {"time": time.time(), "python": platform.python_version(), "ready": ready}
+    imported = request["module"] in sys.modules
+    report: dict[str, Any] = {"time": time.time(), "python": platform.python_version(), "ready": imported}
     # The module may come from a distribution of another name.
     for package, distributions in (
         ("tensorflow", ("tensorflow", "tensorflow-cpu", "tensorflow-gpu", "intel-tensorflow", "tf-nightly")),
         ("keras", ("keras",)),
         ("numpy", ("numpy",)),
     ):
-        found[package] = None
+        report[package] = None
         if importlib.util.find_spec(package) is not None:
-            found[package] = "of unknown version"
+            report[package] = "of unknown version"
             for name in distributions:
                 try:
-                    found[package] = version(name)
+                    report[package] = version(name)
                     break
                 except PackageNotFoundError:
                     continue
-    return found
+    return report
 
 
 def _assign(request: "dict[str, Any]") -> "dict[str, Any]":
@@ -149,7 +149,7 @@ def {wrapper}(request):
 
 def _statement(function: Callable[[dict[str, Any]], dict[str, Any]], request: dict[str, Any]) -> str:
     source = textwrap.dedent(inspect.getsource(function))
-    frame = _FRAME.format(wrapper="run", function=function.__name__, begin=BEGIN, end=END)
+    frame = _FRAME.format(wrapper="run", function=function.__name__, begin=BEGIN_MARK, end=END_MARK)
     names = f'{{"session": globals(), "request": {json.dumps(request)!r}}}'
     return f"exec({'import json' + chr(10) + source + frame!r}, {names})"
 
@@ -157,13 +157,13 @@ def _statement(function: Callable[[dict[str, Any]], dict[str, Any]], request: di
 def receive(runtime: RuntimePackage) -> list[str]:
     """The statements that bring the runtime to a session. Their order does not matter."""
     text = base64.b64encode(runtime.data).decode("ascii")
-    parts = [text[i : i + CHUNK_CHARACTERS] for i in range(0, len(text), CHUNK_CHARACTERS)]
+    chunks = [text[i : i + CHUNK_CHARACTERS] for i in range(0, len(text), CHUNK_CHARACTERS)]
     common = {
         "module": runtime.module,
-        "count": len(parts),
+        "count": len(chunks),
         "sha256": hashlib.sha256(runtime.data).hexdigest(),
     }
-    return [_statement(_receive, {**common, "index": index, "data": part}) for index, part in enumerate(parts)]
+    return [_statement(_receive, {**common, "index": index, "data": chunk}) for index, chunk in enumerate(chunks)]
 
 
 def call(module: str, function: str, *arguments: str, namespace: bool = False) -> str:
@@ -188,10 +188,10 @@ def answer(text: str) -> dict[str, Any]:
     Raises:
         ValueError: there is none.
     """
-    start, end = text.find(BEGIN), text.rfind(END)
-    if start < 0 or end < start:
+    start, stop = text.find(BEGIN_MARK), text.rfind(END_MARK)
+    if start < 0 or stop < start:
         raise ValueError("the statement printed no answer")
-    value = json.loads(text[start + len(BEGIN) : end])
+    value = json.loads(text[start + len(BEGIN_MARK) : stop])
     if not isinstance(value, dict):
         raise ValueError("the statement's answer is no object")
     return value

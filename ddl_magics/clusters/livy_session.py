@@ -21,11 +21,11 @@ REACH_SECONDS = 3.0
 #: Livy ends a session that belongs to a kernel after so long without a request.
 HEARTBEAT_TIMEOUT_SECONDS = 60
 HEARTBEAT_INTERVAL_SECONDS = 15.0
-#: How long a kernel that exits waits for its session to end, which would also end without heartbeats.
+#: How long a kernel that exits waits for its session to end. Without heartbeats it ends later anyway.
 CLOSE_SECONDS = 1.5
-#: Of the names of sessions that we create.
+#: Prefix of the names of sessions that we create.
 NAME_PREFIX = "ddl_"
-#: Of detached ones: Livy before 0.8 does not report whether a session has a heartbeat.
+#: Prefix of detached sessions: Livy before 0.8 does not report whether a session has a heartbeat.
 DETACHED_PREFIX = NAME_PREFIX + "detached_"
 
 _KINDS = ("pyspark", "shared")
@@ -48,7 +48,7 @@ class LivySession:
         http: requests to its Livy.
         number: Livy's id of the session.
         name: Livy's name of it; empty where it has none.
-        owned: created for this kernel, ends with it.
+        ends_with_kernel: created for this kernel, ends with it.
         detached: created to outlive kernels, ends when it is deleted or Livy's idle timeout is over.
         created_here: created by this kernel.
     """
@@ -56,31 +56,31 @@ class LivySession:
     http: LivyHttp
     number: int
     name: str = ""
-    owned: bool = False
+    ends_with_kernel: bool = False
     detached: bool = False
     created_here: bool = False
-    _ended: threading.Event = field(default_factory=threading.Event, repr=False)
+    _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
     def start_heartbeat(self) -> None:
         """Ask for the session's state in a thread until `close`, so that Livy knows that the kernel is alive."""
         threading.Thread(target=self._send_heartbeats, name=f"ddl_magics session {self.number}", daemon=True).start()
 
     def close(self) -> None:
-        """End the session if it is this kernel's own; another one continues."""
-        self._ended.set()
-        if self.owned:
+        """End the session if it `ends_with_kernel`; any other continues."""
+        self._closed.set()
+        if self.ends_with_kernel:
             ending = threading.Thread(target=self.delete, daemon=True)
             ending.start()
             ending.join(CLOSE_SECONDS)
 
     @property
-    def ended(self) -> bool:
-        """Whether this kernel has ended it, or uses it no more."""
-        return self._ended.is_set()
+    def closed(self) -> bool:
+        """Whether this kernel has ended the session, or stopped using it."""
+        return self._closed.is_set()
 
-    def end(self) -> None:
-        """End the session now, also a detached one."""
-        self._ended.set()
+    def terminate(self) -> None:
+        """End the session now, even a detached one."""
+        self._closed.set()
         self.delete()
 
     def delete(self) -> None:
@@ -88,7 +88,7 @@ class LivySession:
             self.http.delete(f"/sessions/{self.number}")
 
     def _send_heartbeats(self) -> None:
-        while not self._ended.wait(HEARTBEAT_INTERVAL_SECONDS):
+        while not self._closed.wait(HEARTBEAT_INTERVAL_SECONDS):
             try:
                 self.http.get(f"/sessions/{self.number}/state", seconds=HEARTBEAT_INTERVAL_SECONDS)
             except Gone:
@@ -128,20 +128,20 @@ def create(
         number, given_name = _post(http, body, name)
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(f"no session could be created: {error}") from None
-    session = LivySession(http, number, given_name, owned=not detached, detached=detached, created_here=True)
+    session = LivySession(http, number, given_name, ends_with_kernel=not detached, detached=detached, created_here=True)
     report(f"Livy session {number}{f' ({given_name})' if given_name else ''} starts at {http.host}")
     try:
         wait_until_idle(session, seconds)
     except BaseException:
         session.delete()
         raise
-    if session.owned:
+    if session.ends_with_kernel:
         session.start_heartbeat()
     return session
 
 
 def _check_reachable(http: LivyHttp) -> None:
-    """Ask for something harmless, so that a wrong URL or password is reported at once."""
+    """Send a harmless request, so that a wrong URL or password is reported at once."""
     with_retries(lambda: http.get("/sessions?size=1", seconds=20.0), REACH_SECONDS)
 
 
@@ -152,9 +152,9 @@ def _post(http: LivyHttp, body: Mapping[str, Any], name: str) -> tuple[int, str]
         return int(created["id"]), str(created.get("name") or "")
     except Unavailable:
         # The session may have been created and the answer lost.
-        for known in with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]:
-            if known.get("name") == name:
-                return int(known["id"]), name
+        for session in with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]:
+            if session.get("name") == name:
+                return int(session["id"]), name
         raise
 
 
@@ -190,18 +190,18 @@ def find(http: LivyHttp, id_or_name: str) -> LivySession:
     """
     try:
         _check_reachable(http)
-        known = with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]
+        sessions = with_retries(lambda: http.get("/sessions?size=1000"), 30.0)["sessions"]
     except (ConnectionError, ProcessLookupError) as error:
         raise NoSession(str(error)) from None
-    alive = [session for session in known if session.get("state") not in DEAD]
+    alive = [session for session in sessions if session.get("state") not in DEAD]
     for session in alive:
         if id_or_name in (str(session["id"]), session.get("name")):
             if session.get("kind") not in _KINDS:
                 raise NoSession(f"session {id_or_name} is of kind {session.get('kind')}: create one of kind pyspark.")
             name = str(session.get("name") or "")
-            found = LivySession(http, int(session["id"]), name, detached=name.startswith(DETACHED_PREFIX))
-            wait_until_idle(found)
-            return found
+            livy_session = LivySession(http, int(session["id"]), name, detached=name.startswith(DETACHED_PREFIX))
+            wait_until_idle(livy_session)
+            return livy_session
     listed = ", ".join(f"{s['id']}{' (' + s['name'] + ')' if s.get('name') else ''}" for s in alive[:10])
     raise SessionGone(f"{http.host} has no session {id_or_name}; it has {listed or 'none'}.")
 

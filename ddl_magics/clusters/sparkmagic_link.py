@@ -1,7 +1,7 @@
-"""What we use of sparkmagic: its configuration for a Livy, and the sessions of its magics.
+"""The use of sparkmagic: its configuration for a Livy, and the sessions of its magics.
 
-sparkmagic is imported in this file alone, and only when Livy is used. We read its state and change it in one point: a
-session of ours is added, so that `%%spark` cells can use it.
+Only this file imports sparkmagic, and only when Livy is used. We read its state and change it in one point: we add our
+session, so that `%%spark` cells can use it.
 """
 
 from __future__ import annotations
@@ -89,22 +89,27 @@ def endpoint(shell: Any, url: str | None) -> Any:
     """
     conf = _configuration()
     if url is not None:
-        known = [magics.endpoint for magics in [kernel_magics(shell)] if magics is not None]
+        endpoints = [magics.endpoint for magics in [kernel_magics(shell)] if magics is not None]
         remote = spark_magics(shell)
         if remote is not None:
-            known += [session.endpoint for session in remote.spark_controller.get_managed_clients().values()]
-        for candidate in known:
-            if candidate is not None and _same(candidate.url, url):
+            endpoints += [session.endpoint for session in remote.spark_controller.get_managed_clients().values()]
+        for candidate in endpoints:
+            if candidate is not None and _same_url(candidate.url, url):
                 return candidate
     try:
         from sparkmagic.livyclientlib.endpoint import Endpoint
         from sparkmagic.utils.utils import Namespace, initialize_auth
 
-        given = conf.base64_kernel_python_credentials()
-        if url is not None and not _same(given["url"], url):
+        credentials = conf.base64_kernel_python_credentials()
+        if url is not None and not _same_url(credentials["url"], url):
             return Endpoint(url, None)
-        names = Namespace(auth=given["auth"], user=given["username"], password=given["password"], url=given["url"])
-        return Endpoint(given["url"], initialize_auth(names))
+        names = Namespace(
+            auth=credentials["auth"],
+            user=credentials["username"],
+            password=credentials["password"],
+            url=credentials["url"],
+        )
+        return Endpoint(credentials["url"], initialize_auth(names))
     except Exception as error:  # sparkmagic raises many kinds; none shows a password
         raise NoSession(f"sparkmagic's configuration is wrong: {type(error).__name__}.") from None
 
@@ -134,8 +139,8 @@ def share_session(shell: Any, session: LivySession, endpoint: Any) -> bool:
     return True
 
 
-def _same(one: str, other: str) -> bool:
-    return one.rstrip("/").lower() == other.rstrip("/").lower()
+def _same_url(url: str, other_url: str) -> bool:
+    return url.rstrip("/").lower() == other_url.rstrip("/").lower()
 
 
 def _configuration() -> Any:

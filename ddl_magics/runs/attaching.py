@@ -117,7 +117,7 @@ def _asked(found: FoundRun) -> Polled:
     """What the driver says of the run; raises as `attach`."""
     name, answer = found.spec.name, found.cluster.poll(found.spec.run, _of_driver(found.folder))
     if isinstance(answer, Unreachable):
-        raise (RunGone if answer.gone else UsageError)(f"{name} cannot be attached: {answer.message}")
+        raise (RunGone if answer.session_ended else UsageError)(f"{name} cannot be attached: {answer.message}")
     if not isinstance(answer, Polled):
         assert_never(answer)
     if answer.state == ev.LOST:

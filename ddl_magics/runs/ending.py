@@ -159,7 +159,7 @@ def _reach(record: RunRecord) -> LivyCluster | Ending:
         return _may_run(record, str(error))
     answer = cluster.poll(record.id, 0)
     if isinstance(answer, Unreachable):
-        return _nothing(record) if answer.gone else _may_run(record, answer.message)
+        return _nothing(record) if answer.session_ended else _may_run(record, answer.message)
     if isinstance(answer, Polled):
         return _nothing(record) if answer.state == ev.LOST else cluster
     assert_never(answer)

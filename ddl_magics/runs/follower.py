@@ -195,7 +195,7 @@ class Follower:
             refused = self.cluster.check(self.spec, self._namespace)
             if not isinstance(status, Unreachable) or status.busy:
                 answered = now
-            elif status.gone or now > answered + LOST_SECONDS:
+            elif status.session_ended or now > answered + LOST_SECONDS:
                 refused = Refused("spark", status.message)
             if now > began + QUEUE_SECONDS:
                 refused = Refused(
@@ -283,7 +283,7 @@ class Follower:
                 answered = time.monotonic()
                 self._note_answer()
                 self._receive(answer)
-                if answer.more:
+                if answer.has_more:
                     continue
                 if answer.state == ev.LOST:
                     self.recorder.end(ev.LOST, "the driver does not know the run any more")
@@ -301,7 +301,7 @@ class Follower:
 
     def _note_silence(self, answer: Unreachable, seconds: float) -> None:
         """Say that there has been no answer for `seconds`, and end the run where none is to be expected."""
-        if answer.gone:
+        if answer.session_ended:
             self.recorder.end(ev.LOST, answer.message)
             return
         if seconds > SILENT_SECONDS and not self._silent:

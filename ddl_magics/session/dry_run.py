@@ -83,7 +83,9 @@ def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> It
         slots = local_spark.default_slots(spec.workers)
         status = Ready(slots, slots, {"master": "local"})
     if isinstance(status, Ready):
-        max_runs = preflight.most_at_once(spec, namespace) if cluster.in_kernel and spec.parallel is None else None
+        max_runs = (
+            preflight.max_concurrent_runs(spec, namespace) if cluster.in_kernel and spec.parallel is None else None
+        )
         trials = min(capacity(status, spec.workers, max_runs), spec.parallel or status.slots, plan.spec.trials or 0)
         yield "at once", counted(trials, "trial")
 
@@ -126,5 +128,5 @@ def _sizes(spec: RunSpec, captured: preflight.Captured) -> Iterator[tuple[str, s
     yield "variables", f"{in_bytes(captured.total)} to each worker: {listing}{omitted}" if captured.sizes else "none"
     memory = machine.memory()
     available = "" if memory is None else f" of {in_bytes(memory)}"
-    estimate = f"about {in_bytes(preflight.needed_memory(spec, captured))}{_per_trial(spec)}"
+    estimate = f"about {in_bytes(preflight.required_memory(spec, captured))}{_per_trial(spec)}"
     yield "memory", f"{estimate}{available}, without the model and --data"

@@ -183,7 +183,7 @@ class Session:
             return self._attach(record.id, clusters)
 
         counted_memory = cluster.in_kernel and spec.parallel is None
-        max_runs = preflight.most_at_once(spec, copied) if counted_memory else None
+        max_runs = preflight.max_concurrent_runs(spec, copied) if counted_memory else None
 
         def release() -> None:
             copied.clear()  # the search has ended, and must not keep the notebook's arrays
@@ -227,7 +227,7 @@ class Session:
         except NoSession as error:
             raise UsageError(f"{record.name} cannot be attached: {error}") from None
         status = cluster.status()
-        if isinstance(status, Unreachable) and status.gone:
+        if isinstance(status, Unreachable) and status.session_ended:
             cluster = self._current(start=True)
         elif isinstance(status, Unreachable):  # its trials may still train there
             raise UsageError(f"{record.name} cannot be attached: {status.message}")

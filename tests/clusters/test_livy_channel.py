@@ -194,12 +194,12 @@ def test_the_cluster_tells_unreachable_from_gone_and_is_patient_where_it_matters
     cluster.channel.open(5)
     livy.faults["POST /sessions/7/submit-job"] = [LATER, LATER, (429, b"")]
     assert isinstance(cluster.poll("r", 0), Unreachable)
-    assert not cluster.poll("r", 0).gone
+    assert not cluster.poll("r", 0).session_ended
     livy.faults = {"POST /sessions/7/statements": [LATER, LATER]}
     assert cluster._call("launch", {}, {})["got"] == {}
     livy.state = "gone"
     answer = cluster.poll("r", 0)
-    assert isinstance(answer, Unreachable) and answer.gone
+    assert isinstance(answer, Unreachable) and answer.session_ended
 
 
 def test_without_a_side_channel_a_busy_session_is_no_reason_to_give_a_run_up(livy, package, monkeypatch):
@@ -384,7 +384,7 @@ def test_a_livy_that_tells_no_names_is_used_by_number(livy):
     known = {"sessions": [{"id": 7, "state": "idle", "kind": "pyspark"}, {"id": 8, "state": "idle", "kind": "spark"}]}
     livy.faults["GET /sessions?size"] = [(200, known)] * 4
     found = livy_session.find(http_of(livy), "7")
-    assert (found.number, found.name, found.owned, found.detached) == (7, "", False, False)
+    assert (found.number, found.name, found.ends_with_kernel, found.detached) == (7, "", False, False)
     cluster = LivyCluster(found, shipping.pack())
     assert cluster.driver_address["name"] == "" and cluster.name.startswith("Livy session 7 at ")
     with pytest.raises(NoSession, match=r"has no session ddl_1; it has 7, 8\.$"):

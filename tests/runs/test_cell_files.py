@@ -140,7 +140,7 @@ def test_files_are_sent_in_parts(notebook, monkeypatch):
     import json
     import zipfile
 
-    monkeypatch.setattr(sent_files, "PART_BYTES", 100)
+    monkeypatch.setattr(sent_files, "CHUNK_BYTES", 100)
     (notebook / "data").mkdir()
     (notebook / "data/a.csv").write_bytes(os.urandom(300))
     (notebook / "b").write_bytes(b"b")
