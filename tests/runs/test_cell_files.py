@@ -148,7 +148,7 @@ def test_files_are_sent_in_parts(notebook, monkeypatch):
 
     def call(function, request):
         assert function == "upload"
-        requests.append(json.loads(request))
+        requests.append(json.loads(json.dumps(request)))
         return {"ok": True}
 
     spec = parse("--files data b")
