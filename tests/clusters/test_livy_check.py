@@ -153,7 +153,7 @@ def test_a_clock_that_is_wrong(checked):
         ({"heartbeatTimeoutInSecond": 60}, {}, "idle; ends with its kernel, or 60 s after a crash (heartbeat)"),
         ({"heartbeatTimeoutInSecond": 0}, {}, "idle; outlives this kernel (no heartbeat)"),
         ({}, {"detached": True}, "idle; outlives this kernel (no heartbeat)"),
-        ({}, {"owned": True}, "idle; ends with its kernel, or 60 s after a crash (heartbeat)"),
+        ({}, {"ends_with_kernel": True}, "idle; ends with its kernel, or 60 s after a crash (heartbeat)"),
         ({}, {}, "idle; ends with its kernel, or about a minute after a crash (if sparkmagic made it): this"),
     ],
 )
