@@ -65,7 +65,7 @@ def _end_stored_run(run: Run) -> Ending:
     """End a stored run, even if its kernel is gone."""
     record = store.find_run(run.id)
     assert record is not None, "the run was found in the store"
-    return ending.end(record)
+    return ending.end_run(record)
 
 
 def _as_typed_here(text: str) -> str:

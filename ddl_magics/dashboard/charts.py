@@ -49,9 +49,9 @@ def history_of(events: Iterable[RawEvent]) -> History:
 def charts(history: History) -> list[Chart]:
     """The loss, the other metrics, samples/s of the job, and the GPUs (else the CPUs) of the ranks."""
     names = sorted(history.metrics(), key=lambda name: name != "loss")[:METRIC_CHARTS]
-    found = [_metric(history, name) for name in names]
+    drawn_charts = [_metric(history, name) for name in names]
     if "rate" in history.series:
-        found.append(Chart("samples/s", "seconds", (_line("samples/s", "plain", history.series["rate"]),)))
+        drawn_charts.append(Chart("samples/s", "seconds", (_line("samples/s", "plain", history.series["rate"]),)))
     for key, title in (("gpu:", "GPU %"), ("cpu:", "CPU %")):
         lines = [
             _line(_rank_title(name.removeprefix(key)), "plain", series)
@@ -59,9 +59,9 @@ def charts(history: History) -> list[Chart]:
             if name.startswith(key)
         ]
         if lines:
-            found.append(Chart(title, "seconds", tuple(lines)))
+            drawn_charts.append(Chart(title, "seconds", tuple(lines)))
             break
-    return found
+    return drawn_charts
 
 
 def _metric(history: History, name: str) -> Chart:
@@ -69,14 +69,14 @@ def _metric(history: History, name: str) -> Chart:
     unit = "steps"
     # Once there are exact values per epoch they are the line, and the running values are drawn faintly behind it.
     exact = f"epochs:{name}" in history.series
-    parts: tuple[tuple[str, str, Style], ...] = (
+    line_specs: tuple[tuple[str, str, Style], ...] = (
         (f"low:{name}", "lowest rank", "ranks"),
         (f"high:{name}", "highest rank", "ranks"),
         (f"metric:{name}", f"{name} by step" if exact else name, "steps" if exact else "train"),
         (f"epochs:{name}", name, "train"),
         (f"metric:val_{name}", f"val_{name}", "validation"),
     )
-    for key, title, style in parts:
+    for key, title, style in line_specs:
         series = history.series.get(key)
         if series is None:
             continue
@@ -100,8 +100,8 @@ def _epochs(history: History, steps: list[float]) -> list[float] | None:
     if not length:
         return None
     # At least to the last step, so that nothing is clipped at the end of the last epoch.
-    more = max(1.0, (steps[-1] - x[-1]) / length)
-    return [float(value) for value in np.interp(steps, [*x, x[-1] + more * length], [*y, y[-1] + more])]
+    extra_epochs = max(1.0, (steps[-1] - x[-1]) / length)
+    return [float(value) for value in np.interp(steps, [*x, x[-1] + extra_epochs * length], [*y, y[-1] + extra_epochs])]
 
 
 def _line(name: str, style: Style, series: Series, x: list[float] | None = None) -> Line:

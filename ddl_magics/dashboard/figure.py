@@ -42,7 +42,7 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
     for i, chart in enumerate(drawn_charts):
         row, column = 1 + i // columns, 1 + i % columns
         for k, line in enumerate(chart.lines):
-            several = len(chart.lines) > 1
+            has_legend = len(chart.lines) > 1
             trace = go.Scatter(
                 x=line.x,
                 y=line.y,
@@ -51,7 +51,7 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
                 connectgaps=True,
                 line=_pen(line.style, k),
                 legend=f"legend{i + 1}" if i else "legend",
-                showlegend=several,
+                showlegend=has_legend,
             )
             plot.add_trace(trace, row, column)
         if all(line.style == "plain" for line in chart.lines):
@@ -59,9 +59,9 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
         x_title = {"text": chart.x_title, "standoff": 4, "font": {"size": 11}}
         plot.update_xaxes(title=x_title, rangemode="tozero", row=row, col=column)
         # The title of a chart is at the left, its legend at the right.
-        left = plot.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
+        left_edge = plot.layout[f"xaxis{i + 1 if i else ''}"].domain[0]
         plot.layout.annotations[i].update(
-            x=left, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
+            x=left_edge, xanchor="left", text=f"<b>{escape(chart.title)}</b>", font={"size": 13}
         )
     plot.update_layout(
         title={"text": escape(title), "x": 0.01, "font": {"size": 16}},
@@ -86,12 +86,12 @@ def _pen(style: str, k: int) -> dict[str, Any]:
     return {"color": _RANKS[k % len(_RANKS)], "width": 1.5}
 
 
-def _legends(made: go.Figure, found: list[Chart]) -> dict[str, Any]:
+def _legends(plot: go.Figure, drawn_charts: list[Chart]) -> dict[str, Any]:
     """Each chart has its own legend in its upper right corner."""
     legends = {}
-    for i in range(len(found)):
+    for i in range(len(drawn_charts)):
         suffix = str(i + 1) if i else ""
-        x, y = made.layout[f"xaxis{suffix}"].domain, made.layout[f"yaxis{suffix}"].domain
+        x, y = plot.layout[f"xaxis{suffix}"].domain, plot.layout[f"yaxis{suffix}"].domain
         box = {"x": x[1], "y": y[1], "xanchor": "right", "yanchor": "bottom", "orientation": "h", "font": {"size": 10}}
         legends[f"legend{suffix}"] = box
     return legends

@@ -1,7 +1,7 @@
 """Frames of the workers' table over the course of a run, for a replay. The longer the run, the fewer per second."""
 
 import base64
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from .series import single
@@ -45,6 +45,6 @@ class Frames:
             self._interval = 2 * (seconds - self._seconds[0]) / self.limit
             self._seconds, self._rows = self._seconds[::2], self._rows[::2]
 
-    def all(self) -> list[Frame]:
+    def __iter__(self) -> Iterator[Frame]:
         """The frames in order of time."""
-        return list(map(Frame, self._seconds, self._rows))
+        return map(Frame, self._seconds, self._rows)

@@ -158,7 +158,7 @@ class History:
         self.logs.add(event.rank, event.level, event.message)
 
     def _on_watch(self, event: ev.Watch) -> None:
-        self.monitor = monitor.shown(event)
+        self.monitor = monitor.monitor_view(event)
 
     def _on_fit(self, event: ev.Fit) -> None:
         self._begin_fit(event.fit, event.epochs, event.steps, event.models, event.time)
@@ -195,9 +195,9 @@ class History:
 
     def _count_samples(self, event: ev.Steps) -> None:
         """Count the rows of a bucket, unless it repeats steps of an earlier attempt."""
-        end = (event.fit, event.epoch, event.steps_done)
-        if end > self._furthest.get(event.rank, (-1, -1, -1)):
-            self._furthest[event.rank] = end
+        position = (event.fit, event.epoch, event.steps_done)
+        if position > self._furthest.get(event.rank, (-1, -1, -1)):
+            self._furthest[event.rank] = position
             self._samples += event.rows
 
     def _advance(self, event: ev.Steps) -> None:
@@ -210,9 +210,9 @@ class History:
             self._epoch_start = self._position
         if event.epoch > self.progress.epoch:
             self._begin_epoch(event.epoch)
-        done = event.steps_done
-        self.progress.step = done
-        self._position = max(self._position, self._epoch_start + done)
+        steps_done = event.steps_done
+        self.progress.step = steps_done
+        self._position = max(self._position, self._epoch_start + steps_done)
         self._line("seconds").add(self._position, self.seconds(event.time))
         self._line("samples").add(self._position, self._samples)
         for name, value in self._running.job(event):

@@ -121,7 +121,7 @@ class LiveView:
             unrequested = not self._requested and self._packer.estimated_size() <= UNREQUESTED_BYTES
             packed = self._send(self._packer.full if unrequested else self._packer.update)
             # A run that has ended is not fed again, so the changes that did not fit are sent at once.
-            while packed.more and self._history.over:
+            while packed.has_more and self._history.over:
                 packed = self._send(self._packer.update)
 
     def heartbeat(self) -> bool:

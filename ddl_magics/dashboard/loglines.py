@@ -54,11 +54,11 @@ class LogTail:
         return lines
 
     @property
-    def kept(self) -> int:
+    def line_count(self) -> int:
         """Number of lines that are kept."""
         return sum(map(len, self._tails.values()))
 
     def newest(self, count: int) -> list[Line]:
         """The newest `count` of the kept lines, in the order of arrival."""
-        kept = sorted(entry for tail in self._tails.values() for entry in tail)
-        return [line for _, line in kept[max(len(kept) - count, 0) :]]
+        entries = sorted(entry for tail in self._tails.values() for entry in tail)
+        return [line for _, line in entries[max(len(entries) - count, 0) :]]

@@ -35,11 +35,11 @@ assert POINTS * _POINT_BYTES + _KEY_BYTES <= SERIES_BYTES, "a series must fit in
 
 
 class Packed(NamedTuple):
-    """A `Message` of `schema.py` with its two buffers; `more`: some changes are left for the next message."""
+    """A `Message` of `schema.py` with its two buffers; `has_more`: some changes are left for the next message."""
 
     message: dict[str, Any]
     buffers: list[bytes]
-    more: bool
+    has_more: bool
 
     @property
     def size(self) -> int:
@@ -61,13 +61,13 @@ class Packer:
         self.history = history
         self.info = info
         self.number = 0
-        self._more = False
+        self._has_more = False
         self._reset()
 
     def _reset(self) -> None:
         # What has been sent. Of a series: generation, version, number of points.
         self._series: dict[str, tuple[int, int, int]] = {}
-        self._parts: dict[str, Any] = {}
+        self._sent_values: dict[str, Any] = {}
         self._workers: dict[int, dict[str, Any]] = {}
         self._rows: dict[int, bytes] = {}
         self._lines = 0
@@ -80,38 +80,38 @@ class Packer:
             last_seen: when the newest events arrived, in seconds since the epoch.
         """
         self._reset()
-        return self._pack({"full": True, "run": self.info}, now, last_seen, full=True)
+        return self._pack({"full": True, "run": self.info}, now, last_seen, complete=True)
 
     def update(self, now: float, last_seen: float | None) -> Packed:
         """A message with the changes since the last one. The arguments are those of `full`."""
-        return self._pack({"full": False}, now, last_seen, full=False)
+        return self._pack({"full": False}, now, last_seen, complete=False)
 
     def estimated_size(self) -> int:
         """The approximate size of `full()` in bytes."""
         history = self.history
         points = sum(map(len, history.series.values()))
-        return points * _POINT_BYTES + len(history.workers) * _WORKER_BYTES + history.logs.kept * _LINE_BYTES
+        return points * _POINT_BYTES + len(history.workers) * _WORKER_BYTES + history.logs.line_count * _LINE_BYTES
 
-    def _pack(self, message: dict[str, Any], now: float, last_seen: float | None, full: bool) -> Packed:
+    def _pack(self, message: dict[str, Any], now: float, last_seen: float | None, complete: bool) -> Packed:
         self.number += 1
-        self._more = False
+        self._has_more = False
         message.update(n=self.number, now=now, series=[], rows=0, logs=[], dropped=0)
-        self._put(message, "state", self._state())
-        self._put(message, "progress", self._progress(last_seen))
-        if not full and message.get("state", {}).get("failure"):
-            return Packed(message, [b"", b""], more=True)
-        self._put(message, "latest", {name: _round(value) for name, value in self.history.latest.items()})
+        self._put_if_changed(message, "state", self._state())
+        self._put_if_changed(message, "progress", self._progress(last_seen))
+        if not complete and message.get("state", {}).get("failure"):
+            return Packed(message, [b"", b""], has_more=True)
+        self._put_if_changed(message, "latest", {name: _round(value) for name, value in self.history.latest.items()})
         if self.history.monitor is not None:
-            self._put(message, "monitor", self.history.monitor)
-        self._put_workers(message, None if full else MAX_WORKERS)
-        points = self._put_series(message, None if full else SERIES_BYTES)
-        rows = self._put_rows(message, None if full else MAX_ROWS)
-        self._put_logs(message, FULL_LOG_BYTES if full else LOG_BYTES)
-        return Packed(message, [points, rows], self._more)
+            self._put_if_changed(message, "monitor", self.history.monitor)
+        self._put_workers(message, None if complete else MAX_WORKERS)
+        points = self._put_series(message, None if complete else SERIES_BYTES)
+        rows = self._put_rows(message, None if complete else MAX_ROWS)
+        self._put_logs(message, FULL_LOG_BYTES if complete else LOG_BYTES)
+        return Packed(message, [points, rows], self._has_more)
 
-    def _put(self, message: dict[str, Any], name: str, value: Any) -> None:
-        if self._parts.get(name) != value:
-            self._parts[name] = value
+    def _put_if_changed(self, message: dict[str, Any], name: str, value: Any) -> None:
+        if self._sent_values.get(name) != value:
+            self._sent_values[name] = value
             message[name] = value
 
     def _state(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class Packer:
             if self._workers.get(rank) == info:
                 continue
             if len(changed) == limit:
-                self._more = True
+                self._has_more = True
                 break
             self._workers[rank] = info
             changed.append(info)
@@ -175,7 +175,7 @@ class Packer:
             if room is not None:
                 room -= points * _POINT_BYTES + _KEY_BYTES
                 if room < 0:
-                    self._more = True
+                    self._has_more = True
                     break
             series = self.history.series[key]
             self._series[key] = (series.generation, series.version, len(series))
@@ -185,14 +185,14 @@ class Packer:
 
     def _put_rows(self, message: dict[str, Any], limit: int | None) -> bytes:
         # `_rows` is in the order of sending: the ranks that were sent longest ago are first.
-        turns = {rank: turn for turn, rank in enumerate(self._rows)}
+        send_order = {rank: position for position, rank in enumerate(self._rows)}
         changed: list[bytes] = []
-        for rank in sorted(self.history.workers, key=lambda rank: turns.get(rank, -1)):
+        for rank in sorted(self.history.workers, key=lambda rank: send_order.get(rank, -1)):
             row = single(self.history.workers[rank].numbers()).tobytes()
             if self._rows.get(rank) == row:
                 continue
             if len(changed) == limit:
-                self._more = True
+                self._has_more = True
                 break
             self._rows.pop(rank, None)
             self._rows[rank] = row

@@ -10,13 +10,13 @@ from ..runtime.events import Watch
 from .loglines import NAME_CHARACTERS, clean
 
 #: Watched things and reasons that are shown, and characters of the cell that trains again.
-MAX_THINGS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
+MAX_COLUMNS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
 MAX_BINS = 24
 
 
-def shown(event: Watch) -> dict[str, Any]:
+def monitor_view(event: Watch) -> dict[str, Any]:
     """`MonitorView` of `schema.py`. Damaged parts of an event count as missing."""
-    things = [_thing(thing) for thing in event.things[:MAX_THINGS] if isinstance(thing.get("name"), str)]
+    columns = [_column(column) for column in event.things[:MAX_COLUMNS] if isinstance(column.get("name"), str)]
     lines, error, advice = event.lines, event.error, event.advice
     return {
         "model": clean(event.model, NAME_CHARACTERS),
@@ -31,25 +31,25 @@ def shown(event: Watch) -> dict[str, Any]:
         "unreadable": event.totals.get("unreadable", 0),
         "severe": event.bounds.get("severe", 0.25),
         **{name: _numbers(lines.get(name)) for name in ("time", "rate", "p50", "p95", "p99")},
-        "things": things,
-        "hidden": event.hidden + max(0, len(event.things) - MAX_THINGS),
+        "things": columns,
+        "hidden": event.hidden + max(0, len(event.things) - MAX_COLUMNS),
         "error": None if error is None else _error(error),
         "reasons": [clean(str(text), 300) for text in (advice or {}).get("reasons", [])][:MAX_REASONS],
         "cell": str((advice or {}).get("cell", ""))[:CELL_CHARACTERS],
     }
 
 
-def _thing(thing: Mapping[str, Any]) -> dict[str, Any]:
-    before, now = _numbers(thing.get("before"))[:MAX_BINS], _numbers(thing.get("now"))[:MAX_BINS]
-    level = thing.get("level")
+def _column(column: Mapping[str, Any]) -> dict[str, Any]:
+    before, current = _numbers(column.get("before"))[:MAX_BINS], _numbers(column.get("now"))[:MAX_BINS]
+    level = column.get("level")
     return {
-        "name": clean(thing["name"], NAME_CHARACTERS),
-        "output": thing.get("output") is True,
+        "name": clean(column["name"], NAME_CHARACTERS),
+        "output": column.get("output") is True,
         "level": level if level in ("drift", "severe") else "none",
-        **{name: _number(thing.get(name)) for name in ("psi", "ks", "threshold", "since")},
-        "nulls": _number(thing.get("nulls")) or 0.0,
+        **{name: _number(column.get(name)) for name in ("psi", "ks", "threshold", "since")},
+        "nulls": _number(column.get("nulls")) or 0.0,
         "before": [value or 0.0 for value in _shares(before)],
-        "now": [value or 0.0 for value in _shares(now)],
+        "now": [value or 0.0 for value in _shares(current)],
     }
 
 
@@ -79,9 +79,10 @@ def _numbers(values: Any) -> list[float | None]:
 def html(view: Mapping[str, Any]) -> str:
     """A `MonitorView` as a table, readable without a script."""
     rows = "".join(
-        f"<tr><td>{'output: ' if thing['output'] else ''}{escape(thing['name'])}</td><td>{_two(thing['psi'])}</td>"
-        f"<td>{_two(thing['ks'])}</td><td>{thing['nulls']:.0%}</td><td>{_LEVELS[thing['level']]}</td></tr>"
-        for thing in view["things"]
+        f"<tr><td>{'output: ' if column['output'] else ''}{escape(column['name'])}</td>"
+        f"<td>{_two_decimals(column['psi'])}</td>"
+        f"<td>{_two_decimals(column['ks'])}</td><td>{column['nulls']:.0%}</td><td>{_LEVELS[column['level']]}</td></tr>"
+        for column in view["things"]
     )
     advice = escape("; ".join(view["reasons"]))
     return (
@@ -94,5 +95,5 @@ def html(view: Mapping[str, Any]) -> str:
 _LEVELS = {"none": "", "drift": "drift", "severe": "severe drift"}
 
 
-def _two(value: float | None) -> str:
+def _two_decimals(value: float | None) -> str:
     return "–" if value is None else f"{value:.2f}"

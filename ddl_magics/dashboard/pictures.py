@@ -35,8 +35,8 @@ class Picture:
     data: str
 
     def _repr_html_(self) -> str:
-        when = time.strftime("%H:%M:%S", time.localtime(self.time))
-        caption = f'<figcaption style="opacity:.7;font-size:12px">rank {self.rank} · {when}</figcaption>'
+        local_time = time.strftime("%H:%M:%S", time.localtime(self.time))
+        caption = f'<figcaption style="opacity:.7;font-size:12px">rank {self.rank} · {local_time}</figcaption>'
         return f'<figure style="margin:6px 0">{self._drawn()}{caption}</figure>'
 
     def _drawn(self) -> str:
@@ -52,24 +52,27 @@ class Picture:
 
 def pictures(events: Iterable[ev.RawEvent]) -> list[Picture]:
     """Those of a run, in order, without any that is not what its type says."""
-    shown = (Picture(event.rank, float(event.time), event.mime, event.data) for event in ev.select(ev.Picture, events))
-    return [picture for picture in shown if picture.mime == "text/html" or _is_image(picture)]
+    candidates = (
+        Picture(event.rank, float(event.time), event.mime, event.data) for event in ev.select(ev.Picture, events)
+    )
+    return [picture for picture in candidates if picture.mime == "text/html" or _is_image(picture)]
 
 
 def _is_image(picture: Picture) -> bool:
     return picture.mime in _IMAGES and _BASE64.fullmatch(picture.data) is not None
 
 
-def bundle(shown: list[Picture], run: str) -> dict[str, str]:
+def bundle(cell_pictures: list[Picture], run: str) -> dict[str, str]:
     """Pictures as a MIME bundle: HTML and plain text, at most about `MAX_CHARACTERS`. run: its variable's name."""
     figures: list[str] = []
-    for picture in shown:
+    for picture in cell_pictures:
         html = picture._repr_html_()
         if sum(map(len, figures)) + len(html) > MAX_CHARACTERS:
-            figures.append(f"<p>{len(shown) - len(figures)} more: {escape(run)}.pictures</p>")
+            figures.append(f"<p>{len(cell_pictures) - len(figures)} more: {escape(run)}.pictures</p>")
             break
         figures.append(html)
-    plain = f"{len(shown)} picture{'' if len(shown) == 1 else 's'}: {run}.pictures" if shown else ""
+    count = len(cell_pictures)
+    plain = f"{count} picture{'' if count == 1 else 's'}: {run}.pictures" if count else ""
     return {"text/html": f'<div class="ddl-pictures">{"".join(figures)}</div>', "text/plain": plain}
 
 

@@ -19,9 +19,9 @@ from .workers import Worker
 _EMPTY = History(1)
 #: A new object of each class that a history contains; a stored one must have the same attributes.
 _NEW: dict[str, Any] = {
-    type(one).__name__: one
-    for one in (_EMPTY, *vars(_EMPTY).values(), Series(), Worker(0))
-    if type(one).__module__.startswith(__package__)
+    type(prototype).__name__: prototype
+    for prototype in (_EMPTY, *vars(_EMPTY).values(), Series(), Worker(0))
+    if type(prototype).__module__.startswith(__package__)
 }
 
 
@@ -62,16 +62,16 @@ def load(data: bytes) -> Snapshot | None:
 
 
 def _serialized(value: Any) -> Any:
-    """A scalar as it is, anything else as [type, parts]."""
+    """A scalar as it is, anything else as [type, members]."""
     if isinstance(value, (str, int, float, type(None))):
         return value
     if isinstance(value, dict):
-        return ["dict", [[_serialized(key), _serialized(part)] for key, part in value.items()]]
+        return ["dict", [[_serialized(key), _serialized(member)] for key, member in value.items()]]
     if isinstance(value, deque):
         return ["deque", [value.maxlen, *map(_serialized, value)]]
     if isinstance(value, (list, tuple)):
-        return [type(value).__name__, [_serialized(part) for part in value]]
-    return [type(value).__name__, {name: _serialized(part) for name, part in vars(value).items()}]
+        return [type(value).__name__, [_serialized(member) for member in value]]
+    return [type(value).__name__, {name: _serialized(member) for name, member in vars(value).items()}]
 
 
 def _restored(value: Any) -> Any:
@@ -79,11 +79,11 @@ def _restored(value: Any) -> Any:
         return value
     kind, content = value
     if kind == "dict":
-        return {_restored(key): _restored(part) for key, part in content}
+        return {_restored(key): _restored(member) for key, member in content}
     if kind == "deque":
         return deque(map(_restored, content[1:]), maxlen=content[0])
     if kind in ("list", "tuple"):
-        items = [_restored(part) for part in content]
+        items = [_restored(member) for member in content]
         return items if kind == "list" else tuple(items)
     if kind == "Line":
         return Line(*content)
@@ -91,5 +91,5 @@ def _restored(value: Any) -> Any:
     if content.keys() != vars(new).keys():
         raise ValueError(f"another version wrote this {kind}")
     restored = object.__new__(type(new))
-    vars(restored).update({name: _restored(part) for name, part in content.items()})
+    vars(restored).update({name: _restored(member) for name, member in content.items()})
     return restored

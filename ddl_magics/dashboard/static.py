@@ -64,15 +64,15 @@ def static_bundle(run: Mapping[str, Any], events: Iterable[RawEvent]) -> dict[st
     """
     history = history_of(events)
     info = _info(run, history)
-    found = charts(history)
+    drawn_charts = charts(history)
     bundle: dict[str, Any] = {
         RUN_TYPE: {name: info[name] for name in ("id", "name", "state")},
-        "text/html": _html(info, history, found),
+        "text/html": _html(info, history, drawn_charts),
         "text/plain": _plain(info, history),
     }
-    if found and info["state"] != FAILED:
-        title = " · ".join(part for part in (info["name"], info["state"], info["facts"]) if part)
-        bundle[PLOTLY_TYPE] = json.loads(draw(title, found).to_json())
+    if drawn_charts and info["state"] != FAILED:
+        title = " · ".join(fact for fact in (info["name"], info["state"], info["facts"]) if fact)
+        bundle[PLOTLY_TYPE] = json.loads(draw(title, drawn_charts).to_json())
         if len(json.dumps(bundle)) > MAX_BYTES:
             del bundle[PLOTLY_TYPE]
     return bundle
@@ -160,8 +160,8 @@ def _failure(failure: Mapping[str, Any] | None) -> str:
 
 def _failure_line(failure: Mapping[str, Any]) -> str:
     rank_text = "The job" if failure["rank"] < 0 else f"Rank {failure['rank']}"
-    where = f" on {_truncate(failure['host'])}" if failure["host"] else ""
-    return f"{rank_text}{where} failed: {_truncate(failure['message'], 2000)}"
+    location = f" on {_truncate(failure['host'])}" if failure["host"] else ""
+    return f"{rank_text}{location} failed: {_truncate(failure['message'], 2000)}"
 
 
 def _metrics(history: History) -> str:
@@ -169,8 +169,8 @@ def _metrics(history: History) -> str:
         return ""
     heads = "".join(f"<th>{escape(_truncate(name))}</th>" for name in history.latest)
     cells = "".join(f"<td>{value:.4g}</td>" for value in history.latest.values())
-    done = history.progress.epoch
-    head = f"after {done} epoch{'' if done == 1 else 's'}" if done else "so far"
+    epochs_done = history.progress.epoch
+    head = f"after {epochs_done} epoch{'' if epochs_done == 1 else 's'}" if epochs_done else "so far"
     return f"<table><tr><th></th>{heads}</tr><tr><td>{head}</td>{cells}</tr></table>"
 
 
@@ -202,10 +202,10 @@ def _workers(history: History) -> str:
         f"<td>{worker.steps:,}</td><td>{worker.rows:,}</td></tr>"
         for worker in workers[:TABLE_ROWS]
     )
-    more = len(workers) - TABLE_ROWS
-    rest = f'<p class="dim">and {more} more</p>' if more > 0 else ""
+    omitted = len(workers) - TABLE_ROWS
+    omission = f'<p class="dim">and {omitted} more</p>' if omitted > 0 else ""
     heads = "".join(f"<th>{name}</th>" for name in ("rank", "host", "device", "steps", "rows"))
-    return f"<table><tr>{heads}</tr>{rows}</table>{rest}"
+    return f"<table><tr>{heads}</tr>{rows}</table>{omission}"
 
 
 def _truncate(text: str, limit: int = TEXT_CHARACTERS) -> str:

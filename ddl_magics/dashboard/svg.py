@@ -26,25 +26,25 @@ def svg(chart: Chart) -> str:
     def position(x: float, y: float) -> str:
         return f"{_LEFT + (x - x_low) * x_scale:.1f} {HEIGHT - _BOTTOM - (y - y_low) * y_scale:.1f}"
 
-    parts = [
+    elements = [
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" height="{HEIGHT}" role="img" '
         f'aria-label="{escape(chart.title)}" fill="currentColor" font-size="9" font-family="sans-serif">'
     ]
     for tick in _ticks(y_low, y_high):
         y = HEIGHT - _BOTTOM - (tick - y_low) * y_scale
-        parts.append(
+        elements.append(
             f'<line x1="{_LEFT}" x2="{WIDTH - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}" stroke="currentColor" opacity=".15"/>'
             f'<text x="{_LEFT - 4}" y="{y + 3:.1f}" text-anchor="end" opacity=".7">{tick:,.6g}</text>'
         )
     labels = ((_LEFT, "start", "0"), (WIDTH - _RIGHT, "end", f"{x_high:,.3g} {chart.x_title}"))
     for x_text, anchor, label in labels:
-        parts.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{label}</text>')
+        elements.append(f'<text x="{x_text}" y="{HEIGHT - 5}" text-anchor="{anchor}" opacity=".7">{label}</text>')
     for k, line in enumerate(chart.lines):
         dash = ' stroke-dasharray="4 3"' if line.style == "validation" else ""
         path = "".join(("L" if i else "M") + position(x, y) for i, (x, y) in enumerate(_points(line)))
         faint = ' opacity=".35"' if line.style in FAINT else ""
-        parts.append(f'<path d="{path}" fill="none" stroke="{colour(line, k)}" stroke-width="1.5"{dash}{faint}/>')
-    return "".join(parts) + "</svg>"
+        elements.append(f'<path d="{path}" fill="none" stroke="{colour(line, k)}" stroke-width="1.5"{dash}{faint}/>')
+    return "".join(elements) + "</svg>"
 
 
 def colour(line: Line, k: int) -> str:
@@ -74,5 +74,5 @@ def _ticks(low: float, high: float) -> list[float]:
     least = (high - low) / 4
     power = 10.0 ** floor(log10(least))
     step = next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= least)
-    first = -(-low // step)
-    return [k * step for k in range(int(first), int(high // step) + 1)]
+    lowest = -(-low // step)
+    return [k * step for k in range(int(lowest), int(high // step) + 1)]

@@ -69,7 +69,7 @@ class TrackedRun:
     def _is_new(self, metric: Any) -> bool:
         return bool(metric.timestamp > self._newest_times.get(metric.key, -1))
 
-    def end(self, run: TrackingData) -> None:
+    def finish(self, run: TrackingData) -> None:
         """Write what is known at the run's end, and its files."""
         from mlflow.entities import RunTag
 
@@ -229,7 +229,7 @@ def _write(client: Any, experiment: str, run: TrackingData, parent: str | None) 
     written = _begin(client, experiment, run.record, run.parameters, parent)
     try:
         written.add(run.scalars)
-        written.end(run)
+        written.finish(run)
     except BaseException:
         client.delete_run(written.number)
         raise

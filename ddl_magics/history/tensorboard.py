@@ -61,7 +61,7 @@ class TensorBoardRun:
             self._write(scalar(point.name, point.value), point.step, point.time)
         self._writer.flush()
 
-    def end(self, run: TrackingData) -> None:
+    def finish(self, run: TrackingData) -> None:
         """Write the source and the files' locations, and close the file. Raises OSError."""
         from tensorboardX.summary import text
 
@@ -95,7 +95,7 @@ def write(folder: Path, run: TrackingData) -> Path:
         event_file.unlink()
     written = TensorBoardRun(str(folder), run.parameters)
     written.add(run.scalars)
-    written.end(run)
+    written.finish(run)
     return folder
 
 

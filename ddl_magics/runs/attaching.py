@@ -26,19 +26,19 @@ class RunGone(UsageError):
 
 
 @dataclass(frozen=True)
-class FoundRun:
+class AttachTarget:
     """A run that a driver may hold: its folder here, and the cluster that reaches the driver.
 
-    new: whether the folder was made for it, and has nothing yet.
+    has_new_folder: whether the folder was made for it, and has nothing yet.
     """
 
     spec: RunSpec
     folder: RunFolder
     cluster: Cluster
-    new: bool = False
+    has_new_folder: bool = False
 
 
-def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Cluster]) -> FoundRun:
+def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Cluster]) -> AttachTarget:
     """A run of the store.
 
     Args:
@@ -55,20 +55,20 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
             "shows what is stored."
         )
     if record.state not in ev.TERMINAL:
-        where = f" ({record.notebook})" if record.notebook else ""
-        raise UsageError(f"{name} is followed by another kernel{where}: %ddl show {name} shows it.")
+        notebook = f" ({record.notebook})" if record.notebook else ""
+        raise UsageError(f"{name} is followed by another kernel{notebook}: %ddl show {name} shows it.")
     artifacts = [event.name for event in ev.select(ev.Artifact, folder.events()) if event.uri is None]
-    here = all(file.path is not None for file in cell_files(folder.events()).values())
-    if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts) and here:
+    has_cell_files = all(file.path is not None for file in cell_files(folder.events()).values())
+    if record.state != ev.LOST and all(folder.file(artifact).exists() for artifact in artifacts) and has_cell_files:
         raise UsageError(f"{name} has ended: {record.state}. %ddl show {name} shows it.")
     try:
-        return FoundRun(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
+        return AttachTarget(RunSpec.from_record(record.spec), folder, cluster_at(record.driver_address))
     except NoSession as error:
-        gone = isinstance(error, SessionGone)
-        raise (RunGone if gone else UsageError)(f"{name} cannot be attached: {error}") from None
+        session_gone = isinstance(error, SessionGone)
+        raise (RunGone if session_gone else UsageError)(f"{name} cannot be attached: {error}") from None
 
 
-def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
+def find_on_cluster(name_or_id: str, cluster: Cluster) -> AttachTarget | None:
     """A run on the cluster that a notebook of another machine has started, by name or id; None if there is none.
 
     Raises:
@@ -78,51 +78,53 @@ def find_on_cluster(word: str, cluster: Cluster) -> FoundRun | None:
         runs = cluster.runs()
     except (ConnectionError, TimeoutError, ProcessLookupError) as error:
         raise UsageError(f"{cluster.name} did not answer which runs it has: {error}") from None
-    for held in reversed(runs):
+    for driver_run in reversed(runs):
         try:
-            spec = RunSpec.from_record(held["spec"])
+            spec = RunSpec.from_record(driver_run["spec"])
         except ValueError:  # of another version
             continue
-        if word in (spec.run, spec.name):
+        if name_or_id in (spec.run, spec.name):
             try:
-                return FoundRun(spec, store.create_run(spec, cluster.name, cluster.driver_address), cluster, new=True)
+                return AttachTarget(
+                    spec, store.create_run(spec, cluster.name, cluster.driver_address), cluster, has_new_folder=True
+                )
             except (OSError, ValueError) as error:
-                raise UsageError(f"{word} cannot be stored here ({error}).") from None
+                raise UsageError(f"{name_or_id} cannot be stored here ({error}).") from None
     return None
 
 
-def attach(found: FoundRun, queue: RunQueue) -> Run:
+def attach(target: AttachTarget, queue: RunQueue) -> Run:
     """Follow the run again, from the end of its stored events.
 
     Raises:
         RunGone: the driver does not know the run.
         UsageError: the driver does not answer, or another kernel follows the run.
     """
-    spec, cluster = found.spec, found.cluster
+    spec, cluster = target.spec, target.cluster
     try:
-        answer = _asked(found)
-        events = found.folder.take_over()
+        answer = _poll_driver(target)
+        events = target.folder.take_over()
     except store.RunInUse as error:
         raise UsageError(f"{spec.name} cannot be attached: {error}.") from None
     except UsageError:
-        if found.new:
-            found.folder.remove()
+        if target.has_new_folder:
+            target.folder.remove()
         raise
-    follower = Follower(spec, cluster, queue, found.folder, {}, events)
+    follower = Follower(spec, cluster, queue, target.folder, {}, events)
     follower.attach(answer.state or ev.RUNNING)
-    return Run(spec, found.folder, follower.timeline, cluster.name, follower, attachable=True)
+    return Run(spec, target.folder, follower.timeline, cluster.name, follower, attachable=True)
 
 
-def _asked(found: FoundRun) -> Polled:
+def _poll_driver(target: AttachTarget) -> Polled:
     """What the driver says of the run; raises as `attach`."""
-    name, answer = found.spec.name, found.cluster.poll(found.spec.run, _of_driver(found.folder))
+    name, answer = target.spec.name, target.cluster.poll(target.spec.run, _of_driver(target.folder))
     if isinstance(answer, Unreachable):
         raise (RunGone if answer.session_ended else UsageError)(f"{name} cannot be attached: {answer.message}")
     if not isinstance(answer, Polled):
         assert_never(answer)
     if answer.state == ev.LOST:
         raise RunGone(
-            f"{name} cannot be attached: {found.cluster.name} does not know it any more. %ddl show {name} shows what "
+            f"{name} cannot be attached: {target.cluster.name} does not know it any more. %ddl show {name} shows what "
             "is stored."
         )
     return answer

@@ -54,12 +54,12 @@ def add_event(files: dict[str, CellFile], event: ev.File | ev.Placed) -> None:
 
 def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
     """Those that are not here, the smallest first, up to `limit` bytes in all."""
-    chosen, size = [], 0
+    files_to_fetch, size = [], 0
     for file in sorted(files, key=lambda file: file.size):
         size += 0 if file.path else file.size
         if file.path is None and (limit is None or size <= limit):
-            chosen.append(file)
-    return chosen
+            files_to_fetch.append(file)
+    return files_to_fetch
 
 
 def subfolder(spec: RunSpec) -> str:
@@ -85,7 +85,7 @@ def target(folder: str | None, name: str, subfolder: str = "") -> Path:
     return path
 
 
-def put(arrived: Path, path: Path, run: str, began: float) -> Path:
+def move_into_place(arrived: Path, path: Path, run: str, began: float) -> Path:
     """Move a file that has arrived to `path`, or beside it where that is newer than the run; returns where it is.
 
     Args:
@@ -96,11 +96,11 @@ def put(arrived: Path, path: Path, run: str, began: float) -> Path:
     """
     if _is_kept(path, began):
         number = 0
-        beside = path.with_name(f"{path.stem}.{run}{path.suffix}")
-        while os.path.lexists(beside):
+        free_path = path.with_name(f"{path.stem}.{run}{path.suffix}")
+        while os.path.lexists(free_path):
             number += 1
-            beside = path.with_name(f"{path.stem}.{run}-{number}{path.suffix}")
-        path = beside
+            free_path = path.with_name(f"{path.stem}.{run}-{number}{path.suffix}")
+        path = free_path
     os.replace(arrived, path)
     synchronize_folder(path.parent)  # the driver forgets the file soon
     return path
@@ -121,9 +121,9 @@ def summary(placed: Mapping[str, Path], folder: str, sizes: Mapping[str, int]) -
     if in_place:
         size = sum(sizes[name] for name in in_place)
         lines.append(("info", f"written to {folder}: {listed(in_place)} ({in_words(size)})"))
-    beside = [f"{name} as {path.name}" for name, path in placed.items() if path != Path(folder, name)]
-    if beside:
-        lines.append(("warning", f"kept beside what has changed in {folder} since the run began: {listed(beside)}"))
+    renamed = [f"{name} as {path.name}" for name, path in placed.items() if path != Path(folder, name)]
+    if renamed:
+        lines.append(("warning", f"kept beside what has changed in {folder} since the run began: {listed(renamed)}"))
     return lines
 
 

@@ -58,7 +58,7 @@ def ask(run: Run) -> Ending:
     unasked = _why_not_ask(run.name, run.state, run.cluster, run.attachable, run.followed)
     if unasked is None:
         run.request_stop()
-    return unasked or _asked(run.name)
+    return unasked or _stop_requested(run.name)
 
 
 def ask_stored(record: RunRecord) -> Ending:
@@ -68,10 +68,11 @@ def ask_stored(record: RunRecord) -> Ending:
         OSError: the request cannot be written, or the run has been removed.
     """
     folder = RunFolder(record.folder)
-    unasked = _why_not_ask(record.name, record.state, record.cluster, bool(record.driver_address), folder.owned())
+    attachable, followed = bool(record.driver_address), folder.has_live_owner()
+    unasked = _why_not_ask(record.name, record.state, record.cluster, attachable, followed)
     if unasked is None:
         folder.request("stop")
-    return unasked or _asked(record.name)
+    return unasked or _stop_requested(record.name)
 
 
 def ask_stored_search(record: SearchRecord) -> Ending:
@@ -83,10 +84,10 @@ def ask_stored_search(record: SearchRecord) -> Ending:
     unasked = why_not_ask_search(record.name, record.state)
     if unasked is None:
         SearchFolder(record.folder).request("stop")
-    return unasked or search_asked(record.name)
+    return unasked or search_stop_requested(record.name)
 
 
-def search_asked(name: str) -> Ending:
+def search_stop_requested(name: str) -> Ending:
     return Ending("asked", f"{name} starts no further trial, and its runs stop after their current step.")
 
 
@@ -98,7 +99,7 @@ def why_not_ask_search(name: str, state: str) -> Ending | None:
     return Ending("ended", f"{name} has ended already: {state}.") if state in ev.TERMINAL else None
 
 
-def _asked(name: str) -> Ending:
+def _stop_requested(name: str) -> Ending:
     return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
 
 
@@ -109,8 +110,8 @@ def _why_not_ask(name: str, state: str, cluster: str, attachable: bool, followed
     if state != ev.LOST:
         return Ending("ended", f"{name} has ended already: {state}.")
     if attachable:
-        how = f"%ddl attach {name} follows it again, if its session lives."
-        return Ending("runs", f"{name} is LOST: {_cause(followed)}.", how)
+        advice = f"%ddl attach {name} follows it again, if its session lives."
+        return Ending("runs", f"{name} is LOST: {_cause(followed)}.", advice)
     if followed:
         message = f"{name} is LOST: {_cause(followed)}, and it may still train on {cluster}."
         return Ending("runs", message, "Restart the kernel of its notebook: its Spark ends with it.")
@@ -122,7 +123,7 @@ def _cause(followed: bool) -> str:
     return "its kernel could not follow it any more" if followed else "its kernel is gone"
 
 
-def end(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
+def end_run(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
     """End a run, also one whose kernel is gone, if sparkmagic's configuration gives access to its session.
 
     This process owns such a run until the end, so that its last events and its model are stored. Of two processes that
@@ -131,8 +132,10 @@ def end(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
     answer = ask_stored(record)
     if answer.outcome != "runs" or not record.driver_address:
         return answer
-    reached = _reach(record)
-    return reached if isinstance(reached, Ending) else _take_and_stop(record, reached, seconds)
+    cluster_or_ending = _reach(record)
+    if isinstance(cluster_or_ending, Ending):
+        return cluster_or_ending
+    return _take_and_stop(record, cluster_or_ending, seconds)
 
 
 def _reach(record: RunRecord) -> LivyCluster | Ending:
@@ -151,17 +154,17 @@ def _reach(record: RunRecord) -> LivyCluster | Ending:
         # Another session may have got the number meanwhile.
         name = session.get("name") or address.get("name")
         if session["state"] in DEAD or name != (address.get("name") or name):
-            return _nothing(record)
+            return _not_running(record)
         cluster = Choice(None).at(address)
     except Gone:
-        return _nothing(record)
+        return _not_running(record)
     except (NoSession, ConnectionError, TimeoutError, KeyError, TypeError) as error:
         return _may_run(record, str(error))
     answer = cluster.poll(record.id, 0)
     if isinstance(answer, Unreachable):
-        return _nothing(record) if answer.session_ended else _may_run(record, answer.message)
+        return _not_running(record) if answer.session_ended else _may_run(record, answer.message)
     if isinstance(answer, Polled):
-        return _nothing(record) if answer.state == ev.LOST else cluster
+        return _not_running(record) if answer.state == ev.LOST else cluster
     assert_never(answer)
 
 
@@ -173,32 +176,34 @@ def _take_and_stop(record: RunRecord, cluster: LivyCluster, seconds: float) -> E
 
     folder = RunFolder(record.folder)
     try:
-        run = attaching.attach(attaching.FoundRun(RunSpec.from_record(record.spec), folder, cluster), RunQueue())
+        run = attaching.attach(attaching.AttachTarget(RunSpec.from_record(record.spec), folder, cluster), RunQueue())
     except UsageError as error:
-        now = folder.record()
-        if now is not None and not now.over:
-            return ask_stored(now)
+        current = folder.record()
+        if current is not None and not current.over:
+            return ask_stored(current)
         return _may_run(record, str(error))
     run.request_stop()
     if run.settled(seconds):
-        how = f"{_session(record)} stays, and keeps its executors until it is deleted."
-        return Ending("stopped", f"{record.name} is {run.state}; its history and model are kept.", how)
+        advice = f"{_session(record)} stays, and keeps its executors until it is deleted."
+        return Ending("stopped", f"{record.name} is {run.state}; its history and model are kept.", advice)
     run.give_up(0.0)
-    return Ending("runs", f"{record.name} was asked to stop and has not ended after {seconds:.0f} s.", _how(record))
+    return Ending(
+        "runs", f"{record.name} was asked to stop and has not ended after {seconds:.0f} s.", _manual_stop(record)
+    )
 
 
-def _nothing(record: RunRecord) -> Ending:
+def _not_running(record: RunRecord) -> Ending:
     message = f"{record.name} is LOST: {_session(record)} does not have it any more. It does not run."
     return Ending("nothing", message)
 
 
 def _may_run(record: RunRecord, reason: str) -> Ending:
-    lost = f"{record.name} is LOST: {_cause(RunFolder(record.folder).owned())}"
-    where = f"it may still train in {_session(record)}, which could not be reached from here"
-    return Ending("runs", f"{lost}, and {where}: {reason}", _how(record))
+    lost = f"{record.name} is LOST: {_cause(RunFolder(record.folder).has_live_owner())}"
+    message = f"{lost}, and it may still train in {_session(record)}, which could not be reached from here: {reason}"
+    return Ending("runs", message, _manual_stop(record))
 
 
-def _how(record: RunRecord) -> str:
+def _manual_stop(record: RunRecord) -> str:
     address: Mapping[str, Any] = record.driver_address
     request = f"DELETE {address.get('livy')}/sessions/{address.get('session')}"
     attach = f"%ddl attach {record.name}, then %ddl stop {record.name}"

@@ -30,28 +30,28 @@ class FolderWriter:
         self._folder, self._timeline = folder, timeline
         self._lock = threading.Lock()
         self._changes: dict[str, Any] = {}  # of run.json, not written yet
-        self._last = 0  # sequence number of the last event in the folder
+        self._stored_seq = 0  # sequence number of the last event in the folder
         self._rewrite_at = REWRITE_BYTES
         self._failing = False
         self._thread: threading.Thread | None = None
-        self._done = threading.Event()  # no heartbeat any more: what comes after the end is still written
-        self._taken = False  # by another process
+        self._heartbeats_over = threading.Event()  # no heartbeat any more: what comes after the end is still written
+        self._taken_over = False  # by another process
 
     def write(self, events: Sequence[RawEvent], changes: Mapping[str, Any]) -> None:
         """Append events, and change fields of `run.json`."""
         with self._lock:
-            if self._taken:
+            if self._taken_over:
                 return
             self._changes.update(changes)
             # The events first: a run whose record says FINISHED has them all.
             self._try(*([] if self._failing else [lambda: self._append(events)]), self._write_record)
-            if self._thread is None or (self._failing and self._done.is_set()):
-                self._done.clear()
+            if self._thread is None or (self._failing and self._heartbeats_over.is_set()):
+                self._heartbeats_over.clear()
                 self._thread = threading.Thread(target=self._keep, name="ddl_magics store", daemon=True)
                 self._thread.start()
 
     def _keep(self) -> None:
-        while not self._done.wait(owner.HEARTBEAT_SECONDS):
+        while not self._heartbeats_over.wait(owner.HEARTBEAT_SECONDS):
             self.tend()
 
     def tend(self) -> None:
@@ -62,10 +62,10 @@ class FolderWriter:
                 self._try(self._folder.heartbeat, *([self._write_all] if too_large else []))
                 return
             self._failing = False
-            if self._try(self._folder.heartbeat, self._write_all, self._write_record, again=True):
+            if self._try(self._folder.heartbeat, self._write_all, self._write_record, retrying=True):
                 _log.warning("run %s is stored again, with all its events", self._folder.path.name)
 
-    def _try(self, *writes: Callable[[], None], again: bool = False) -> bool:
+    def _try(self, *writes: Callable[[], None], retrying: bool = False) -> bool:
         """Write, and return whether all could be written."""
         failures = []
         for write in writes:
@@ -73,29 +73,29 @@ class FolderWriter:
                 write()
             except RunInUse as error:
                 _log.error("%s, which stores it now: this kernel only shows it", error)
-                self._taken = True
-                self._done.set()
+                self._taken_over = True
+                self._heartbeats_over.set()
                 return False
             except OSError as error:
                 failures.append(error)
-        if failures and not self._failing and not again:
+        if failures and not self._failing and not retrying:
             name = self._folder.path.name
             _log.error("run %s cannot be stored, and continues; this is tried again: %s", name, failures[0])
         self._failing = self._failing or bool(failures)
         if self._timeline.over and not self._failing:
-            self._done.set()
+            self._heartbeats_over.set()
         return not failures
 
     def _append(self, events: Sequence[RawEvent]) -> None:
-        fresh = [event for event in map(parse, events) if event.seq > self._last]
+        fresh = [event for event in map(parse, events) if event.seq > self._stored_seq]
         if fresh:
             self._folder.append(event.raw for event in fresh)
-            self._last = fresh[-1].seq
+            self._stored_seq = fresh[-1].seq
 
     def _write_all(self) -> None:
         lines = self._timeline.lines()
         self._folder.rewrite(text for _, text in lines)
-        self._last = lines[-1][0] if lines else 0
+        self._stored_seq = lines[-1][0] if lines else 0
         self._rewrite_at = max(REWRITE_BYTES, 2 * self._folder.events_bytes())
 
     def _write_record(self) -> None:

@@ -131,7 +131,7 @@ class Follower:
         """Continue with a run that the driver holds, from the end of the stored events. `state`: the driver's, now."""
         self._queue.hold(self.spec.run, self.spec.workers, self.spec.name)
         # If the run has ended meanwhile, the events that say so come from the driver.
-        if self.timeline.last:
+        if self.timeline.last_seq:
             self._emit("state", state=ev.RUNNING if state in ev.TERMINAL else state, message="attached again")
         self._decided.set()
         self._begin_thread(lambda: True)
@@ -143,7 +143,7 @@ class Follower:
 
     def give_up(self, reason: str) -> None:
         """Mark the run as lost, as the process exits and cannot wait for its end."""
-        self.recorder.end(ev.LOST, reason)
+        self.recorder.close(ev.LOST, reason)
 
     def _begin_thread(self, begin: Callable[[], bool]) -> None:
         name = f"ddl_magics {self.spec.name}"
@@ -162,7 +162,7 @@ class Follower:
         finally:
             self._namespace = {}  # the notebook's arrays, of a run that was never launched
             self._queue.leave(self.spec.run)
-            for problem in self.trackers.end():
+            for problem in self.trackers.finish():
                 self.recorder.emit("notice", level="warning", message=problem)
             self.timeline.settle()
             self._decided.set()
@@ -173,7 +173,7 @@ class Follower:
             message = f"not all of its results could be fetched ({problem})"
             self.recorder.emit("notice", level="warning", message=message)
             return
-        self.recorder.end(ev.LOST, f"the notebook could not follow the run ({problem})")
+        self.recorder.close(ev.LOST, f"the notebook could not follow the run ({problem})")
         if not self.cluster.driver_address:
             with contextlib.suppress(Exception):  # it raised one already
                 self.cluster.stop(self.spec.run, ", as the notebook could not follow it")
@@ -186,16 +186,16 @@ class Follower:
             return True
         self.recorder.emit("state", state=ev.QUEUED, message=self._waits_for())
         self._decided.set()
-        began = answered = time.monotonic()
+        began = answer_time = time.monotonic()
         while not self._take_turn():
             if self._stop_due():
-                self.recorder.end(ev.STOPPED, "stopped before it started")
+                self.recorder.close(ev.STOPPED, "stopped before it started")
                 return False
             now, status = time.monotonic(), self.cluster.status()
             refused = self.cluster.check(self.spec, self._namespace)
             if not isinstance(status, Unreachable) or status.busy:
-                answered = now
-            elif status.session_ended or now > answered + LOST_SECONDS:
+                answer_time = now
+            elif status.session_ended or now > answer_time + LOST_SECONDS:
                 refused = Refused("spark", status.message)
             if now > began + QUEUE_SECONDS:
                 refused = Refused(
@@ -239,7 +239,7 @@ class Follower:
         while isinstance(answer, Postponed):
             if self._stop_due():
                 self.cluster.stop(self.spec.run, self._stop_reason)  # the last statement may have begun after all
-                self.recorder.end(ev.STOPPED, "stopped before it started")
+                self.recorder.close(ev.STOPPED, "stopped before it started")
                 return False
             self._pause(TURN_SECONDS)
             if time.time() > self._began + QUEUE_SECONDS:
@@ -252,7 +252,7 @@ class Follower:
             self._fail(answer)
             return False
         if isinstance(answer, Launched):
-            self._offset = self.timeline.last
+            self._offset = self.timeline.last_seq
             self._decided.set()
             return True
         assert_never(answer)
@@ -264,29 +264,29 @@ class Follower:
                 self._refused = refused
                 return
         failure = {"rank": ev.JOB, "host": "", "kind": "spark", "message": refused.message, "traceback": ""}
-        self.recorder.end(ev.FAILED, refused.message, failure)
+        self.recorder.close(ev.FAILED, refused.message, failure)
 
     # Events
 
     def _follow(self) -> None:
-        pause, answered, stop_sent = self.cluster.poll_seconds, time.monotonic(), False
+        pause, answer_time, stop_sent = self.cluster.poll_seconds, time.monotonic(), False
         while not self.timeline.over:
             for problem in self.trackers.problems():
                 self._emit("notice", level="warning", message=problem)
             if self._stop_due() and not stop_sent:
                 stop_sent = self.cluster.stop(self.spec.run, self._stop_reason)
-            answer = self.cluster.poll(self.spec.run, self.timeline.last - self._offset)
+            answer = self.cluster.poll(self.spec.run, self.timeline.last_seq - self._offset)
             if isinstance(answer, Unreachable):
-                self._note_silence(answer, time.monotonic() - answered)
+                self._note_silence(answer, time.monotonic() - answer_time)
                 pause = min(pause * IDLE_POLL_FACTOR, FAILING_POLL_SECONDS)
             elif isinstance(answer, Polled):
-                answered = time.monotonic()
+                answer_time = time.monotonic()
                 self._note_answer()
                 self._receive(answer)
                 if answer.has_more:
                     continue
                 if answer.state == ev.LOST:
-                    self.recorder.end(ev.LOST, "the driver does not know the run any more")
+                    self.recorder.close(ev.LOST, "the driver does not know the run any more")
                 idle = min(pause * IDLE_POLL_FACTOR, IDLE_POLL_SECONDS)
                 pause = self.cluster.poll_seconds if answer.events else idle
             else:
@@ -302,7 +302,7 @@ class Follower:
     def _note_silence(self, answer: Unreachable, seconds: float) -> None:
         """Say that there has been no answer for `seconds`, and end the run where none is to be expected."""
         if answer.session_ended:
-            self.recorder.end(ev.LOST, answer.message)
+            self.recorder.close(ev.LOST, answer.message)
             return
         if seconds > SILENT_SECONDS and not self._silent:
             self._silent = True
@@ -310,8 +310,8 @@ class Follower:
                 "notice", level="warning", message=f"no answer for {seconds:.0f} s, still trying: {answer.message}"
             )
         if seconds > LOST_SECONDS:
-            again = f"; %ddl attach {self.spec.name} follows it again" if self.cluster.driver_address else ""
-            self.recorder.end(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{again}")
+            advice = f"; %ddl attach {self.spec.name} follows it again" if self.cluster.driver_address else ""
+            self.recorder.close(ev.LOST, f"no answer for {LOST_SECONDS:.0f} s: {answer.message}{advice}")
 
     def _note_answer(self) -> None:
         if self._silent:
@@ -319,7 +319,7 @@ class Follower:
             self._emit("notice", level="info", message="the cluster answers again")
 
     def _receive(self, answer: Polled) -> None:
-        newest = self.timeline.last - self._offset
+        newest = self.timeline.last_seq - self._offset
         events = [ev.parse(raw) for raw in answer.events]
         self.recorder.record([self._numbered(event) for event in events if event.seq > newest])
         if not self._said_unreadable and any(event.kind == UNREADABLE for event in events):
@@ -348,17 +348,17 @@ class Follower:
 
     def _give_back(self, complete: bool) -> None:
         """Do what --release says, if nothing else runs. complete: the driver holds nothing that is wanted here."""
-        what = self.spec.release
-        if what in (None, "no") or self.timeline.state == ev.LOST or not self._queue.idle:
+        release = self.spec.release
+        if release in (None, "no") or self.timeline.state == ev.LOST or not self._queue.idle:
             return
-        if what == "session" and not complete:
+        if release == "session" and not complete:
             message = "the session stays, as it has the only copy of what could not be fetched"
         else:
             try:
-                answer = self.cluster.give_back(what)
+                answer = self.cluster.give_back(release)
             except Exception as error:  # of Spark or Livy, of any kind
                 answer = Refused("spark", f"it failed ({type(error).__name__}: {error})")
-            message = f"--release {what}: {answer.message}" if isinstance(answer, Refused) else answer
+            message = f"--release {release}: {answer.message}" if isinstance(answer, Refused) else answer
         self.recorder.emit("notice", level="info", message=message)
 
     def _collect(self) -> bool:
@@ -446,7 +446,7 @@ class Follower:
                 raise cell_files.CannotPlace(f"{file.name} could not be fetched: {problem}")
             if to is not None:
                 return arrived.replace(to)
-            path = cell_files.put(arrived, path, self.spec.name, self._began)
+            path = cell_files.move_into_place(arrived, path, self.spec.name, self._began)
         except OSError as error:
             raise cell_files.CannotPlace(f"{file.name}: {error}") from None
         finally:

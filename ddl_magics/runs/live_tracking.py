@@ -1,7 +1,7 @@
-"""A run that is written to TensorBoard or MLflow while it trains: --tensorboard and --mlflow.
+"""Writes a run to TensorBoard or MLflow while it trains: --tensorboard and --mlflow.
 
-Each place has a thread of its own, because a server may be slow or away: the run never waits for it but at its end, and
-there not long.
+Each destination has its own thread, because a server may be slow or away. The run waits for it only at its end, for
+`END_SECONDS` at most.
 """
 
 from __future__ import annotations
@@ -29,45 +29,45 @@ from ddl_magics.store import RunFolder, SearchFolder
 
 #: How long values are gathered before they are written.
 GATHER_SECONDS = 1.0
-#: How long a run's end waits for what is still to be written; after that it is written in the background.
+#: How long a run's end waits for the remaining values; after that they are written in the background.
 END_SECONDS = 60.0
-#: Pause after a failure, and how long is tried after the run's end.
+#: Pause after a failure, and how long writing is retried after the run's end.
 RETRY_SECONDS = 5.0
 LAST_RETRY_SECONDS = 600.0
-#: So many values wait for a server that is away, the newest.
+#: Number of values, the newest, that wait for a server that is away.
 MOST_VALUES = 100_000
 
 _log = logging.getLogger(__name__)
 
 
 class Outlet(Protocol):
-    """Where a run is written."""
+    """A run that is open in TensorBoard or MLflow."""
 
     def add(self, scalars: Sequence[Scalar]) -> None:
-        """Write values. Called again with the same ones if it raised."""
+        """Write values. Called again with the same values if it raised."""
 
-    def end(self, run: TrackingData) -> None:
-        """Write the rest."""
+    def finish(self, run: TrackingData) -> None:
+        """Write what the run has besides its scalars, and close it."""
 
 
 class LiveTracker:
-    """Writes one run to one place; `feed` listens to its recorder. Exceptions of the place are problems, in a line."""
+    """Writes one run to one destination; `feed` listens to its recorder. Its errors become `problems`."""
 
-    def __init__(self, place: str, open_outlet: Callable[[], Outlet], again: str) -> None:
+    def __init__(self, destination: str, open_outlet: Callable[[], Outlet], rewrite_call: str) -> None:
         """
         Args:
-            place: for people: "MLflow at http://host:5000".
-            open_outlet: begins the run there, or continues it; called again after a failure.
-            again: the call that writes all of the run later.
+            destination: for people: "MLflow at http://host:5000".
+            open_outlet: begins or continues the run there; called again after a failure.
+            rewrite_call: the call that writes the complete run later.
         """
-        self.place = place
-        self._open, self._again = open_outlet, again
+        self.destination = destination
+        self._open, self._rewrite_call = open_outlet, rewrite_call
         self._outlet: Outlet | None = None
         self._problems: queue.SimpleQueue[str] = queue.SimpleQueue()
         self._reader = ScalarReader()
         self._values: deque[Scalar] = deque(maxlen=MOST_VALUES)
-        self._rest: Callable[[], TrackingData] | None = None
-        self._ended = threading.Event()
+        self._final_data: Callable[[], TrackingData] | None = None
+        self._run_over = threading.Event()
         self._thread: threading.Thread | None = None
         self._written = threading.Event()
 
@@ -76,83 +76,84 @@ class LiveTracker:
         for event in events:
             self._values.extend(self._reader.read(event))
         if self._thread is None and any(parse(event).attempt != 0 for event in events):
-            self._thread = threading.Thread(target=self._work, name=f"ddl_magics {self.place}", daemon=True)
+            self._thread = threading.Thread(target=self._work, name=f"ddl_magics {self.destination}", daemon=True)
             self._thread.start()
 
-    def end(self, run: Callable[[], TrackingData]) -> None:
-        """The run has ended: write the rest, which `run` returns."""
-        self._rest = run
-        self._ended.set()
+    def finish(self, run: Callable[[], TrackingData]) -> None:
+        """Write what remains of a run that has ended; `run` returns its data."""
+        self._final_data = run
+        self._run_over.set()
 
     def wait(self, seconds: float) -> bool:
-        """Whether all is written, after at most so long."""
+        """Wait until the run is written, for at most `seconds`; returns whether it is."""
         return self._thread is None or self._written.wait(seconds)
 
     def problems(self) -> Iterator[str]:
-        """What has gone wrong since the last call, for the run's notices."""
+        """The errors since the previous call, one line each."""
         while not self._problems.empty():
             yield self._problems.get()
 
     @property
     def late(self) -> str:
-        """What to say of a run that has ended and is not all written."""
-        return f"{self.place} has not taken all of the run yet: it is still tried, and {self._again} writes it anew"
+        """The notice for a run that has ended and is not completely written."""
+        missing = f"{self.destination} has not taken all of the run yet"
+        return f"{missing}: it is still tried, and {self._rewrite_call} writes it anew"
 
     def _work(self) -> None:
         values: deque[Scalar] = deque(maxlen=MOST_VALUES)
         pause, deadline = GATHER_SECONDS, float("inf")
         while time.monotonic() < deadline:
-            if self._ended.wait(pause) and deadline == float("inf"):
+            if self._run_over.wait(pause) and deadline == float("inf"):
                 deadline = time.monotonic() + LAST_RETRY_SECONDS
-            ended = self._ended.is_set()
+            run_over = self._run_over.is_set()
             while self._values:
                 values.append(self._values.popleft())
             try:
-                self._write(values, ended)
-                if ended:
+                self._write(values, run_over)
+                if run_over:
                     self._written.set()
                     return
                 pause = GATHER_SECONDS
-            except Exception as error:  # of any kind: it is another library's, and of a server
+            except Exception as error:  # of any kind: another library or a server raised it
                 self._outlet = None
                 if pause == GATHER_SECONDS:
-                    self._problems.put(f"{self.place} could not be written, still trying: {_in_a_line(error)}")
+                    self._problems.put(f"{self.destination} could not be written, still trying: {_in_a_line(error)}")
                 pause = RETRY_SECONDS
-                if ended:  # which `wait` no longer waits for
+                if run_over:  # which `wait` no longer waits for
                     time.sleep(pause)
 
-    def _write(self, values: deque[Scalar], ended: bool) -> None:
+    def _write(self, values: deque[Scalar], run_over: bool) -> None:
         if self._outlet is None:
             self._outlet = self._open()
         if values:
             self._outlet.add(list(values))
             values.clear()
-        if ended and self._rest is not None:
-            self._outlet.end(self._rest())
+        if run_over and self._final_data is not None:
+            self._outlet.finish(self._final_data())
 
 
 class LiveTrackers:
-    """All places of one run."""
+    """All destinations of one run."""
 
     def __init__(self, spec: RunSpec, folder: RunFolder, timeline: Timeline) -> None:
         self._spec, self._folder, self._timeline = spec, folder, timeline
-        again = timeline.last > 0
+        resumed = timeline.last_seq > 0
         self.trackers = []
         if spec.tensorboard is not None:
             logs = tensorboard.run_folder(spec.tensorboard, spec.name, spec.run, spec.folder)
-            self.trackers.append(_to_tensorboard(spec, logs, again))
+            self.trackers.append(_to_tensorboard(spec, logs, resumed))
         if spec.mlflow is not None:
             self.trackers.append(_to_mlflow(spec, spec.mlflow, folder))
 
     def problems(self) -> Iterator[str]:
-        """What has gone wrong since the last call."""
+        """The errors since the previous call."""
         for tracker in self.trackers:
             yield from tracker.problems()
 
-    def end(self) -> Iterator[str]:
-        """The run has ended and its files are here: write the rest, for a bounded time. Yields what went wrong."""
+    def finish(self) -> Iterator[str]:
+        """Write what remains of a run that has ended, with its files, for a bounded time. Yields problems."""
         for tracker in self.trackers:
-            tracker.end(self._tracking_data)
+            tracker.finish(self._tracking_data)
         deadline = time.monotonic() + END_SECONDS
         for tracker in self.trackers:
             if not tracker.wait(max(deadline - time.monotonic(), 0.0)):
@@ -160,7 +161,7 @@ class LiveTrackers:
         yield from self.problems()
 
     def wait(self, seconds: float) -> None:
-        """Wait at most so long until all is written."""
+        """Wait until the run is written everywhere, for at most `seconds`."""
         deadline = time.monotonic() + seconds
         for tracker in self.trackers:
             tracker.wait(max(deadline - time.monotonic(), 0.0))
@@ -172,11 +173,12 @@ class LiveTrackers:
         return tracking_data(self._spec, record, self._timeline.events())
 
 
-def _to_tensorboard(spec: RunSpec, folder: str, again: bool) -> LiveTracker:
-    first = [again]  # after a failure, only what is still to be written follows
+def _to_tensorboard(spec: RunSpec, folder: str, resumed: bool) -> LiveTracker:
+    restart_once = [resumed]  # an outlet that is opened after a failure continues without its earlier values
 
     def open_outlet() -> Outlet:
-        return tensorboard.TensorBoardRun(folder, parameters(spec), restart=first.pop() if first else False)
+        restart = restart_once.pop() if restart_once else False
+        return tensorboard.TensorBoardRun(folder, parameters(spec), restart=restart)
 
     return LiveTracker(f"TensorBoard's folder {folder}", open_outlet, f"{spec.name}.to_tensorboard(...)")
 

@@ -44,10 +44,15 @@ class Recorder:
     def emit(self, kind: str, **fields: Any) -> None:
         """Record an event of the notebook's own."""
         with self._writing:
-            event = {**ev.make(kind, ev.JOB, **fields), "run": self._run, "attempt": 0, "seq": self.timeline.last + 1}
+            event = {
+                **ev.make(kind, ev.JOB, **fields),
+                "run": self._run,
+                "attempt": 0,
+                "seq": self.timeline.last_seq + 1,
+            }
             self.record([event])
 
-    def end(self, state: str, message: str, failure: Mapping[str, Any] | None = None) -> None:
+    def close(self, state: str, message: str, failure: Mapping[str, Any] | None = None) -> None:
         """Enter a terminal state, unless the run is in one."""
         with self._writing:
             if not self.timeline.over:

@@ -276,7 +276,7 @@ class Run:
     @property
     def followed(self) -> bool:
         """Whether the kernel that started the run, or attached it, is alive."""
-        return self._follower is not None or self._folder.owned()
+        return self._follower is not None or self._folder.has_live_owner()
 
     @property
     def outlives_kernel(self) -> bool:
@@ -631,8 +631,8 @@ class Run:
                 return file.path
             return Path(shutil.copyfile(file.path, target))
         if self._follower is None:
-            again = f": %ddl attach {self.name} first" if self.attachable else ", which has ended with its kernel"
-            raise NotInRun(f"{name} is not on this machine, but with the driver of {self.name}{again}.")
+            advice = f": %ddl attach {self.name} first" if self.attachable else ", which has ended with its kernel"
+            raise NotInRun(f"{name} is not on this machine, but with the driver of {self.name}{advice}.")
         try:
             return self._follower.fetch_file(file, None if to is None else Path(to))
         except CannotPlace as error:
@@ -748,8 +748,8 @@ class Run:
         messages = (state.message for state in ev.select(ev.State, reversed(self.events)))
         if self._follower is not None:
             return next(filter(None, messages), "")
-        again = f"; %ddl attach {self.name} follows it again" if self.attachable else ""
-        return f"its kernel is gone{again}"
+        advice = f"; %ddl attach {self.name} follows it again" if self.attachable else ""
+        return f"its kernel is gone{advice}"
 
 
 def _damage(record: RunRecord, events: Sequence[ev.RawEvent], unreadable: int) -> str:

@@ -12,7 +12,7 @@ class RunQueue:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
         #: Runs that have ended, and whose results are being fetched.
-        self._ended: set[str] = set()
+        self._collecting: set[str] = set()
         #: Run -> the slots that it holds.
         self._running: dict[str, int] = {}
         self._names: dict[str, str] = {}
@@ -53,7 +53,7 @@ class RunQueue:
     def idle(self) -> bool:
         """Whether no run needs the cluster: none holds slots, waits for them, or still fetches its results."""
         with self._lock:
-            return not self._waiting and not self._running and not self._ended
+            return not self._waiting and not self._running and not self._collecting
 
     def ahead(self, run: str) -> list[str]:
         """The runs that hold slots, and those before this one in the queue."""
@@ -65,13 +65,13 @@ class RunQueue:
         """The run has ended: others may use its slots, while its results are fetched until `leave`."""
         with self._lock:
             self._running.pop(run, None)
-            self._ended.add(run)
+            self._collecting.add(run)
 
     def leave(self, run: str) -> None:
         """The run needs the cluster no more, or was given up while it waited."""
         with self._lock:
             self._running.pop(run, None)
-            self._ended.discard(run)
+            self._collecting.discard(run)
             self._names.pop(run, None)
             if run in self._waiting:
                 self._waiting.remove(run)

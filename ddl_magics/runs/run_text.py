@@ -71,11 +71,11 @@ def _ran_with(provenance: Provenance) -> list[str]:
     """One line of what a run ran with."""
     if provenance.problem:
         return [provenance.problem]
-    parts = [counted(len(provenance.packages), "package")] if provenance.packages else []
+    facts = [counted(len(provenance.packages), "package")] if provenance.packages else []
     if provenance.git.get("commit"):
-        parts.append(f"git {provenance.git['commit'][:10]}{' with changes' if provenance.git.get('changed') else ''}")
-    parts += [f"{name} {in_words(value)}" for name, value in list(provenance.sent.items())[:SHOWN_VARIABLES]]
-    return [f"ran with {'; '.join(parts)}"] if parts else []
+        facts.append(f"git {provenance.git['commit'][:10]}{' with changes' if provenance.git.get('changed') else ''}")
+    facts += [f"{name} {in_words(value)}" for name, value in list(provenance.sent.items())[:SHOWN_VARIABLES]]
+    return [f"ran with {'; '.join(facts)}"] if facts else []
 
 
 def _thinned(events: list[ev.RawEvent]) -> list[ev.RawEvent]:
@@ -94,8 +94,8 @@ def logs(run: Run, rank: int | None = None) -> str:
     text = run.logs(rank)
     if text:
         return text
-    who = run.name if rank is None else f"rank {rank} of {run.name}"
-    return f"{who} has printed nothing{'' if run.state in ev.TERMINAL else ' so far'}.\n"
+    subject = run.name if rank is None else f"rank {rank} of {run.name}"
+    return f"{subject} has printed nothing{'' if run.state in ev.TERMINAL else ' so far'}.\n"
 
 
 def next_steps(run: Run | None) -> str:
@@ -110,19 +110,19 @@ def next_steps(run: Run | None) -> str:
     name = run.name
     if run.state == ev.FINISHED or run.state == ev.STOPPED:
         model = {f"{name}.model()": "the trained model", f"{name}.history": "its metrics per epoch"}
-        again = {f"--resume {name}": "continue it in another cell"} if run.state == ev.STOPPED else {}
-        return _steps(repr(run), {**model, **again, f"%ddl show {name}": "its figures"})
+        resume = {f"--resume {name}": "continue it in another cell"} if run.state == ev.STOPPED else {}
+        return _steps(repr(run), {**model, **resume, f"%ddl show {name}": "its figures"})
     if run.state in ev.TERMINAL:
         attach = {f"%ddl attach {name}": "follow it again"} if run.attachable else {}
-        why = {f"%ddl show {name}": "what happened, with the traceback", f"%ddl logs {name}": "what it printed"}
-        return _steps(repr(run), {**attach, **why, f"--resume {name}": "continue from its last checkpoint"})
+        details = {f"%ddl show {name}": "what happened, with the traceback", f"%ddl logs {name}": "what it printed"}
+        return _steps(repr(run), {**attach, **details, f"--resume {name}": "continue from its last checkpoint"})
     live = {f"%ddl show {name}": "its live view", f"%ddl logs {name}": "what it has printed"}
     return _steps(repr(run), {**live, f"{name}.wait()": "wait for its end", f"%ddl stop {name}": "end it"})
 
 
 def _steps(head: str, steps: dict[str, str]) -> str:
     width = max(map(len, steps))
-    return "\n".join([head, *(f"  {what:<{width}}  {why}" for what, why in steps.items())])
+    return "\n".join([head, *(f"  {command:<{width}}  {purpose}" for command, purpose in steps.items())])
 
 
 def stop(run: Run) -> str:

@@ -25,7 +25,7 @@ class Timeline:
         self.extend(events)
 
     @property
-    def last(self) -> int:
+    def last_seq(self) -> int:
         """Sequence number of the newest event."""
         return self._log.last
 
@@ -75,7 +75,7 @@ class Timeline:
             self._settled = True
             self._changed.notify_all()
 
-    def wait(self, done: Callable[[Timeline], bool], timeout: float | None = None) -> bool:
+    def wait(self, predicate: Callable[[Timeline], bool], timeout: float | None = None) -> bool:
         """Block until `done(self)`, for at most `timeout` seconds; returns whether it is done."""
         with self._changed:
-            return self._changed.wait_for(lambda: done(self), timeout)
+            return self._changed.wait_for(lambda: predicate(self), timeout)

@@ -23,17 +23,17 @@ class Transfer:
         self._last_report = time.monotonic()
         self._size: int | None = None
 
-    def progress(self, done: int, size: int) -> None:
-        """`done` of `size` bytes have arrived."""
+    def progress(self, received: int, size: int) -> None:
+        """`received` of `size` bytes have arrived."""
         now = time.monotonic()
-        if now - self._last_report >= REPORT_SECONDS and done < size:
+        if now - self._last_report >= REPORT_SECONDS and received < size:
             self._last_report, self._size = now, size
-            self._emit(done, size)
+            self._emit(received, size)
 
     def close(self) -> None:
         """The transfer has ended."""
         if self._size is not None:
             self._emit(self._size, self._size)
 
-    def _emit(self, done: int, size: int) -> None:
-        self._report(ev.make("transfer", ev.JOB, name=self._name, done=done, size=size))
+    def _emit(self, received: int, size: int) -> None:
+        self._report(ev.make("transfer", ev.JOB, name=self._name, done=received, size=size))

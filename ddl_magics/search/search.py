@@ -17,7 +17,7 @@ from ddl_magics.errors import NotInRun, SearchFailed
 from ddl_magics.history import mlflow
 from ddl_magics.options.redaction import MASK
 from ddl_magics.runs import Run, live_tracking
-from ddl_magics.runs.ending import Ending, search_asked, why_not_ask_search
+from ddl_magics.runs.ending import Ending, search_stop_requested, why_not_ask_search
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import study as studies
@@ -341,7 +341,7 @@ def ask_to_stop(search: Search) -> Ending:
     unasked = why_not_ask_search(search.name, search.state)
     if unasked is None:
         search.request_stop()
-    return unasked or search_asked(search.name)
+    return unasked or search_stop_requested(search.name)
 
 
 _COLUMNS = ("trial", "state", "value", "epochs", "seconds", "tries", "reason", "run")

@@ -60,7 +60,7 @@ def constants() -> dict[str, Any]:
 
 
 def _camel_case(name: str) -> str:
-    return "".join(word.capitalize() for word in name.split("_"))
+    return "".join(segment.capitalize() for segment in name.split("_"))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def details(record: RunRecord) -> dict[str, Any]:
         "environment": dict(record.environment),
         "versions": dict(record.versions),
         "driver_address": dict(record.driver_address),
-        "owner": {**{name: owner.get(name) for name in ("host", "pid", "heartbeat")}, "alive": folder.owned()},
+        "owner": {**{name: owner.get(name) for name in ("host", "pid", "heartbeat")}, "alive": folder.has_live_owner()},
         "cell_files": [_cell_file(file) for file in record.cell_files[:MAX_FILES]],
         "files": _files(record.folder / "files"),
         "size": _size(record.folder / "events.jsonl"),

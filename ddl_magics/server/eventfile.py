@@ -27,13 +27,13 @@ class Batch:
 
     Attributes:
         offset: the byte at which the next batch begins.
-        more: there are complete lines from `offset` on.
+        has_more: there are complete lines from `offset` on.
         skipped: the number of lines that are not events.
     """
 
     events: list[RawEvent]
     offset: int
-    more: bool
+    has_more: bool
     skipped: int = 0
 
 
@@ -46,21 +46,21 @@ def read(file: BinaryIO, offset: int, limit: int, containing: tuple[bytes, ...] 
     data = file.read(limit)
     if b"\n" not in data and len(data) == limit:
         data += file.readline(MAX_LINE_BYTES)
-    rest = file.read(1)
-    end = data.rfind(b"\n") + 1
-    if not end:
+    next_byte = file.read(1)
+    complete_bytes = data.rfind(b"\n") + 1
+    if not complete_bytes:
         # Either an incomplete last line, or a line that is too long to be an event.
-        return Batch([], offset + len(data), True, skipped=1) if rest else Batch([], offset, False)
+        return Batch([], offset + len(data), True, skipped=1) if next_byte else Batch([], offset, False)
     events: list[RawEvent] = []
     skipped = 0
-    for line in data[: end - 1].split(b"\n"):
-        if not containing or any(word in line for word in containing):
+    for line in data[: complete_bytes - 1].split(b"\n"):
+        if not containing or any(needle in line for needle in containing):
             event = parse_event(line)
             if event is None:
                 skipped += 1
             else:
                 events.append(event)
-    return Batch(events, offset + end, bool(rest), skipped)
+    return Batch(events, offset + complete_bytes, bool(next_byte), skipped)
 
 
 def next_line(file: BinaryIO, offset: int) -> int:
@@ -96,7 +96,7 @@ def read_after(path: Path, seq: int, limit: int) -> Batch:
     try:
         with open(path, "rb") as file:
             batch = read(file, offset_after(file, seq), limit)
-            while batch.more and not batch.events:
+            while batch.has_more and not batch.events:
                 batch = read(file, batch.offset, limit)
             return batch
     except OSError:
@@ -105,12 +105,12 @@ def read_after(path: Path, seq: int, limit: int) -> Batch:
 
 def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[RawEvent]:
     """All events; about `limit` bytes of them are in memory at a time."""
-    offset, more = 0, True
+    offset, has_more = 0, True
     with contextlib.suppress(OSError), open(path, "rb") as file:
-        while more:
+        while has_more:
             batch = read(file, offset, limit, containing)
             yield from batch.events
-            offset, more = batch.offset, batch.more
+            offset, has_more = batch.offset, batch.has_more
 
 
 def offset_after(file: BinaryIO, seq: int) -> int:
@@ -137,11 +137,11 @@ def offset_after(file: BinaryIO, seq: int) -> int:
     return low
 
 
-def _first_event(file: BinaryIO, offset: int, end: int) -> tuple[int, int] | None:
-    """Offset and sequence number of the first event that begins between `offset` and `end`."""
+def _first_event(file: BinaryIO, offset: int, stop: int) -> tuple[int, int] | None:
+    """Offset and sequence number of the first event that begins between `offset` and `stop`."""
     file.seek(offset)
     file.readline(MAX_LINE_BYTES)
-    while (begin := file.tell()) < end:
+    while (begin := file.tell()) < stop:
         line = file.readline(MAX_LINE_BYTES)
         event = parse_event(line)
         if event is not None:

@@ -138,12 +138,12 @@ class EventsHandler(BaseHandler):
             await self.wait_until(has_updates, seconds)
         if record is None:
             record = await self.record(run)
-        last = ev.parse(batch.events[-1]).seq if batch.events else after
+        last_seq = ev.parse(batch.events[-1]).seq if batch.events else after
         await self.reply(
             {
                 "events": batch.events,
-                "last": last,
-                "more": batch.more,
+                "last": last_seq,
+                "more": batch.has_more,
                 "state": record.state,
                 "live": not record.over,
                 "damaged": batch.skipped,
@@ -200,8 +200,8 @@ class LogsHandler(BaseHandler):
         limit = self.integer_argument("before", MAX_INTEGER, 0, MAX_INTEGER)
         before = None if limit == MAX_INTEGER else limit
         path = (await self.record(run)).folder / "events.jsonl"
-        which = None if rank == "all" else int(rank)
-        await self.reply(await asyncio.to_thread(logs.page, path, which, offset, tail, before))
+        rank_number = None if rank == "all" else int(rank)
+        await self.reply(await asyncio.to_thread(logs.page, path, rank_number, offset, tail, before))
 
 
 class StopHandler(BaseHandler):
@@ -296,11 +296,11 @@ class ServerStopHandler(BaseHandler):
     @authorized
     async def post(self, server: str) -> None:
         try:
-            found = await asyncio.to_thread(find_served, server)
+            served_model = await asyncio.to_thread(find_served, server)
         except CannotServe as error:
             raise web.HTTPError(404, str(error)) from None
         try:
-            message = await asyncio.to_thread(found.stop)
+            message = await asyncio.to_thread(served_model.stop)
         except CannotServe as error:
             raise web.HTTPError(409, str(error)) from None
         await self.reply({"message": message})
@@ -315,8 +315,8 @@ class ExportHandler(BaseHandler):
         format_ = self.get_query_argument("format", "json")
         if format_ not in download.CONTENT_TYPES:
             raise web.HTTPError(400, f"format must be one of {', '.join(download.CONTENT_TYPES)}")
-        record, known = await self.record(run), await self.details(run)
-        if known["size"] > download.MAX_BYTES:
+        record, run_details = await self.record(run), await self.details(run)
+        if run_details["size"] > download.MAX_BYTES:
             raise web.HTTPError(413, "the run is too large to export: copy events.jsonl from its folder in the store")
         content_type = f"{download.CONTENT_TYPES[format_]}; charset=UTF-8"
         self.set_header("Content-Disposition", f'attachment; filename="{record.id}.{format_}"')
@@ -324,7 +324,7 @@ class ExportHandler(BaseHandler):
             self.set_header("Content-Encoding", "gzip")
         self.set_header("Vary", "Accept-Encoding")
         self.set_header("Content-Type", content_type)
-        chunks = _encoded(download.chunks(format_, record, known), self.accepts_gzip)
+        chunks = _encoded(download.chunks(format_, record, run_details), self.accepts_gzip)
         while (chunk := await asyncio.to_thread(next, chunks, None)) is not None:
             if self._disconnected:
                 return

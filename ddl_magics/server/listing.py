@@ -63,9 +63,9 @@ class Entry:
     def live(self) -> bool:
         return self.record is not None and not self.record.over
 
-    def matches(self, wanted: query.Query) -> bool:
+    def matches(self, row_filter: query.Query) -> bool:
         """A run that cannot be read has nothing that a query could find."""
-        return not wanted.terms if self.record is None else wanted.matches(self.record)
+        return not row_filter.terms if self.record is None else row_filter.matches(self.record)
 
     @property
     def order(self) -> tuple[float, str]:
@@ -124,33 +124,33 @@ class Listing:
         Raises:
             ValueError: the cursor or the query is invalid.
         """
-        before, wanted = _parse_cursor(cursor), query.parse(words)
+        before, row_filter = _parse_cursor(cursor), query.parse(words)
         with self._lock:
             self._refresh()
             entries = [entry for entry in self._entries.values() if before is None or entry.order < before]
             if live:
                 entries = [entry for entry in entries if entry.live]
-            searches = [each for each in self._searches.values() if not (live and each.record.over)]
+            searches = [search for search in self._searches.values() if not (live and search.record.over)]
             version = self._version()
         # Without the lock: a query may read the files of each run.
-        entries = [entry for entry in entries if entry.matches(wanted)]
-        searches = [each for each in searches if wanted.matches(query.of_search(each.record))]
+        entries = [entry for entry in entries if entry.matches(row_filter)]
+        searches = [search for search in searches if row_filter.matches(query.of_search(search.record))]
         entries.sort(key=lambda entry: entry.order, reverse=True)
-        last = entries[limit - 1] if len(entries) > limit else None
-        next_cursor = None if last is None else f"{last.created!r}~{last.id}"
-        found = [] if before else [rows.search_row(each.record) for each in searches]
+        last_entry = entries[limit - 1] if len(entries) > limit else None
+        next_cursor = None if last_entry is None else f"{last_entry.created!r}~{last_entry.id}"
+        search_rows = [] if before else [rows.search_row(search.record) for search in searches]
         with self._lock:
             rows_ = [self._row(entry) for entry in entries[:limit]]
-            return Page(version, len(self._entries), self._live, rows_, found, next_cursor)
+            return Page(version, len(self._entries), self._live, rows_, search_rows, next_cursor)
 
     def matching(self, words: str) -> list[str]:
         """The ids of the runs and searches that match a query, of all of them. Raises QueryError, a ValueError."""
-        wanted = query.parse(words)
+        row_filter = query.parse(words)
         with self._lock:
             self._refresh()
             entries, searches = list(self._entries.values()), list(self._searches.values())
-        runs = [entry.id for entry in entries if entry.matches(wanted)]
-        return runs + [each.record.id for each in searches if wanted.matches(query.of_search(each.record))]
+        runs = [entry.id for entry in entries if entry.matches(row_filter)]
+        return runs + [search.record.id for search in searches if row_filter.matches(query.of_search(search.record))]
 
     def changes(self, since: str, limit: int = 50) -> Page | None:
         """The changes since the page or answer with the version `since`, oldest first; None if there are none.
@@ -164,14 +164,16 @@ class Listing:
             if revision == self._revision:
                 return None
             everything: list[Entry | SearchEntry] = [*self._entries.values(), *self._searches.values()]
-            changed = sorted((each for each in everything if each.revision > revision), key=lambda each: each.revision)
-            more = len(changed) > limit
-            version = self._version(changed[limit - 1].revision if more else None)
-            rows_ = [self._row(each) for each in changed[:limit] if isinstance(each, Entry)]
-            searches = [rows.search_row(each.record) for each in changed[:limit] if isinstance(each, SearchEntry)]
-            known = self._entries.keys() | self._searches.keys()
-            removed = [name for at, name in self._removed if at > revision and name not in known]
-            return Page(version, len(self._entries), self._live, rows_, searches, removed=removed, more=more)
+            changed = sorted(
+                (entry for entry in everything if entry.revision > revision), key=lambda entry: entry.revision
+            )
+            has_more = len(changed) > limit
+            version = self._version(changed[limit - 1].revision if has_more else None)
+            rows_ = [self._row(entry) for entry in changed[:limit] if isinstance(entry, Entry)]
+            searches = [rows.search_row(entry.record) for entry in changed[:limit] if isinstance(entry, SearchEntry)]
+            listed = self._entries.keys() | self._searches.keys()
+            removed = [name for at, name in self._removed if at > revision and name not in listed]
+            return Page(version, len(self._entries), self._live, rows_, searches, removed=removed, more=has_more)
 
     def entry(self, run: str) -> Entry | None:
         """The run with this id as it is now, or None. A text that is not an id never reaches the file system."""
@@ -220,8 +222,8 @@ class Listing:
             self._update(folder)
         for folder in searches.values():
             self._update_search(folder)
-        for entries, found in ((self._entries, folders), (self._searches, searches)):
-            for name in entries.keys() - found:
+        for entries, listed in ((self._entries, folders), (self._searches, searches)):
+            for name in entries.keys() - listed:
                 self._forget(entries, name)
 
     def _forget(self, entries: dict[str, Any], name: str) -> None:
@@ -232,30 +234,34 @@ class Listing:
     def _update_search(self, path: str) -> None:
         """Read a search again if its file has changed. One that cannot be read is not listed: its runs are."""
         name, folder, stamp = os.path.basename(path), store.SearchFolder(Path(path)), _stamp(f"{path}/search.json")
-        known = self._searches.get(name)
-        if known is not None and known.stamp == stamp and (known.record.over or folder.owned()):
+        cached = self._searches.get(name)
+        if cached is not None and cached.stamp == stamp and (cached.record.over or folder.has_live_owner()):
             return
         record = folder.record()
         if record is not None:
             self._revision += 1
             self._searches[name] = SearchEntry(record, stamp, self._revision)
-        elif known is not None:
+        elif cached is not None:
             self._forget(self._searches, name)
 
     def _update(self, folder: str) -> Entry | None:
         """The entry of a folder, read again if one of its files has changed; None if it is not a run yet."""
         name = os.path.basename(folder)
-        known = self._entries.get(name)
+        cached = self._entries.get(name)
         # Strings, because making a `Path` takes several times as long as the `stat`.
         stamps = [_stamp(f"{folder}/{file}") for file in _FILES]
         # A kernel may die without changing a file.
-        if known is not None and known.stamps == stamps and (not known.live or store.RunFolder(Path(folder)).owned()):
-            return known
+        if (
+            cached is not None
+            and cached.stamps == stamps
+            and (not cached.live or store.RunFolder(Path(folder)).has_live_owner())
+        ):
+            return cached
         entry = _read(Path(folder))
         if entry is None:
             return None
         entry.stamps = stamps
-        entry.summary = None if known is None else known.summary
+        entry.summary = None if cached is None else cached.summary
         self._revision += 1
         entry.revision = self._revision
         self._entries[name] = entry
@@ -283,10 +289,10 @@ def _folders(parent: Path) -> dict[str, str]:
 
 def _stamp(path: str) -> tuple[int, int, int] | None:
     try:
-        found = os.stat(path)
+        status = os.stat(path)
     except OSError:
         return None
-    return found.st_ino, found.st_mtime_ns, found.st_size
+    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(folder: Path) -> Entry | None:

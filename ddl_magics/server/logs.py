@@ -42,26 +42,26 @@ def page(path: Path, rank: int | None, offset: int, tail: bool = False, before: 
 
 def _page(file: BinaryIO, rank: int | None, after: int, tail: bool, before: int | None) -> dict[str, Any]:
     size = file.seek(0, 2)
-    end = size if before is None else eventfile.offset_after(file, before)
-    bounded = end < size
+    stop = size if before is None else eventfile.offset_after(file, before)
+    bounded = stop < size
     if tail:
-        begin = eventfile.next_line(file, max(0, end - TAIL_BYTES))
+        begin = eventfile.next_line(file, max(0, stop - TAIL_BYTES))
         after = eventfile.seq_before(file, begin)
     else:
-        begin = min(eventfile.offset_after(file, after), end)
+        begin = min(eventfile.offset_after(file, after), stop)
     lines: list[list[Any]] = []
-    offset, more, length = begin, begin < end or not bounded, 0
+    offset, has_more, length = begin, begin < stop or not bounded, 0
     deadline = time.monotonic() + READ_SECONDS
-    while more and length < TEXT_BYTES and time.monotonic() < deadline:
-        limit = min(BATCH_BYTES, end - offset) if bounded else BATCH_BYTES
+    while has_more and length < TEXT_BYTES and time.monotonic() < deadline:
+        limit = min(BATCH_BYTES, stop - offset) if bounded else BATCH_BYTES
         batch = eventfile.read(file, offset, limit, _KINDS)
         for event in map(ev.parse, batch.events):
             event_lines = _lines(event, rank)
             length += sum(len(line[3]) for line in event_lines)
             lines += event_lines
-        offset, more = batch.offset, batch.more and not (bounded and batch.offset >= end)
-    last = max(after, eventfile.seq_before(file, offset))
-    return {"lines": lines, "offset": last, "begin": after, "more": more and last > after}
+        offset, has_more = batch.offset, batch.has_more and not (bounded and batch.offset >= stop)
+    last_seq = max(after, eventfile.seq_before(file, offset))
+    return {"lines": lines, "offset": last_seq, "begin": after, "more": has_more and last_seq > after}
 
 
 def _lines(event: ev.Event, rank: int | None) -> list[list[Any]]:

@@ -58,7 +58,7 @@ def render(record: RunRecord, history: History) -> str:
         _table("Versions on the cluster", record.versions.items()),
         f"<h2>Cell</h2>\n<pre>{escape(str(record.spec.get('cell', '')))}</pre>\n",
         _log(history),
-        f"<footer>Made by ddl_magics {escape(__version__)}, {_when(time.time())}</footer>\n</body></html>\n",
+        f"<footer>Made by ddl_magics {escape(__version__)}, {_local_time(time.time())}</footer>\n</body></html>\n",
     ]
     return "".join(sections)
 
@@ -80,8 +80,8 @@ def _run_info(record: RunRecord) -> dict[str, Any]:
 
 def _identity(record: RunRecord) -> Iterator[tuple[str, Any]]:
     yield "id", record.id
-    yield "started", _when(record.created)
-    yield "ended", record.ended and _when(record.ended)
+    yield "started", _local_time(record.created)
+    yield "ended", record.ended and _local_time(record.ended)
     yield "notebook", record.notebook
     yield "tags", ", ".join(record.labels)
 
@@ -113,10 +113,10 @@ def _log(history: History) -> str:
     if not lines:
         return ""
     text = "\n".join(f"{'job' if line.rank < 0 else line.rank:>4} {line.text}" for line in lines)
-    more = history.logs.added - len(lines)
-    words = f"the newest {len(lines):,} of {history.logs.added:,} lines" if more else f"{len(lines):,} lines"
+    omitted = history.logs.added - len(lines)
+    words = f"the newest {len(lines):,} of {history.logs.added:,} lines" if omitted else f"{len(lines):,} lines"
     return f"<h2>Log</h2>\n<details><summary>{words}, by rank</summary><pre>{escape(text)}</pre></details>\n"
 
 
-def _when(seconds: float) -> str:
+def _local_time(seconds: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(seconds))

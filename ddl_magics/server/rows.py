@@ -48,7 +48,7 @@ def row(record: RunRecord, summary: Summary) -> dict[str, Any]:
 def search_row(record: SearchRecord) -> dict[str, Any]:
     """`SearchRow` of `openapi.yaml`."""
     spec, progress = record.spec, record.progress
-    left = _number(progress, "left")
+    seconds_left = _number(progress, "left")
     return {
         "id": record.id,
         "name": record.name,
@@ -66,7 +66,7 @@ def search_row(record: SearchRecord) -> dict[str, Any]:
         "done": _number(progress, "ended") or 0,
         "best": _number(progress, "best"),
         "best_trial": _number(progress, "trial"),
-        "remaining": None if left is None or record.over else round(left, 1),
+        "remaining": None if seconds_left is None or record.over else round(seconds_left, 1),
     }
 
 

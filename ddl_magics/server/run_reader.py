@@ -55,15 +55,15 @@ class RunReader:
         snapshot = (snapshots.read(self._folder) if from_snapshot else None) or Snapshot(History(self._workers))
         self.history, self.last_seen = snapshot.history, snapshot.last_seen
         self.damaged = 0
-        self._last = snapshot.seq  # number of the last event that was read
+        self._last_seq = snapshot.seq  # number of the last event that was read
         self._offset, self._found_after = 0, 0
         self._before = b""  # what lies before the offset: it is another in a file that replaced this one
-        self._more, self._has_caught_up = True, False
+        self._has_more, self._has_caught_up = True, False
 
     @property
     def behind(self) -> float:
         """The share of the file that has not been read, 0 to 1."""
-        return max(0.0, 1 - self._offset / self._size) if self._more and self._size > 0 else 0.0
+        return max(0.0, 1 - self._offset / self._size) if self._has_more and self._size > 0 else 0.0
 
     def has_grown(self) -> bool:
         """Whether the file has changed since the last read.
@@ -75,15 +75,15 @@ class RunReader:
     def read_more(self, seconds: float) -> None:
         """Read on to the end of the file, for about `seconds` at most."""
         deadline = time.monotonic() + seconds
-        self._more, self._size = True, _size(self._path)
+        self._has_more, self._size = True, _size(self._path)
         try:
             with open(self._path, "rb") as file:
                 self._find(file)
-                while self._more and self._read(file) and time.monotonic() < deadline:
+                while self._has_more and self._read(file) and time.monotonic() < deadline:
                     pass
         except OSError:
-            self._more = False
-        self._has_caught_up = self._has_caught_up or not self._more
+            self._has_more = False
+        self._has_caught_up = self._has_caught_up or not self._has_more
 
     def _find(self, file: BinaryIO) -> None:
         """Set the offset, in another file than that of the last read, to the first event that has not been read.
@@ -91,8 +91,8 @@ class RunReader:
         The inode does not tell: a file system gives that of the file before the last to the next one.
         """
         if self._offset == 0 or eventfile.bytes_before(file, self._offset) != self._before:
-            self._found_after = self._last
-            self._offset = eventfile.offset_after(file, self._last)
+            self._found_after = self._last_seq
+            self._offset = eventfile.offset_after(file, self._last_seq)
 
     def _read(self, file: BinaryIO) -> bool:
         """Read a batch. False if the history has begun again."""
@@ -103,8 +103,8 @@ class RunReader:
                 self._begin(from_snapshot=self._has_caught_up)
                 return False
             self._feed(event)
-            self._last = max(self._last, event.seq)
-        self._offset, self._more = batch.offset, batch.more
+            self._last_seq = max(self._last_seq, event.seq)
+        self._offset, self._has_more = batch.offset, batch.has_more
         self._before = eventfile.bytes_before(file, self._offset)
         return True
 
@@ -113,10 +113,10 @@ class RunReader:
 
         A dead kernel has written none; of another run, the end of the file is missing.
         """
-        if record.over and not self.history.over and not self._more:
+        if record.over and not self.history.over and not self._has_more:
             message = "its kernel is gone" if record.state == ev.LOST else "the end of its events is missing"
-            ended = ev.make("state", ev.JOB, state=record.state, message=message, failure=failure(record))
-            self._feed(ev.parse({**ended, "time": record.ended or time.time()}))
+            state_event = ev.make("state", ev.JOB, state=record.state, message=message, failure=failure(record))
+            self._feed(ev.parse({**state_event, "time": record.ended or time.time()}))
             self.damaged += record.state != ev.LOST
 
     def _feed(self, event: ev.Event) -> None:

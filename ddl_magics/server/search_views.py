@@ -38,17 +38,21 @@ class SearchViews:
         newest = f"{view['writer']}-{view['n']}-{record.state}"
         if version == newest:
             return None
-        writer, _, rest = version.partition("-")
-        number = rest.partition("-")[0]
-        known = int(number) if writer == view["writer"] and number.isdecimal() and len(number) < 16 else -1
-        trials = [_shown(trial, record) for trial in view["trials"] if trial["n"] > known or record.state == ev.LOST]
+        writer, _, number_and_state = version.partition("-")
+        number = number_and_state.partition("-")[0]
+        page_number = int(number) if writer == view["writer"] and number.isdecimal() and len(number) < 16 else -1
+        trials = [
+            _trial_view(trial, record)
+            for trial in view["trials"]
+            if trial["n"] > page_number or record.state == ev.LOST
+        ]
         message = {
             "n": view["n"],
-            "full": known < 0,
+            "full": page_number < 0,
             "now": time.time(),
             "state": _state(view["state"], record),
             "trials": trials,
-            **({"info": view["info"]} if known < 0 else {}),
+            **({"info": view["info"]} if page_number < 0 else {}),
         }
         return {"version": newest, "message": message, "live": not record.over}
 
@@ -56,13 +60,13 @@ class SearchViews:
         folder = SearchFolder(record.folder)
         stamp = _stamp(folder)
         with self._lock:
-            known = self._views.get(record.id)
-            if known is None or known[0] != stamp:
-                known = self._views[record.id] = stamp, _read(folder)
+            cached = self._views.get(record.id)
+            if cached is None or cached[0] != stamp:
+                cached = self._views[record.id] = stamp, _read(folder)
             self._views.move_to_end(record.id)
             while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
-            return known[1]
+            return cached[1]
 
 
 def _stamp(folder: SearchFolder) -> tuple[int, int, int] | None:
@@ -94,7 +98,7 @@ def _state(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
     return {**stored, "state": record.state, "message": message, "seconds": seconds, "left": None}
 
 
-def _shown(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
+def _trial_view(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
     """`TrialView`. Of a search whose kernel has died, nobody follows a trial."""
     trial = {name: value for name, value in stored.items() if name != "n"}
     if record.state == ev.LOST and trial.get("state") == "training":

@@ -59,8 +59,8 @@ class StopService:
         task = self._tasks.get(record.id)
         if task is None:
             task = self._tasks[record.id] = asyncio.create_task(self._stop_without_kernel(record))
-        done, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
-        return task.result() if done else _stopping(record.name)
+        finished, _ = await asyncio.wait({task}, timeout=ANSWER_SECONDS)
+        return task.result() if finished else _stopping(record.name)
 
     def result(self, record: store.RunRecord) -> StopResult | None:
         """The result of the newest attempt to stop a run without its kernel; None if there was none."""
@@ -117,8 +117,8 @@ async def _output(process: asyncio.subprocess.Process) -> bytes:
 
 async def _tail(stream: asyncio.StreamReader) -> bytes:
     tail = b""
-    while part := await stream.read(MAX_OUTPUT_BYTES):
-        tail = (tail + part)[-MAX_OUTPUT_BYTES:]
+    while chunk := await stream.read(MAX_OUTPUT_BYTES):
+        tail = (tail + chunk)[-MAX_OUTPUT_BYTES:]
     return tail
 
 
@@ -132,10 +132,10 @@ def _parse(output: bytes) -> StopResult | None:
         return None
 
 
-def _failed(record: store.RunRecord, why: str) -> StopResult:
+def _failed(record: store.RunRecord, reason: str) -> StopResult:
     lost = f"{record.name} is LOST: its kernel is gone, and it may still be training on {record.cluster}"
     return {
         "outcome": "runs",
-        "message": f"{lost}: {why}.",
+        "message": f"{lost}: {reason}.",
         "how": f"Run python -m ddl_magics stop {record.id} in a terminal to see why.",
     }

@@ -57,14 +57,14 @@ class ViewService:
                 packed = page.packer.full(time.time(), reader.last_seen)
             else:
                 packed = page.packer.update(time.time(), reader.last_seen)
-            page.pending = packed.more
+            page.pending = packed.has_more
             return {
                 "page": page_id,
                 "message": packed.message,
                 "buffers": [base64.b64encode(buffer).decode() for buffer in packed.buffers],
                 "behind": round(reader.behind, 3),
                 "damaged": reader.damaged,
-                "more": packed.more or reader.behind > 0,
+                "more": packed.has_more or reader.behind > 0,
             }
 
     def replay(self, record: RunRecord) -> dict[str, Any]:
@@ -73,7 +73,7 @@ class ViewService:
         with reader.lock:
             reader.read_more(CATCH_UP_SECONDS)
             behind = round(reader.behind, 3)
-            frames = [] if behind else reader.history.frames.all()
+            frames = [] if behind else list(reader.history.frames)
             return {"frames": [frame._asdict() for frame in frames], "behind": behind}
 
     def has_updates(self, record: RunRecord, page_id: str, number: int) -> bool:

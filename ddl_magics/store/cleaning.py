@@ -50,11 +50,11 @@ class Policy:
 
     def expires(self, age: float, newer: int) -> bool:
         """Whether neither `keep` nor `keep_last` keeps a run. newer: how many are newer."""
-        kept = [
+        conditions = [
             *([age <= self.keep] if self.keep is not None else []),
             *([newer < self.keep_last] if self.keep_last is not None else []),
         ]
-        return bool(kept) and not any(kept)
+        return bool(conditions) and not any(conditions)
 
 
 @dataclass(frozen=True)
@@ -81,7 +81,7 @@ class StoredRun:
             return True
         if record.state != ev.LOST:
             return False
-        return (bool(record.driver_address) and age < ATTACHABLE_SECONDS) or RunFolder(record.folder).owned()
+        return (bool(record.driver_address) and age < ATTACHABLE_SECONDS) or RunFolder(record.folder).has_live_owner()
 
 
 def stored_runs() -> list[StoredRun]:
@@ -97,9 +97,9 @@ def choose(runs: Sequence[StoredRun], policy: Policy, now: float) -> list[Stored
     if policy.max_bytes is not None:
         size = sum(run.bytes for run in runs if run.record.id not in removable)
         while size > policy.max_bytes:
-            needed = _references(run for run in runs if run.record.id not in removable)
+            referenced = _references(run for run in runs if run.record.id not in removable)
             oldest = next(
-                (r for r in reversed(free) if r.record.id not in removable and r.record.id not in needed), None
+                (r for r in reversed(free) if r.record.id not in removable and r.record.id not in referenced), None
             )
             if oldest is None:
                 break
@@ -110,17 +110,17 @@ def choose(runs: Sequence[StoredRun], policy: Policy, now: float) -> list[Stored
 
 def remove(runs: Iterable[StoredRun]) -> list[StoredRun]:
     """Remove the runs; returns those that are gone. One that somebody has begun to follow meanwhile stays."""
-    gone = []
+    removed = []
     for run in runs:
         try:
             RunFolder(run.record.folder).discard()
         except (RunInUse, OSError):
             continue
-        gone.append(run)
+        removed.append(run)
     _remove_remains()
-    if gone:
+    if removed:
         _remove_searches()
-    return gone
+    return removed
 
 
 def clean(policy: Policy) -> list[StoredRun]:
@@ -147,8 +147,8 @@ def _remove_searches() -> None:
 
 def _unreferenced(removable: set[str], runs: Sequence[StoredRun]) -> set[str]:
     """Without those from which a run that stays continues, or one of these."""
-    while needed := removable & _references(run for run in runs if run.record.id not in removable):
-        removable = removable - needed
+    while referenced := removable & _references(run for run in runs if run.record.id not in removable):
+        removable = removable - referenced
     return removable
 
 

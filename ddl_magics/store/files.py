@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_atomically(path: Path, parts: Iterable[bytes], lasting: bool = True) -> None:
+def write_atomically(path: Path, chunks: Iterable[bytes], lasting: bool = True) -> None:
     """Replace the file at once: readers see the old content or the new one, never a part.
 
     Args:
         path: of the file.
-        parts: its content.
+        chunks: its content.
         lasting: wait until it is on the disk, so that a power cut leaves the old content or the new one. Without it, a
             power cut may leave the file empty.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
         with os.fdopen(handle, "wb") as file:
-            file.writelines(parts)
+            file.writelines(chunks)
             if lasting:
                 synchronize(file.fileno())
         os.replace(temporary, path)

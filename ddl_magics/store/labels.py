@@ -34,38 +34,38 @@ class Labels:
         )
 
 
-def tags(given: Any) -> list[str]:
+def tags(values: Any) -> list[str]:
     """The tags as they are stored: stripped, each once, sorted.
 
     Raises:
-        InvalidLabels: `given` are no tags.
+        InvalidLabels: `values` are no tags.
     """
-    if not isinstance(given, Iterable) or isinstance(given, (str, bytes)):
+    if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise InvalidLabels("labels must be a list of texts")
-    words = list(given)
-    if not all(_is_line(word, MAX_TAG_CHARACTERS) and word.strip() for word in words):
+    words = list(values)
+    if not all(_is_line(tag, MAX_TAG_CHARACTERS) and tag.strip() for tag in words):
         raise InvalidLabels(f"a label must be one line of 1 to {MAX_TAG_CHARACTERS} characters")
     if len(words) > MAX_TAGS:
         raise InvalidLabels(f"labels must be a list of at most {MAX_TAGS}")
-    return sorted({word.strip() for word in words})
+    return sorted({tag.strip() for tag in words})
 
 
-def title(given: Any) -> str:
+def title(value: Any) -> str:
     """The title, stripped. Raises InvalidLabels if it is none."""
-    if not _is_line(given, MAX_TITLE_CHARACTERS):
+    if not _is_line(value, MAX_TITLE_CHARACTERS):
         raise InvalidLabels(
             f"title must be one line of at most {MAX_TITLE_CHARACTERS} characters; an empty one removes the title"
         )
-    return str(given).strip()
+    return str(value).strip()
 
 
-def note(given: Any) -> str:
+def note(value: Any) -> str:
     """The note, stripped. Raises InvalidLabels if it is none."""
-    if not _is_text(given):
+    if not _is_text(value):
         raise InvalidLabels(
             f"note must be a text of at most {MAX_NOTE_CHARACTERS} characters; an empty one removes the note"
         )
-    return str(given).strip()
+    return str(value).strip()
 
 
 def _is_line(text: Any, limit: int) -> TypeGuard[str]:

@@ -41,7 +41,7 @@ class OwnedFolder:
                 raise self._in_use()
             self._claim()
 
-    def owned(self) -> bool:
+    def has_live_owner(self) -> bool:
         """Whether the process that owns the folder is alive."""
         return owner.alive(self._owner(), self.path / "owner.json")
 

@@ -38,8 +38,8 @@ def this_process() -> Owner:
 
 def is_this_process(owner: Mapping[str, Any]) -> bool:
     """Whether an `owner.json` names this process."""
-    this = this_process()
-    return (owner.get("host"), owner.get("pid"), owner.get("start")) == (this["host"], this["pid"], this["start"])
+    process = this_process()
+    return all(owner.get(name) == process[name] for name in ("host", "pid", "start"))
 
 
 def started(pid: int) -> str | None:

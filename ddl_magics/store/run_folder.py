@@ -149,10 +149,10 @@ class RunFolder(OwnedFolder):
 
     def label(self, labels: Iterable[str] | None = None, title: str | None = None, note: str | None = None) -> None:
         """Replace the run's labels, its title or its note; None leaves them. `store/labels.py` checks them."""
-        given = {"labels": None if labels is None else sorted(set(labels)), "title": title, "note": note}
+        changes = {"labels": None if labels is None else sorted(set(labels)), "title": title, "note": note}
         with self._locked():
             stored = read_to_change(self.path / "labels.json")
-            stored.update({name: value for name, value in given.items() if value is not None})
+            stored.update({name: value for name, value in changes.items() if value is not None})
             write_atomically(self.path / "labels.json", [json.dumps(stored).encode()])
 
     def labels(self) -> Labels:
@@ -166,7 +166,7 @@ class RunFolder(OwnedFolder):
             record = RunRecord.read(stored, read_object(self.path / "labels.json"), self.path)
         except (KeyError, TypeError, ValueError):
             return None
-        if record.over or self.owned():
+        if record.over or self.has_live_owner():
             return record
         return replace(record, state=ev.LOST, ended=self._lost_at())
 
@@ -235,17 +235,17 @@ def list_runs() -> list[RunRecord]:
     return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.id), reverse=True)
 
 
-def find_run(word: str) -> RunRecord | None:
-    """The run with this id, else the newest with this name, else the only one whose id starts with `word`."""
-    if RUN_ID.fullmatch(word):
-        record = RunFolder(runs_folder() / word).record()
+def find_run(name_or_id: str) -> RunRecord | None:
+    """The run with this id, else the newest with this name, else the only one whose id starts with `name_or_id`."""
+    if RUN_ID.fullmatch(name_or_id):
+        record = RunFolder(runs_folder() / name_or_id).record()
         if record is not None:
             return record
     records = list_runs()
-    same_name = [record for record in records if record.name == word]
+    same_name = [record for record in records if record.name == name_or_id]
     if same_name:
         return same_name[0]
-    matching = [record for record in records if word and record.id.startswith(word)]
+    matching = [record for record in records if name_or_id and record.id.startswith(name_or_id)]
     return matching[0] if len(matching) == 1 else None
 
 

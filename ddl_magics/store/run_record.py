@@ -52,7 +52,7 @@ class RunRecord:
     folder: Path = Path()
 
     @classmethod
-    def read(cls, stored: Mapping[str, Any], given: Mapping[str, Any], folder: Path) -> RunRecord:
+    def read(cls, stored: Mapping[str, Any], stored_labels: Mapping[str, Any], folder: Path) -> RunRecord:
         """The record in a `run.json`, with labels, title and note from a `labels.json`.
 
         What a view can do without is left out where it is damaged.
@@ -67,7 +67,7 @@ class RunRecord:
         least = 1 if options.monitor is None else 0  # a monitor has no workers
         if created is None or not least <= options.workers <= ev.MAX_RANK:
             raise ValueError("no run")
-        labels = Labels.read(given)
+        labels = Labels.read(stored_labels)
         return cls(
             id=_text(stored["id"]),
             name=_text(stored["name"]),

@@ -138,7 +138,7 @@ class SearchFolder(OwnedFolder):
             record = SearchRecord.read(read_object(self.path / "search.json"), self.path)
         except (KeyError, TypeError, ValueError):
             return None
-        if record.over or self.owned():
+        if record.over or self.has_live_owner():
             return record
         return replace(record, state=ev.LOST, ended=self._lost_at())
 
@@ -201,10 +201,10 @@ def list_searches() -> list[SearchRecord]:
     return sorted((r for r in records if r is not None), key=lambda r: (r.created, r.id), reverse=True)
 
 
-def find_search(word: str) -> SearchRecord | None:
+def find_search(name_or_id: str) -> SearchRecord | None:
     """The search with this id, else the newest with this name, unless a run of the same name is newer."""
-    search = next((record for record in list_searches() if word in (record.id, record.name)), None)
-    if search is None or search.id == word:
+    search = next((record for record in list_searches() if name_or_id in (record.id, record.name)), None)
+    if search is None or search.id == name_or_id:
         return search
-    run = find_run(word)
+    run = find_run(name_or_id)
     return None if run is not None and run.created > search.created else search

@@ -34,12 +34,12 @@ def read(run: Path) -> Snapshot | None:
 class Snapshots:
     """Writes the snapshots of one run; `feed` listens to the run's recorder."""
 
-    def __init__(self, folder: RunFolder, workers: int, last: int = 0) -> None:
-        """`last`: sequence number of the newest event in the folder."""
+    def __init__(self, folder: RunFolder, workers: int, last_seq: int = 0) -> None:
+        """`last_seq`: sequence number of the newest event in the folder."""
         self._path = folder.path / _NAME
         stored = read(folder.path)
         # A take-over drops events that were half written, and their numbers go to other events.
-        self._newest = stored if stored and stored.seq <= last else Snapshot(History(workers))
+        self._newest = stored if stored and stored.seq <= last_seq else Snapshot(History(workers))
         self._workers = workers
         self._pending: list[ev.Event] = []
 

@@ -21,7 +21,7 @@ def test_a_longer_run_has_moments_further_apart_and_no_more_of_them(ranks, secon
     workers = [Worker(rank) for rank in range(ranks)]
     for second in range(seconds):
         frames.add(float(second), workers)
-    kept = frames.all()
+    kept = list(frames)
     apart = np.diff([frame.seconds for frame in kept])
     assert frames.limit / 2 <= len(kept) <= frames.limit
     assert len(kept) * ranks <= max(MAX_ROWS, 8 * ranks)
@@ -33,9 +33,9 @@ def test_a_history_keeps_what_its_workers_were_at_each_moment():
     run = Synthetic(2, epochs=4, steps=100, gpus=0, step_seconds=0.1, slow={1: 2.0})
     history = History(2)
     history.feed([*run.begin(), *run.train(), *run.end()])
-    compute = {frame.seconds: rows(frame)[:, COLUMNS.index("compute")] for frame in history.frames.all()}
+    compute = {frame.seconds: rows(frame)[:, COLUMNS.index("compute")] for frame in history.frames}
     early = [values for seconds, values in compute.items() if 10 < seconds < 20]
     late = list(compute.values())[-1]
     assert len(early) >= 5 and all(values.max() < 1.2 * values.min() for values in early)
     assert late[1] > 1.5 * late[0], "the slow one"
-    assert len(rows(history.frames.all()[-1])) == 2
+    assert len(rows(list(history.frames)[-1])) == 2

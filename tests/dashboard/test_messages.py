@@ -34,7 +34,7 @@ def test_updates_are_small_and_add_up_to_the_whole(workers, epochs, steps, bucke
         packed = packer.update(1.0, 1.0)
         assert packed.size <= UPDATE_BYTES
         page.take(packed)
-    while packed.more:
+    while packed.has_more:
         packed = packer.update(1.0, 1.0)
         assert packed.size <= UPDATE_BYTES
         page.take(packed)
@@ -75,7 +75,7 @@ def test_nothing_new_is_nearly_nothing_to_send():
     history.feed([*run.begin(), *run.train()])
     packer.full(0.0, 0.0)
     packed = packer.update(1.0, 0.0)
-    assert packed.size < 150 and not packed.more
+    assert packed.size < 150 and not packed.has_more
 
 
 def test_lines_beyond_the_cap_are_counted():

@@ -35,15 +35,15 @@ def test_a_message_has_what_the_monitor_counted_once():
 def test_many_inputs_are_sent_in_bounded_size():
     event = watch()
     event["things"] = event["things"] * 8
-    shown = monitor.shown(ev.parse(event))
-    assert len(shown["things"]) == monitor.MAX_THINGS
-    assert shown["hidden"] == 20 + 40 - monitor.MAX_THINGS
+    shown = monitor.monitor_view(ev.parse(event))
+    assert len(shown["things"]) == monitor.MAX_COLUMNS
+    assert shown["hidden"] == 20 + 40 - monitor.MAX_COLUMNS
     assert len(json.dumps(shown)) < 16_000
 
 
 def test_a_damaged_event_is_shown_as_far_as_it_goes():
     event = {**watch(), "lines": {"rate": "x"}, "things": [{"name": "a", "now": "?"}, {}], "error": {}, "advice": {}}
-    shown = monitor.shown(ev.parse(event))
+    shown = monitor.monitor_view(ev.parse(event))
     assert (shown["rate"], [thing["name"] for thing in shown["things"]]) == ([], ["a"])
 
 

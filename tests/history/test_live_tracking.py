@@ -171,7 +171,7 @@ def test_values_that_a_server_did_not_take_come_when_it_is_back(monkeypatch):
                 raise failures.pop()
             taken.extend(scalars)
 
-        def end(self, run):
+        def finish(self, run):
             taken.append(run)
 
     def open_outlet():
@@ -182,7 +182,7 @@ def test_values_that_a_server_did_not_take_come_when_it_is_back(monkeypatch):
     export.feed([{**epoch(0, loss=1.0), "attempt": 1}])
     until(lambda: len(opened) > 1, 10)
     export.feed([{**epoch(1, loss=0.5), "attempt": 1}])
-    export.end(lambda: "the end")
+    export.finish(lambda: "the end")
     assert export.wait(10)
     assert [each if each == "the end" else each.value for each in taken] == [1.0, 0.5, "the end"]
     assert list(export.problems()) == ["a server could not be written, still trying: ConnectionError: away"]

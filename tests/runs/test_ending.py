@@ -55,26 +55,26 @@ def assert_says_how_to_end_it(ended, url):
 
 def test_a_kernel_that_lives_is_asked():
     folder = stored()
-    assert ending.end(folder.record()).outcome == "asked"
+    assert ending.end_run(folder.record()).outcome == "asked"
     assert folder.requested("stop")
 
 
 def test_what_has_ended_is_left_alone():
     folder = finished()
-    assert ending.end(folder.record()).text == "digits has ended already: FINISHED."
+    assert ending.end_run(folder.record()).text == "digits has ended already: FINISHED."
     assert not folder.requested("stop")
 
 
 def test_an_embedded_spark_dies_with_its_kernel():
     folder = stored()
     kill_owner(folder)
-    ended = ending.end(folder.record())
+    ended = ending.end_run(folder.record())
     assert ended.outcome == "nothing" and "its Spark (this machine) with it: nothing to stop" in ended.message
 
 
 def test_an_embedded_spark_whose_kernel_lost_sight_of_the_run_may_still_train():
     folder = stored(ev.LOST)
-    ended = ending.end(folder.record())
+    ended = ending.end_run(folder.record())
     assert ended.outcome == "runs" and "could not follow it any more, and it may still train" in ended.message
     assert "Restart the kernel" in ended.how
 
@@ -82,18 +82,18 @@ def test_an_embedded_spark_whose_kernel_lost_sight_of_the_run_may_still_train():
 @pytest.mark.parametrize("state", ["gone", "dead", "killed"])
 def test_with_its_session_the_run_has_ended(livy, state):
     livy.state = state
-    ended = ending.end(orphan(livy.url).record())
+    ended = ending.end_run(orphan(livy.url).record())
     assert ended.outcome == "nothing" and "does not have it any more. It does not run." in ended.message
 
 
 def test_another_session_of_its_number_is_not_touched(livy):
     livy.about = {"name": "of somebody else"}
-    assert ending.end(orphan(livy.url).record()).outcome == "nothing"
+    assert ending.end_run(orphan(livy.url).record()).outcome == "nothing"
     assert {method for method, *_ in livy.seen} == {"GET"} and not livy.statements
 
 
 def test_a_session_that_was_started_again_does_not_have_the_run(livy):
-    assert ending.end(orphan(livy.url).record()).outcome == "nothing"
+    assert ending.end_run(orphan(livy.url).record()).outcome == "nothing"
     assert "POST" in {method for method, *_ in livy.seen}, "it was asked"
 
 
@@ -101,21 +101,21 @@ def test_a_livy_that_does_not_answer(livy):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
-        assert_says_how_to_end_it(ending.end(orphan(url).record()), url)
+        assert_says_how_to_end_it(ending.end_run(orphan(url).record()), url)
 
 
 @pytest.mark.parametrize("status", [401, 403, 500])
 def test_a_livy_that_lets_nobody_in(livy, status):
     livy.faults = {"GET /sessions": [(status, b"")] * 100}
     folder = orphan(livy.url)
-    assert_says_how_to_end_it(ending.end(folder.record()), livy.url)
+    assert_says_how_to_end_it(ending.end_run(folder.record()), livy.url)
     assert folder.record().state == ev.LOST
 
 
 def test_without_sparkmagic_there_are_no_credentials(monkeypatch):
     monkeypatch.setitem(sys.modules, "sparkmagic.utils", None)
     folder = orphan()
-    ended = ending.end(folder.record())
+    ended = ending.end_run(folder.record())
     assert_says_how_to_end_it(ended, "http://livy.example:8998")
     assert "pip install 'sparkmagic>=0.21'" in ended.message
 
@@ -124,7 +124,7 @@ def test_without_sparkmagic_there_are_no_credentials(monkeypatch):
 def test_a_driver_address_with_missing_fields(livy, address):
     folder = stored(place=address)
     kill_owner(folder)
-    assert ending.end(folder.record()).outcome == "runs"
+    assert ending.end_run(folder.record()).outcome == "runs"
 
 
 @pytest.fixture
@@ -138,7 +138,7 @@ def session(monkeypatch):
 
 def test_a_session_that_is_reached_ends_the_run_and_its_history_is_whole(session):
     folder = orphan()
-    ended = ending.end(folder.record(), seconds=20)
+    ended = ending.end_run(folder.record(), seconds=20)
     assert ended.outcome == "stopped" and "digits is STOPPED; its history and model are kept." in ended.message
     assert "Livy session 7 at livy.example stays" in ended.how
     record, events = folder.record(), list(folder.events())
@@ -149,7 +149,7 @@ def test_a_session_that_is_reached_ends_the_run_and_its_history_is_whole(session
 def test_a_run_that_does_not_stop_is_lost_again_and_can_be_tried_again(session, monkeypatch):
     monkeypatch.setattr(session, "_stop", lambda request: {"ok": True})
     folder = orphan()
-    ended = ending.end(folder.record(), seconds=0.3)
+    ended = ending.end_run(folder.record(), seconds=0.3)
     assert ended.outcome == "runs" and "was asked to stop and has not ended after 0 s" in ended.message
     assert ended.how and folder.record().state == ev.LOST
 
@@ -160,6 +160,6 @@ def test_of_two_at_once_one_ends_the_run_and_is_asked_to(session):
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"]) as other:
         who = {**owner.this_process(), "pid": other.pid, "start": owner.started(other.pid)}
         (folder.path / "owner.json").write_text(json.dumps(who))
-        assert ending.end(record).outcome == "asked"
+        assert ending.end_run(record).outcome == "asked"
         other.kill()
     assert folder.requested("stop") and not session.stopped

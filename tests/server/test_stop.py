@@ -224,7 +224,7 @@ async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server
         os.kill(kernel.manager.provisioner.pid, signal.SIGKILL)
 
         async def lost():
-            return not folder.owned()
+            return not folder.has_live_owner()
 
         await until(lost, 30)
         assert (await page(folder))["attachable"]

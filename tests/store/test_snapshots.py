@@ -115,13 +115,13 @@ def test_a_kernel_that_takes_a_run_over_continues_from_the_snapshot(monkeypatch)
     folder, events = stored(), numbered(training(4))
     Snapshots(folder, 2).feed(events[:8])
     assert snapshots.read(folder.path).seq == 8
-    next_kernel = Snapshots(folder, 2, last=9)
+    next_kernel = Snapshots(folder, 2, last_seq=9)
     next_kernel.feed(events[:9])
     next_kernel.feed(events[9:])
     whole = History(2)
     whole.feed(events)
     assert_same(shown(snapshots.read(folder.path).history), shown(whole))
-    Snapshots(folder, 2, last=6).feed(events[:6])
+    Snapshots(folder, 2, last_seq=6).feed(events[:6])
     assert snapshots.read(folder.path).seq == 6, "events that were lost are not in it"
 
 
