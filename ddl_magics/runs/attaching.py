@@ -1,4 +1,4 @@
-"""Attaching: following a run again whose kernel is gone, while its driver lives on in a Livy session."""
+"""Attaching: follows a run again after its kernel has died, while its driver is alive in a Livy session."""
 
 from __future__ import annotations
 
@@ -22,14 +22,15 @@ from ddl_magics.store import RunFolder, RunRecord
 
 
 class RunGone(UsageError):
-    """The run cannot be attached, and has ended: its driver is gone, or does not know it any more."""
+    """The run cannot be attached, and has ended: its driver is gone, or no longer knows the run."""
 
 
 @dataclass(frozen=True)
 class AttachTarget:
-    """A run that a driver may hold: its folder here, and the cluster that reaches the driver.
+    """A run that its driver may still hold: its folder here, and the cluster that reaches the driver.
 
-    has_new_folder: whether the folder was made for it, and has nothing yet.
+    Attributes:
+        has_new_folder: the folder was created to attach the run, and is empty.
     """
 
     spec: RunSpec
@@ -43,10 +44,10 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
 
     Args:
         record: the run.
-        cluster_at: the cluster at a driver's address.
+        cluster_at: returns the cluster at a driver's address.
 
     Raises:
-        UsageError: it cannot be attached, or need not be.
+        UsageError: the run cannot be attached, or need not be.
     """
     name, folder = record.name, RunFolder(record.folder)
     if not record.driver_address:
@@ -69,10 +70,10 @@ def find_stored(record: RunRecord, cluster_at: Callable[[Mapping[str, Any]], Clu
 
 
 def find_on_cluster(name_or_id: str, cluster: Cluster) -> AttachTarget | None:
-    """A run on the cluster that a notebook of another machine has started, by name or id; None if there is none.
+    """A run that a notebook on another machine has started on the cluster; None if it has no such run.
 
     Raises:
-        UsageError: the cluster does not answer, or the run's folder cannot be made.
+        UsageError: the cluster does not answer, or the run's folder cannot be created.
     """
     try:
         runs = cluster.runs()
@@ -81,7 +82,7 @@ def find_on_cluster(name_or_id: str, cluster: Cluster) -> AttachTarget | None:
     for driver_run in reversed(runs):
         try:
             spec = RunSpec.from_record(driver_run["spec"])
-        except ValueError:  # of another version
+        except ValueError:  # another version wrote it
             continue
         if name_or_id in (spec.run, spec.name):
             try:
@@ -116,7 +117,7 @@ def attach(target: AttachTarget, queue: RunQueue) -> Run:
 
 
 def _poll_driver(target: AttachTarget) -> Polled:
-    """What the driver says of the run; raises as `attach`."""
+    """The driver's answer about the run. Raises as `attach`."""
     name, answer = target.spec.name, target.cluster.poll(target.spec.run, _of_driver(target.folder))
     if isinstance(answer, Unreachable):
         raise (RunGone if answer.session_ended else UsageError)(f"{name} cannot be attached: {answer.message}")
@@ -131,6 +132,6 @@ def _poll_driver(target: AttachTarget) -> Polled:
 
 
 def _of_driver(folder: RunFolder) -> int:
-    """The driver's number of the last event that is stored."""
+    """The sequence number that the driver gave to the last stored event."""
     events = folder.intact_events()
     return ev.parse(events[-1]).seq - own_events(events) if events else 0

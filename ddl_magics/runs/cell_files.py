@@ -1,7 +1,7 @@
-"""Files that the cell has written on rank 0, and their way into the notebook's folder.
+"""Copies files that the cell wrote on rank 0 into the notebook's folder.
 
-A name comes from the network: it is used only where it stays in the folder, also by links. A file that has changed
-since the run began is never replaced.
+Names come from the network: a name is used only if its path, with links resolved, is inside the folder. A file that
+changed since the run began is never replaced.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from ddl_magics.store.files import synchronize_folder
 
 
 class CannotPlace(Exception):
-    """Why a file is not written, in one line."""
+    """A file cannot be written; the message is one line."""
 
 
 @dataclass(frozen=True)
 class CellFile:
-    """A file that the driver holds. name: relative, with slashes; path: where it is here, once it is."""
+    """A file that the driver holds. name: relative, with slashes; path: on this machine, once it is fetched."""
 
     name: str
     size: int
@@ -36,7 +36,7 @@ class CellFile:
 
 
 def cell_files(events: Iterable[ev.RawEvent]) -> dict[str, CellFile]:
-    """The files of a run by name, in order of their names."""
+    """The files of a run by name, sorted by name."""
     files: dict[str, CellFile] = {}
     for event in map(ev.parse, events):
         if isinstance(event, ev.File | ev.Placed):
@@ -45,7 +45,7 @@ def cell_files(events: Iterable[ev.RawEvent]) -> dict[str, CellFile]:
 
 
 def add_event(files: dict[str, CellFile], event: ev.File | ev.Placed) -> None:
-    """Change `files`, by name, as the event says."""
+    """Update `files` with an event."""
     if isinstance(event, ev.File):
         files[event.name] = CellFile(event.name, event.size)
     elif event.name in files:
@@ -53,7 +53,7 @@ def add_event(files: dict[str, CellFile], event: ev.File | ev.Placed) -> None:
 
 
 def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
-    """Those that are not here, the smallest first, up to `limit` bytes in all."""
+    """The files to fetch, smallest first, so that all files together take at most `limit` bytes here."""
     files_to_fetch, size = [], 0
     for file in sorted(files, key=lambda file: file.size):
         size += 0 if file.path else file.size
@@ -63,15 +63,15 @@ def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
 
 
 def subfolder(spec: RunSpec) -> str:
-    """The folder in the notebook's that gets the run's files: of a trial its own, so that trials do not mix theirs."""
+    """The subfolder of the notebook's folder for the run's files: each trial has its own."""
     return "" if spec.trial is None else spec.name
 
 
 def target(folder: str | None, name: str, subfolder: str = "") -> Path:
-    """The path of the file in the notebook's folder, or in a subfolder of it; the folders above it exist then.
+    """The path of the file in the notebook's folder, or in a subfolder of it. Creates the folders above it.
 
     Raises:
-        CannotPlace: there is no such folder here, or the name leads out of it.
+        CannotPlace: the folder is not on this machine, or the name leads out of it.
     """
     if folder is None or not os.path.isdir(folder):
         raise CannotPlace(f"{name}: the notebook's folder {folder or ''} is not on this machine".replace("  ", " "))
@@ -86,12 +86,12 @@ def target(folder: str | None, name: str, subfolder: str = "") -> Path:
 
 
 def move_into_place(arrived: Path, path: Path, run: str, began: float) -> Path:
-    """Move a file that has arrived to `path`, or beside it where that is newer than the run; returns where it is.
+    """Move a fetched file to `path`, or beside it if that must stay; returns its path.
 
     Args:
-        arrived: in the same folder.
-        path: as `target` gives it.
-        run: name of the run, which becomes part of the name beside.
+        arrived: the fetched file, in the same folder as `path`.
+        path: from `target`.
+        run: name of the run; part of the file's name if `path` must stay.
         began: when the run began, in seconds since the epoch.
     """
     if _is_kept(path, began):
@@ -107,7 +107,7 @@ def move_into_place(arrived: Path, path: Path, run: str, began: float) -> Path:
 
 
 def _is_kept(path: Path, began: float) -> bool:
-    """Whether something at the path must stay: a newer file, a folder, or a link, which leads elsewhere."""
+    """Whether what is at the path must stay: a newer file, a folder, or a link."""
     try:
         return path.is_symlink() or (not path.is_file() and path.exists()) or path.stat().st_mtime > began
     except FileNotFoundError:
@@ -115,7 +115,7 @@ def _is_kept(path: Path, began: float) -> bool:
 
 
 def summary(placed: Mapping[str, Path], folder: str, sizes: Mapping[str, int]) -> list[tuple[str, str]]:
-    """(level, line) of the notices for files that have been written."""
+    """The notices for files that were written, as (level, line)."""
     lines = []
     in_place = [name for name, path in placed.items() if path == Path(folder, name)]
     if in_place:

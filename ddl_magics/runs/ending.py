@@ -1,4 +1,4 @@
-"""Ending a run from outside its kernel, or one whose kernel is gone: what was done, and what is left to do."""
+"""Ends a run from outside its kernel, or one whose kernel is gone, and tells what remains to do."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from ddl_magics.clusters.livy import LivyCluster
     from ddl_magics.runs.run import Run
 
-#: How long a run may take to end: a step, the transfer of the model, and the driver's grace before it cancels.
+#: Longest time in which a run ends: one step, the transfer of the model, and the driver's grace before it cancels.
 STOP_SECONDS = 90.0
-#: How long a Livy that does not answer is asked again.
+#: How long requests to a Livy that does not answer are repeated.
 REACH_SECONDS = 15.0
 
-#: asked: the kernel that follows the run will end it. ended: it had ended before. stopped: it has ended now. nothing:
-#: its kernel is gone, and it does not run. runs: its kernel is gone, and it may still train.
+#: asked: the kernel that follows the run will end it. ended: the run had ended before. stopped: the run has ended now.
+#: nothing: the kernel is gone, and the run does not train. runs: the kernel is gone, and the run may still train.
 Outcome = Literal["asked", "ended", "stopped", "nothing", "runs"]
 
 
 @dataclass(frozen=True)
 class Ending:
-    """The outcome of a request to end a run: one line, and in `how` what a person can do if the run may still train."""
+    """The outcome of a request to end a run, in one line. `how`: what to do if the run may still train."""
 
     outcome: Outcome
     message: str
@@ -40,7 +40,7 @@ class Ending:
 
     @property
     def success(self) -> bool:
-        """Whether the request had an effect: the run has ended because of it, or will."""
+        """Whether the run has ended because of the request, or will."""
         match self.outcome:
             case "asked" | "stopped":
                 return True
@@ -62,7 +62,7 @@ def ask(run: Run) -> Ending:
 
 
 def ask_stored(record: RunRecord) -> Ending:
-    """The same for a stored run, without reading its events.
+    """Ask the kernel that follows a stored run to end it, without reading the run's events.
 
     Raises:
         OSError: the request cannot be written, or the run has been removed.
@@ -92,7 +92,7 @@ def search_stop_requested(name: str) -> Ending:
 
 
 def why_not_ask_search(name: str, state: str) -> Ending | None:
-    """Why no kernel can be asked to end the search; None if one can."""
+    """The ending of a search that no kernel can be asked to end; None if one can."""
     if state == ev.LOST:
         message = f"{name} is LOST: its kernel is gone, and nobody starts further trials."
         return Ending("runs", message, f"%ddl attach {name} continues it; %ddl stop ends a trial that still trains.")
@@ -104,7 +104,7 @@ def _stop_requested(name: str) -> Ending:
 
 
 def _why_not_ask(name: str, state: str, cluster: str, attachable: bool, followed: bool) -> Ending | None:
-    """Why no kernel can be asked to end the run; None if one can. `followed`: the run's kernel is alive."""
+    """The ending of a run that no kernel can be asked to end; None if one can. `followed`: its kernel is alive."""
     if state not in ev.TERMINAL:
         return None
     if state != ev.LOST:
@@ -124,10 +124,10 @@ def _cause(followed: bool) -> str:
 
 
 def end_run(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
-    """End a run, also one whose kernel is gone, if sparkmagic's configuration gives access to its session.
+    """End a run. If its kernel is gone, sparkmagic's configuration must give access to its session.
 
-    This process owns such a run until the end, so that its last events and its model are stored. Of two processes that
-    call this at once, one ends the run, and the other asks the first to.
+    This process owns such a run until its end, to store its last events and its model. If two processes call this at
+    once, one ends the run, and the other asks the first to.
     """
     answer = ask_stored(record)
     if answer.outcome != "runs" or not record.driver_address:
@@ -139,7 +139,7 @@ def end_run(record: RunRecord, seconds: float = STOP_SECONDS) -> Ending:
 
 
 def _reach(record: RunRecord) -> LivyCluster | Ending:
-    """The session that has the run; or the ending where the run is gone or its session cannot be reached."""
+    """The cluster of the session that has the run; an ending if the run is gone or the session cannot be reached."""
     from ddl_magics.clusters import sparkmagic_link
     from ddl_magics.clusters.base import Polled, Unreachable
     from ddl_magics.clusters.choice import Choice
@@ -151,7 +151,7 @@ def _reach(record: RunRecord) -> LivyCluster | Ending:
     try:
         http = LivyHttp(sparkmagic_link.connection_of(sparkmagic_link.endpoint(None, str(address["livy"]))))
         session = with_retries(lambda: http.get(f"/sessions/{address['session']}"), REACH_SECONDS)
-        # Another session may have got the number meanwhile.
+        # Another session may have the number by now.
         name = session.get("name") or address.get("name")
         if session["state"] in DEAD or name != (address.get("name") or name):
             return _not_running(record)

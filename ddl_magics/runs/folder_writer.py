@@ -1,4 +1,4 @@
-"""Writes a run's folder: bounded in size, and later where it cannot be written now, as the disk is full."""
+"""Writes a run's folder: bounded in size, and retried while it cannot be written, as on a full disk."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runtime.events import RawEvent, parse
 from ddl_magics.store import RunFolder, RunInUse, owner
 
-#: A file of events that is as large, and twice as large as when it was last written as a whole, is replaced by the
-#: events of the timeline, which merges old ones.
+#: An events file of at least this size, and twice its size after the previous rewrite, is replaced by the events of the
+#: timeline, which merges old ones.
 REWRITE_BYTES = 64 << 20
 
 _log = logging.getLogger(__name__)
@@ -21,21 +21,21 @@ _log = logging.getLogger(__name__)
 class FolderWriter:
     """The only writer of a run's folder in its kernel. Thread-safe.
 
-    A thread writes heartbeats until the run is over. A full disk must not end the training, and the timeline has all
-    events: after a failure the thread writes everything again, until that succeeds. Nothing is written any more once
-    another process has become the owner.
+    A thread writes heartbeats until the run is over. A full disk must not end the training. The timeline has all
+    events: after a failure the thread writes everything again, until that succeeds. Once another process has become the
+    owner, nothing is written.
     """
 
     def __init__(self, folder: RunFolder, timeline: Timeline) -> None:
         self._folder, self._timeline = folder, timeline
         self._lock = threading.Lock()
-        self._changes: dict[str, Any] = {}  # of run.json, not written yet
+        self._changes: dict[str, Any] = {}  # fields of run.json that are not written yet
         self._stored_seq = 0  # sequence number of the last event in the folder
         self._rewrite_at = REWRITE_BYTES
         self._failing = False
         self._thread: threading.Thread | None = None
-        self._heartbeats_over = threading.Event()  # no heartbeat any more: what comes after the end is still written
-        self._taken_over = False  # by another process
+        self._heartbeats_over = threading.Event()  # later events are still written
+        self._taken_over = False  # another process owns the folder
 
     def write(self, events: Sequence[RawEvent], changes: Mapping[str, Any]) -> None:
         """Append events, and change fields of `run.json`."""
@@ -43,7 +43,7 @@ class FolderWriter:
             if self._taken_over:
                 return
             self._changes.update(changes)
-            # The events first: a run whose record says FINISHED has them all.
+            # Events first: a record that says FINISHED must imply that all events are stored.
             self._try(*([] if self._failing else [lambda: self._append(events)]), self._write_record)
             if self._thread is None or (self._failing and self._heartbeats_over.is_set()):
                 self._heartbeats_over.clear()
@@ -55,7 +55,7 @@ class FolderWriter:
             self.tend()
 
     def tend(self) -> None:
-        """What the thread does at each heartbeat."""
+        """Write a heartbeat, and rewrite the events if they are too large or a write has failed."""
         with self._lock:
             if not self._failing:
                 too_large = self._folder.events_bytes() > self._rewrite_at

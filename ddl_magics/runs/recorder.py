@@ -25,17 +25,17 @@ Listener = Callable[[list[ev.RawEvent]], None]
 class Recorder:
     """The only writer of a run's timeline, which its folder follows. Thread-safe.
 
-    Listeners get new events, and at times an empty list. A listener that raises is dropped.
+    Listeners get new events, and an empty list at each tick. A listener that raises is dropped.
     """
 
     def __init__(self, run: str, folder: RunFolder, events: Sequence[ev.RawEvent] = ()) -> None:
-        """`events`: those that the folder holds already."""
+        """`events`: the events that the folder already holds."""
         self.timeline = Timeline(events)
         self._run = run
         self.writer = FolderWriter(folder, self.timeline)
         self._writing = threading.RLock()
         self._notifying = threading.Lock()
-        #: The number of the last event that each listener has got.
+        #: Sequence number of the last event that each listener has received.
         self._delivered: dict[Listener, int] = {}
         self._fit = next((_fit_progress(fit) for fit in ev.select(ev.Fit, reversed(events))), {})
         self._files = cell_files(events)
@@ -59,7 +59,7 @@ class Recorder:
                 self.emit("state", state=state, message=message, **({"failure": failure} if failure else {}))
 
     def record(self, events: Sequence[ev.RawEvent]) -> None:
-        """Record events, whose numbers are higher than those so far."""
+        """Record events with sequence numbers above those of the timeline."""
         if events:
             events = [ev.encodable(dict(event)) for event in events]
             with self._writing:
@@ -74,11 +74,11 @@ class Recorder:
         self.notify()
 
     def notify(self, tick: bool = False, passing: Sequence[ev.RawEvent] = ()) -> None:
-        """Send listeners the events that they have not got.
+        """Send each listener the events that it has not received.
 
         Args:
             tick: call listeners also without new events.
-            passing: events for the present listeners alone, neither stored nor part of the timeline.
+            passing: events for the current listeners only, neither stored nor part of the timeline.
         """
         with self._notifying:
             for listener, delivered in list(self._delivered.items()):
@@ -89,12 +89,12 @@ class Recorder:
                 try:
                     listener([*fresh, *passing])
                 except Exception:
-                    # Dropped, as it would raise at every event; the run must continue.
+                    # Drop it: it would raise at every event, and the run must continue.
                     del self._delivered[listener]
                     _log.exception("a view of run %s raised an error and is no longer updated", self._run)
 
     def pulse(self) -> None:
-        """Keep the ticks of the views; to be called often."""
+        """Send the views a tick if one is due; to be called often."""
         now = time.monotonic()
         if now - self._last_tick > TICK_SECONDS:
             self._last_tick = now

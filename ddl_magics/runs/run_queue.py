@@ -11,7 +11,7 @@ class RunQueue:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._waiting: list[str] = []
-        #: Runs that have ended, and whose results are being fetched.
+        #: Runs that have ended; their results are being fetched.
         self._collecting: set[str] = set()
         #: Run -> the slots that it holds.
         self._running: dict[str, int] = {}

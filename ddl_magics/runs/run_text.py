@@ -14,9 +14,9 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.wording import aligned, counted
 
 SHOWN_RUNS = 30
-#: So many variables of the cell are in the line of what it ran with.
+#: Number of the cell's variables in the line "ran with".
 SHOWN_VARIABLES = 5
-#: So many epochs of a run are lines of `describe`.
+#: Number of a run's epochs that `describe` shows.
 SHOWN_EPOCHS = 40
 
 
@@ -68,7 +68,7 @@ def describe(run: Run) -> str:
 
 
 def _ran_with(provenance: Provenance) -> list[str]:
-    """One line of what a run ran with."""
+    """The packages, commit and variables of a run, in one line."""
     if provenance.problem:
         return [provenance.problem]
     facts = [counted(len(provenance.packages), "package")] if provenance.packages else []
@@ -79,7 +79,7 @@ def _ran_with(provenance: Provenance) -> list[str]:
 
 
 def _thinned(events: list[ev.RawEvent]) -> list[ev.RawEvent]:
-    """Without the epochs between the first and the last `SHOWN_EPOCHS` / 2, where there are more."""
+    """The events with only the first and the last `SHOWN_EPOCHS` / 2 epochs, if there are more."""
     epochs = [i for i, event in enumerate(events) if event["kind"] == ev.Epoch.kind]
     dropped = set(epochs[SHOWN_EPOCHS // 2 : -SHOWN_EPOCHS // 2]) if len(epochs) > SHOWN_EPOCHS else set()
     return [event for i, event in enumerate(events) if i not in dropped]
@@ -99,7 +99,7 @@ def logs(run: Run, rank: int | None = None) -> str:
 
 
 def next_steps(run: Run | None) -> str:
-    """What one may want next, of the newest run of this kernel; None for none."""
+    """The commands that may be useful next, for the newest run of this kernel, if any."""
     if run is None:
         steps = {
             "%ddl check": "whether runs can be executed here, and on what",
@@ -126,5 +126,5 @@ def _steps(head: str, steps: dict[str, str]) -> str:
 
 
 def stop(run: Run) -> str:
-    """Ask a run to stop; returns in one line what was done."""
+    """Ask a run to stop; returns the outcome in one line."""
     return ending.ask(run).text

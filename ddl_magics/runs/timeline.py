@@ -38,7 +38,7 @@ class Timeline:
         return self._settled
 
     def events(self, after: int = 0) -> list[ev.RawEvent]:
-        """Those with a higher sequence number than `after`; old ones may have been merged."""
+        """The events with a sequence number above `after`; old ones may have been merged."""
         with self._changed:
             return list(self._log.events(after))
 
@@ -76,6 +76,6 @@ class Timeline:
             self._changed.notify_all()
 
     def wait(self, predicate: Callable[[Timeline], bool], timeout: float | None = None) -> bool:
-        """Block until `done(self)`, for at most `timeout` seconds; returns whether it is done."""
+        """Block until `predicate(self)` is true, for at most `timeout` seconds; returns whether it is."""
         with self._changed:
             return self._changed.wait_for(lambda: predicate(self), timeout)

@@ -1,4 +1,4 @@
-"""Progress of a file on its way from the cluster, for the views alone: it is never stored."""
+"""Progress of a file that is fetched from the cluster. It is shown in views, never stored."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from collections.abc import Callable
 
 from ddl_magics.runtime import events as ev
 
-#: Time before the first report, and between two. A shorter transfer is not reported.
+#: Time before the first report, and between reports. A shorter transfer is not reported.
 REPORT_SECONDS = 1.0
 
 
 class Transfer:
-    """One file on its way. `report` gets events of kind "transfer": {"name", "done", "size"}, in bytes.
+    """Reports the transfer of one file, as events of kind "transfer": {"name", "done", "size"}, in bytes.
 
-    The last of them has `done` equal to `size`, also where the transfer failed, so that views stop showing it.
+    The last event has `done` equal to `size`, even if the transfer failed, so that views stop showing it.
     """
 
     def __init__(self, name: str, report: Callable[[ev.RawEvent], None]) -> None:
