@@ -53,7 +53,7 @@ def add_event(files: dict[str, CellFile], event: ev.File | ev.Placed) -> None:
 
 
 def fitting(files: Iterable[CellFile], limit: int | None) -> list[CellFile]:
-    """The files to fetch, smallest first, so that all files together take at most `limit` bytes here."""
+    """The files that are not on this machine, smallest first, up to `limit` bytes in all."""
     files_to_fetch, size = [], 0
     for file in sorted(files, key=lambda file: file.size):
         size += 0 if file.path else file.size

@@ -1,7 +1,7 @@
-"""Reads `events.jsonl` in batches of bounded size, from a byte offset or a sequence number on.
+"""Reads `events.jsonl` in batches of bounded size, from a byte offset or a sequence number.
 
 A line that is not an event is skipped and counted. An incomplete last line is left for the next read. The owner of a
-long run replaces the file now and then by one in which old events are merged: byte offsets are those of an open file.
+long run sometimes replaces the file by one with old events merged, so a byte offset is valid in one open file only.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ class Batch:
 
 
 def read(file: BinaryIO, offset: int, limit: int, containing: tuple[bytes, ...] = ()) -> Batch:
-    """The events from the byte `offset` on: about `limit` bytes of them, but at least one line.
+    """About `limit` bytes of events from the byte `offset`, but at least one line.
 
-    With `containing`, only lines that contain one of these strings. OSError if the file cannot be read.
+    With `containing`, only lines that contain one of these strings. Raises OSError.
     """
     file.seek(offset)
     data = file.read(limit)
@@ -64,7 +64,7 @@ def read(file: BinaryIO, offset: int, limit: int, containing: tuple[bytes, ...] 
 
 
 def next_line(file: BinaryIO, offset: int) -> int:
-    """The offset of the first line that begins at `offset` or later. OSError if the file cannot be read."""
+    """The offset of the first line that begins at `offset` or later. Raises OSError."""
     if offset <= 0:
         return 0
     file.seek(offset - 1)
@@ -72,7 +72,7 @@ def next_line(file: BinaryIO, offset: int) -> int:
 
 
 def bytes_before(file: BinaryIO, offset: int) -> bytes:
-    """Up to `MARK_BYTES` that end at the byte `offset`: they tell a file from another one, as events have times."""
+    """Up to `MARK_BYTES` before the byte `offset`: they identify the file, because events have times."""
     begin = file.seek(max(0, offset - MARK_BYTES))
     return file.read(offset - begin)
 
@@ -92,7 +92,7 @@ def seq_before(file: BinaryIO, offset: int) -> int:
 
 
 def read_after(path: Path, seq: int, limit: int) -> Batch:
-    """The events with a sequence number above `seq`: about `limit` bytes of them, but at least one event."""
+    """About `limit` bytes of events with a sequence number above `seq`, but at least one event."""
     try:
         with open(path, "rb") as file:
             batch = read(file, offset_after(file, seq), limit)
@@ -104,7 +104,7 @@ def read_after(path: Path, seq: int, limit: int) -> Batch:
 
 
 def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) -> Iterator[RawEvent]:
-    """All events; about `limit` bytes of them are in memory at a time."""
+    """All events, read in batches of about `limit` bytes."""
     offset, has_more = 0, True
     with contextlib.suppress(OSError), open(path, "rb") as file:
         while has_more:
@@ -116,7 +116,7 @@ def iterate(path: Path, containing: tuple[bytes, ...] = (), limit: int = 2**20) 
 def offset_after(file: BinaryIO, seq: int) -> int:
     """The offset of the first event with a sequence number above `seq`, or of the end of the last complete line.
 
-    OSError if the file cannot be read.
+    Raises OSError.
     """
     if seq <= 0:
         return 0

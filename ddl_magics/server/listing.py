@@ -64,7 +64,7 @@ class Entry:
         return self.record is not None and not self.record.over
 
     def matches(self, row_filter: query.Query) -> bool:
-        """A run that cannot be read has nothing that a query could find."""
+        """An unreadable run matches only the empty query."""
         return not row_filter.terms if self.record is None else row_filter.matches(self.record)
 
     @property
@@ -107,7 +107,7 @@ class Listing:
         self._lock = threading.Lock()
         self._entries: dict[str, Entry] = {}
         self._searches: dict[str, SearchEntry] = {}
-        # Together they are the `version` of a page; another server has another instance.
+        # Both make the `version` of a page. Each server has its own instance.
         self._instance = secrets.token_hex(3)
         self._revision = 0
         self._removed: deque[tuple[int, str]] = deque(maxlen=MAX_REMOVED)
@@ -132,7 +132,7 @@ class Listing:
                 entries = [entry for entry in entries if entry.live]
             searches = [search for search in self._searches.values() if not (live and search.record.over)]
             version = self._version()
-        # Without the lock: a query may read the files of each run.
+        # Outside the lock: a query may read files of each run.
         entries = [entry for entry in entries if entry.matches(row_filter)]
         searches = [search for search in searches if row_filter.matches(query.of_search(search.record))]
         entries.sort(key=lambda entry: entry.order, reverse=True)
@@ -144,7 +144,7 @@ class Listing:
             return Page(version, len(self._entries), self._live, rows_, search_rows, next_cursor)
 
     def matching(self, words: str) -> list[str]:
-        """The ids of the runs and searches that match a query, of all of them. Raises QueryError, a ValueError."""
+        """The ids of all runs and searches that match a query. Raises QueryError, a ValueError."""
         row_filter = query.parse(words)
         with self._lock:
             self._refresh()
@@ -215,7 +215,7 @@ class Listing:
     def _refresh(self) -> None:
         try:
             folders, searches = _folders(store.runs_folder()), _folders(store.searches_folder())
-        except OSError as error:  # too many open files, a home that is away: the runs are still there
+        except OSError as error:  # too many open files, or no network home: the runs still exist
             _log.warning("the stored runs cannot be listed: %s", error)
             return
         for folder in folders.values():
@@ -232,7 +232,7 @@ class Listing:
         self._removed.append((self._revision, name))
 
     def _update_search(self, path: str) -> None:
-        """Read a search again if its file has changed. One that cannot be read is not listed: its runs are."""
+        """Read a search again if its file has changed. An unreadable search is not listed, but its runs are."""
         name, folder, stamp = os.path.basename(path), store.SearchFolder(Path(path)), _stamp(f"{path}/search.json")
         cached = self._searches.get(name)
         if cached is not None and cached.stamp == stamp and (cached.record.over or folder.has_live_owner()):

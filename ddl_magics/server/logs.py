@@ -1,4 +1,4 @@
-"""Pages of what the ranks printed; an event's sequence number tells where the next page begins."""
+"""Pages of the ranks' output. The sequence number of an event is the start of the next page."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddl_magics.server import eventfile
 #: Text in one page, approximately: a batch is never split.
 TEXT_BYTES = 256 * 2**10
 BATCH_BYTES = 256 * 2**10
-#: Time that one request may search the events of other kinds and ranks.
+#: Time that one request may spend on events of other kinds and ranks.
 READ_SECONDS = 0.5
 #: Size of the part at the end of the file that `tail` searches.
 TAIL_BYTES = 2 * 2**20

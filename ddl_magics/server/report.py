@@ -1,6 +1,6 @@
-"""The report of a run: one HTML page to keep or send, which needs no script, no network and no Jupyter.
+"""The report of a run: one HTML page without scripts, to keep or send. It needs no network and no Jupyter.
 
-It has the static block of the notebook, with the charts as pictures, and the options, the cell and the printed lines.
+It has the static block of the notebook, with charts as pictures, the options, the cell and the output.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ddl_magics.store import RunRecord
 #: Number of the newest printed lines that are shown; the JSON export has all of them.
 MAX_LOG_LINES = 500
 
-#: Fields of the spec that are no rows of the options: --name is in the title, and each --conf has a row of its own.
+#: Fields of the spec without a row among the options: --name is in the title, and each --conf has its own row.
 NOT_LISTED = (*NO_OPTIONS, "name", "set", "conf")
 
 # Nothing may be loaded or executed, whatever a run's name or log contains.
@@ -46,7 +46,7 @@ summary{{cursor:pointer}}footer{{margin-top:24px;color:#4b5560}}
 
 
 def render(record: RunRecord, history: History) -> str:
-    """The page. Whatever comes from the run is text in it, never markup."""
+    """The page. Values of the run are escaped: text, never markup."""
     title = record.title or record.name
     sections = [
         _HEAD.format(title=escape(title)),

@@ -1,4 +1,4 @@
-"""Rows of the list of runs. Pure: a record, and of a run a summary of its events, in; JSON out."""
+"""Rows of the list of runs, as JSON. Pure: made from a record and, for a run, a summary of its events."""
 
 from __future__ import annotations
 

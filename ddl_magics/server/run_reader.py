@@ -1,4 +1,4 @@
-"""Reads the history of one run from the store, as far as its events have been written."""
+"""Reads the history of one run from the stored events."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ddl_magics.server import eventfile
 from ddl_magics.server.details import failure
 from ddl_magics.store import RunRecord, snapshots
 
-#: Time that one request may read: the first, so that there is soon something to draw, and each that continues it,
-#: which may be longer because every answer has a fixed cost.
+#: Time that one request may read: short for the first request, so that a view soon has something to draw; longer for
+#: the next ones, because every answer has a fixed cost.
 READ_SECONDS = 0.3
 CATCH_UP_SECONDS = 2.0
 BATCH_BYTES = 2**20
@@ -24,9 +24,9 @@ BATCH_BYTES = 2**20
 class RunReader:
     """The history of one run, which `read_more` continues. Not thread-safe: hold `lock`.
 
-    It starts from the newest snapshot of the run, if there is one. When the owner of a long run has replaced the file
-    by a shorter one, it continues after the last event that it has read. If old events before and after that one have
-    been merged, it begins again, with a new `history`.
+    It starts from the newest snapshot of the run, if there is one. If the owner of a long run replaces the file by a
+    shorter one, it continues after the last event that it has read. If events before and after that one were merged, it
+    begins again, with a new `history`.
 
     Attributes:
         info: `RunInfo` of `dashboard/schema.py`.
@@ -57,7 +57,7 @@ class RunReader:
         self.damaged = 0
         self._last_seq = snapshot.seq  # number of the last event that was read
         self._offset, self._found_after = 0, 0
-        self._before = b""  # what lies before the offset: it is another in a file that replaced this one
+        self._before = b""  # bytes before the offset: they differ in a file that replaced this one
         self._has_more, self._has_caught_up = True, False
 
     @property
@@ -86,9 +86,9 @@ class RunReader:
         self._has_caught_up = self._has_caught_up or not self._has_more
 
     def _find(self, file: BinaryIO) -> None:
-        """Set the offset, in another file than that of the last read, to the first event that has not been read.
+        """If the file was replaced since the last read, set the offset to the first event that has not been read.
 
-        The inode does not tell: a file system gives that of the file before the last to the next one.
+        The inode does not show that: a file system reuses it.
         """
         if self._offset == 0 or eventfile.bytes_before(file, self._offset) != self._before:
             self._found_after = self._last_seq
@@ -109,9 +109,9 @@ class RunReader:
         return True
 
     def mark_over(self, record: RunRecord) -> None:
-        """End the history if the store says that the run has ended, and no event does.
+        """End the history if the record says that the run has ended, but no event does.
 
-        A dead kernel has written none; of another run, the end of the file is missing.
+        A dead kernel writes no such event; of any other run, the end of the file is missing.
         """
         if record.over and not self.history.over and not self._has_more:
             message = "its kernel is gone" if record.state == ev.LOST else "the end of its events is missing"

@@ -1,6 +1,6 @@
-"""Searches as messages for the pages that draw them: what has changed since the version that a page has.
+"""Messages about searches for the pages that draw them: the changes since the page's version.
 
-Nothing is kept of a page: its version says what it has. The view of a search is read again when its file has changed.
+The server stores nothing about a page: its version tells what it has. A view is read again if its file has changed.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class SearchViews:
         self._views: OrderedDict[str, tuple[Any, dict[str, Any] | None]] = OrderedDict()
 
     def update(self, record: SearchRecord, version: str) -> dict[str, Any] | None:
-        """`SearchUpdate` of `openapi.yaml`: what has changed since `version`, or everything; None if nothing has.
+        """`SearchUpdate` of `openapi.yaml`: the changes since `version`, or everything; None if nothing has changed.
 
         Raises:
             LookupError: no view is stored, or it is damaged.
@@ -78,7 +78,7 @@ def _stamp(folder: SearchFolder) -> tuple[int, int, int] | None:
 
 
 def _read(folder: SearchFolder) -> dict[str, Any] | None:
-    """The stored view; None where there is none, or a damaged one."""
+    """The stored view; None if there is none, or it is damaged."""
     view = folder.view()
     types = {"writer": str, "n": int, "info": dict, "state": dict, "trials": list}
     if any(type(view.get(name)) is not kind for name, kind in types.items()):
@@ -89,7 +89,7 @@ def _read(folder: SearchFolder) -> dict[str, Any] | None:
 
 
 def _state(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
-    """`SearchState`. A kernel that has died, or had no room on its disk, has not written the end."""
+    """`SearchState`. A kernel that died, or whose disk was full, has not stored the end."""
     if not record.over or stored.get("state") in ev.TERMINAL - {ev.LOST}:
         return dict(stored)
     lost = f"its kernel is gone: %ddl attach {record.name} continues it"
@@ -99,7 +99,7 @@ def _state(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
 
 
 def _trial_view(stored: Mapping[str, Any], record: SearchRecord) -> dict[str, Any]:
-    """`TrialView`. Of a search whose kernel has died, nobody follows a trial."""
+    """`TrialView`. No kernel follows the trials of a LOST search."""
     trial = {name: value for name, value in stored.items() if name != "n"}
     if record.state == ev.LOST and trial.get("state") == "training":
         trial["state"] = "waiting"

@@ -1,8 +1,8 @@
-"""Removing old runs from the store: which may go, and their removal.
+"""Selects and removes old runs from the store.
 
-A run stays in any case while it lives or may live, for a while after its end, if it has a label (a tag, in the panel),
-as long as a run that stays continues from it (`--resume`), and as long as the search lives whose trial it is. A search
-that has ended goes with its last trial. Folders that this version cannot read are left alone.
+A run is never removed while it trains or may train, shortly after its end, if it has a label (a tag, in the panel), if
+a remaining run continues from it (`--resume`), or while its search is running. A search that has ended is removed with
+its last trial. Folders that this version cannot read are not touched.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from ddl_magics.store.search_folder import SearchFolder, list_searches, searches
 
 #: A run that has ended less than this ago may still be fetching its model.
 RECENT_SECONDS = 600.0
-#: The Livy session of a run that was lost may live on, and the run be attached again.
+#: The Livy session of a LOST run may still exist: within this time the run may be attached again.
 ATTACHABLE_SECONDS = 7 * 86400.0
-#: Fields of a spec that hold the id of the run from which a run continues.
+#: Fields of a spec with the id of the run from which a run continues.
 REFERENCES = ("resume", "retry")
-#: What was interrupted is removed after this time without a change.
+#: Remains of an interrupted removal or import are removed after this time without a change.
 LEFT_SECONDS = 3600.0
 
 _HIDDEN = re.compile(rf"[.]{RUN_ID.pattern}[.][0-9a-f]{{6}}")
@@ -35,9 +35,9 @@ _HIDDEN = re.compile(rf"[.]{RUN_ID.pattern}[.][0-9a-f]{{6}}")
 
 @dataclass(frozen=True)
 class Policy:
-    """Which runs stay: those that ended at most `keep` seconds ago, and the `keep_last` newest; with neither, all.
+    """Keeps the runs that ended at most `keep` seconds ago, and the `keep_last` newest; without either, all.
 
-    Of the rest of them, the oldest go until the store takes at most `max_bytes`. None: not given.
+    Of those, the oldest are removed until the store has at most `max_bytes`. None: the rule is not set.
     """
 
     keep: float | None = None
@@ -49,7 +49,7 @@ class Policy:
         return (self.keep, self.keep_last, self.max_bytes) != (None, None, None)
 
     def expires(self, age: float, newer: int) -> bool:
-        """Whether neither `keep` nor `keep_last` keeps a run. newer: how many are newer."""
+        """Whether neither `keep` nor `keep_last` keeps a run. newer: the number of newer runs."""
         conditions = [
             *([age <= self.keep] if self.keep is not None else []),
             *([newer < self.keep_last] if self.keep_last is not None else []),
@@ -75,7 +75,7 @@ class StoredRun:
         return next((str(spec[name]) for name in REFERENCES if spec.get(name)), None)
 
     def must_stay(self, now: float) -> bool:
-        """Whether it stays whatever the policy: it lives, may live, has just ended, or has a label."""
+        """Whether no policy may remove it: it trains, may train, has just ended, or has a label."""
         record, age = self.record, now - self.ended
         if not record.over or record.labels or age < RECENT_SECONDS or _searching(record.spec.get("parent")):
             return True
@@ -109,7 +109,7 @@ def choose(runs: Sequence[StoredRun], policy: Policy, now: float) -> list[Stored
 
 
 def remove(runs: Iterable[StoredRun]) -> list[StoredRun]:
-    """Remove the runs; returns those that are gone. One that somebody has begun to follow meanwhile stays."""
+    """Remove the runs; returns those that were removed. A run that a kernel follows again by now stays."""
     removed = []
     for run in runs:
         try:
@@ -124,7 +124,7 @@ def remove(runs: Iterable[StoredRun]) -> list[StoredRun]:
 
 
 def clean(policy: Policy) -> list[StoredRun]:
-    """Remove what the policy removes; returns it."""
+    """Remove the stored runs that the policy does not keep; returns them."""
     return remove(choose(stored_runs(), policy, time.time())) if policy.removes else []
 
 
@@ -135,7 +135,7 @@ def _searching(parent: str | None) -> bool:
 
 
 def _remove_searches() -> None:
-    """Searches that have ended a while ago, and of which no trial is stored any more."""
+    """Remove searches that ended more than `RECENT_SECONDS` ago and have no stored trial."""
     searches = [search for search in list_searches() if search.over]
     if not searches:
         return
@@ -146,7 +146,7 @@ def _remove_searches() -> None:
 
 
 def _unreferenced(removable: set[str], runs: Sequence[StoredRun]) -> set[str]:
-    """Without those from which a run that stays continues, or one of these."""
+    """The removable runs from which no remaining run continues, directly or through others."""
     while referenced := removable & _references(run for run in runs if run.record.id not in removable):
         removable = removable - referenced
     return removable
@@ -157,7 +157,7 @@ def _references(runs: Iterable[StoredRun]) -> set[str]:
 
 
 def _remove_remains() -> None:
-    """What was interrupted has left: removals, which rename a folder first, and imports, which may still go on."""
+    """Remove hidden folders of interrupted removals and imports; an import may still be running."""
     for parent in (runs_folder(), searches_folder()):
         try:
             paths = [entry.path for entry in os.scandir(parent) if entry.is_dir() and _HIDDEN.fullmatch(entry.name)]
@@ -169,7 +169,7 @@ def _remove_remains() -> None:
 
 
 def _last_change(folder: Path) -> float:
-    """When a file or folder in it was changed last."""
+    """Time of the newest change of the folder or of anything in it."""
     newest = 0.0
     for path in (folder, *folder.rglob("*")):
         with contextlib.suppress(OSError):

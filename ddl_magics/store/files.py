@@ -1,4 +1,4 @@
-"""Files that are whole after a power cut: written under another name, synchronized, renamed."""
+"""Writes files that are complete after a power cut: under a temporary name, synchronized, renamed."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from pathlib import Path
 
 
 def write_atomically(path: Path, chunks: Iterable[bytes], lasting: bool = True) -> None:
-    """Replace the file at once: readers see the old content or the new one, never a part.
+    """Replace a file atomically: readers see the old content or the new one, never a part of it.
 
     Args:
         path: of the file.
         chunks: its content.
-        lasting: wait until it is on the disk, so that a power cut leaves the old content or the new one. Without it, a
-            power cut may leave the file empty.
+        lasting: wait until the content is on the disk. Without it, a power cut may leave the file empty.
     """
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
     try:
@@ -46,7 +45,7 @@ def synchronize(descriptor: int) -> None:
 
 
 def synchronize_folder(folder: Path) -> None:
-    """The same for a folder's entries, where its file system can do that."""
+    """Wait until a folder's entries are on the disk, if its file system supports that."""
     with contextlib.suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
         try:

@@ -1,4 +1,4 @@
-"""`labels.json`: what people add to a run: a title, tags, a note."""
+"""`labels.json`: the title, tags and note that people add to a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class InvalidLabels(ValueError):
 
 @dataclass(frozen=True)
 class Labels:
-    """A title, which may be empty, tags in order, and a note of some lines, which may be empty."""
+    """A title, tags and a note of some lines; each may be empty."""
 
     title: str = ""
     tags: tuple[str, ...] = ()
@@ -25,7 +25,7 @@ class Labels:
 
     @classmethod
     def read(cls, stored: Mapping[str, Any]) -> Labels:
-        """Those of a `labels.json`, without what nobody could have set: it may be damaged, or a stranger's."""
+        """The labels in a `labels.json`, which may be damaged or forged: without invalid ones."""
         title, tags, note = (stored.get(name) for name in ("title", "labels", "note"))
         return cls(
             title=title if _is_line(title, MAX_TITLE_CHARACTERS) else "",
@@ -38,7 +38,7 @@ def tags(values: Any) -> list[str]:
     """The tags as they are stored: stripped, each once, sorted.
 
     Raises:
-        InvalidLabels: `values` are no tags.
+        InvalidLabels: `values` are not tags.
     """
     if not isinstance(values, Iterable) or isinstance(values, (str, bytes)):
         raise InvalidLabels("labels must be a list of texts")
@@ -51,7 +51,7 @@ def tags(values: Any) -> list[str]:
 
 
 def title(value: Any) -> str:
-    """The title, stripped. Raises InvalidLabels if it is none."""
+    """The title, stripped. Raises InvalidLabels if it is not a title."""
     if not _is_line(value, MAX_TITLE_CHARACTERS):
         raise InvalidLabels(
             f"title must be one line of at most {MAX_TITLE_CHARACTERS} characters; an empty one removes the title"
@@ -60,7 +60,7 @@ def title(value: Any) -> str:
 
 
 def note(value: Any) -> str:
-    """The note, stripped. Raises InvalidLabels if it is none."""
+    """The note, stripped. Raises InvalidLabels if it is not a note."""
     if not _is_text(value):
         raise InvalidLabels(
             f"note must be a text of at most {MAX_NOTE_CHARACTERS} characters; an empty one removes the note"

@@ -1,4 +1,4 @@
-"""A folder of the store that one process writes: whose it is, that it is alive, and what others ask of it."""
+"""A folder of the store that one process owns and writes: its owner, heartbeats and requests to the owner."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner, run_record
 from ddl_magics.store.files import write_atomically
 
-#: The longest line of events that is read as one.
+#: Longest line of events that is read as one line.
 MAX_LINE_BYTES = 4 * 2**20
 
 
@@ -24,7 +24,7 @@ class RunInUse(Exception):
 class OwnedFolder:
     """The folder of a run or a search, for its owner and for readers."""
 
-    #: What it holds, for messages.
+    #: What the folder holds, in messages.
     kind = "run"
 
     def __init__(self, path: Path) -> None:
@@ -36,7 +36,7 @@ class OwnedFolder:
         Raises:
             RunInUse: another process has become the owner.
         """
-        with self._locked():  # so that it does not undo a take-over between reading and writing
+        with self._locked():  # a take-over between reading and writing would be undone
             if self._owner() and not self._is_ours():
                 raise self._in_use()
             self._claim()
@@ -64,7 +64,7 @@ class OwnedFolder:
         write_atomically(self.path / "owner.json", [json.dumps(owner.this_process()).encode()], lasting=False)
 
     def _lost_at(self) -> float | None:
-        """When the owner, which is dead, was alive last."""
+        """Time of the dead owner's last heartbeat."""
         return run_record.moment(self._owner().get("heartbeat"))
 
     def _in_use(self) -> RunInUse:
@@ -81,12 +81,12 @@ class OwnedFolder:
 
 
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a file; one that is longer than `MAX_LINE_BYTES`, which is none of ours, comes in parts."""
+    """The lines of a file. A line longer than `MAX_LINE_BYTES`, which is not an event, is split."""
     return iter(lambda: file.readline(MAX_LINE_BYTES), b"")
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; empty where there is none."""
+    """The JSON object in a file; empty if there is none."""
     try:
         return read_to_change(path)
     except OSError:
@@ -94,7 +94,7 @@ def read_object(path: Path) -> dict[str, Any]:
 
 
 def read_to_change(path: Path) -> dict[str, Any]:
-    """As `read_object`, for what is written back: a file that is there and cannot be read is an OSError, not empty."""
+    """As `read_object`, for an object to write back: raises OSError if the file exists and cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:

@@ -16,7 +16,7 @@ HEARTBEAT_SECONDS = 5.0
 SILENCE_SECONDS = 60.0
 
 
-#: How long a comparison of two clocks counts.
+#: How long a comparison of two clocks is valid.
 CLOCK_SECONDS = 60.0
 
 _clocks: dict[Path, tuple[float, float]] = {}  # folder -> (when they were compared, the result)
@@ -43,7 +43,7 @@ def is_this_process(owner: Mapping[str, Any]) -> bool:
 
 
 def started(pid: int) -> str | None:
-    """When the process started, as boot id and clock ticks: equal only for the same process. None where unknown."""
+    """The start of a process as boot id and clock ticks: equal only for the same process. None if unknown."""
     try:
         boot = _boot()
         # The second field is the program's name in brackets, which may contain spaces and brackets.
@@ -60,7 +60,7 @@ def _boot() -> str:
 
 
 def alive(owner: Mapping[str, Any], file: Path) -> bool:
-    """Whether the process is alive that an `owner.json` names, which may be damaged. file: its path."""
+    """Whether the owner's process is alive. owner: of an `owner.json`, which may be damaged; file: its path."""
     try:
         pid = int(owner["pid"])
     except (KeyError, TypeError, ValueError, OverflowError):
@@ -80,7 +80,7 @@ def _clock_ahead(folder: Path) -> float:
         try:
             with tempfile.NamedTemporaryFile(dir=folder, prefix=".clock.") as probe:
                 seconds = os.fstat(probe.fileno()).st_mtime - time.time()
-        except OSError:  # it cannot be written
+        except OSError:  # the folder cannot be written
             seconds = 0.0
         _clocks[folder] = time.monotonic(), seconds
     return seconds

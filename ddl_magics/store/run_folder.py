@@ -99,7 +99,7 @@ class RunFolder(OwnedFolder):
         return (event for event in self.lines() if event is not None)
 
     def lines(self) -> Iterator[ev.RawEvent | None]:
-        """The same, with None for each line that cannot be read."""
+        """The stored events in order, with None for each line that cannot be read."""
         try:
             with open(self._events, "rb") as file:
                 for line in lines_of(file):
@@ -112,15 +112,15 @@ class RunFolder(OwnedFolder):
         return [event for event in takewhile(bool, self.lines()) if event]
 
     def take_over(self) -> list[ev.RawEvent]:
-        """Become the owner of a run whose owner has died. Cuts off what follows a line that cannot be read.
+        """Become the owner of a run whose owner has died.
 
-        The driver has the events from there on.
+        Drops the events from the first line that cannot be read on: the driver has them.
 
         Returns:
             The run's events so far.
 
         Raises:
-            RunInUse: another process has become the owner meanwhile.
+            RunInUse: another process is the owner by now.
         """
         with self._locked():
             if not self._may_take_over():
@@ -141,7 +141,7 @@ class RunFolder(OwnedFolder):
         """The path of the artifact `name`, which may not exist yet.
 
         Raises:
-            ValueError: the name is not one of an artifact.
+            ValueError: it is not the name of an artifact.
         """
         if not _ARTIFACT.fullmatch(name):
             raise ValueError(f"not a name of an artifact: {name!r}")
@@ -160,7 +160,7 @@ class RunFolder(OwnedFolder):
         return Labels.read(read_object(self.path / "labels.json"))
 
     def record(self) -> RunRecord | None:
-        """The run as it is now, or None where the folder holds no run that this version can read."""
+        """The run as it is now; None if the folder has no run that this version can read."""
         stored = read_object(self.path / "run.json")
         try:
             record = RunRecord.read(stored, read_object(self.path / "labels.json"), self.path)
@@ -184,7 +184,7 @@ class RunFolder(OwnedFolder):
             record = self.record()
             if record is not None and not record.over:
                 raise RunInUse(f"run {self.path.name} is {record.state}")
-            # Renamed first, so that no reader meets a run with some of its files gone.
+            # Rename it first: a reader must not find a run without some of its files.
             hidden = self.path.with_name(f".{self.path.name}.{secrets.token_hex(3)}")
             os.replace(self.path, hidden)
         shutil.rmtree(hidden, ignore_errors=True)
@@ -193,17 +193,17 @@ class RunFolder(OwnedFolder):
 def create_run(
     spec: RunSpec, cluster: str, driver_address: Mapping[str, Any], notebook: str = "", cell_id: str = ""
 ) -> RunFolder:
-    """Make the folder of a run that begins now.
+    """Create the folder of a run that begins now.
 
     Args:
-        spec: with id and name.
+        spec: of the run, with id and name.
         cluster: name of the cluster, for people.
         driver_address: `Cluster.driver_address`.
         notebook: path of the notebook, or empty.
         cell_id: id of the cell in it, or empty.
 
     Raises:
-        OSError, ValueError: it cannot be made.
+        OSError, ValueError: the folder cannot be created.
     """
     record = {
         "id": spec.run,

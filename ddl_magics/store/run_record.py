@@ -1,4 +1,4 @@
-"""`run.json`: what the store says about a run, and how it is read where it is damaged or of another version."""
+"""`run.json`: the record of a run, also read if it is damaged or of another version."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class RunRecord:
     ended: float | None = None
     progress: Mapping[str, Any] = field(default_factory=dict)
     labels: tuple[str, ...] = ()
-    #: The name that was given to the run in the panel, or empty.
+    #: The title that a person set in the panel, or empty.
     title: str = ""
-    #: What people have written about it, or empty.
+    #: The note that a person wrote, or empty.
     note: str = ""
-    #: The id of its cell in the notebook; empty where the frontend does not send it.
+    #: The id of its cell in the notebook; empty if the frontend does not send it.
     cell_id: str = ""
     #: Versions and host on the notebook's side.
     environment: Mapping[str, Any] = field(default_factory=dict)
     #: Versions on the cluster's side, as rank 0 reports them: of Python, TensorFlow, Keras and Spark.
     versions: Mapping[str, Any] = field(default_factory=dict)
-    #: Where another kernel finds the driver (`Cluster.driver_address`); empty where only its own kernel can.
+    #: Where another kernel reaches the driver (`Cluster.driver_address`); empty if only the run's kernel can.
     driver_address: Mapping[str, Any] = field(default_factory=dict)
-    #: Files that the cell has written: name, size in bytes, path on the notebook's machine (None: not there yet).
+    #: Files that the cell has written: name, size in bytes, path on the notebook's machine (None: not fetched).
     cell_files: Sequence[Mapping[str, Any]] = ()
     folder: Path = Path()
 
@@ -55,10 +55,10 @@ class RunRecord:
     def read(cls, stored: Mapping[str, Any], stored_labels: Mapping[str, Any], folder: Path) -> RunRecord:
         """The record in a `run.json`, with labels, title and note from a `labels.json`.
 
-        What a view can do without is left out where it is damaged.
+        Damaged fields that a view does not need are left out.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none that this version can read.
+            KeyError, TypeError, ValueError: this version cannot read it.
         """
         if stored["format"] != FORMAT or stored["state"] not in ev.STATES:
             raise ValueError("no run of this format")
@@ -96,7 +96,7 @@ class RunRecord:
 
 
 def moment(value: Any) -> float | None:
-    """Seconds since the epoch; None where the value is no time."""
+    """Seconds since the epoch; None if the value is not a time."""
     return float(value) if _is_amount(value) and value < ev.MAX_TIME else None
 
 
@@ -117,12 +117,12 @@ def _object(value: Any) -> dict[str, Any]:
 
 
 def _failure(stored: Mapping[str, Any]) -> dict[str, Any]:
-    """Without fields of another type."""
+    """The failure without fields of another type."""
     return {name: value for name, value in stored.items() if type(value) is _FAILURE_TYPES.get(name, type(value))}
 
 
 def _progress(stored: Any) -> dict[str, Any]:
-    """Epochs, steps and metrics, without what is no number."""
+    """Epochs, steps and metrics, without values that are not numbers."""
     if not isinstance(stored, dict):
         return {}
     progress = {name: value for name, value in stored.items() if name != "metrics" and _is_amount(value)}

@@ -32,7 +32,7 @@ def searches_folder() -> Path:
 
 @dataclass(frozen=True)
 class SearchRecord:
-    """`search.json`, read. `state` is LOST where the search has not ended and its owner is dead. Times in seconds."""
+    """`search.json`, read. `state` is LOST if the search has not ended and its owner is dead. Times in seconds."""
 
     id: str
     name: str
@@ -58,7 +58,7 @@ class SearchRecord:
         """The record in a `search.json`.
 
         Raises:
-            KeyError, TypeError, ValueError: it is none that this version can read.
+            KeyError, TypeError, ValueError: this version cannot read it.
         """
         created, spec = run_record.moment(stored["created"]), under_current_names(dict(stored["spec"]))
         read = RunSpec.from_record(spec)
@@ -96,7 +96,7 @@ class SearchFolder(OwnedFolder):
         """Make the folder of a new search; `record` has the fields of `SearchRecord` but `id`, `name` and `folder`.
 
         Raises:
-            OSError: it cannot be made.
+            OSError: the folder cannot be created.
         """
         spec = dict(record["spec"])
         spec["conf"] = masked(spec.get("conf") or {})
@@ -124,16 +124,16 @@ class SearchFolder(OwnedFolder):
         return self.path / "view.json"
 
     def write_view(self, view: Mapping[str, Any]) -> None:
-        """Replace what the panel draws: see `search/stored_view.py`."""
+        """Replace the view that the panel draws: see `search/stored_view.py`."""
         text = json.dumps(view, separators=(",", ":"))
         write_atomically(self.view_path, [text.encode()], lasting=False)
 
     def view(self) -> dict[str, Any]:
-        """What the panel draws; empty where there is none."""
+        """The view that the panel draws; empty if none is stored."""
         return read_object(self.view_path)
 
     def record(self) -> SearchRecord | None:
-        """The search as it is now, or None where the folder holds none that this version can read."""
+        """The search as it is now; None if the folder has none that this version can read."""
         try:
             record = SearchRecord.read(read_object(self.path / "search.json"), self.path)
         except (KeyError, TypeError, ValueError):
@@ -143,7 +143,7 @@ class SearchFolder(OwnedFolder):
         return replace(record, state=ev.LOST, ended=self._lost_at())
 
     def take_over(self) -> None:
-        """Become the owner of a search whose owner has died, or which failed.
+        """Become the owner of a search that failed or whose owner has died.
 
         Raises:
             RunInUse: another process is its owner.
@@ -160,7 +160,7 @@ class SearchFolder(OwnedFolder):
         """Remove a search that has ended, with its trials.
 
         Raises:
-            RunInUse: it, or a trial, has not ended.
+            RunInUse: the search or one of its trials has not ended.
             OSError: it cannot be removed.
         """
         with self._locked():
@@ -185,7 +185,7 @@ class SearchFolder(OwnedFolder):
 
 
 def _numbers(stored: Any) -> dict[str, Any]:
-    """Without what is no number."""
+    """The values that are numbers."""
     if not isinstance(stored, dict):
         return {}
     return {name: value for name, value in stored.items() if type(value) in (int, float)}

@@ -1,7 +1,7 @@
 """Snapshots of a long run's charts, beside its events: a view opens the newest snapshot and reads only later events.
 
 256 workers and 10^6 steps make 0.6 GB of events, while a snapshot is bounded. The kernel that owns the run writes the
-snapshots. A view reads all events where there is no snapshot or it is damaged.
+snapshots. A view reads all events if there is no snapshot or it is damaged.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = "history.json"
 
 
 def read(run: Path) -> Snapshot | None:
-    """The newest snapshot in a run's folder; None where there is none that this version can read."""
+    """The newest snapshot in a run's folder; None if there is none that this version can read."""
     try:
         return load((run / _NAME).read_bytes())
     except OSError:
@@ -46,7 +46,7 @@ class Snapshots:
     def feed(self, events: Sequence[ev.RawEvent]) -> None:
         """Take events in their order. Skips those that the snapshot has, and those that are not stored.
 
-        The first call has all events so far.
+        The first call must have all events so far.
         """
         parsed = [ev.parse(event) for event in events]
         if any(event.first_seq <= self._newest.seq < event.seq for event in parsed):
