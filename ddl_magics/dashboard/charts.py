@@ -21,7 +21,7 @@ Style = Literal["ranks", "steps", "train", "validation", "plain"]
 
 @dataclass(frozen=True)
 class Line:
-    """A line: x and y have equal length; y is None where the value is NaN."""
+    """A line: x and y have equal length; y is None if the value is NaN."""
 
     name: str
     style: Style

@@ -37,7 +37,7 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
 
     columns = 2 if len(drawn_charts) > 1 else 1
     rows = max(1, -(-len(drawn_charts) // columns))
-    titles = [chart.title or " " for chart in drawn_charts]  # each makes an annotation, an empty one does not
+    titles = [chart.title or " " for chart in drawn_charts]  # an empty title makes no annotation
     plot = make_subplots(rows, columns, subplot_titles=titles, vertical_spacing=0.36 / rows, horizontal_spacing=0.09)
     for i, chart in enumerate(drawn_charts):
         row, column = 1 + i // columns, 1 + i % columns

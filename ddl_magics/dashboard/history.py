@@ -20,7 +20,7 @@ from .workers import Worker
 #: Number of metrics that get a line; further ones are left out.
 MAX_METRICS = 24
 
-#: Number of metrics whose ranks get lines, the first ones, and of points of such a line.
+#: Number of metrics, in order of appearance, with lines of the ranks, and number of points of such a line.
 MAX_RANK_METRICS, RANK_POINTS = 4, 100
 
 #: Up to this number of ranks, each has its own line in the charts; above it, only the lowest, the median and the
@@ -51,7 +51,7 @@ class History:
         written: URIs of the files that --out has written, by name.
         created, started, ended: seconds since the epoch; `started` is when the run first was RUNNING.
         rate, peak: newest and highest samples/s of the job.
-        monitor: what a monitor has counted, `MonitorView` of `schema.py`; None of a training.
+        monitor: the counts of a monitor, `MonitorView` of `schema.py`; None for a training.
     """
 
     def __init__(self, ranks: int) -> None:
@@ -132,7 +132,7 @@ class History:
             self.started = event.time
         over = event.state in ev.TERMINAL
         self.ended = event.time if over else None  # a lost run may be attached again
-        if over and self._samples:  # also those that other ranks have reported after the chief
+        if over and self._samples:  # includes rows that other ranks reported after the chief
             self._line("samples").add(self._position, self._samples)
 
     def _on_artifact(self, event: ev.Artifact) -> None:
@@ -201,7 +201,7 @@ class History:
             self._samples += event.rows
 
     def _advance(self, event: ev.Steps) -> None:
-        if event.fit != self.progress.fit:  # a training loop of the cell's own
+        if event.fit != self.progress.fit:  # a training loop in the cell
             self._begin_fit(event.fit, epochs=0, steps=None, models=1, time=event.time)
         if event.epoch < self.progress.epoch:
             return  # a late bucket of an epoch that has ended

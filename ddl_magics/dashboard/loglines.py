@@ -4,7 +4,7 @@ import re
 from collections import deque
 from typing import NamedTuple
 
-#: Lines that are kept in all, divided evenly among the ranks, but at least `LINES_PER_RANK` each.
+#: Number of lines in memory, divided evenly among the ranks, but at least `LINES_PER_RANK` each.
 LINES = 600
 LINES_PER_RANK = 12
 
@@ -55,10 +55,10 @@ class LogTail:
 
     @property
     def line_count(self) -> int:
-        """Number of lines that are kept."""
+        """Number of lines in memory."""
         return sum(map(len, self._tails.values()))
 
     def newest(self, count: int) -> list[Line]:
-        """The newest `count` of the kept lines, in the order of arrival."""
+        """The newest lines in memory, at most `count`, in the order of arrival."""
         entries = sorted(entry for tail in self._tails.values() for entry in tail)
         return [line for _, line in entries[max(len(entries) - count, 0) :]]

@@ -65,7 +65,7 @@ class Packer:
         self._reset()
 
     def _reset(self) -> None:
-        # What has been sent. Of a series: generation, version, number of points.
+        # What the pages have received. Of a series: generation, version, number of points.
         self._series: dict[str, tuple[int, int, int]] = {}
         self._sent_values: dict[str, Any] = {}
         self._workers: dict[int, dict[str, Any]] = {}
@@ -184,7 +184,7 @@ class Packer:
         return b"".join(buffers)
 
     def _put_rows(self, message: dict[str, Any], limit: int | None) -> bytes:
-        # `_rows` is in the order of sending: the ranks that were sent longest ago are first.
+        # `_rows` is in the order of sending, oldest first.
         send_order = {rank: position for position, rank in enumerate(self._rows)}
         changed: list[bytes] = []
         for rank in sorted(self.history.workers, key=lambda rank: send_order.get(rank, -1)):

@@ -1,4 +1,4 @@
-"""What the views show of a monitor: its newest event of the kind `watch`, in bounded size. Pure."""
+"""The view of a monitor: its newest event of the kind `watch`, in bounded size. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from ..runtime.events import Watch
 from .loglines import NAME_CHARACTERS, clean
 
-#: Watched things and reasons that are shown, and characters of the cell that trains again.
+#: Number of watched columns and of reasons in a view, and of characters of the cell that trains again.
 MAX_COLUMNS, MAX_REASONS, CELL_CHARACTERS = 12, 5, 3_000
 MAX_BINS = 24
 
 
 def monitor_view(event: Watch) -> dict[str, Any]:
-    """`MonitorView` of `schema.py`. Damaged parts of an event count as missing."""
+    """`MonitorView` of `schema.py`. Damaged fields of an event count as missing."""
     columns = [_column(column) for column in event.things[:MAX_COLUMNS] if isinstance(column.get("name"), str)]
     lines, error, advice = event.lines, event.error, event.advice
     return {

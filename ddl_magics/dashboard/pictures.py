@@ -1,7 +1,7 @@
-"""The pictures that a cell has shown, for the notebook: nothing that comes with them runs in its page.
+"""The pictures that a cell has shown, for the notebook. Their content cannot execute in the notebook's page.
 
-Images are data URIs of image files, which execute nothing. HTML is shown in a sandboxed frame of an origin of its own:
-its scripts, if it has any, reach neither the page nor the kernel, and cannot navigate.
+Images are data URIs of image files, which execute nothing. HTML is shown in a sandboxed frame with a separate origin:
+its scripts reach neither the page nor the kernel, and cannot navigate.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from html import escape
 
 from ddl_magics.runtime import events as ev
 
-#: The most that the pictures of a run add to the saved notebook.
+#: Bound of the size that the pictures of a run add to the saved notebook.
 MAX_CHARACTERS = 2_000_000
 
 _IMAGES = ("image/png", "image/jpeg")
@@ -51,7 +51,7 @@ class Picture:
 
 
 def pictures(events: Iterable[ev.RawEvent]) -> list[Picture]:
-    """Those of a run, in order, without any that is not what its type says."""
+    """The pictures of a run, in order, without those whose data does not match their type."""
     candidates = (
         Picture(event.rank, float(event.time), event.mime, event.data) for event in ev.select(ev.Picture, events)
     )

@@ -1,8 +1,8 @@
 """The thread that takes a run from the queue to its end: turn, launch, events, artifacts, release.
 
-The driver and the notebook both make events of a run. The driver numbers its own from 1; the run's number of such an
-event is the driver's plus how many events the notebook has made so far (QUEUED, LOST, ...). The notebook's events have
-attempt 0, which the driver never uses.
+The driver and the notebook both make events of a run. The driver numbers its events from 1; in the run, such an event
+has the driver's number plus the number of events that the notebook has made so far (QUEUED, LOST, ...). The notebook's
+events have attempt 0, which the driver never uses.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ FAILING_POLL_SECONDS = 10.0
 IDLE_POLL_FACTOR = 1.3
 #: A run is LOST after this time without an answer. A gateway may be away for minutes while the training continues.
 LOST_SECONDS = 600.0
-#: The run's views say so after this time without an answer.
+#: After this time without an answer, the run's views show it.
 SILENT_SECONDS = 15.0
 #: How often a queued run checks whether it may start.
 TURN_SECONDS = 0.5
@@ -68,12 +68,12 @@ _UNREADABLE_REPORTS = (
 
 
 def own_events(events: Sequence[ev.RawEvent]) -> int:
-    """How many of a run's events the notebook has made."""
+    """The number of a run's events that the notebook has made."""
     return sum(event.attempt == 0 for event in map(ev.parse, events))
 
 
 class Follower:
-    """Follows one run in a thread of its own, from `start` or `attach` until its timeline is settled."""
+    """Follows one run in a thread, from `start` or `attach` until its timeline is settled."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Follower:
         namespace: Mapping[str, Any],
         events: Sequence[ev.RawEvent] = (),
     ) -> None:
-        """`events`: those in the folder, of a run that is attached again."""
+        """`events`: the stored events, if the run is attached again."""
         self.spec = spec
         self.cluster = cluster
         self.recorder = Recorder(spec.run, folder, events)
@@ -108,17 +108,17 @@ class Follower:
         self._stop_reason = ""
         self._running_since: float | None = None
         self._offset = own_events(events)
-        #: By this machine's clock. Of an attached run, about when it began.
+        #: When the run began by this machine's clock; approximate for an attached run.
         self._began = min((event.time for event in map(ev.parse, events)), default=0.0)
         self._silent = False
-        self._said_unreadable = False
-        self._said_merged = self.timeline.has_merged_values
+        self._noted_unreadable = False
+        self._noted_merged = self.timeline.has_merged_values
 
     def start(self) -> Refused | None:
         """Begin, and wait up to `LAUNCH_SECONDS` for the driver's answer.
 
         Returns:
-            The driver's refusal, if it came in that time: the run has not begun. A later refusal fails the run.
+            The driver's refusal, if it came in that time: then the run has not begun. A later refusal fails the run.
         """
         self._queue.join(self.spec.run, self.spec.name)
         self._begin_thread(lambda: self._wait_for_turn() and self._launch())
@@ -128,9 +128,9 @@ class Follower:
             return self._refused
 
     def attach(self, state: str) -> None:
-        """Continue with a run that the driver holds, from the end of the stored events. `state`: the driver's, now."""
+        """Follow a run that the driver holds, from the end of the stored events. `state`: its state at the driver."""
         self._queue.hold(self.spec.run, self.spec.workers, self.spec.name)
-        # If the run has ended meanwhile, the events that say so come from the driver.
+        # If the run has ended by now, the driver sends the events of its end.
         if self.timeline.last_seq:
             self._emit("state", state=ev.RUNNING if state in ev.TERMINAL else state, message="attached again")
         self._decided.set()
@@ -142,7 +142,7 @@ class Follower:
         self._wake.set()
 
     def give_up(self, reason: str) -> None:
-        """Mark the run as lost, as the process exits and cannot wait for its end."""
+        """Mark the run as LOST: the process exits and cannot wait for the run's end."""
         self.recorder.close(ev.LOST, reason)
 
     def _begin_thread(self, begin: Callable[[], bool]) -> None:
@@ -157,10 +157,10 @@ class Follower:
                 complete = self._collect()
                 self._queue.leave(self.spec.run)
                 self._give_back(complete)
-        except Exception as error:  # of any kind: a run that nobody follows must not look as if it were running
+        except Exception as error:  # of any kind: a run without a follower must not appear to be running
             self._end_unfollowed(f"{type(error).__name__}: {error}")
         finally:
-            self._namespace = {}  # the notebook's arrays, of a run that was never launched
+            self._namespace = {}  # release the notebook's arrays, also if the run was never launched
             self._queue.leave(self.spec.run)
             for problem in self.trackers.finish():
                 self.recorder.emit("notice", level="warning", message=problem)
@@ -168,14 +168,14 @@ class Follower:
             self._decided.set()
 
     def _end_unfollowed(self, problem: str) -> None:
-        """Say that the run is lost, or its results; end a run that nobody can attach to, as it would hold its slots."""
+        """Mark the run, or its results, as lost. Stop a run that nobody can attach to: it would hold its slots."""
         if self.timeline.over:
             message = f"not all of its results could be fetched ({problem})"
             self.recorder.emit("notice", level="warning", message=message)
             return
         self.recorder.close(ev.LOST, f"the notebook could not follow the run ({problem})")
         if not self.cluster.driver_address:
-            with contextlib.suppress(Exception):  # it raised one already
+            with contextlib.suppress(Exception):  # the cluster has raised one already
                 self.cluster.stop(self.spec.run, ", as the notebook could not follow it")
 
     # Turn and launch
@@ -212,7 +212,7 @@ class Follower:
         if isinstance(status, Ready):
             return self._queue.take(run, workers, status.slots, status.free)
         if isinstance(status, NotStarted):
-            # The cluster is started for this run, with as many slots as it needs.
+            # The cluster will start for this run, with the slots that it needs.
             return self._queue.take(run, workers, slots=workers, free=workers)
         if isinstance(status, Unreachable):
             return False
@@ -238,7 +238,7 @@ class Follower:
             self._decided.set()
         while isinstance(answer, Postponed):
             if self._stop_due():
-                self.cluster.stop(self.spec.run, self._stop_reason)  # the last statement may have begun after all
+                self.cluster.stop(self.spec.run, self._stop_reason)  # the previous statement may have begun
                 self.recorder.close(ev.STOPPED, "stopped before it started")
                 return False
             self._pause(TURN_SECONDS)
@@ -246,7 +246,7 @@ class Follower:
                 answer = Refused("spark", f"the run {answer.message}: end that cell, and run this one again")
             else:
                 answer = self.cluster.launch(self.spec, self._namespace)
-        # The launch has sent what the run needs; keeping the names would keep the notebook's arrays in memory.
+        # The launch has sent the values; a reference would keep the notebook's arrays in memory.
         self._namespace = {}
         if isinstance(answer, Refused):
             self._fail(answer)
@@ -258,7 +258,7 @@ class Follower:
         assert_never(answer)
 
     def _fail(self, refused: Refused) -> None:
-        """The refusal is the cell's error while `start` waits for it, and the run's failure afterwards."""
+        """Return the refusal from `start` if that still waits; otherwise fail the run."""
         with self._refusing:
             if self._starting and not self._decided.is_set():
                 self._refused = refused
@@ -295,12 +295,12 @@ class Follower:
                 self._pause(pause)
 
     def _emit(self, kind: str, **fields: Any) -> None:
-        """An event of the notebook's own between those of the driver."""
+        """Record an event of the notebook between those of the driver."""
         self.recorder.emit(kind, **fields)
         self._offset += 1
 
     def _note_silence(self, answer: Unreachable, seconds: float) -> None:
-        """Say that there has been no answer for `seconds`, and end the run where none is to be expected."""
+        """Report that there was no answer for `seconds`; end the run if no answer will come."""
         if answer.session_ended:
             self.recorder.close(ev.LOST, answer.message)
             return
@@ -322,11 +322,11 @@ class Follower:
         newest = self.timeline.last_seq - self._offset
         events = [ev.parse(raw) for raw in answer.events]
         self.recorder.record([self._numbered(event) for event in events if event.seq > newest])
-        if not self._said_unreadable and any(event.kind == UNREADABLE for event in events):
-            self._said_unreadable = True
+        if not self._noted_unreadable and any(event.kind == UNREADABLE for event in events):
+            self._noted_unreadable = True
             self._emit("notice", level="warning", message=_UNREADABLE_REPORTS)
-        if self.timeline.has_merged_values and not self._said_merged:
-            self._said_merged = True
+        if self.timeline.has_merged_values and not self._noted_merged:
+            self._noted_merged = True
             self._emit("notice", level="warning", message=_VALUES_MERGED)
         if self._running_since is None and self.timeline.state == ev.RUNNING:
             self._running_since = time.monotonic()
@@ -347,7 +347,7 @@ class Follower:
         return time.monotonic() > self._running_since + self.spec.timeout + TIMEOUT_GRACE_SECONDS
 
     def _give_back(self, complete: bool) -> None:
-        """Do what --release says, if nothing else runs. complete: the driver holds nothing that is wanted here."""
+        """Apply --release, if nothing else runs. complete: all results have been fetched from the driver."""
         release = self.spec.release
         if release in (None, "no") or self.timeline.state == ev.LOST or not self._queue.idle:
             return
@@ -362,7 +362,7 @@ class Follower:
         self.recorder.emit("notice", level="info", message=message)
 
     def _collect(self) -> bool:
-        """Fetch what the driver holds, then let it forget the run. Whether all is here."""
+        """Fetch the results from the driver, then let it forget the run. Returns whether all were fetched."""
         if self.timeline.state == ev.LOST:
             return False
         complete = True
@@ -376,10 +376,14 @@ class Follower:
         return self._collect_files(complete)
 
     def _fetch(self, name: str, artifact: str, to: Path, patience: float) -> str | None:
-        """Write an artifact, which views call `name`, to the file `to`. Returns None, or in one line why it failed.
+        """Write an artifact to the file `to`. Returns None, or the problem in one line.
 
-        patience: what may pass, such as a cluster that does not answer or a full disk, is tried again for so many
-        seconds: the driver may hold the only copy of the model.
+        Args:
+            name: the artifact's name in views.
+            artifact: its name at the driver.
+            to: path of the file.
+            patience: seconds during which temporary errors, such as a full disk, are retried: the driver may hold the
+                only copy of the model.
         """
         deadline, pause = time.monotonic() + patience, self.cluster.poll_seconds
         transfer = Transfer(name, lambda event: self.recorder.notify(passing=[event]))
@@ -403,9 +407,9 @@ class Follower:
             transfer.close()
 
     def _collect_files(self, complete: bool) -> bool:
-        """Bring what the cell has written to the notebook's folder; the driver may forget the run once all is here.
+        """Bring the cell's files to the notebook's folder; release the run at the driver once everything is fetched.
 
-        complete: all else is. Returns whether all is here.
+        complete: all artifacts are fetched. Returns whether the files are too.
         """
         files = cell_files.cell_files(self.timeline.events())
         placed, problems = {}, []
@@ -433,10 +437,10 @@ class Follower:
         return False
 
     def fetch_file(self, file: cell_files.CellFile, to: Path | None = None, patience: float = 0.0) -> Path:
-        """Bring a file of the cell from the driver to the notebook's folder, or to the path `to`; returns where it is.
+        """Bring a file of the cell from the driver to the notebook's folder, or to the path `to`; returns its path.
 
         Raises:
-            CannotPlace: it cannot be written, or the driver does not have it any more.
+            CannotPlace: it cannot be written, or the driver no longer has it.
         """
         path = cell_files.target(self.spec.folder, file.name, cell_files.subfolder(self.spec)) if to is None else to
         arrived = path.with_name(f".ddl-{self.spec.run}")
