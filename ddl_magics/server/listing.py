@@ -164,9 +164,8 @@ class Listing:
             if revision == self._revision:
                 return None
             everything: list[Entry | SearchEntry] = [*self._entries.values(), *self._searches.values()]
-            changed = sorted(
-                (entry for entry in everything if entry.revision > revision), key=lambda entry: entry.revision
-            )
+            changed = [entry for entry in everything if entry.revision > revision]
+            changed.sort(key=lambda entry: entry.revision)
             has_more = len(changed) > limit
             version = self._version(changed[limit - 1].revision if has_more else None)
             rows_ = [self._row(entry) for entry in changed[:limit] if isinstance(entry, Entry)]
