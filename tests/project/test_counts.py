@@ -1,15 +1,12 @@
 """scripts/counts.py: what it counts, in code of a few lines, and the bounds that the package keeps."""
 
 import ast
-import importlib.util
 from pathlib import Path
 
 import pytest
-from support.paths import ROOT
+from support.paths import ROOT, script
 
-_spec = importlib.util.spec_from_file_location("counts", ROOT / "scripts" / "counts.py")
-counts = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(counts)
+counts = script("counts")
 
 PACKAGE = Path(counts.PACKAGE)
 
@@ -72,6 +69,12 @@ def test_a_circle_may_be_closed_by_an_import_inside_a_function_or_for_type_check
     assert counts.circles(counts.imports(_trees(**CIRCLE), typing, functions)) == groups
 
 
+def test_circles_of_several_files_are_groups():
+    graph = {"a": {"b"}, "b": {"c", "d"}, "c": {"a"}, "d": {"e"}, "e": {"d"}, "f": {"a"}}
+    assert sorted(counts.circles(graph)) == [["a", "b", "c"], ["d", "e"]]
+    assert counts.circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+
+
 def test_reads_by_key_of_events_and_specs_are_counted_and_others_are_not():
     trees = _trees(a='event["loss"]; self.spec.get("workers"); record["loss"]; event["loss"] = 1; event[0]')
     assert counts.loose_reads(trees) == 2
@@ -92,3 +95,16 @@ def test_loose_dicts_are_counted():
         a="def f() -> dict[str, Any]: ...\ndef g() -> Mapping[str, Any]: ...\ndef h() -> dict[str, int]: ..."
     )
     assert counts.dict_returns(trees) == 2
+
+
+#: Of a hundred names that a room, or the package, binds.
+MOST_VAGUE_OF_ROOM, MOST_VAGUE = 2.0, 1.0
+
+
+def test_names_say_what_they_stand_for():
+    names = counts.vague_names(counts.read(ROOT))
+    shares = {room: 100 * vague / bound for room, (vague, bound) in names.items() if bound}
+    high = {room: share for room, share in shares.items() if share > MOST_VAGUE_OF_ROOM}
+    assert not high, f"python scripts/counts.py --names {' '.join(high)}"
+    vague, bound = (sum(column) for column in zip(*names.values(), strict=True))
+    assert 100 * vague / bound <= MOST_VAGUE

@@ -1,13 +1,12 @@
 """The documents say what the code says: the options page is current, links lead somewhere, cells are valid."""
 
-import importlib.util
 import re
 import subprocess
 from urllib.parse import urlsplit
 
 import pytest
 import yaml
-from support.paths import ROOT
+from support.paths import ROOT, script
 
 from ddl_magics.commands.table import COMMANDS
 from ddl_magics.options import parsing, table
@@ -16,25 +15,18 @@ from ddl_magics.runtime import events
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def _script(name):
-    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_options_page_is_what_make_docs_writes():
-    module = _script("options_page")
+    module = script("options_page")
     assert module.PAGE.read_text() == module.page()
 
 
 def test_the_reference_pages_are_what_make_docs_writes():
-    for name, text in _script("reference_pages").pages().items():
+    for name, text in script("reference_pages").pages().items():
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name} is old: make docs"
 
 
 def test_the_reference_pages_leave_nothing_out():
-    pages = _script("reference_pages").pages()
+    pages = script("reference_pages").pages()
     assert all(f"## `{kind}`" in pages["events.md"] for kind in events.SCHEMA)
     paths = yaml.safe_load((ROOT / "ddl_magics" / "server" / "openapi.yaml").read_text())["paths"]
     assert all(re.search(rf"^### `[A-Z]+ {re.escape(path)}`$", pages["rest.md"], re.MULTILINE) for path in paths)
@@ -43,7 +35,7 @@ def test_the_reference_pages_leave_nothing_out():
 
 
 def test_the_site_has_all_pages_and_what_they_link_to(tmp_path):
-    site = _script("site_pages")
+    site = script("site_pages")
     site.collect(tmp_path)
     listed = {source for section in site.SECTIONS.values() for source in section}
     pages = {f"docs/{page.name}" for page in (ROOT / "docs").glob("*.md")} - {"docs/tutorial.md"}
@@ -58,7 +50,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     sphinx = ROOT / ".venv-docs" / "bin" / "sphinx-build"
     if not sphinx.exists():
         pytest.skip("no Sphinx: make docs-env")
-    _script("site_pages").collect(tmp_path / "pages")
+    script("site_pages").collect(tmp_path / "pages")
     build = [sphinx, "-W", "--keep-going", "-q", "-c", ROOT / "docs", tmp_path / "pages", tmp_path / "site"]
     built = subprocess.run(build, capture_output=True, text=True)
     assert built.returncode == 0, built.stderr
@@ -80,7 +72,7 @@ def test_the_moving_picture_of_the_readme_loads_fast():
 
 
 def test_the_picture_of_the_rooms_is_what_make_docs_writes():
-    module = _script("rooms_picture")
+    module = script("rooms_picture")
     assert module.PICTURE.read_text() == module.picture(), "docs/rooms.svg is old: make docs"
 
 

@@ -1,6 +1,5 @@
 """The worked examples of notebooks/: as they are stored, and run from top to bottom with little data."""
 
-import importlib.util
 import re
 import subprocess
 import sys
@@ -8,12 +7,10 @@ import sys
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
-from support.paths import ROOT
+from support.paths import ROOT, script
 from support.processes import wait_until_gone
 
-SPEC = importlib.util.spec_from_file_location("notebooks", ROOT / "scripts" / "notebooks.py")
-notebooks = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(notebooks)
+notebooks = script("notebooks")
 
 #: Those with parameters.
 EXAMPLES = [name for name, parameters in notebooks.SMALL.items() if parameters]

@@ -103,33 +103,6 @@ def imported(module):
 IMPORTS = {module: set(imported(module)) for module in MODULES}
 
 
-def circles(graph):
-    """The groups of modules, each sorted, that import one another directly or by way of others (Tarjan's algorithm).
-
-    graph: module -> the modules that it imports.
-    """
-    numbers, lowest, stack, groups = {}, {}, [], []
-
-    def enter(module):
-        numbers[module] = lowest[module] = len(numbers)
-        stack.append(module)
-        for target in graph[module]:
-            if target not in numbers:
-                enter(target)
-            if target in stack:
-                lowest[module] = min(lowest[module], lowest[target])
-        if lowest[module] == numbers[module]:
-            group = stack[stack.index(module) :]
-            del stack[-len(group) :]
-            if len(group) > 1:
-                groups.append(sorted(group))
-
-    for module in graph:
-        if module not in numbers:
-            enter(module)
-    return sorted(groups)
-
-
 def without_front_doors(imports):
     """The same imports without those of a room's `__init__`, which names files of its own room."""
     return {
@@ -151,15 +124,11 @@ def rooms(inside_runtime):
     return {room(module, inside_runtime) for module in MODULES if not inside_runtime or in_runtime(module)}
 
 
-#: An import upward, for type checkers, that is not mended yet.
-UPWARD = ("ddl_magics.runtime.rank.rank", "ddl_magics.runtime.tf_distribute.cluster")
-
-
 def arrows(inside_runtime):
     """(room, room that it imports, "module imports module") for each import between two rooms."""
     for module, targets in IMPORTS.items():
         for target in sorted(targets):
-            if (in_runtime(module) and in_runtime(target)) == inside_runtime and (module, target) != UPWARD:
+            if (in_runtime(module) and in_runtime(target)) == inside_runtime:
                 above, below = (room(name, inside_runtime) for name in (module, target))
                 if above != below and target != f"{PACKAGE}.__init__":  # `from ddl_magics import x` loads x alone
                     yield above, below, f"{module} imports {target}"
