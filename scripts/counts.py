@@ -41,6 +41,9 @@ VAGUE = frozenset(
 #: Two words that tell two things of a kind apart: where a function binds both, neither is vague.
 PAIRS = (("first", "second"), ("first", "last"), ("left", "right"), ("old", "new"))
 
+#: Names of fields in stored events, which earlier versions have written and later ones read.
+STORED = {"runtime/events": ("ready", "needed", "sent", "wanted", "things", "done")}
+
 Trees = Mapping[Path, ast.Module]
 
 
@@ -99,8 +102,8 @@ def vague_names(trees: Trees) -> dict[str, tuple[int, int]]:
     """{room: (vague names, bound names)}."""
     counts: dict[str, list[int]] = defaultdict(lambda: [0, 0])
     for path, tree in trees.items():
-        for _, _, vague in bound_names(tree):
-            counts[room(path)][0] += vague
+        for name, _, vague in bound_names(tree):
+            counts[room(path)][0] += vague and name not in STORED.get(room(path), ())
             counts[room(path)][1] += 1
     return {name: (vague, bound) for name, (vague, bound) in sorted(counts.items())}
 
@@ -315,6 +318,9 @@ def _print_names(wanted: str) -> None:
 
 
 def main(arguments: list[str]) -> None:
+    if {"-h", "--help"}.intersection(arguments):
+        print(__doc__)
+        return
     if arguments[:1] == ["--names"]:
         _print_names("".join(arguments[1:]))
         return

@@ -92,7 +92,7 @@ def _of_model(target: Target, values: Mapping[str, float | None]) -> str:
     for moment, value in values.items():
         if value is not None and target.is_reached(value):
             return "target %s reached in %s: %.4g" % (target, moment, value)
-    numbers = {when: value for when, value in values.items() if value is not None}
+    numbers = {moment: value for moment, value in values.items() if value is not None}
     if not numbers:
         return "target %s not reached: it was never a finite number" % (target,)
     best = (max if target.direction == "max" else min)(numbers, key=lambda moment: numbers[moment])
