@@ -101,31 +101,29 @@ class Registry:
             if match and match[1] == alias and int(match[2]) < count:
                 self._storage.delete(f"{name}/{_ALIASES}/{entry}")
 
-    def version(self, name: str, selector: str | int | None = None) -> int:
+    def version(self, name: str, which: str | int | None = None) -> int:
         """The version with a number or an alias; the newest of all if left out.
 
         Raises:
             CannotExport: there is none; the message names those that are there.
         """
-        if selector is None:
+        if which is None:
             return self._checked_version(name, max(self.versions(name), default=0))
-        if str(selector).isdecimal():
-            return self._checked_version(name, int(selector))
+        if str(which).isdecimal():
+            return self._checked_version(name, int(which))
         aliases = self.aliases(name)
-        if selector not in aliases:
+        if which not in aliases:
             listed = ", ".join(aliases) or "none"
-            raise CannotExport(
-                f"{name} has no alias {selector}; it has {listed}.{nearest(str(selector), list(aliases))}"
-            )
-        return self._checked_version(name, aliases[str(selector)])
+            raise CannotExport(f"{name} has no alias {which}; it has {listed}.{nearest(str(which), list(aliases))}")
+        return self._checked_version(name, aliases[str(which)])
 
-    def uri(self, name: str, selector: str | int | None = None) -> str:
-        """Where a version is; `selector` as for `version`."""
-        return f"{self._storage.uri}/{name}/{self.version(name, selector)}"
+    def uri(self, name: str, which: str | int | None = None) -> str:
+        """Where a version is; `which` as for `version`."""
+        return f"{self._storage.uri}/{name}/{self.version(name, which)}"
 
-    def fetch(self, name: str, selector: str | int | None, folder: Path) -> Path:
-        """A version's folder on this machine: where it is, or else a copy in `folder`; `selector` as for `version`."""
-        version = self.version(name, selector)
+    def fetch(self, name: str, which: str | int | None, folder: Path) -> Path:
+        """A version's folder on this machine: where it is, or else a copy in `folder`; `which` as for `version`."""
+        version = self.version(name, which)
         if self._is_local:
             return Path(self._storage.uri) / name / str(version)
         target = folder / name / str(version)

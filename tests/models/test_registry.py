@@ -48,9 +48,9 @@ def test_versions_and_aliases(registry, tmp_path):
     assert registry.aliases("digits") == {"challenger": 3, "champion": 2}
     kept = [path.name for path in (tmp_path / "digits" / "aliases").glob("[!.]*")]  # beside checksums of Hadoop's
     assert sorted(kept) == ["challenger.0.3", "champion.1.2"], "an older one is removed"
-    assert (registry.version("digits"), registry.version("digits", "champion")) == (3, 2)
-    assert registry.uri("digits", "champion").endswith("/digits/2")
-    fetched = registry.fetch("digits", "champion", tmp_path / "fetched")
+    assert (registry.version("digits"), registry.version("digits", which="champion")) == (3, 2)
+    assert registry.uri("digits", which="champion").endswith("/digits/2")
+    fetched = registry.fetch("digits", which="champion", folder=tmp_path / "fetched")
     assert (fetched / "more" / "model.txt").read_text() == "b"
     for ask, message in [
         (lambda: registry.version("digit"), r"has no model digit. Did you mean digits\?"),
