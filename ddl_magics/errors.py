@@ -31,17 +31,17 @@ class DistributedCellError(RuntimeError):
         self.kind = str(failure.get("kind") or "error")
         self.message = str(failure.get("message") or "no cause was reported")
         self.remote_traceback = str(failure.get("traceback") or "").rstrip()
-        super().__init__(f"{self.location}: {self.message}")
+        super().__init__(f"{self.where}: {self.message}")
 
     @property
-    def location(self) -> str:
+    def where(self) -> str:
         """The run, and the rank that failed: "digits, rank 1 on wn3"."""
         rank = "" if self.rank == ev.JOB else f", rank {self.rank}" + (f" on {self.host}" if self.host else "")
         return f"{self.run}{rank}"
 
     def _render_traceback_(self) -> list[str]:
         """Shown by IPython instead of this library's frames, which say nothing about the cell's mistake."""
-        heading = f"{type(self).__name__} ({self.location})"
+        heading = f"{type(self).__name__} ({self.where})"
         if self._was_shown and self.remote_traceback:
             message = f"{self.message.splitlines()[0] if self.message else ''} (%ddl show {self.run} has the traceback)"
             return [_RULE, f"{heading}: {message}"]

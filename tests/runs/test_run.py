@@ -163,7 +163,7 @@ def test_the_failure_is_raised_with_rank_host_and_traceback_and_the_history_stay
         run.wait(10)
     error = caught.value
     assert (error.rank, error.host, error.kind, error.message) == (1, "wn3", "error", "ValueError: bad")
-    assert str(error) == "digits, rank 1 on wn3: ValueError: bad"
+    assert str(error) == f"{error.where}: ValueError: bad" and error.where == "digits, rank 1 on wn3"
     shown = "\n".join(error._render_traceback_())
     assert 'File "<cell>", line 3' in shown and "follower" not in shown
     assert run.history["loss"] == [1.0]
