@@ -53,7 +53,7 @@ class MeasuredRun:
         strategy, workers, seed: of its options.
         seconds: training time of all its fits, with their compilation.
         rows: that all ranks together train in an epoch.
-        outside_steps: seconds of an epoch outside of its steps: validation, callbacks, averaging.
+        rest: seconds of an epoch outside of its steps: validation, callbacks, averaging.
         steps: means over segments of its steps.
         parameters: of the model; 0 where that is not known.
         hosts: of the ranks.
@@ -69,7 +69,7 @@ class MeasuredRun:
     seed: int
     seconds: float
     rows: float
-    outside_steps: float
+    rest: float
     steps: tuple[Step, ...]
     parameters: int = 0
     hosts: int = 1
@@ -95,7 +95,7 @@ class MeasuredRun:
 
     @property
     def epoch_seconds(self) -> float:
-        return self.steps_in_epoch * self.step.seconds + self.outside_steps
+        return self.steps_in_epoch * self.step.seconds + self.rest
 
     @property
     def rate(self) -> float:
@@ -128,7 +128,7 @@ def measured_run(spec: RunSpec, raw_events: Iterable[ev.RawEvent]) -> MeasuredRu
         seed=spec.seed or 0,
         seconds=_training_seconds(raw_events),
         rows=fmean(counted),
-        outside_steps=_outside_steps(buckets.get(0, []), epochs),
+        rest=_outside_steps(buckets.get(0, []), epochs),
         steps=tuple(_segments(warm)),
         parameters=_parameters(raw_events),
         hosts=max(1, len(hosts)),

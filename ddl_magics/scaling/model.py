@@ -276,7 +276,7 @@ class Fitted:
         for n, runs in self._by_workers.items():
             sample: list[MeasuredRun] = choose(runs)
             step = mean_step([step for run in sample for step in choose(run.steps)])
-            outside_steps = float(np.mean([run.outside_steps for run in sample]))
+            outside_steps = float(np.mean([run.rest for run in sample]))
             observations.append(Observation(n, per_host(runs), step, outside_steps))
         return observations
 

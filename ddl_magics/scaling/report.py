@@ -45,7 +45,7 @@ class Row:
         seconds_dev, rate_dev: standard deviation over the runs; nan for one run.
         speedup: rate by that of one worker, or of the fewest that were measured, as if these scaled perfectly.
         efficiency: speedup by workers.
-        shares: of an epoch's time, by name of `EPOCH_PARTS`.
+        parts: share of an epoch's time, by name of `EPOCH_PARTS`.
         metrics: name -> mean and standard deviation of the last value.
     """
 
@@ -58,7 +58,7 @@ class Row:
     rate_dev: float
     speedup: float
     efficiency: float
-    shares: Mapping[str, float]
+    parts: Mapping[str, float]
     metrics: Mapping[str, tuple[float, float]]
 
     def to_record(self) -> dict[str, Any]:
@@ -66,9 +66,9 @@ class Row:
         record = {
             field.name: getattr(self, field.name)
             for field in dataclasses.fields(self)
-            if field.name not in ("shares", "metrics")
+            if field.name not in ("parts", "metrics")
         }
-        record.update(self.shares)
+        record.update(self.parts)
         for name, (mean, deviation) in self.metrics.items():
             record.update({name: mean, f"{name}_dev": deviation})
         return record
@@ -139,7 +139,7 @@ class ScalingReport:
             figure.add_trace(go.Scatter(x=x, y=y, name=strategy, mode="lines+markers", error_y=errors), 1, 1)
         labels = [f"{row.strategy}, {row.workers}" for row in rows]
         for name, colour in zip(EPOCH_PARTS, _COLOURS, strict=True):
-            percentages = [100 * row.shares[name] for row in rows]
+            percentages = [100 * row.parts[name] for row in rows]
             bar = go.Bar(x=percentages, y=labels, orientation="h", name=name, marker_color=colour)
             figure.add_trace(bar, 1, 2)
         figure.update_xaxes(title_text="workers", dtick=1 if max_workers <= 8 else None, row=1, col=1)
@@ -208,7 +208,7 @@ class ScalingReport:
                 _with_deviation(row.rate, row.rate_dev),
                 f"{row.speedup:.2f}",
                 f"{row.efficiency:.0%}",
-                *(f"{row.shares[name]:.0%}" for name in EPOCH_PARTS),
+                *(f"{row.parts[name]:.0%}" for name in EPOCH_PARTS),
                 *(_with_deviation(*row.metrics[name]) if name in row.metrics else "" for name in metrics),
             )
             for row in rows
@@ -262,7 +262,7 @@ def _rows(runs: Sequence[MeasuredRun]) -> list[Row]:
                 rate_dev=_deviation(rate),
                 speedup=speedup,
                 efficiency=speedup / workers,
-                shares=_shares(group),
+                parts=_shares(group),
                 metrics=_metrics(group),
             )
         )
@@ -274,7 +274,7 @@ def _shares(runs: Sequence[MeasuredRun]) -> dict[str, float]:
     for run in runs:
         for name in STEP_PARTS:
             shares[name] += getattr(run.step, name) * run.steps_in_epoch / run.epoch_seconds / len(runs)
-        shares["rest"] += run.outside_steps / run.epoch_seconds / len(runs)
+        shares["rest"] += run.rest / run.epoch_seconds / len(runs)
     return shares
 
 

@@ -49,9 +49,9 @@ def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, monkeypatch,
     assert list(trained) == [(row.strategy, row.workers) for row in report.rows]
     assert trained["allreduce", 2][0].history == two.history and trained["allreduce", 2][0].id == two.id
     one, both = report.rows[:2]
-    assert one.shares["exchange"] == 0 < both.shares["exchange"] and both.shares["compute"] > 0
+    assert one.parts["exchange"] == 0 < both.parts["exchange"] and both.parts["compute"] > 0
     for row in report.rows:
-        assert sum(row.shares.values()) == pytest.approx(1, abs=0.01) and row.seconds > 0
+        assert sum(row.parts.values()) == pytest.approx(1, abs=0.01) and row.seconds > 0
         assert row.metrics["loss"][0] > 0
     assert {measured.rows for measured in report.runs} == {2048}, "an epoch, whatever the strategy"
     assert all(measured.parameters == 32 * 256 + 256 + 257 and measured.cores for measured in report.runs)

@@ -70,7 +70,7 @@ def test_what_a_run_has_measured():
     found = measured_run(parse("--workers 2 --seed 7"), events)
     spent = dataclasses.astuple(found.step)
     assert spent == pytest.approx((32, 0.06, 0.015, 0.015, 0.01, 0.04)), "of the second epoch"
-    assert (found.rows, found.outside_steps, found.seconds) == (640, pytest.approx(0.5), 12.0)
+    assert (found.rows, found.rest, found.seconds) == (640, pytest.approx(0.5), 12.0)
     assert (found.parameters, found.hosts, found.cores, found.busy) == (1000, 1, 4, 1.5)
     assert found.rate == pytest.approx(640 / 1.5) and dict(found.metrics) == {"loss": 1.0}
     only = [event for event in events if event.get("epoch", 0) == 0]
@@ -83,7 +83,7 @@ def test_the_table_of_a_paper():
     one, two, four = made.rows
     assert (one.speedup, one.efficiency) == (1.0, 1.0) and one.runs == 3
     assert two.speedup == pytest.approx(expected_rate(2) / expected_rate(1), rel=0.02)
-    assert four.efficiency == pytest.approx(four.speedup / 4) and sum(four.shares.values()) == pytest.approx(1)
+    assert four.efficiency == pytest.approx(four.speedup / 4) and sum(four.parts.values()) == pytest.approx(1)
     assert four.metrics["loss"] == pytest.approx((0.6, 0.1))
     table = made.table
     assert list(table["workers"]) == [1, 2, 4] and {"exchange", "loss", "loss_dev"} <= set(table.columns)
