@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from IPython.core.error import UsageError
 
 from ddl_magics.commands.kernel import Kernel
+from ddl_magics.options import words
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
 from ddl_magics.store.labels import InvalidLabels
@@ -46,6 +47,12 @@ class NoteRequest:
 
     run: str
     text: tuple[str, ...]
+
+
+def split_note(line: str) -> list[str]:
+    """The words of `%ddl note`: those after the run are text, even if they begin with dashes."""
+    tokens = words.split(line)
+    return [*tokens[:1], "--", *tokens[1:]]
 
 
 def note(request: NoteRequest, kernel: Kernel) -> str:

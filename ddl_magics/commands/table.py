@@ -380,6 +380,7 @@ COMMANDS: tuple[Command, ...] = (
         labels.note,
         labels.NoteRequest,
         (_RUN, Option("text", 'The note; "" removes it.', metavar='"TEXT"', default=(), takes_list=True)),
+        split=labels.split_note,
     ),
     Command(
         "compare",

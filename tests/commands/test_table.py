@@ -97,3 +97,16 @@ def test_an_option_that_stands_alone():
 def test_what_follows_two_dashes_is_no_option():
     assert BY_VERB["note"].read(["digits", "--", "--keep", "this"]).text == ("--keep", "this")
     assert BY_VERB["runs"].read(["--", "state:failed", "-tag:paper"]).query == ("state:failed", "-tag:paper")
+
+
+def test_a_note_may_have_words_with_dashes():
+    note = BY_VERB["note"]
+    assert note.read(note.split('digits "--sparse helped" with --seed 3')).text == (
+        "--sparse helped",
+        "with",
+        "--seed",
+        "3",
+    )
+    assert note.read(note.split("digits")).text == () and note.read(note.split('digits ""')).text == ("",)
+    with pytest.raises(UsageError, match="%ddl note has no option --text"):
+        note.read(note.split("--text digits"))
