@@ -182,6 +182,9 @@ def leave_session(session: Any, seconds: float) -> None:
     needs no thread: from Python 3.12 on a process that exits cannot start one.
     """
     process = session.sparkContext._gateway.proc
+    if process is None:  # PYSPARK_GATEWAY_PORT: the Java process is not this one's child, and goes on
+        session.stop()
+        return
     process.stdin.close()
     with suppress(subprocess.TimeoutExpired):
         process.wait(seconds)

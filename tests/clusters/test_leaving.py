@@ -79,3 +79,13 @@ def test_an_interpreter_and_its_spark_end_silently(version, tmp_path):
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
     rows, java = json.loads(f"[{ended.stdout.strip().replace(' ', ', ')}]")
     assert rows == 3 and not Path(f"/proc/{java}").exists()
+
+
+def test_a_java_that_is_no_child_goes_on():
+    """With PYSPARK_GATEWAY_PORT, Spark's Java has started this process."""
+    stopped = []
+    cluster = EmbeddedCluster()
+    context = SimpleNamespace(_gateway=SimpleNamespace(proc=None), _jsc=True)
+    cluster._created = SimpleNamespace(sparkContext=context, stop=lambda: stopped.append(True))
+    cluster.shutdown()
+    assert stopped == [True]
