@@ -23,7 +23,7 @@ class DistributedCellError(RuntimeError):
     """
 
     def __init__(self, run: str, failure: Mapping[str, Any], was_shown: bool = False) -> None:
-        """again: the traceback was shown before, so that IPython shows one line."""
+        """was_shown: the traceback was shown before, so that IPython shows one line."""
         self.run = run
         self._was_shown = was_shown
         self.rank = int(failure.get("rank", ev.JOB))

@@ -461,6 +461,7 @@ def test_a_failed_run_says_why_wherever_it_is_shown(shell, capsys):
     assert "ValueError: bad" in digits._repr_html_() and "<p" in digits._repr_html_()
     text, error = run(shell, "digits.model()", capsys)
     assert isinstance(error, DistributedCellError), "and not the whole traceback again"
+    assert error.where == "digits, rank 1 on wn3"
     assert text.splitlines()[1:] == [
         "DistributedCellError (digits, rank 1 on wn3): ValueError: bad (%ddl show digits has the traceback)"
     ]
