@@ -19,7 +19,7 @@ from ddl_magics.commands.table import BY_VERB
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.similar import verb as verb_hint
 from ddl_magics.options.words import wants_help
-from ddl_magics.runs import Run, ending
+from ddl_magics.runs import ending
 from ddl_magics.runs.ending import Ending
 from ddl_magics.serving import launch
 from ddl_magics.session.session import Session
@@ -61,11 +61,10 @@ def _run(verb: str, words: Sequence[str]) -> int:
     return int(isinstance(result, StopAnswer) and not result.success)
 
 
-def _end_stored_run(run: Run) -> Ending:
-    """End a stored run, even if its kernel is gone."""
-    record = store.find_run(run.id)
-    assert record is not None, "the run was found in the store"
-    return ending.end_run(record)
+def _end_stored_run(session: Session, name_or_id: str) -> Ending:
+    """End a stored run, even if its kernel is gone. Its events, which may be large, are not read for that."""
+    record = store.find_run(name_or_id)
+    return ending.ask(session.find(name_or_id)) if record is None else ending.end_run(record)
 
 
 def _as_typed_here(text: str) -> str:

@@ -13,6 +13,10 @@ from ddl_magics.search import Search
 from ddl_magics.session.session import Session
 
 
+def _ask(session: Session, name_or_id: str) -> Ending:
+    return ending.ask(session.find(name_or_id))
+
+
 class Display:
     """The display of a terminal: shows nothing besides the text that a verb returns."""
 
@@ -37,7 +41,7 @@ class Kernel:
         settings: returns the values of %config Distributed, by field of `RunSpec`.
         display: shows runs.
         choice: the clusters that the kernel can use.
-        end_run: ends a run.
+        end_run: ends a run of the session or the store, by name or id.
     """
 
     session: Session
@@ -45,4 +49,4 @@ class Kernel:
     settings: Callable[[], Mapping[str, Any]] = dict
     display: Display = field(default_factory=Display)
     choice: Choice = field(default_factory=lambda: Choice(None))
-    end_run: Callable[[Run], Ending] = ending.ask
+    end_run: Callable[[Session, str], Ending] = _ask

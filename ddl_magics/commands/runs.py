@@ -85,7 +85,7 @@ class StopAnswer:
 
 def stop(request: StopRequest, kernel: Kernel) -> StopAnswer:
     search = kernel.session.find_search(request.run)
-    ending = kernel.end_run(kernel.session.find(request.run)) if search is None else ask_to_stop(search)
+    ending = kernel.end_run(kernel.session, request.run) if search is None else ask_to_stop(search)
     return StopAnswer(json.dumps(ending.to_record()) if request.json else ending.text, ending.success)
 
 

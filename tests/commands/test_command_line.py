@@ -11,6 +11,7 @@ from support.stored import claim, create, dead_process
 from ddl_magics import store
 from ddl_magics.__main__ import main
 from ddl_magics.runtime import events as ev
+from ddl_magics.store import RunFolder
 
 
 @pytest.fixture(autouse=True)
@@ -70,6 +71,15 @@ def test_stop_leaves_a_request_for_the_owner(capsys):
     assert main(["stop", "digits"]) == 0
     assert "stops after its current step" in capsys.readouterr().out
     assert folder.requested("stop")
+
+
+def test_stop_does_not_read_the_events(monkeypatch, capsys):
+    """A long run has some hundred MB of them, and the panel waits for this process."""
+    stored()
+    monkeypatch.setattr(RunFolder, "lines", None)
+    assert main(["stop", "digits"]) == 0
+    assert main(["stop", "digts"]) == 1
+    assert capsys.readouterr().err == "there is no run digts. Did you mean digits?\n"
 
 
 def test_stop_of_a_run_whose_kernel_is_gone_says_what_is_left(capsys):
