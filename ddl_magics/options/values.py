@@ -105,17 +105,17 @@ def read_identifier(text: str) -> str:
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400, "w": 7 * 86400}
 
 
-def _duration(text: str, description: str) -> float:
-    """Seconds of a number with its unit; description: what the text must be."""
-    match = re.fullmatch(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,12}})?)([{''.join(_SECONDS)}])", text)
+def _duration(text: str, description: str, units: str = "smhdw") -> float:
+    """Seconds of a number with one of the units; description: what the text must be."""
+    match = re.fullmatch(rf"([0-9]{{1,12}}(?:\.[0-9]{{1,12}})?)([{units}])", text)
     if not match:
         raise ValueError(description)
     return float(match[1]) * _SECONDS[match[2]]
 
 
 def read_age(text: str) -> float:
-    """Seconds, 0 or more. The unit is required: a bare 30 is ambiguous."""
-    return _duration(text, "a time such as 12h, 30d, 8w")
+    """Seconds, 0 or more. A bare 30 is ambiguous, and 30s is a slip that would remove nearly all runs."""
+    return _duration(text, "a time such as 12h, 30d, 8w", "mhdw")
 
 
 def read_duration(text: str, description: str = "a time such as 30s, 5m, 2h, 1d") -> float:

@@ -62,6 +62,8 @@ def test_clean_removes_what_is_not_kept(capsys):
     assert capsys.readouterr().out.startswith("1 run with ")
     assert main(["clean", "--keep", "soon"]) == 1
     assert capsys.readouterr().err == "--keep must be a time such as 12h, 30d, 8w, not 'soon'.\n"
+    assert main(["clean", "--keep", "30s"]) == 1 and new.path.exists()
+    assert capsys.readouterr().err == "--keep must be a time such as 12h, 30d, 8w, not '30s'.\n"
     assert main(["clean"]) == 1
     assert capsys.readouterr().err.startswith("say what to keep: python -m ddl_magics clean [--keep 30d]")
 
