@@ -54,9 +54,10 @@ def launch(spec: str, namespace: Mapping[str, Any]) -> str:
     "spark", message one line.
     """
     try:
-        return _launch(RunSpec.from_record(json.loads(spec)), namespace)
+        run_spec = RunSpec.from_record(json.loads(spec))
     except ValueError as error:
         return _error("usage", str(error))
+    return _launch(run_spec, namespace)
 
 
 def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
