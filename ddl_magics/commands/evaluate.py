@@ -61,6 +61,6 @@ def _evaluated(
 ) -> Evaluation:
     label, weight = request.label or model.label, request.weight or model.weight
     if label is None:
-        raise CannotScore("name the column of the labels: --label COLUMN.")
+        raise CannotScore("name the column of the labels: --label y")
     scoring = model.request(request.data, request.features, request.batch_size)
     return Evaluation(cluster.evaluate(scoring, label, weight, namespace))
