@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from ddl_magics.history import provenance
 from ddl_magics.history.scalars import parameters, scalars
 from ddl_magics.history.tracking_data import TrackingData
-from ddl_magics.options.line import cell_of
 from ddl_magics.options.redaction import masked, masked_source
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runtime import events as ev
@@ -36,5 +35,7 @@ def tracking_data(spec: RunSpec, record: RunRecord, events: Sequence[ev.RawEvent
 
 def _cell(spec: RunSpec) -> str:
     """The cell with its options, without what may be a secret."""
+    from ddl_magics.options.line import cell_of  # loads IPython and numpy, which JupyterLab's server does without
+
     masked_spec = dataclasses.replace(spec, set=masked(spec.set or {}), cell=masked_source(spec.cell))
     return cell_of(masked_spec, spec.name)
