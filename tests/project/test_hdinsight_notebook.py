@@ -20,9 +20,9 @@ CELL_SECONDS = 400
 #: A statement that writes the secret of the session's run to a file: what it printed would be logged.
 PEEK = """exec('''
 import gc
-for job in gc.get_objects():
-    if type(job).__module__.startswith("ddl_runtime_") and hasattr(job, "_secret"):
-        open({file!r}, "wb").write(job._secret)
+for held in gc.get_objects():
+    if type(held).__module__.startswith("ddl_runtime_") and type(held).__name__ == "Credentials":
+        open({file!r}, "wb").write(held.secret)
 ''')"""
 
 pytestmark = [pytest.mark.livy, pytest.mark.timeout(600)]
