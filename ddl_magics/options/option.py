@@ -25,7 +25,7 @@ class Option:
         meanings: what each choice means.
         settings: names of the settings that a choice takes, as in `CHOICE:name=value,name=value`.
         completes: names that completion offers: the notebook's DataFrames, the columns of --data, or runs.
-        many: takes several values ("a,b,c" or "a b c").
+        takes_list: takes several values ("a,b,c" or "a b c").
         values: how many values it takes; `read` gets all of them.
         repeats: may be given more than once, as `key=value`.
         required: the line must have it.

@@ -59,8 +59,8 @@ class Attempt:
         jobs: RankJobs,
         config: JobConfig,
     ) -> None:
-        """most: a rank that is restarted alone is started at most so often. message: of the state that the attempt
-        begins with. config: what its ranks have in common.
+        """max_starts: how often a rank that is restarted alone is started at most. message: of the state that the
+        attempt begins with. config: what its ranks have in common.
         """
         self.number = number
         self._context, self._max_starts, self._message, self._config = context, max_starts, message, config

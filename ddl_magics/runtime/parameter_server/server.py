@@ -156,7 +156,7 @@ class Server:
         return self._fits[number]
 
     def _wait(self, buffer: ServerBuffer, condition: Callable[[], _Value | None]) -> _Value:
-        """The first true value of `ready()`, called under the lock; meanwhile the rank gets ALIVE."""
+        """The first true value of `condition()`, called under the lock; meanwhile the rank gets ALIVE."""
         while True:
             with self._changed:
                 value = self._changed.wait_for(condition, self._alive_seconds)
