@@ -90,7 +90,7 @@ def test_an_export_knows_its_columns(frame, run, tmp_path):
 def test_what_the_docs_say_for_the_transformers_of_dist_keras(frame):
     page = ROOT / "docs" / "coming-from.md"
     names = {}
-    exec(next(block.code for block in blocks(page) if "StandardScaler" in block.code), names)
+    exec(next(block.code for block in blocks(page) if "MulticlassClassificationEvaluator(" in block.code), names)
     first, second, third = names["table"].orderBy("kind").collect()
     assert [row["bright"] for row in (first, second, third)] == pytest.approx([-0.6, -0.2, 1.0])
     assert [row["pixel_again"] for row in (first, second, third)] == pytest.approx([51, 102, 255])
@@ -101,5 +101,5 @@ def test_what_the_docs_say_for_the_transformers_of_dist_keras(frame):
     assert [row["index"] for row in (first, second, third)] == [2, 1, 1]
     assert [row["sure"] for row in (first, second, third)] == [2, 0, 1]
     assert names["accuracy"] == pytest.approx(1 / 3)
-    table = page.read_text().partition("## Coming from dist-keras")[2]
+    table = page.read_text().partition("### dist-keras: transformers and evaluators")[2].partition("```")[0]
     assert table.count("\n| `") == 9
