@@ -1,6 +1,7 @@
 """Runs the examples of `EXAMPLES`, {name: source}, each as a cell of its own: the end of a cell's text.
 
-An example leaves `model`, or a list of models, and `history`. What it raises is its result.
+An example finds the names of `IMPORTS`, and leaves `model`, or a list of models, and `history`. What it raises is its
+result.
 """
 
 import hashlib
@@ -10,8 +11,12 @@ import types
 
 import keras
 import numpy as np
+import tensorflow as tf
+from keras import layers
 
 MOST_CHARACTERS = 2000
+
+IMPORTS = {"keras": keras, "np": np, "tf": tf, "layers": layers}
 
 #: What `ddl` is in one process, where a batch is whole.
 ALONE = types.SimpleNamespace(
@@ -28,7 +33,7 @@ def run_example(name, ddl):
     keras.utils.set_random_seed(11)
     source, file = EXAMPLES[name], f"<example {name}>"  # noqa: F821  (the text before this)
     linecache.cache[file] = (len(source), None, source.splitlines(True), file)
-    namespace = {"__name__": "__main__", "ddl": ddl or ALONE}
+    namespace = {"__name__": "__main__", "ddl": ddl or ALONE, **IMPORTS}
     exec(compile(source, file, "exec"), namespace)
     models, history = namespace["model"], namespace["history"]
     models = models if isinstance(models, list) else [models]

@@ -1,5 +1,7 @@
 """The examples of tests/equality/examples: each file is a cell, found by itself, with what is expected of it.
 
+It finds `keras`, `np`, `tf` and `layers`, as behind a cell of imports.
+
 Its docstring says what construct it has, and then, a line each where there is something to say:
 
     Like: the example of Keras that has the construct

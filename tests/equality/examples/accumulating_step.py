@@ -3,11 +3,6 @@
 Like: the code for gradient accumulation that people write for Keras 2
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(96)
 x, y = random.normal(size=(96, 6)), random.normal(size=(96, 1))
 

@@ -3,11 +3,6 @@
 Like: nlp/active_learning_review_classification
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(43)
 x = random.normal(size=(90, 6))
 y = (x[:, :1] > 0).astype("float64")

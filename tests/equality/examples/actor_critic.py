@@ -3,11 +3,6 @@
 Like: rl/actor_critic_cartpole
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 np.random.seed(1)
 given = keras.Input((3,))
 common = layers.Dense(8, activation="relu")(given)

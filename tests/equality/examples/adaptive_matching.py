@@ -4,11 +4,6 @@ Like: vision/adamatch
 Refused: allreduce: is neither a mean nor a sum over the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(28)
 source, target = random.normal(size=(2, 60, 6))
 labels = random.integers(0, 3, 60)

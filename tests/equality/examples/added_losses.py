@@ -3,11 +3,6 @@
 Like: guides/making_new_layers_and_models_via_subclassing
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(101)
 x, y = random.normal(size=(82, 6)), random.integers(0, 3, 82)
 

@@ -3,10 +3,6 @@
 Like: nlp/addition_rnn
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(40)
 terms = random.integers(0, 10, (74, 2))
 x = np.eye(11)[np.stack([terms[:, 0], np.full(74, 10), terms[:, 1]], 1)]

@@ -3,11 +3,6 @@
 Like: the tutorials about adversarial training
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(8)
 x, y = random.normal(size=(50, 5)), random.integers(0, 3, 50)
 

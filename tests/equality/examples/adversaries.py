@@ -3,11 +3,6 @@
 Like: generative/dcgan_overriding_train_step
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(72)
 images, noise = random.uniform(size=(58, 8, 8, 1)), random.normal(size=(58, 5))
 

@@ -3,10 +3,6 @@
 Like: timeseries/timeseries_anomaly_detection
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(61)
 series = np.sin(np.arange(80) / 3) + 0.1 * random.normal(size=80)
 x = np.stack([series[at : at + 16] for at in range(64)])[..., None]

@@ -3,11 +3,6 @@
 Like: keras_recipes/antirectifier
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(89)
 x, y = random.normal(size=(82, 8)), random.integers(0, 4, 82)
 

@@ -5,9 +5,7 @@ Needs: Keras 3
 Refused: allreduce: couples the rows of a batch
 """
 
-import keras
-import numpy as np
-from keras import layers, ops
+from keras import ops
 
 random = np.random.default_rng(1)
 x, y = random.normal(size=(50, 5)), random.normal(size=(50, 1))

@@ -3,10 +3,6 @@
 Like: vision/autoencoder
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(12)
 clean = random.uniform(size=(50, 8, 8, 1))
 noisy = np.clip(clean + 0.4 * random.normal(size=clean.shape), 0.0, 1.0)

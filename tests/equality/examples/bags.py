@@ -3,11 +3,6 @@
 Like: vision/attention_mil_classification
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(23)
 bags = list(random.normal(size=(3, 50, 6)))
 labels = random.integers(0, 2, 50)

@@ -3,11 +3,6 @@
 Like: the guide to tf.data, bucket_by_sequence_length
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(5)
 texts = [(random.integers(1, 9, random.integers(2, 12)), int(random.integers(0, 2))) for _ in range(61)]
 signature = (tf.TensorSpec([None], tf.int64), tf.TensorSpec([], tf.int64))

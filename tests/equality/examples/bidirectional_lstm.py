@@ -3,10 +3,6 @@
 Like: nlp/bidirectional_lstm_imdb
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(33)
 words = random.integers(0, 20, (66, 7))
 labels = random.integers(0, 2, 66)

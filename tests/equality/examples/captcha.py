@@ -4,11 +4,6 @@ Like: vision/captcha_ocr
 Bound: 1e-5
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(20)
 images = random.uniform(size=(42, 12, 6, 1))
 letters = random.integers(1, 6, (42, 3))

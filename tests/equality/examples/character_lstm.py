@@ -3,10 +3,6 @@
 Like: generative/lstm_character_level_text_generation
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 text = "the rain in spain stays mainly in the plain and falls again " * 2
 letters = sorted(set(text))
 numbers = np.array([letters.index(letter) for letter in text])

@@ -4,11 +4,6 @@ Like: structured_data/collaborative_filtering_movielens
 Refused: allreduce: couples the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(53)
 ids = np.stack([random.integers(0, 12, 74), random.integers(0, 15, 74)], 1)
 ratings = random.uniform(size=74)

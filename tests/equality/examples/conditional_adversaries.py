@@ -3,11 +3,6 @@
 Like: generative/conditional_gan
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 CLASSES = 3
 random = np.random.default_rng(74)
 images, labels = random.uniform(size=(58, 6, 6, 1)), np.eye(CLASSES)[random.integers(0, CLASSES, 58)]

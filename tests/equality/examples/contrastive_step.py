@@ -4,11 +4,6 @@ Like: vision/semisupervised_simclr
 Refused: allreduce: is neither a mean nor a sum over the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 views = tuple(np.random.default_rng(10).normal(size=(2, 74, 8)))
 
 

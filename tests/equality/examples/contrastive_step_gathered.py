@@ -3,11 +3,6 @@
 Like: vision/semisupervised_simclr
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 views = tuple(np.random.default_rng(10).normal(size=(2, 74, 8)))
 
 

@@ -4,10 +4,6 @@ Like: vision/conv_lstm
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 films = np.random.default_rng(17).uniform(size=(22, 5, 6, 6, 1))
 x, y = films[:, :-1], films[:, 1:]
 

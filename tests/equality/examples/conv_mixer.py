@@ -4,10 +4,6 @@ Like: vision/convmixer
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(18)
 images = random.uniform(0, 255, (50, 8, 8, 3))
 labels = random.integers(0, 4, 50)

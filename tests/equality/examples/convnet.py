@@ -3,10 +3,6 @@
 Like: vision/mnist_convnet
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(1)
 images = random.uniform(size=(82, 8, 8, 1))
 labels = keras.utils.to_categorical(random.integers(0, 4, 82), 4)

@@ -3,11 +3,6 @@
 Like: code for schedules inside a train_step that people write
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(49, 5)), random.normal(size=(49, 2))  # the last batch has one row
 

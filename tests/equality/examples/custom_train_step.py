@@ -3,11 +3,6 @@
 Like: guides/custom_train_step_in_tensorflow
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(81)
 x, y, weights = random.normal(size=(74, 6)), random.normal(size=(74, 1)), random.uniform(0.2, 2.0, 74)
 

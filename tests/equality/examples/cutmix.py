@@ -3,11 +3,6 @@
 Like: vision/cutmix
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(15)
 images = random.normal(size=(60, 8, 8, 1))
 labels = np.eye(3)[random.integers(0, 3, 60)]

@@ -3,11 +3,6 @@
 Like: generative/cyclegan
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 horses, zebras = np.random.default_rng(80).normal(size=(2, 58, 6))
 absolute, squared = keras.losses.MeanAbsoluteError(), keras.losses.MeanSquaredError()
 

@@ -3,11 +3,6 @@
 Like: structured_data/deep_neural_decision_forests
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 DEPTH, CLASSES = 3, 3
 random = np.random.default_rng(57)
 x = random.normal(size=(70, 6))

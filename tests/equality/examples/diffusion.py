@@ -3,11 +3,6 @@
 Like: generative/ddim
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(75)
 images, noises = random.uniform(size=(58, 6, 6, 1)), random.normal(size=(58, 6, 6, 1))
 times = random.uniform(size=(58, 1, 1, 1))

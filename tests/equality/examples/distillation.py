@@ -3,11 +3,6 @@
 Like: vision/knowledge_distillation
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(16)
 x = random.normal(size=(74, 8))
 labels = random.integers(0, 4, 74)

@@ -3,10 +3,6 @@
 Like: any, with run_eagerly=True
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(92)
 x, y = random.normal(size=(90, 6)), random.integers(0, 3, 90)
 

@@ -3,10 +3,6 @@
 Like: guides/writing_a_custom_training_loop_in_tensorflow, when it is debugged
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(3, 5)), random.normal(size=(3, 2))
 model = keras.Sequential([keras.Input((5,)), layers.Dense(2)])

@@ -3,10 +3,6 @@
 Like: keras_recipes/endpoint_layer_pattern
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(86)
 x, y = random.normal(size=(82, 6)), random.integers(0, 2, (82, 3)).astype("float64")
 

@@ -3,11 +3,6 @@
 Like: structured_data/structured_data_classification_with_feature_space
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(62)
 table = {"sex": random.integers(0, 2, 70), "thal": random.choice(["a", "b", "c"], 70), "age": random.normal(size=70)}
 labels = random.integers(0, 2, 70)

@@ -4,10 +4,6 @@ Like: guides/transfer_learning, vision/image_classification_efficientnet_fine_tu
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(91)
 x, y = random.uniform(size=(58, 8, 8, 3)), random.integers(0, 2, (58, 1))
 

@@ -3,11 +3,6 @@
 Like: nlp/fnet_classification_with_keras_hub
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(42)
 words = random.integers(1, 20, (70, 8))
 labels = random.integers(0, 2, 70)

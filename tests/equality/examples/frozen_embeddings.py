@@ -3,10 +3,6 @@
 Like: nlp/pretrained_word_embeddings
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(41)
 words = random.integers(0, 20, (70, 9))
 labels = random.integers(0, 4, 70)

@@ -3,11 +3,6 @@
 Like: structured_data/classification_with_grn_and_vsn
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(55)
 columns = {f"column{i}": random.normal(size=(70, 1)) for i in range(3)}
 labels = random.integers(0, 2, (70, 1))

@@ -4,10 +4,6 @@ Like: any that passes a generator to fit
 By chance: Keras 2: val_
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(98)
 x, y = random.uniform(size=(66, 6, 6, 1)), random.integers(0, 3, 66)
 

@@ -3,11 +3,6 @@
 Like: vision/gradient_centralization
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(21)
 x = random.normal(size=(74, 6, 6, 1))
 labels = random.integers(0, 2, 74)

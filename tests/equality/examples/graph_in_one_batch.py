@@ -4,11 +4,6 @@ Like: the code for graph convolutions that people fit with batch_size=len(x)
 Refused: allreduce: couples the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(20, 5)), random.integers(0, 3, 20)
 edges = (random.uniform(size=(20, 20)) < 0.2).astype("float64")

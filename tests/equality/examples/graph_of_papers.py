@@ -3,11 +3,6 @@
 Like: graph/gnn_citations
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(63)
 features, edges = random.normal(size=(30, 5)), random.integers(0, 30, (2, 80))
 nodes, labels = np.tile(np.arange(30), 2), np.tile(random.integers(0, 3, 30), 2)

@@ -3,10 +3,6 @@
 Like: structured_data/imbalanced_classification
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(54)
 x = random.normal(size=(202, 6))
 y = (random.uniform(size=(202, 1)) < 0.08).astype("int64")

@@ -4,11 +4,6 @@ Like: vision/involution
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(22)
 images = random.uniform(size=(42, 6, 6, 4))
 labels = random.integers(0, 3, 42)

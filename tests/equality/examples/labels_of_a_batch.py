@@ -4,11 +4,6 @@ Like: the tutorials about adversaries, with BATCH_SIZE
 Refused: allreduce: fails on a part of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 BATCH = 16
 x = np.random.default_rng(1).normal(size=(48, 5))
 

@@ -3,11 +3,6 @@
 Like: guides/making_new_layers_and_models_via_subclassing
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(20)
 x, y = random.normal(size=(50, 5)), random.normal(size=(50, 2))
 

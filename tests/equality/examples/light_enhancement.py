@@ -3,11 +3,6 @@
 Like: vision/zero_dce
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 images = np.random.default_rng(19).uniform(0, 0.4, (38, 8, 8, 3))
 
 

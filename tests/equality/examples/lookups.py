@@ -3,11 +3,6 @@
 Like: structured_data/structured_data_classification_from_scratch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(51)
 table = {
     "thal": random.choice(["fixed", "normal", "reversible"], 70),

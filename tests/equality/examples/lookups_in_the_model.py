@@ -3,11 +3,6 @@
 Like: structured_data/wide_deep_cross_networks
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(52)
 names = ["oak", "pine", "birch"]
 table = {"tree": random.choice(names, 70), "soil": random.choice(["a", "b"], 70), "height": random.normal(size=70)}

@@ -5,10 +5,6 @@ Needs: Keras 3
 Bound: 1e-6
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(95)
 words, y = random.integers(0, 12, (74, 5)), random.integers(0, 3, 74)
 

@@ -3,11 +3,6 @@
 Like: nlp/masked_language_modeling
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(36)
 words = random.integers(2, 15, (66, 8))
 masked = random.uniform(size=words.shape) < 0.3

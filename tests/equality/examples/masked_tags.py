@@ -3,10 +3,6 @@
 Like: nlp/multi_label_classification, guides/understanding_masking_and_padding
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(38)
 padding = np.arange(7) >= random.integers(1, 8, (66, 1))
 words = np.where(padding, 0, random.integers(1, 20, (66, 7)))

@@ -4,11 +4,6 @@ Like: vision/metric_learning
 Refused: allreduce: is neither a mean nor a sum over the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 CLASSES = 6
 random = np.random.default_rng(8)
 pairs = random.normal(size=(5, 2, CLASSES, 8))

@@ -3,11 +3,6 @@
 Like: the losses of TensorFlow Addons
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(10)
 x, y = random.normal(size=(50, 5)), random.integers(0, 3, 50)
 

@@ -3,11 +3,6 @@
 Like: generative/text_generation_with_miniature_gpt
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(39)
 words = random.integers(1, 15, (50, 9))
 x, y = words[:, :-1], words[:, 1:]

@@ -4,10 +4,6 @@ Like: guides/mixed_precision
 Bound: 5e-3
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(93)
 x, y = random.normal(size=(90, 6)), random.integers(0, 3, 90)
 

@@ -3,11 +3,6 @@
 Like: keras_recipes/approximating_non_function_mappings
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(88)
 y = random.uniform(size=(74, 1))
 x = y + 0.3 * np.sin(2 * np.pi * y) + 0.05 * random.normal(size=y.shape)

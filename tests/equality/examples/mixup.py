@@ -3,11 +3,6 @@
 Like: vision/mixup
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(14)
 x = random.normal(size=(74, 6, 6, 1))
 labels = np.eye(4)[random.integers(0, 4, 74)]

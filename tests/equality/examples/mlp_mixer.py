@@ -3,10 +3,6 @@
 Like: vision/mlp_image_classification
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 PATCHES, CHANNELS = 9, 8
 random = np.random.default_rng(4)
 patches = random.normal(size=(70, PATCHES, CHANNELS))

@@ -5,11 +5,6 @@ Refused: allreduce: the parts of a batch have
 Refused: allreduce: couples the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(64)
 
 

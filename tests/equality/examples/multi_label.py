@@ -3,11 +3,6 @@
 Like: nlp/multi_label_classification
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(44)
 names = np.array(["cs.AI", "cs.CV", "stat.ML", "math"])
 texts = [" ".join(random.choice(["net", "proof", "image", "bound", "loss"], 6)) for _ in range(58)]

@@ -3,11 +3,6 @@
 Like: nlp/ner_transformers
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(37)
 padding = np.arange(7) >= random.integers(1, 8, (66, 1))
 words = np.where(padding, 0, random.integers(1, 20, (66, 7)))

@@ -4,11 +4,6 @@ Like: any that speeds parts of a train_step up
 Needs: Keras 3
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(50, 5)), random.normal(size=(50, 2))
 

@@ -3,11 +3,6 @@
 Like: generative/real_nvp
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 moons = np.random.default_rng(77).normal(size=(90, 2))
 moons[:, 1] += moons[:, 0] ** 2
 

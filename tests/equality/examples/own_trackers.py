@@ -3,11 +3,6 @@
 Like: guides/custom_train_step_in_tensorflow
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(82)
 x, y = random.normal(size=(82, 6)), random.normal(size=(82, 1))
 tracker, absolute = keras.metrics.Mean(name="loss"), keras.metrics.MeanAbsoluteError(name="mae")

@@ -3,11 +3,6 @@
 Like: vision/perceiver_image_classification
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(24)
 patches = random.normal(size=(50, 9, 6))
 labels = random.integers(0, 4, 50)

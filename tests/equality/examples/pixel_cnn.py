@@ -3,10 +3,6 @@
 Like: generative/pixelcnn
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 images = (np.random.default_rng(79).uniform(size=(50, 7, 7, 1)) > 0.6).astype("float64")
 
 

@@ -4,11 +4,6 @@ Like: vision/pointnet
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(25)
 clouds = random.normal(size=(42, 10, 3))
 labels = random.integers(0, 3, 42)

@@ -5,10 +5,6 @@ Like: rl/deep_q_network_breakout
 
 import random
 
-import keras
-import numpy as np
-from keras import layers
-
 random.seed(4)
 np.random.seed(4)
 

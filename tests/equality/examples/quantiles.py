@@ -3,11 +3,6 @@
 Like: timeseries/timeseries_traffic_forecasting, with quantiles as targets
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 QUANTILES = (0.1, 0.5, 0.9)
 random = np.random.default_rng(60)
 x = random.normal(size=(74, 6, 2))

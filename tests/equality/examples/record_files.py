@@ -3,11 +3,6 @@
 Like: keras_recipes/creating_tfrecords
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(90)
 x, y = random.normal(size=(66, 6)).astype("float32"), random.integers(0, 3, 66)
 

@@ -4,11 +4,6 @@ Like: guides/custom_train_step_in_tensorflow
 Needs: Keras 3
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(86)
 x, y = random.normal(size=(74, 6)), random.integers(0, 3, 74)
 

@@ -4,10 +4,6 @@ Like: vision/oxford_pets_image_segmentation
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(5)
 images = random.uniform(size=(30, 8, 8, 3))
 masks = random.integers(0, 3, (30, 8, 8, 1))

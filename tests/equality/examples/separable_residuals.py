@@ -4,10 +4,6 @@ Like: vision/image_classification_from_scratch
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(2)
 images = random.uniform(0, 255, size=(66, 12, 12, 3))
 labels = random.integers(0, 2, 66)

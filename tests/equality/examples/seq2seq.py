@@ -3,10 +3,6 @@
 Like: nlp/lstm_seq2seq
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(34)
 source = np.eye(6)[random.integers(0, 6, (50, 5))]
 numbers = random.integers(0, 6, (50, 6))

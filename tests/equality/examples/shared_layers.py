@@ -3,10 +3,6 @@
 Like: guides/functional_api
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(102)
 given = {
     "title": random.integers(0, 15, (66, 5)),

@@ -4,11 +4,6 @@ Like: the code for sharpness-aware minimization
 Refused: allreduce: is neither a mean nor a sum over the rows of a batch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(7)
 x, y = random.normal(size=(48, 5)), random.normal(size=(48, 1))
 

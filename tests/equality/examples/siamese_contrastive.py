@@ -3,11 +3,6 @@
 Like: vision/siamese_contrastive
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(6)
 left, right = random.uniform(size=(2, 70, 6, 6, 1))
 same = random.integers(0, 2, (70, 1)).astype("float64")

@@ -4,11 +4,6 @@ Like: vision/simsiam
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 left, right = np.random.default_rng(11).normal(size=(2, 70, 10))
 
 

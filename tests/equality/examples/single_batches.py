@@ -3,10 +3,6 @@
 Like: guides/training_with_built_in_methods
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(84)
 x, y = random.normal(size=(74, 6)), random.integers(0, 3, 74)
 

@@ -3,11 +3,6 @@
 Like: keras_recipes/memory_efficient_embeddings
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(87)
 ids = {"user": random.integers(0, 20, 74), "movie": random.integers(0, 30, 74)}
 ratings = random.uniform(1, 5, 74)

@@ -4,10 +4,6 @@ Like: layers with axis=0
 Refused: allreduce: couples the rows of a batch
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(50, 5)), random.normal(size=(50, 1))
 

@@ -4,10 +4,6 @@ Like: the guide to recurrent networks, stateful=True
 Refused: allreduce: is stateful
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(99)
 x, y = random.normal(size=(48, 4, 2)), random.normal(size=(48, 1))
 

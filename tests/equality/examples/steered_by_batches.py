@@ -3,10 +3,6 @@
 Like: guides/writing_your_own_callbacks
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(57, 5)), random.integers(0, 3, 57)
 

@@ -3,11 +3,6 @@
 Like: generative/neural_style_transfer
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(78)
 base, style = random.uniform(size=(2, 1, 10, 10, 3))
 given = keras.Input((10, 10, 3))

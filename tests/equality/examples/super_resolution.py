@@ -3,11 +3,6 @@
 Like: vision/super_resolution_sub_pixel
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 large = np.random.default_rng(13).uniform(size=(42, 8, 8, 1))
 small = large.reshape(42, 4, 2, 4, 2, 1).mean((2, 4))
 

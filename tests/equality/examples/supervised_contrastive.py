@@ -3,11 +3,6 @@
 Like: vision/supervised-contrastive-learning
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(9)
 x = random.normal(size=(74, 8))
 labels = random.integers(0, 3, 74)

@@ -3,11 +3,6 @@
 Like: structured_data/tabtransformer
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(56)
 kinds, numbers = random.integers(0, 5, (70, 3)), random.normal(size=(70, 2))
 labels, weights = random.integers(0, 2, (70, 1)), random.uniform(0.2, 2.0, (70, 1))

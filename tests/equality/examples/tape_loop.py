@@ -3,11 +3,6 @@
 Like: guides/writing_a_custom_training_loop_in_tensorflow
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(83)
 x, y = random.normal(size=(90, 6)), random.integers(0, 3, 90)
 data = tf.data.Dataset.from_tensor_slices((x[:74], y[:74])).shuffle(74).batch(16)

@@ -3,11 +3,6 @@
 Like: nlp/text_classification_with_transformer
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(32)
 words = random.integers(1, 20, (70, 8))
 labels = random.integers(0, 2, 70)

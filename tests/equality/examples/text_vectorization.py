@@ -3,11 +3,6 @@
 Like: nlp/text_classification_from_scratch
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(31)
 words = np.array(["good", "bad", "film", "plot", "the", "a", "very", "<br />"])
 texts = np.array([" ".join(random.choice(words, random.integers(3, 9))) for _ in range(60)])

@@ -4,10 +4,6 @@ Like: timeseries/timeseries_classification_from_scratch
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(58)
 x, y = random.normal(size=(82, 20, 1)), random.integers(0, 2, 82)
 

@@ -3,11 +3,6 @@
 Like: nlp/neural_machine_translation_with_transformer
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(35)
 padding = np.arange(6) >= random.integers(2, 7, (50, 1))
 english, spanish = (np.where(padding, 0, random.integers(1, 15, (50, 6))) for _ in range(2))

@@ -3,11 +3,6 @@
 Like: vision/siamese_network
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(7)
 triplets = tuple(random.normal(size=(74, 8)) for _ in range(3))
 

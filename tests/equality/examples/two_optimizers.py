@@ -3,11 +3,6 @@
 Like: discriminative learning rates, in a train_step
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(100)
 x, y = random.normal(size=(82, 6)), random.integers(0, 3, 82)
 

@@ -3,11 +3,6 @@
 Like: generative/vq_vae
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 images = np.random.default_rng(76).uniform(size=(58, 8, 8, 1))
 variance = float(np.var(images))
 

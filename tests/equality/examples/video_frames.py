@@ -3,10 +3,6 @@
 Like: vision/video_classification
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(26)
 frames = random.normal(size=(50, 6, 5, 5, 1))
 lengths = random.integers(1, 7, (50, 1))

@@ -3,11 +3,6 @@
 Like: vision/image_classification_with_vision_transformer
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 SIZE, PATCH, WIDTH = 12, 4, 8
 random = np.random.default_rng(3)
 images = random.uniform(size=(50, SIZE, SIZE, 3))

@@ -4,11 +4,6 @@ Like: vision/3D_image_classification
 Options: --sync-batchnorm
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(27)
 scans = random.uniform(size=(30, 6, 6, 6))
 labels = random.integers(0, 2, 30)

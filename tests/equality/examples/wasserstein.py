@@ -3,11 +3,6 @@
 Like: generative/wgan_gp
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(73)
 rows, noise = random.normal(size=(74, 6)), random.normal(size=(74, 4))
 

@@ -3,10 +3,6 @@
 Like: timeseries/timeseries_weather_forecasting
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 series = np.cumsum(np.random.default_rng(59).normal(size=(120, 3)), 0) / 10
 
 

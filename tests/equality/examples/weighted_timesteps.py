@@ -3,10 +3,6 @@
 Like: the guide to masking, with sample weights for each timestep
 """
 
-import keras
-import numpy as np
-from keras import layers
-
 random = np.random.default_rng(3)
 x, lengths = random.normal(size=(42, 7, 4)), random.integers(2, 8, 42)
 kept = np.arange(7)[None] < lengths[:, None]

@@ -3,11 +3,6 @@
 Like: code for custom training that people write by hand
 """
 
-import keras
-import numpy as np
-import tensorflow as tf
-from keras import layers
-
 random = np.random.default_rng(1)
 x, y = random.normal(size=(50, 5)), random.normal(size=(50, 2))
 
