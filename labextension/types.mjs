@@ -102,6 +102,14 @@ function constant(name, value, type) {
   return `export const ${name} = ${text}${typeof value === "object" ? " as const" : ""};`;
 }
 
+/** The types as they are written by hand: short comments on one line, tuples and dictionaries without further notes. */
+function concise(source) {
+  return source
+    .replace(/(\n *\*)?\n *\* @minItems \d+\n *\* @maxItems \d+/g, "")
+    .replace(/^( *)\/\*\*\n *\* (.{1,105})\n(?: *\*\n)? *\*\/$/gm, "$1/** $2 */")
+    .replace(/\{\n *\[k: string\]: ([^;]+);\n *\}/g, "Record<string, $1>");
+}
+
 async function types({ definitions, constants }) {
   const document = moveReferences(load(openapi({ definitions })), "#/components/schemas/", "#/definitions/");
   const settings = JSON.parse(read(SETTINGS));
@@ -125,7 +133,7 @@ async function types({ definitions, constants }) {
       .map(([name, value]) => constant(name, value)),
     constant("DEFAULT_SETTINGS", Object.fromEntries(defaults), "SettingValues"),
   ];
-  const text = [compiled.replace(/export type Root =[^;]*;\n/, ""), ...constantLines, ""].join("\n");
+  const text = [concise(compiled.replace(/export type Root =[^;]*;\n/, "")), ...constantLines, ""].join("\n");
   return text.replace(/^export (?=\w+ (\w+))/gm, (word, name) => (imported.has(name) ? word : ""));
 }
 
