@@ -1,13 +1,11 @@
-/** Interfaces between the pages and JupyterLab's services behind them. */
+/** What a page lets its reader do: the interface to JupyterLab's services behind it. */
 
-import type { ExportFormat, SettingValues, StopResult } from "./generated";
+import type { ExportFormat, StopResult } from "./generated";
 
 /** What a reader can do with a run, named by its id. Failures are shown to the reader. */
 export interface RunActions {
   /** Opens the run in a tab of its own, or activates that tab. */
   openRun(run: string): void;
-  /** The same for a search. */
-  openSearch(search: string): void;
   /** Opens a comparison of two or more runs in a tab. */
   compare(runs: string[]): void;
   /** Opens the notebook of the run, at its cell if that is found. */
@@ -20,22 +18,6 @@ export interface RunActions {
   stopSearch(search: string): Promise<StopResult | null>;
   /** Deletes the run with its files, after a confirmation. Returns whether it was deleted. */
   delete(run: string): Promise<boolean>;
-  /** Asks for a new title. */
-  rename(run: string): Promise<void>;
-  /** Asks for new labels. */
-  label(run: string): Promise<void>;
-  /** Asks for a new note. */
-  note(run: string): Promise<void>;
-  /** Downloads a file from the server; `url` is from `Api.exportUrl`. */
-  download(url: string): void;
   /** Downloads the run as a file. */
   exportRun(run: string, format: ExportFormat): void;
-  /** Shows a notification. */
-  notify(message: string, kind?: "info" | "error" | "success"): void;
-}
-
-/** The reader's current settings. */
-export interface Settings extends Readonly<SettingValues> {
-  /** Calls `listener` after each change; returns a function that removes it. */
-  onChange(listener: () => void): () => void;
 }

@@ -84,9 +84,11 @@ export class Api {
     return required(await this.get<Matches>("matches", { q }, signal)).ids;
   }
 
-  /** Everything stored about a run except its events. */
-  async run(run: string, signal?: AbortSignal): Promise<RunDetails | UnreadableRun> {
-    return required(await this.get<RunDetails | UnreadableRun>(pathOf(run), {}, signal));
+  /** Everything stored about a run except its events. Status 409: the run cannot be read; the message says why. */
+  async run(run: string, signal?: AbortSignal): Promise<RunDetails> {
+    const details = required(await this.get<RunDetails | UnreadableRun>(pathOf(run), {}, signal));
+    if (details.problem !== null) throw new ApiError(details.problem, 409, true);
+    return details;
   }
 
   /** Changes the title, the labels or the note of a run. */

@@ -45,9 +45,14 @@ test("a route that must have an answer fails without one", async () => {
 });
 
 test("an id is escaped in the path", async () => {
-  await answering(200, {}).run("../x?y");
+  await answering(200, { problem: null }).run("../x?y");
   expect(requests[0]?.[0]).toBe("ddl_magics/runs/..%2Fx%3Fy");
   expect(answering(200, {}).exportUrl("r1", "csv")).toBe("/user/me/ddl_magics/runs/r1/export?format=csv");
+});
+
+test("a run that cannot be read is an error", async () => {
+  const { message, status } = await errorOf(answering(200, { problem: "run.json is damaged" }).run("r1"));
+  expect([message, status]).toEqual(["run.json is damaged", 409]);
 });
 
 test("served models", async () => {

@@ -4,7 +4,7 @@ import { type Api, ApiError } from "../api";
 import { Follower } from "../follower";
 import type { RunDetails } from "../generated";
 import { title } from "../panel/format";
-import { isReadable, type RunList } from "../panel/runlist";
+import type { RunList } from "../panel/runlist";
 import { sleep } from "../polling";
 import type { Translation } from "../translation";
 import { type LineStyle, lineStyle, MAX_RUNS } from "./linestyle";
@@ -103,9 +103,7 @@ export class Comparison {
     const { signal } = this.aborter;
     try {
       if (this.isStale(run)) {
-        const details = await this.options.api.run(run.id, signal);
-        if (!isReadable(details)) throw new ApiError(details.problem, 409, true);
-        run.details = details;
+        run.details = await this.options.api.run(run.id, signal);
         this.options.onChange();
       }
       // A LOST run may be live again: somebody has attached a kernel to it.

@@ -1,7 +1,8 @@
 /** The tab of a comparison: overlaid charts, what differs between the runs, their cells. Independent of JupyterLab. */
 
-import type { RunActions, Settings } from "../actions";
+import type { RunActions } from "../actions";
 import type { Api } from "../api";
+import type { SettingValues } from "../generated";
 import type { ListFeed } from "../panel/feed";
 import { isVisible } from "../polling";
 import type { Translation } from "../translation";
@@ -24,18 +25,14 @@ import "./compare.css";
 export interface ComparePageOptions {
   api: Api;
   feed: ListFeed;
-  settings: Settings;
+  settings: Readonly<Pick<SettingValues, "pollSeconds">>;
   trans: Translation;
   actions: Pick<RunActions, "openRun">;
   runs: readonly string[];
 }
 
 /** Draws a comparison into `host` until `dispose` is called. A hidden tab does not poll. */
-export function createComparePage(host: HTMLElement, options: ComparePageOptions): { dispose(): void } {
-  return new ComparePage(host, options);
-}
-
-class ComparePage {
+export class ComparePage {
   private readonly root: HTMLElement;
   private readonly comparison: Comparison;
   private readonly charts: OverlaidCharts;

@@ -5,13 +5,15 @@ import { Clipboard, Notification } from "@jupyterlab/apputils";
 import { PageConfig } from "@jupyterlab/coreutils";
 import type { RunActions } from "../actions";
 import { cellSource, contentsPaths } from "../cell";
-import type { ExportFormat, RunDetails, RunRow, StopResult } from "../generated";
+import type { ExportFormat, RunRow, StopResult } from "../generated";
 import { title } from "../panel/format";
 import { isReadable, isSearch } from "../panel/runlist";
 import { messageOf } from "../polling";
+import { h } from "../view/dom";
 import { askLabels, askNote, askTitle, confirmDelete, confirmStop, confirmStopServer, showMessage } from "./dialogs";
 import { showCell } from "./notebook";
 import type { IRuns } from "./runs";
+import type { PageTabs } from "./tabs";
 
 /** JupyterLab truncates longer notifications. */
 const MAX_NOTIFICATION_CHARACTERS = 140;
@@ -20,36 +22,30 @@ const MAX_NOTIFICATION_CHARACTERS = 140;
 const STOP_MS = 180_000;
 const STOP_POLL_MS = 2000;
 
-/** Opens tabs. */
-export interface Tabs {
-  openRun(run: string): void;
-  openSearch(search: string): void;
-  compare(runs: string[]): void;
-}
-
 export class LabActions implements RunActions {
   constructor(
     private readonly app: JupyterFrontEnd,
     private readonly runs: IRuns,
-    private readonly tabs: Tabs,
+    private readonly tabs: Readonly<Record<"run" | "search" | "compare", PageTabs>>,
   ) {}
 
   openRun(run: string): void {
-    this.tabs.openRun(run);
+    this.tabs.run.open([run]);
   }
 
+  /** Opens the search in a tab of its own, or activates that tab. */
   openSearch(search: string): void {
-    this.tabs.openSearch(search);
+    this.tabs.search.open([search]);
   }
 
   compare(runs: string[]): void {
-    this.tabs.compare(runs);
+    this.tabs.compare.open(runs);
   }
 
   async openNotebook(run: string): Promise<void> {
     await this.attempt(async () => {
-      const details = await this.details(run);
-      const { trans } = this.runs;
+      const { trans, api } = this.runs;
+      const details = await api.run(run);
       if (!details.notebook) {
         this.notify(trans.__("The notebook of %1 is unknown", title(details)));
         return;
@@ -65,7 +61,7 @@ export class LabActions implements RunActions {
 
   async copyAsCell(run: string): Promise<void> {
     await this.attempt(async () => {
-      const details = await this.details(run);
+      const details = await this.runs.api.run(run);
       Clipboard.copyToSystem(cellSource(details.spec));
       this.notify(this.runs.trans.__("Copied the cell of %1 to the clipboard", title(details)), "success");
     });
@@ -117,7 +113,7 @@ export class LabActions implements RunActions {
   /** Deletes runs, and searches with their trials, after one confirmation. Returns how many were deleted. */
   async deleteAll(ids: string[]): Promise<number> {
     const { api, feed, trans } = this.runs;
-    const found = await Promise.all(ids.map((id) => feed.list.get(id) ?? this.attempt(() => this.details(id))));
+    const found = await Promise.all(ids.map((id) => feed.list.get(id) ?? this.attempt(() => api.run(id))));
     const rows = found.filter((row) => row !== null);
     const trials = [...feed.list.rows.values()].filter((row) => ids.includes(feed.list.searchOf(row)?.id ?? ""));
     if (!rows.length || !(await confirmDelete(rows, trials, trans))) return 0;
@@ -132,6 +128,7 @@ export class LabActions implements RunActions {
     return deleted.filter(Boolean).length;
   }
 
+  /** Asks for a new title. */
   async rename(run: string): Promise<void> {
     await this.attempt(async () => {
       const row = await this.row(run);
@@ -141,6 +138,7 @@ export class LabActions implements RunActions {
     });
   }
 
+  /** Asks for new labels. */
   async label(run: string): Promise<void> {
     await this.attempt(async () => {
       const labels = await askLabels((await this.row(run)).labels, this.runs.trans);
@@ -149,26 +147,20 @@ export class LabActions implements RunActions {
     });
   }
 
+  /** Asks for a new note. */
   async note(run: string): Promise<void> {
     await this.attempt(async () => {
-      const note = await askNote((await this.details(run)).note, this.runs.trans);
+      const note = await askNote((await this.runs.api.run(run)).note, this.runs.trans);
       if (note !== null) await this.runs.api.update(run, { note });
       this.runs.feed.refresh();
     });
   }
 
-  download(url: string): void {
-    const link = document.createElement("a");
-    link.href = url;
-    link.download = "";
-    link.click();
-  }
-
   exportRun(run: string, format: ExportFormat): void {
-    this.download(this.runs.api.exportUrl(run, format));
+    h("a", { href: this.runs.api.exportUrl(run, format), download: true }).click();
   }
 
-  notify(message: string, kind: "info" | "error" | "success" = "info"): void {
+  private notify(message: string, kind: "info" | "error" | "success" = "info"): void {
     if (message.length > MAX_NOTIFICATION_CHARACTERS) void showMessage([message], this.runs.trans);
     else Notification.emit(message, kind, { autoClose: kind === "error" ? false : 5000 });
   }
@@ -177,7 +169,7 @@ export class LabActions implements RunActions {
   private async awaitStop(run: string): Promise<void> {
     for (const deadline = Date.now() + STOP_MS; Date.now() < deadline; ) {
       await new Promise((resolve) => setTimeout(resolve, STOP_POLL_MS));
-      const { stop } = await this.details(run);
+      const { stop } = await this.runs.api.run(run);
       if (stop?.outcome === "stopping") continue;
       if (stop) this.showStopResult(stop);
       this.runs.feed.refresh();
@@ -198,13 +190,7 @@ export class LabActions implements RunActions {
   /** The row of the run in the list; the server is asked if it is not listed. */
   private async row(run: string): Promise<RunRow> {
     const row = this.runs.feed.list.rows.get(run);
-    return row && isReadable(row) ? row : this.details(run);
-  }
-
-  private async details(run: string): Promise<RunDetails> {
-    const details = await this.runs.api.run(run);
-    if (!isReadable(details)) throw new Error(details.problem);
-    return details;
+    return row && isReadable(row) ? row : this.runs.api.run(run);
   }
 
   /** The result of an action; null if it failed, which is shown to the reader. */

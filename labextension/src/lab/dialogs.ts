@@ -57,24 +57,14 @@ export async function showMessage(paragraphs: string[], trans: Translation): Pro
 
 /** Asks for a title; null: cancelled. */
 export function askTitle(current: string, name: string, trans: Translation): Promise<string | null> {
-  return askText({
-    title: trans.__("Rename run"),
-    label: trans.__("Title; leave it empty to use the name in the notebook, %1", name),
-    text: current,
-    okLabel: trans.__("Rename"),
-    cancelLabel: trans.__("Cancel"),
-  });
+  const label = trans.__("Title; leave it empty to use the name in the notebook, %1", name);
+  return askText(trans.__("Rename run"), label, current, trans.__("Rename"), trans);
 }
 
 /** Asks for labels; null: cancelled. */
 export async function askLabels(current: readonly string[], trans: Translation): Promise<string[] | null> {
-  const text = await askText({
-    title: trans.__("Tags of the run"),
-    label: trans.__("Tags, separated by commas"),
-    text: current.join(", "),
-    okLabel: trans.__("Set"),
-    cancelLabel: trans.__("Cancel"),
-  });
+  const label = trans.__("Tags, separated by commas");
+  const text = await askText(trans.__("Tags of the run"), label, current.join(", "), trans.__("Set"), trans);
   if (text === null) return null;
   const labels = text.split(",").map((label) => label.trim());
   return [...new Set(labels.filter(Boolean))];
@@ -109,8 +99,15 @@ async function confirm(title: string, body: string, label: string, trans: Transl
 }
 
 /** The text that the reader accepts, or null. */
-function askText(options: Parameters<typeof InputDialog.getText>[0]): Promise<string | null> {
+function askText(
+  title: string,
+  label: string,
+  text: string,
+  okLabel: string,
+  trans: Translation,
+): Promise<string | null> {
   return restoringFocus(async () => {
+    const options = { title, label, text, okLabel, cancelLabel: trans.__("Cancel") };
     const { button, value } = await InputDialog.getText(options);
     return button.accept ? (value ?? "").trim() : null;
   });

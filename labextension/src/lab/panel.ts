@@ -57,23 +57,21 @@ function activate(
 ): void {
   const { commands, shell, contextMenu } = app;
   const { trans } = runs;
-  const actions: LabActions = new LabActions(app, runs, {
-    openRun: (run) => runTabs.open([run]),
-    openSearch: (search) => searchTabs.open([search]),
-    compare: (compared) => compareTabs.open(compared),
-  });
-  const runTabs = new PageTabs(app, runs, "run", async (host, [run = ""]) => {
-    const { createRunPage } = await import("../run/page");
-    return createRunPage(host, { ...runs, actions, run });
-  });
-  const searchTabs = new PageTabs(app, runs, "search", async (host, [search = ""]) => {
-    const { createSearchPage } = await import("../search/page");
-    return createSearchPage(host, { ...runs, actions, search });
-  });
-  const compareTabs = new PageTabs(app, runs, "compare", async (host, compared) => {
-    const { createComparePage } = await import("../compare/page");
-    return createComparePage(host, { ...runs, actions, runs: compared });
-  });
+  const tabs = {
+    run: new PageTabs(app, runs, "run", async (host, [run = ""]) => {
+      const { RunPage } = await import("../run/page");
+      return new RunPage(host, { ...runs, actions, run });
+    }),
+    search: new PageTabs(app, runs, "search", async (host, [search = ""]) => {
+      const { SearchPage } = await import("../search/page");
+      return new SearchPage(host, { ...runs, actions, search });
+    }),
+    compare: new PageTabs(app, runs, "compare", async (host, compared) => {
+      const { ComparePage } = await import("../compare/page");
+      return new ComparePage(host, { ...runs, actions, runs: compared });
+    }),
+  };
+  const actions: LabActions = new LabActions(app, runs, tabs);
   const menu = new Menu({ commands });
   const sidebar = new Sidebar({
     runs,
@@ -107,9 +105,7 @@ function activate(
   launcher?.add({ command: COMMANDS.panel, category: trans.__("Other"), rank: 10 });
   if (restorer) {
     restorer.add(sidebar, sidebar.id);
-    runTabs.restore(restorer);
-    searchTabs.restore(restorer);
-    compareTabs.restore(restorer);
+    for (const kind of Object.values(tabs)) kind.restore(restorer);
   }
 }
 

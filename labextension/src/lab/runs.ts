@@ -7,11 +7,11 @@ import { ISettingRegistry } from "@jupyterlab/settingregistry";
 import { ITranslator, nullTranslator } from "@jupyterlab/translation";
 import { Token } from "@lumino/coreutils";
 import { Api } from "../api";
+import { DEFAULT_SETTINGS, type SettingValues } from "../generated";
 import { RunFeed } from "../panel/feed";
 import { ServerFeed } from "../panel/serverfeed";
 import type { Translation } from "../translation";
 import { setPreferences } from "../view/preferences";
-import { RunSettings } from "./settings";
 
 export const ID = "ddl-magics";
 
@@ -19,7 +19,8 @@ export interface IRuns {
   readonly api: Api;
   readonly feed: RunFeed;
   readonly servers: ServerFeed;
-  readonly settings: RunSettings;
+  /** The settings of schema/runs.json, as the reader has set them now. */
+  readonly settings: Readonly<SettingValues>;
   readonly trans: Translation;
 }
 
@@ -38,14 +39,18 @@ export const runsPlugin: JupyterFrontEndPlugin<IRuns> = {
       PageConfig.getBaseUrl(),
     );
     const feed = new RunFeed(api);
-    const settings = new RunSettings();
-    settings.onChange(() => {
+    const settings = { ...DEFAULT_SETTINGS };
+    const update = ({ composite }: ISettingRegistry.ISettings) => {
+      Object.assign(settings, DEFAULT_SETTINGS, composite);
       feed.setInterval(settings.pollSeconds);
       setPreferences(settings);
-    });
+    };
     void registry
       ?.load(runsPlugin.id)
-      .then((loaded) => settings.follow(loaded))
+      .then((loaded) => {
+        loaded.changed.connect(update);
+        update(loaded);
+      })
       .catch((error) => console.warn("ddl-magics: cannot read the settings, using the defaults", error));
     // A hidden page does not poll, so the list is out of date when the page becomes visible.
     document.addEventListener("visibilitychange", () => document.hidden || feed.refresh());

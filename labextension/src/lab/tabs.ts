@@ -77,7 +77,7 @@ export class PageTabs {
   }
 
   /** Opens the tab of these runs, or activates it. */
-  open(runs: string[]): Tab {
+  open(runs: string[]): void {
     const id = `ddl-magics-${this.kind}-${runs.join("+")}`;
     let tab = this.tracker.find((open) => open.id === id);
     if (!tab) {
@@ -97,7 +97,6 @@ export class PageTabs {
       requestAnimationFrame(() => growDownArea(tab));
     }
     shell.activateById(tab.id);
-    return tab;
   }
 
   private updateTitle(tab: Tab): void {

@@ -2,19 +2,18 @@
 
 import type { Api } from "../api";
 import type { RunDetails } from "../generated";
-import { isReadable } from "../panel/runlist";
 
 export class DetailsSource {
   private request: Promise<RunDetails> | null = null;
 
   constructor(
     private readonly api: Pick<Api, "run">,
-    readonly run: string,
+    private readonly run: string,
   ) {}
 
-  /** The details. Rejects with an `ApiError`, or with an Error that says why the run cannot be read. */
+  /** The details. Rejects as `Api.run` does. */
   get(): Promise<RunDetails> {
-    this.request ??= this.load().catch((error) => {
+    this.request ??= this.api.run(this.run).catch((error) => {
       this.request = null;
       throw error;
     });
@@ -24,11 +23,5 @@ export class DetailsSource {
   /** The run has changed: the next `get` asks the server again. */
   invalidate(): void {
     this.request = null;
-  }
-
-  private async load(): Promise<RunDetails> {
-    const details = await this.api.run(this.run);
-    if (!isReadable(details)) throw new Error(details.problem);
-    return details;
   }
 }

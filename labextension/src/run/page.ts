@@ -1,9 +1,9 @@
 /** The tab of a run: charts, log, cell, files, details and changes. Independent of JupyterLab. */
 
-import type { Settings } from "../actions";
 import type { Api, Row } from "../api";
 import { FollowedPage, type PageOptions } from "../followedpage";
 import { Follower } from "../follower";
+import type { SettingValues } from "../generated";
 import { title } from "../panel/format";
 import { isReadable } from "../panel/runlist";
 import { isVisible } from "../polling";
@@ -27,16 +27,12 @@ import "./run.css";
 
 export interface RunPageOptions extends PageOptions {
   api: Pick<Api, "view" | "run" | "replay" | "logs">;
-  settings: Settings;
+  settings: Readonly<Pick<SettingValues, "pollSeconds">>;
   run: string;
 }
 
 /** Draws the run into `host` and follows it until it has ended or `dispose` is called. A hidden page does not poll. */
-export function createRunPage(host: HTMLElement, options: RunPageOptions): { dispose(): void } {
-  return new RunPage(host, options);
-}
-
-class RunPage extends FollowedPage<RunPageOptions> {
+export class RunPage extends FollowedPage<RunPageOptions> {
   protected readonly deletedMessage: string;
   protected readonly finalStatuses = [404, 409];
   protected readonly loaded = true; // there is always a header
@@ -76,7 +72,7 @@ class RunPage extends FollowedPage<RunPageOptions> {
     this.changes = new DetailsTab(this.source, trans, (of) =>
       changeNodes(of, {
         rows: () => feed.list.rows.values(),
-        details: (other) => new DetailsSource(api, other).get(),
+        details: (other) => api.run(other),
         actions,
         trans,
       }),

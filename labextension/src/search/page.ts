@@ -19,11 +19,7 @@ export interface SearchPageOptions extends PageOptions {
 }
 
 /** Draws the search into `host` and follows it until it has ended or `dispose` is called. A hidden page does not poll. */
-export function createSearchPage(host: HTMLElement, options: SearchPageOptions): { dispose(): void } {
-  return new SearchPage(host, options);
-}
-
-class SearchPage extends FollowedPage<SearchPageOptions> {
+export class SearchPage extends FollowedPage<SearchPageOptions> {
   protected readonly deletedMessage: string;
   protected readonly finalStatuses = [404];
   private readonly view: SearchView;

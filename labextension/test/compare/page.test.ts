@@ -5,8 +5,7 @@ import "../matchmedia";
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Api } from "../../src/api";
-import { createComparePage } from "../../src/compare/page";
-import { DEFAULT_SETTINGS } from "../../src/generated";
+import { ComparePage } from "../../src/compare/page";
 import { RunList } from "../../src/panel/runlist";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
@@ -57,10 +56,10 @@ async function answer(path: string): Promise<Response> {
 }
 
 function open(...ids: string[]): void {
-  page = createComparePage(find("main"), {
+  page = new ComparePage(find("main"), {
     api: new Api(answer),
     feed: { list, changed: new Signal<object, void>({}) },
-    settings: { ...DEFAULT_SETTINGS, pollSeconds: POLL_MS / 1000, maxPoints: 0, onChange: () => () => {} },
+    settings: { pollSeconds: POLL_MS / 1000 },
     trans: english,
     actions: { openRun: (run) => opened.push(run) },
     runs: ids,

@@ -8,7 +8,7 @@ import type { RunActions } from "../../src/actions";
 import { ApiError } from "../../src/api";
 import { DEFAULT_SETTINGS, type RunState, type View } from "../../src/generated";
 import { RunList } from "../../src/panel/runlist";
-import { createRunPage } from "../../src/run/page";
+import { RunPage } from "../../src/run/page";
 import { english } from "../../src/translation";
 import { find, findAll, isShown } from "../dom";
 import { delta, full, NOW, STATE, view } from "../messages";
@@ -38,7 +38,6 @@ function fakeActions(): RunActions {
   const call = (name: string) => () => void called.push(name);
   return {
     openRun: call("openRun"),
-    openSearch: call("openSearch"),
     compare: call("compare"),
     openNotebook: async () => call("openNotebook")(),
     copyAsCell: async () => call("copyAsCell")(),
@@ -54,18 +53,13 @@ function fakeActions(): RunActions {
       call("delete")();
       return false;
     },
-    rename: async () => call("rename")(),
-    label: async () => call("label")(),
-    note: async () => call("note")(),
-    download: call("download"),
     exportRun: call("exportRun"),
-    notify: call("notify"),
   };
 }
 
 /** Opens the page of run "r1"; the server gives these answers to the route `view`, and then none. */
 async function open(...answers: Answer[]): Promise<void> {
-  page = createRunPage(document.body, {
+  page = new RunPage(document.body, {
     api: {
       view: async () => {
         requests.push("view");
@@ -81,7 +75,7 @@ async function open(...answers: Answer[]): Promise<void> {
       replay: async () => ({ frames: [], behind: 0 }),
     },
     feed: { list, changed },
-    settings: { ...DEFAULT_SETTINGS, onChange: () => () => {} },
+    settings: DEFAULT_SETTINGS,
     actions: fakeActions(),
     trans: english,
     run: "r1",

@@ -8,7 +8,7 @@ import type { RunActions } from "../../src/actions";
 import { ApiError } from "../../src/api";
 import type { SearchRow, SearchUpdate, StopResult, TrialView, ViewSearchQuery } from "../../src/generated";
 import { RunList } from "../../src/panel/runlist";
-import { createSearchPage } from "../../src/search/page";
+import { SearchPage } from "../../src/search/page";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
 import { page, search } from "../panel/rows";
@@ -80,7 +80,7 @@ afterEach(() => {
 
 async function open(...first: Answer[]): Promise<void> {
   answers = first;
-  view = createSearchPage(document.body, { api, feed, actions, trans: english, search: "s1" });
+  view = new SearchPage(document.body, { api, feed, actions, trans: english, search: "s1" });
   await settle();
 }
 
