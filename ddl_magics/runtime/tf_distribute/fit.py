@@ -6,10 +6,9 @@ is changed. Keras 3 has no fit for these strategies: its cells write their own l
 
 from __future__ import annotations
 
-import functools
 import sys
 from types import ModuleType
-from typing import Any
+from typing import Any, Callable
 
 import keras
 
@@ -20,6 +19,7 @@ from ..stopping import StopRun
 from ..strategies import TF_ALLREDUCE
 from ..training.fit_in_progress import FitInProgress
 from ..training.fit_reporter import FitReporter
+from ..trial.patching import wrap
 
 _NO_FIT = (
     "model.fit of Keras %s does not run under --strategy %s: write the loop with strategy.run, take tf_keras, or leave "
@@ -65,11 +65,9 @@ class _Reporter(FitReporter):
 
 def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
     config, stop = rank.config, rank.stop
-    original = package.Model.fit
     base = _Reporter if package is keras else type("TfKerasReporter", (_Reporter, package.callbacks.Callback), {})
 
-    @functools.wraps(original)
-    def fit(model: Model, *args: Any, **kwargs: Any) -> Any:
+    def fit(original: Callable[..., Any], model: Model, *args: Any, **kwargs: Any) -> Any:
         if package.__version__.startswith("3."):
             raise NotImplementedError(_NO_FIT % (package.__version__, config.spec.strategy))
         if stop.asked:
@@ -89,7 +87,7 @@ def _hook(package: ModuleType, rank: Rank, rows: _Rows) -> None:
             raise StopRun
         return history
 
-    package.Model.fit = fit
+    wrap(package.Model, "fit", fit)
 
 
 def _rows(data: Any, batch_size: int | None) -> int:

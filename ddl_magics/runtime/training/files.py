@@ -6,7 +6,6 @@ the same name in their mirror. The chief alone writes URIs.
 
 from __future__ import annotations
 
-import functools
 import os
 from types import ModuleType
 from typing import Any, Callable
@@ -15,6 +14,7 @@ import tensorflow as tf
 
 from ..files.paths import Paths
 from ..rank.config import RankConfig
+from ..trial.patching import wrap
 
 
 def install(paths: Paths, config: RankConfig, keras: ModuleType) -> None:
@@ -53,24 +53,19 @@ class _Redirect:
 
     def folder(self, owner: Any, parameter: str) -> None:
         """The folder, or file, that a callback is made with."""
-        original = owner.__init__
 
-        @functools.wraps(original)
-        def init(callback: Any, *args: Any, **kwargs: Any) -> None:
+        def init(original: Callable[..., None], callback: Any, *args: Any, **kwargs: Any) -> None:
             path = args[0] if args else kwargs.get(parameter)
             if isinstance(path, (str, os.PathLike)) and not is_uri(os.fspath(path)):
                 path = self._paths.apart(os.fspath(path))
                 args, kwargs = ((path, *args[1:]), kwargs) if args else (args, dict(kwargs, **{parameter: path}))
             original(callback, *args, **kwargs)
 
-        owner.__init__ = init
+        wrap(owner, "__init__", init)
 
     @staticmethod
     def _wrap(owner: Any, name: str, position: int, change: Callable[[str], str | None]) -> None:
-        original = getattr(owner, name)
-
-        @functools.wraps(original)
-        def redirected(*args: Any, **kwargs: Any) -> Any:
+        def redirected(original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             if len(args) > position:
                 path = change(os.fspath(args[position]))
                 args = args[:position] + (path,) + args[position + 1 :]
@@ -78,4 +73,4 @@ class _Redirect:
                 path = kwargs["filepath"] = change(os.fspath(kwargs["filepath"]))
             return None if path is None else original(*args, **kwargs)
 
-        setattr(owner, name, redirected)
+        wrap(owner, name, redirected)

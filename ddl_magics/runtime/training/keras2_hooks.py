@@ -18,11 +18,12 @@ from keras.src.utils import losses_utils, tf_utils
 from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
 from ..trial import cell_code
+from ..trial.patching import wrap
 from . import share
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
-from .keras_hooks import KerasHooks, wrap
+from .keras_hooks import KerasHooks
 
 _READ_AHEAD = (
     "Keras 2 reads validation data from a generator ahead, and each evaluation loses the batches that it has read in "
@@ -48,27 +49,21 @@ class Keras2Hooks(KerasHooks):
     # -- data
 
     def hook_data(self) -> None:
-        original = data_adapter.get_data_handler
-
-        @functools.wraps(original)
-        def get_data_handler(*args: Any, **kwargs: Any) -> Any:
-            handler = original(*args, **kwargs)
-            self._share(handler)
-            return handler
-
-        data_adapter.get_data_handler = get_data_handler
+        wrap(data_adapter, "get_data_handler", self._get_data_handler)
+        wrap(data_adapter, "single_batch_iterator", self._single_batch_iterator)
         for kind in (data_adapter.GeneratorDataAdapter, data_adapter.KerasSequenceAdapter):
             kind._peek_and_restore = staticmethod(functools.partial(self._peek, kind._peek_and_restore))
-        single = data_adapter.single_batch_iterator
 
-        @functools.wraps(single)
-        def single_batch_iterator(*args: Any, **kwargs: Any) -> Any:
-            iterator = single(*args, **kwargs)
-            if self.calls.current is None:
-                return iterator
-            return iter(tf.data.Dataset.from_tensors(self.call_data.cut_batch(next(iterator))))
+    def _get_data_handler(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        handler = original(*args, **kwargs)
+        self._share(handler)
+        return handler
 
-        data_adapter.single_batch_iterator = single_batch_iterator
+    def _single_batch_iterator(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        iterator = original(*args, **kwargs)
+        if self.calls.current is None:
+            return iterator
+        return iter(tf.data.Dataset.from_tensors(self.call_data.cut_batch(next(iterator))))
 
     def _peek(self, original: Callable[[Any], tuple[Any, Any]], data: Any) -> tuple[Any, Any]:
         self._first_batch, data = original(data)
@@ -168,14 +163,13 @@ class Keras2Hooks(KerasHooks):
         return self.gradients.apply(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
 
     def hook_losses(self) -> None:
-        mask_out = losses_utils.apply_valid_mask
-
-        @functools.wraps(mask_out)
-        def apply_valid_mask(losses: Tensor, sw: Tensor, mask: Tensor, reduction: str) -> Tensor:
-            weigh = functools.partial(mask_out, losses, sw, mask)
+        def apply_valid_mask(
+            original: Callable[..., Any], losses: Tensor, sw: Tensor, mask: Tensor, reduction: str
+        ) -> Tensor:
+            weigh = functools.partial(original, losses, sw, mask)
             return masked(self.context.traced, self.context.within, weigh, mask, reduction)
 
-        losses_utils.apply_valid_mask = apply_valid_mask
+        wrap(losses_utils, "apply_valid_mask", apply_valid_mask)
         wrap(compile_utils.LossesContainer, "build", self._build_losses)
 
     def hook_metrics(self) -> None:

@@ -17,10 +17,11 @@ from keras.src.trainers.data_adapters import array_data_adapter
 
 from ..gradients.masked_loss import masked
 from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from ..trial.patching import wrap
 from . import compiled_update, share
 from .compiled_loss import CompiledLoss
 from .keras_access import float_variables
-from .keras_hooks import KerasHooks, wrap
+from .keras_hooks import KerasHooks
 
 _UNKNOWN_LENGTH = (
     "TensorFlow does not know how many batches this data has: plain Keras counts one step more at the end of the first "
@@ -37,20 +38,14 @@ class Keras3Hooks(KerasHooks):
     _seeded_by_cell = False
 
     def install(self) -> None:
-        self._hook_seed()
+        wrap(tf.random, "set_seed", self._set_seed)
         super().install()
 
     # -- data
 
-    def _hook_seed(self) -> None:
-        original = tf.random.set_seed
-
-        @functools.wraps(original)
-        def set_seed(seed: Any) -> None:
-            self._seeded_by_cell = True
-            original(seed)
-
-        tf.random.set_seed = set_seed
+    def _set_seed(self, original: Callable[[Any], None], seed: Any) -> None:
+        self._seeded_by_cell = True
+        original(seed)
 
     def _keeps_drawing(self, dataset: Any) -> bool:
         """Whether the random operations of a fit's `dataset` continue from epoch to epoch, as without a seed.
@@ -201,14 +196,13 @@ class Keras3Hooks(KerasHooks):
         return self.gradients.apply(apply, list(grads), scaled)
 
     def hook_losses(self) -> None:
-        mask_out = loss_module.apply_mask
-
-        @functools.wraps(mask_out)
-        def apply_mask(sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str) -> Tensor:
-            weigh = functools.partial(mask_out, sample_weight, mask, dtype)
+        def apply_mask(
+            original: Callable[..., Any], sample_weight: Tensor, mask: Tensor, dtype: Any, reduction: str
+        ) -> Tensor:
+            weigh = functools.partial(original, sample_weight, mask, dtype)
             return masked(self.context.traced, self.context.within, weigh, mask, reduction)
 
-        loss_module.apply_mask = apply_mask
+        wrap(loss_module, "apply_mask", apply_mask)
         wrap(compile_utils.CompileLoss, "build", self._build_losses)
 
     def hook_metrics(self) -> None:

@@ -9,7 +9,6 @@ cell_loops.py in loops of the cell's own. With one rank or `--strategy single` t
 from __future__ import annotations
 
 import abc
-import functools
 import warnings
 from types import ModuleType
 from typing import Any, Callable, Sequence
@@ -19,6 +18,7 @@ import tensorflow as tf
 
 from ..keras_types import Batch, Layer, Metric, Model, Optimizer, Variable, is_of_keras
 from ..rank.rank import Rank
+from ..trial.patching import wrap
 from . import files
 from .call_data import CallData
 from .calls import TEST_BATCH, TRAIN_BATCH
@@ -30,6 +30,7 @@ from .job_logs import JobLogs
 from .keras_access import KerasAccess
 from .step import StepHook
 from .step_context import StepContext
+from .step_states import ModelStep
 
 
 class KerasHooks(KerasAccess):
@@ -111,7 +112,7 @@ class KerasHooks(KerasAccess):
         self, model: Model, step: Callable[[Batch], Any], compiled: bool = False, in_xla: bool = False
     ) -> StepHook:
         """The function that takes the place of `step`. The arguments are those of `StepHook`."""
-        return StepHook(self.context, self.gradients, self, model, step, compiled, in_xla)
+        return StepHook(ModelStep(self.context, self.gradients, self, model, step), compiled, in_xla)
 
     def keeps_xla(self, model: Model, step: Callable[..., Any]) -> bool:
         """Whether `step`, of a model that is compiled by XLA, can be: a training step must be Keras' own.
@@ -169,18 +170,6 @@ class KerasHooks(KerasAccess):
         if is_average and _is_scalar(values) and (sample_weight is None or _is_scalar(sample_weight)):
             values, sample_weight = self.context.weighing.averaged(metric.name, values, sample_weight)
         return original(metric, values, sample_weight, **kwargs)
-
-
-def wrap(owner: type, name: str, wrapper: Callable[..., Any]) -> None:
-    """Have `wrapper(original, self, ...)` called for the method `name` of the class `owner`."""
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def hooked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, self, *args, **kwargs)
-
-    hooked.autograph_info__ = {}  # type: ignore[attr-defined]  # AutoGraph does not convert it
-    setattr(owner, name, hooked)
 
 
 def _is_scalar(value: Any) -> bool:

@@ -5,12 +5,12 @@ It acts inside the step alone: a schedule, callback or checkpoint that reads or 
 
 from __future__ import annotations
 
-import functools
-from typing import Any
+from typing import Any, Callable
 
 from ..keras_types import Model, Optimizer, inner_optimizer
 from ..parameter_server.rule_spec import Rule
 from ..rank.rank import Rank
+from ..trial.patching import wrap
 
 _FACTOR, _STEPPING, _TRACED = "_ddl_rate_factor", "_ddl_stepping", "_ddl_traced_factor"
 _hooked: list[bool] = []
@@ -48,35 +48,28 @@ def _hook() -> None:
     if not keras.__version__.startswith("2."):
         from keras.src.optimizers.base_optimizer import BaseOptimizer
 
-        _hook_steps(BaseOptimizer, "apply")
+        wrap(BaseOptimizer, "apply", _step)
         _hook_rate(BaseOptimizer)
         return
     from keras.src.optimizers.legacy.optimizer_v2 import OptimizerV2
-    from keras.src.optimizers.optimizer import Optimizer, _BaseOptimizer
+    from keras.src.optimizers.optimizer import Optimizer as OptimizerV3
+    from keras.src.optimizers.optimizer import _BaseOptimizer
 
-    _hook_steps(Optimizer, "apply_gradients")
+    wrap(OptimizerV3, "apply_gradients", _step)
     _hook_rate(_BaseOptimizer)
-    decayed = OptimizerV2._decayed_lr  # asked for by steps alone
-
-    @functools.wraps(decayed)
-    def scaled(self: Any, dtype: Any) -> Any:
-        return decayed(self, dtype) * getattr(self, _FACTOR, 1.0)
-
-    OptimizerV2._decayed_lr = scaled
+    wrap(OptimizerV2, "_decayed_lr", _scaled_rate)  # asked for by steps alone
 
 
-def _hook_steps(owner: type, name: str) -> None:
-    original = getattr(owner, name)
+def _scaled_rate(original: Callable[..., Any], optimizer: Optimizer, dtype: Any) -> Any:
+    return original(optimizer, dtype) * getattr(optimizer, _FACTOR, 1.0)
 
-    @functools.wraps(original)
-    def step(self: Any, *args: Any, **kwargs: Any) -> Any:
-        object.__setattr__(self, _STEPPING, True)
-        try:
-            return original(self, *args, **kwargs)
-        finally:
-            object.__setattr__(self, _STEPPING, False)
 
-    setattr(owner, name, step)
+def _step(original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
+    object.__setattr__(optimizer, _STEPPING, True)
+    try:
+        return original(optimizer, *args, **kwargs)
+    finally:
+        object.__setattr__(optimizer, _STEPPING, False)
 
 
 def _hook_rate(owner: Any) -> None:

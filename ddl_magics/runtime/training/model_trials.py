@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 import tensorflow as tf
 
-from ..keras_types import Batch, Model
+from ..keras_types import Batch
 from ..trial import cell_code
-from .step_context import StepContext
+from .step_states import ModelStep
 from .step_trial import Shares
 from .step_weighing import Kinds
 
@@ -25,25 +25,16 @@ _NUMPY = (
 class ModelTrials:
     """The trials of one step of a model."""
 
-    def __init__(
-        self,
-        context: StepContext,
-        model: Model,
-        step: Callable[[Batch], Any],
-        name: str,
-        is_of_cell: bool,
-        replaces_step: bool,
-    ) -> None:
+    def __init__(self, step: ModelStep, is_of_cell: bool, replaces_step: bool) -> None:
         """
         Args:
-            name: Of the step, for messages.
             is_of_cell: The step, its loss or its metrics are code of the cell.
             replaces_step: The step itself is.
         """
-        self._context, self._model, self._step, self._name = context, model, step, name
+        self._context, self._model, self._function, self._name = step.context, step.model, step.function, step.name
         self._is_of_cell = is_of_cell
         self._kinds: dict[str, Kinds] = {}
-        self._is_model_untried = context.config.reduces_gradients and not replaces_step
+        self._is_model_untried = step.context.config.reduces_gradients and not replaces_step
 
     def kinds(self, batch: Batch) -> Kinds | None:
         """What the step does to rows like those of `batch`.
@@ -55,9 +46,9 @@ class ModelTrials:
             return None
         key = str(tf.nest.map_structure(_dtype_and_shape, batch))
         if key not in self._kinds:
-            if tf.executing_eagerly() and cell_code.uses_numpy(self._step):
+            if tf.executing_eagerly() and cell_code.uses_numpy(self._function):
                 self._context.rank.reporter.notice_once("warning", _NUMPY % self._name)
-            self._kinds[key] = self._context.trial(self._model, self._step, batch, self._shares(batch))
+            self._kinds[key] = self._context.trial(self._model, self._function, batch, self._shares(batch))
         return self._kinds[key]
 
     def _needs_trial(self) -> bool:

@@ -15,11 +15,9 @@ rank folded in.
 from __future__ import annotations
 
 import contextlib
-import functools
 import inspect
 import random
 import zlib
-from types import ModuleType
 from typing import Any, Callable, Iterator
 
 import numpy as np
@@ -40,6 +38,7 @@ from ..gradients.traced_step import TracedStep
 from ..gradients.within_step import WithinStep
 from ..keras_types import Tensor
 from ..rank.config import RankConfig
+from ..trial.patching import wrap
 
 #: What a rank adds to a seed is a multiple of this prime, larger than the numbers by which seeds usually differ.
 _STRIDE = 15_485_863
@@ -108,25 +107,25 @@ class Noise:
 
     def install(self, layer: type) -> None:
         """Hook TensorFlow; layer: the class of Keras' layers."""
-        _replace(random_seed, "get_seed", self._get_seed)
-        _replace(gen_stateless_random_ops_v2, "stateless_random_get_key_counter", self._with_seed)
+        wrap(random_seed, "get_seed", self._get_seed)
+        wrap(gen_stateless_random_ops_v2, "stateless_random_get_key_counter", self._with_seed)
         for name in _SEEDED:
-            _replace(gen_stateless_random_ops, name, self._with_seed)
-        _replace(stateful_random_ops.Generator, "_preprocess_key", self._preprocess_key)
+            wrap(gen_stateless_random_ops, name, self._with_seed)
+        wrap(stateful_random_ops.Generator, "_preprocess_key", self._preprocess_key)
         alike = [(layer, "_maybe_build"), (layer, "add_weight"), (data_seed, "get_seed")]
         for owner, name in [*alike, (structured_function.StructuredFunctionWrapper, "__init__")]:
-            _replace(owner, name, self._call_alike)
+            wrap(owner, name, self._call_alike)
         if self._config.spec.sync_noise:
             self._install_whole()
 
     def _install_whole(self) -> None:
         for module, names in _OF_SHAPE.items():
             for name, exported in names.items():
-                _replace(module, name, self._of_whole_batch)
+                wrap(module, name, self._of_whole_batch)
                 for public in {tf.random, tf.compat.v2.random}:
                     setattr(public, exported, getattr(module, name))
         for name in _METHODS:
-            _replace(stateful_random_ops.Generator, name, self._of_whole_batch)
+            wrap(stateful_random_ops.Generator, name, self._of_whole_batch)
 
     def _of_whole_batch(self, original: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         """What `original`, a function of a shape, draws for the whole batch, of which this rank takes its rows.
@@ -193,13 +192,3 @@ class _Streams:
         self._states = random.getstate(), np.random.get_state()
         random.setstate(python)
         np.random.set_state(numpy)
-
-
-def _replace(owner: ModuleType | type, name: str, wrapper: Callable[..., Any]) -> None:
-    original = getattr(owner, name)
-
-    @functools.wraps(original)
-    def hooked(*args: Any, **kwargs: Any) -> Any:
-        return wrapper(original, *args, **kwargs)
-
-    setattr(owner, name, hooked)

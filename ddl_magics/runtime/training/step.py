@@ -6,19 +6,17 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable
+from typing import Any
 
 import tensorflow as tf
 
 from ..gradients.batch import Share
 from ..keras_types import Batch, Model, Variable
 from ..trial import cell_code, inlined_functions, recorded_assignments
-from .job_gradients import DeferredUpdate, JobGradients
-from .keras_access import KerasAccess
+from .job_gradients import DeferredUpdate
 from .model_trials import ModelTrials
-from .step_context import StepContext
 from .step_losses import averaged_losses, overrides_loss, whole_compute_loss
-from .step_states import StepStates
+from .step_states import ModelStep, StepStates
 
 NOT_COMPILED = (
     "a step is not compiled by XLA: its BatchNormalization, its masked loss or its outputs are exchanged by the "
@@ -37,30 +35,21 @@ class StepHook:
     weight zero; afterwards its metrics and BatchNormalization statistics are restored.
     """
 
-    def __init__(
-        self,
-        context: StepContext,
-        gradients: JobGradients,
-        access: KerasAccess,
-        model: Model,
-        step: Callable[[Batch], Any],
-        compiled: bool = False,
-        in_xla: bool = False,
-    ) -> None:
+    def __init__(self, step: ModelStep, compiled: bool, in_xla: bool) -> None:
         """
         Args:
-            step: Keras' own `train_step` or `test_step` of `model`, or the cell's.
             compiled: XLA compiles the step up to its gradients; the exchange and the update follow outside of XLA.
             in_xla: XLA compiles all of the step.
         """
-        self._context, self._gradients, self._access, self._model = context, gradients, access, model
-        self._step, self._in_xla = step, in_xla
-        self._name = "%s of the model %r" % (getattr(step, "__name__", "a step"), type(model).__name__)
-        self._run = self._run_compiled if compiled else step
-        replaces_step = getattr(step, "__func__", None) not in (access.trainer.train_step, access.trainer.test_step)
+        self._context, self._gradients, self._access, self._model, self._step = step
+        self._name, self._in_xla = step.name, in_xla
+        self._run = self._run_compiled if compiled else self._step
+        access, model = self._access, self._model
+        of_keras = access.trainer.train_step, access.trainer.test_step
+        replaces_step = getattr(self._step, "__func__", None) not in of_keras
         self._is_of_cell = replaces_step or overrides_loss(access, model) or cell_code.keeps_metrics(model)
-        self._states = StepStates(context, gradients, access, model, step, self._name)
-        self._trials = ModelTrials(context, model, step, self._name, self._is_of_cell, replaces_step)
+        self._states = StepStates(step)
+        self._trials = ModelTrials(step, self._is_of_cell, replaces_step)
 
     def __call__(self, data: Any) -> Any:
         """data: a `Share`, or a batch that was not cut."""

@@ -29,6 +29,21 @@ _OWN_UPDATE = (
 Assignment = Tuple[Variable, Tensor]
 
 
+class ModelStep(NamedTuple):
+    """A step of a model, and what takes part in it. function: Keras' own train_step or test_step, or the cell's."""
+
+    context: StepContext
+    gradients: JobGradients
+    access: KerasAccess
+    model: Model
+    function: Callable[[Batch], Any]
+
+    @property
+    def name(self) -> str:
+        """For messages."""
+        return "%s of the model %r" % (getattr(self.function, "__name__", "a step"), type(self.model).__name__)
+
+
 class SavedState(NamedTuple):
     """A variable as Keras has it, as TensorFlow has it, and its value before the step."""
 
@@ -40,18 +55,9 @@ class SavedState(NamedTuple):
 class StepStates:
     """The variables of one step of a model."""
 
-    def __init__(
-        self,
-        context: StepContext,
-        gradients: JobGradients,
-        access: KerasAccess,
-        model: Model,
-        step: Callable[[Batch], Any],
-        name: str,
-    ) -> None:
-        """name: of the step, for messages."""
-        self._context, self._gradients, self._access = context, gradients, access
-        self._model, self._step, self._name = model, step, name
+    def __init__(self, step: ModelStep) -> None:
+        self._context, self._gradients, self._access, self._model, self._function = step
+        self._name = step.name
         self._is_reported = False
         self._set_alike: set[int] = set()  # ids of variables that all ranks set alike in an eager step
 
@@ -149,7 +155,7 @@ class StepStates:
             return tf.TensorSpec([None, *tensor.shape[1:]], tensor.dtype) if tf.is_tensor(tensor) else tensor
 
         def step(rows: Batch) -> None:
-            self._context.weighing.noting(lambda: self._step(rows))
+            self._context.weighing.noting(lambda: self._function(rows))
 
         trial = self._context.traced.state(alone=True, trial=True)
         with trial, without_effects(), restored_attributes(self._model):

@@ -1,8 +1,9 @@
-"""Functions of TensorFlow, Keras or Python that are others for a while."""
+"""Functions of TensorFlow, Keras or Python that are others, for a while or for good."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Callable, Iterable, Iterator, Tuple
 
 #: (module or class, name in it, what makes the replacement of the original).
@@ -22,3 +23,15 @@ def patched(replacements: Iterable[Patch]) -> Iterator[None]:
     finally:
         for owner, name, original in originals:
             setattr(owner, name, original)
+
+
+def wrap(owner: Any, name: str, wrapper: Callable[..., Any]) -> None:
+    """Have `wrapper(original, ...)` called for the function or method `name` of a module or class, from now on."""
+    original = getattr(owner, name)
+
+    @functools.wraps(original)
+    def hooked(*args: Any, **kwargs: Any) -> Any:
+        return wrapper(original, *args, **kwargs)
+
+    hooked.autograph_info__ = {}  # type: ignore[attr-defined]  # AutoGraph does not convert it
+    setattr(owner, name, hooked)
