@@ -14,7 +14,6 @@ from ddl_magics.clusters.choice import Choice
 from ddl_magics.commands import help
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.runs import StopAnswer
-from ddl_magics.commands.serve import ServeRequest
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.similar import verb as verb_hint
@@ -52,11 +51,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(verb: str, words: Sequence[str]) -> int:
     command, choice = BY_VERB[verb], Choice(None)
-    request = command.read(words)
-    result = command.run(request, Kernel(Session(None, choice.cluster), choice=choice, end_run=_end_stored_run))
+    kernel = Kernel(Session(None, choice.cluster), choice=choice, end_run=_end_stored_run)
+    result = command.run(kernel, **command.read(words))
     if str(result):
         print(result, flush=True)
-    if isinstance(request, ServeRequest) and request.ends_with_process:
+    if verb == "serve":
         return int(launch.wait(partial(print, flush=True)) != 0)
     return int(isinstance(result, StopAnswer) and not result.success)
 

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.wording import aligned, counted, in_bytes
 
 
-@dataclass(frozen=True)
-class CacheRequest:
-    clear: bool
-
-
-def cache(request: CacheRequest, kernel: Kernel) -> str:
-    """List the cached rows, or remove them."""
+def cache(kernel: Kernel, clear: bool) -> str:
+    """List the cached rows, and remove them if `clear`."""
     cluster = kernel.session.cluster
     option: str | None = kernel.settings().get("cache")
     if option == "off":
         return "--cache is off by %config Distributed.cache: nothing is kept"
-    entries = cluster.cache(option or "on", request.clear)
+    entries = cluster.cache(option or "on", clear)
     if isinstance(entries, str):
         return f"{cluster.name} does not say what it keeps: {entries}"
     if not entries:
         location = f"in {option}" if option and option.startswith("/") else "in this Spark session"
         return f"the workers keep no rows of --data {location}"
     total = sum(entry["bytes"] for entry in entries)
-    if request.clear:
+    if clear:
         return f"{in_bytes(total)} of {counted(len(entries), 'data set')} removed"
     rows = [
         (

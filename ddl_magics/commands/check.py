@@ -5,11 +5,10 @@ from __future__ import annotations
 from ddl_magics import store
 from ddl_magics._version import __version__
 from ddl_magics.clusters.base import Cluster
-from ddl_magics.commands.command import NoWords
 from ddl_magics.commands.kernel import Kernel
 
 
-def check(request: NoWords, kernel: Kernel) -> str:
+def check(kernel: Kernel) -> str:
     return report(kernel.session.cluster)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from IPython.core.error import UsageError
 
@@ -13,31 +12,17 @@ from ddl_magics.store.cleaning import Policy, StoredRun
 from ddl_magics.wording import counted
 
 
-@dataclass(frozen=True)
-class CleanRequest:
-    """What to keep, and whether to list only what would be removed. keep: seconds. max_size: bytes."""
-
-    keep: float | None
-    keep_last: int | None
-    max_size: int | None
-    dry_run: bool
-
-    @property
-    def policy(self) -> Policy:
-        return Policy(self.keep, self.keep_last, self.max_size)
-
-
-def clean(request: CleanRequest, kernel: Kernel) -> str:
-    """Remove runs, or list those that would be removed."""
-    policy, dry = request.policy, request.dry_run
+def clean(kernel: Kernel, keep: float | None, keep_last: int | None, max_size: int | None, dry_run: bool) -> str:
+    """Remove runs, or list those that would be removed. keep: seconds. max_size: bytes."""
+    policy = Policy(keep, keep_last, max_size)
     if not policy.removes:
         raise UsageError("say what to keep: %ddl clean [--keep 30d] [--keep-last N] [--max-size 10GB] [--dry-run]")
     runs = cleaning.stored_runs()
     removable = cleaning.choose(runs, policy, time.time())
-    lines = [_line(run) for run in removable] if dry else []
-    removed = removable if dry else cleaning.remove(removable)
+    lines = [_line(run) for run in removable] if dry_run else []
+    removed = removable if dry_run else cleaning.remove(removable)
     remaining = len(runs) - len(removed), sum(run.bytes for run in runs) - sum(run.bytes for run in removed)
-    outcome = "would be removed" if dry else "removed"
+    outcome = "would be removed" if dry_run else "removed"
     lines.append(f"{_summary(len(removed), sum(run.bytes for run in removed))} {outcome}; {_summary(*remaining)} left")
     if policy.max_bytes is not None and remaining[1] > policy.max_bytes:
         lines.append(

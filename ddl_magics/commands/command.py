@@ -1,4 +1,4 @@
-"""`Command`: a row of the table of commands, which parses the words after its verb into a request."""
+"""`Command`: a row of the table of commands, which parses the words after its verb into values."""
 
 from __future__ import annotations
 
@@ -14,19 +14,14 @@ from ddl_magics.options.redaction import as_word
 
 
 @dataclass(frozen=True)
-class NoWords:
-    """The request of a verb that takes no words."""
-
-
-@dataclass(frozen=True)
 class Command:
     """A verb of `%ddl`.
 
     Attributes:
         verb: its word.
         help: one or more sentences.
-        run: executes a request in a `Kernel`. Returns the text to print, or another result of the magic.
-        request: the frozen dataclass that `run` takes, with a field for each row.
+        run: called with a `Kernel`, and with the value of each row by its name. Returns the text to print, or another
+            result of the magic.
         options: the rows: positional arguments in their order, and options.
         in_terminal: `ddl-magics` has the verb as well.
         split: splits the text after the verb into words.
@@ -34,8 +29,7 @@ class Command:
 
     verb: str
     help: str
-    run: Callable[[Any, Any], Any]
-    request: type = NoWords
+    run: Callable[..., Any]
     options: tuple[Option, ...] = ()
     in_terminal: bool = False
     split: Callable[[str], list[str]] = words.split
@@ -55,8 +49,8 @@ class Command:
     def usage(self) -> str:
         return ", or ".join(self.usages)
 
-    def read(self, texts: Sequence[str]) -> Any:
-        """Parse the words after the verb into its request.
+    def read(self, texts: Sequence[str]) -> dict[str, Any]:
+        """Parse the words after the verb into the value of each row, by its name.
 
         Raises:
             UsageError: one line that names the nearest valid word, or the usage.
@@ -74,7 +68,7 @@ class Command:
             elif row.required:
                 raise self._usage_error if row.positional else UsageError(f"{row.flag} is missing. Write: {self.usage}")
         defaults = {row.name: False if row.sets else row.default for row in self.options}
-        return self.request(**{**defaults, **values})
+        return {**defaults, **values}
 
     @property
     def _usage_error(self) -> UsageError:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from IPython.core.error import UsageError
 
 from ddl_magics.commands.kernel import Kernel
@@ -13,40 +11,24 @@ from ddl_magics.runs import Run
 from ddl_magics.store.labels import InvalidLabels
 
 
-@dataclass(frozen=True)
-class TagRequest:
-    """tags: to add, or to remove; none to print those of the run."""
-
-    run: str
-    tags: tuple[str, ...]
-    remove: bool
-
-
-def tag(request: TagRequest, kernel: Kernel) -> str:
-    run = kernel.session.find(request.run)
+def tag(kernel: Kernel, run: str, tags: tuple[str, ...], remove: bool) -> str:
+    """Add tags to a run, or remove them; without tags, list those of the run."""
+    tagged = kernel.session.find(run)
     try:
-        if request.remove:
-            unknown = [label for label in request.tags if label not in run.tags]
-            if unknown or not request.tags:
-                raise UsageError(f"{run.name} has no tag {as_word(unknown[0]) if unknown else ''}; {_tags(run)}")
-            run.tags = [label for label in run.tags if label not in request.tags]
-        elif request.tags:
-            run.tags = [*run.tags, *request.tags]
+        if remove:
+            unknown = [label for label in tags if label not in tagged.tags]
+            if unknown or not tags:
+                raise UsageError(f"{tagged.name} has no tag {as_word(unknown[0]) if unknown else ''}; {_tags(tagged)}")
+            tagged.tags = [label for label in tagged.tags if label not in tags]
+        elif tags:
+            tagged.tags = [*tagged.tags, *tags]
     except (InvalidLabels, OSError) as error:
-        raise UsageError(f"{run.name} keeps its tags: {error}.") from None
-    return _tags(run)
+        raise UsageError(f"{tagged.name} keeps its tags: {error}.") from None
+    return _tags(tagged)
 
 
 def _tags(run: Run) -> str:
     return f"{run.name}: {', '.join(run.tags) or 'no tags'}"
-
-
-@dataclass(frozen=True)
-class NoteRequest:
-    """text: its words; none to print the note of the run, an empty one to remove it."""
-
-    run: str
-    text: tuple[str, ...]
 
 
 def split_note(line: str) -> list[str]:
@@ -55,11 +37,12 @@ def split_note(line: str) -> list[str]:
     return [*tokens[:1], "--", *tokens[1:]]
 
 
-def note(request: NoteRequest, kernel: Kernel) -> str:
-    run = kernel.session.find(request.run)
-    if request.text:
+def note(kernel: Kernel, run: str, text: tuple[str, ...]) -> str:
+    """Write the note of a run. text: its words; none to print the note, an empty one to remove it."""
+    noted = kernel.session.find(run)
+    if text:
         try:
-            run.note = " ".join(request.text)
+            noted.note = " ".join(text)
         except (InvalidLabels, OSError) as error:
-            raise UsageError(f"{run.name} keeps its note: {error}.") from None
-    return f"{run.name}: {run.note or 'no note'}"
+            raise UsageError(f"{noted.name} keeps its note: {error}.") from None
+    return f"{noted.name}: {noted.note or 'no note'}"

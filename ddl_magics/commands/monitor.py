@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,22 +26,6 @@ from ddl_magics.session.session import Session
 STRATEGY = "monitor"
 
 
-@dataclass(frozen=True)
-class MonitorRequest:
-    """What to watch. Times are in seconds; `checkpoint` None is the default folder of this model and log."""
-
-    model: str
-    log: str
-    labels: str | None
-    name: str | None
-    window: float
-    late: float
-    label_delay: float
-    every: float
-    once: bool
-    checkpoint: str | None
-
-
 def read_log(text: str) -> str:
     """The value of --log."""
     return _checked_address("--log", text)
@@ -61,41 +44,49 @@ def _checked_address(option: str, text: str) -> str:
     return text
 
 
-def monitor(request: MonitorRequest, kernel: Kernel) -> str:
+def monitor(
+    kernel: Kernel,
+    model: str,
+    log: str,
+    labels: str | None,
+    name: str | None,
+    window: float,
+    late: float,
+    label_delay: float,
+    every: float,
+    once: bool,
+    checkpoint: str | None,
+) -> str:
     """Start the monitor, which is a run like a training: state, events, live view, panel; define its variable.
+
+    Times are in seconds.
 
     Raises:
         UsageError: there is no such model, it has no reference, or the cluster refuses.
     """
-    run = _started(request, kernel.session, kernel.namespace)
-    kernel.namespace[run.name] = run
+    session, namespace, cluster = kernel.session, kernel.namespace, kernel.session.cluster
+    reference, trained = _reference(model, session)
+    log = _address(log, cluster)
+    watched = {
+        "model": trained.name if trained is not None else Path(model.rstrip("/")).name,
+        "reference": reference,
+        "log": log,
+        "labels": None if labels is None else _labels(labels, cluster, namespace),
+        "window": window,
+        "delay": f"{late:g} seconds",
+        "label_delay": f"{label_delay:g} seconds",
+        "every": every,
+        "once": once,
+        "checkpoint": checkpoint or _checkpoint([reference["run"], log, labels, window], cluster),
+        "cell": "" if trained is None else cell_of(trained.spec, trained.name),
+        "error": {} if trained is None else _error(trained, reference),
+    }
+    spec = RunSpec(name=name or "", cell="", strategy=STRATEGY, workers=0, monitor=MonitorSpec.from_record(watched))
+    run = session.monitor(spec, namespace)
+    namespace[run.name] = run
     if kernel.display.show_live(run):
         return ""
     return f"{run.name} watches the log; {run.name}.stop() or %ddl stop {run.name} ends it"
-
-
-def _started(request: MonitorRequest, session: Session, namespace: Mapping[str, Any]) -> Run:
-    reference, run = _reference(request.model, session)
-    cluster = session.cluster
-    name = run.name if run is not None else Path(request.model.rstrip("/")).name
-    watched = {
-        "model": name,
-        "reference": reference,
-        "log": _address(request.log, cluster),
-        "labels": None if request.labels is None else _labels(request.labels, cluster, namespace),
-        "window": request.window,
-        "delay": f"{request.late:g} seconds",
-        "label_delay": f"{request.label_delay:g} seconds",
-        "every": request.every,
-        "once": request.once,
-        "checkpoint": request.checkpoint or _checkpoint(request, reference, cluster),
-        "cell": "" if run is None else cell_of(run.spec, run.name),
-        "error": _error(run, reference) if run is not None else {},
-    }
-    spec = RunSpec(
-        name=request.name or "", cell="", strategy=STRATEGY, workers=0, monitor=MonitorSpec.from_record(watched)
-    )
-    return session.monitor(spec, namespace)
 
 
 def _labels(labels: str, cluster: Cluster, namespace: Mapping[str, Any]) -> str:
@@ -141,10 +132,9 @@ def _address(address: str, cluster: Cluster) -> str:
     return str(Path(address).expanduser().absolute())
 
 
-def _checkpoint(request: MonitorRequest, reference: Mapping[str, Any], cluster: Cluster) -> str:
-    """The default checkpoint, the same for the same model, log, labels and window: a restarted monitor continues."""
-    key = json.dumps([reference["run"], _address(request.log, cluster), request.labels, request.window])
-    name = hashlib.sha256(key.encode()).hexdigest()[:16]
+def _checkpoint(key: list[Any], cluster: Cluster) -> str:
+    """The default checkpoint. key: the model, log, labels and window; the state of no other stream fits to it."""
+    name = hashlib.sha256(json.dumps(key).encode()).hexdigest()[:16]
     if not cluster.in_kernel:
         return f".ddl_magics/monitors/{name}"
     return f"file://{store.runs_folder().parent / 'monitors' / name}"

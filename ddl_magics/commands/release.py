@@ -5,11 +5,10 @@ from __future__ import annotations
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters.base import Refused
-from ddl_magics.commands.command import NoWords
 from ddl_magics.commands.kernel import Kernel
 
 
-def release(request: NoWords, kernel: Kernel) -> str:
+def release(kernel: Kernel) -> str:
     """Release all executors. UsageError if they are not released."""
     live = next(kernel.session.live(), None)
     if live is not None:
@@ -17,7 +16,7 @@ def release(request: NoWords, kernel: Kernel) -> str:
     return _accepted(kernel.session.cluster.give_back("executors"))
 
 
-def acquire(request: NoWords, kernel: Kernel) -> str:
+def acquire(kernel: Kernel) -> str:
     """Request the executors again. UsageError if the cluster refuses."""
     return _accepted(kernel.session.cluster.ask_again())
 

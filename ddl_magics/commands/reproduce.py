@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,17 +27,9 @@ from ddl_magics.wording import counted
 ASYNCHRONOUS = ("ps", "tf-ps")
 
 
-@dataclass(frozen=True)
-class CompareRequest:
-    """Two runs, by name or id."""
-
-    before: str
-    after: str
-
-
-def compare(request: CompareRequest, kernel: Kernel) -> str:
+def compare(kernel: Kernel, before: str, after: str) -> str:
     """Compare what two runs ran with, and their histories."""
-    return compared(kernel.session.find(request.before), kernel.session.find(request.after))
+    return compared(kernel.session.find(before), kernel.session.find(after))
 
 
 def compared(before: Run, after: Run) -> str:
@@ -152,23 +143,15 @@ def _working_folder() -> str | None:
         return None
 
 
-@dataclass(frozen=True)
-class ReproduceRequest:
-    """rerun: run it, and compare; else insert its cell."""
-
-    run: str
-    rerun: bool
-
-
-def reproduce(request: ReproduceRequest, kernel: Kernel) -> str:
-    """Print what differs, and insert the cell, or run it and compare."""
-    reproduction = Reproduction(kernel.session, request.run)
+def reproduce(kernel: Kernel, run: str, rerun: bool) -> str:
+    """Print what differs, and insert the cell; or run it and compare, if `rerun`."""
+    reproduction = Reproduction(kernel.session, run)
     print(reproduction.report(reproduction.differences(kernel.namespace)))
     before, name = reproduction.run, reproduction.spec.name
-    if not request.rerun:
+    if not rerun:
         kernel.display.insert_cell(reproduction.cell)
         return f"The next cell runs it again as {name}; then: %ddl compare {before.name} {name}"
-    run = kernel.session.submit(reproduction.spec, kernel.namespace)
-    kernel.namespace[run.name] = run
-    wait_in_cell(run, text=True)
-    return compared(before, run)
+    after = kernel.session.submit(reproduction.spec, kernel.namespace)
+    kernel.namespace[after.name] = after
+    wait_in_cell(after, text=True)
+    return compared(before, after)

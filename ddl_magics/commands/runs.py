@@ -2,74 +2,57 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
+from json import dumps
 
 from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.history import query
+from ddl_magics.history.query import Query, QueryError, of_search, parse_words
 from ddl_magics.runs import Run, run_text
 from ddl_magics.search import Search, ask_to_stop
-from ddl_magics.search.listing import listed
+from ddl_magics.search.text import searches_table
 
 
-@dataclass(frozen=True)
-class RunsRequest:
-    """query: the terms that a run must match; none for all runs."""
-
-    query: tuple[str, ...]
-
-
-def list_runs(request: RunsRequest, kernel: Kernel) -> str:
-    """The newest runs, or those that match."""
+def list_runs(kernel: Kernel, query: tuple[str, ...]) -> str:
+    """The newest runs, or those that match all terms of the query."""
     try:
-        return listed(query.parse_words(request.query))
-    except query.QueryError as error:
+        return _listed(parse_words(query))
+    except QueryError as error:
         raise UsageError(f"{error}.") from None
 
 
-@dataclass(frozen=True)
-class ShowRequest:
-    run: str
+def _listed(query: Query) -> str:
+    """The newest matches, a line each; or one line if nothing matches."""
+    runs, searches = store.list_runs(), store.list_searches()
+    matching_runs = [record for record in runs if query.matches(record)]
+    matching_searches = [record for record in searches if query.matches(of_search(record))]
+    if query.terms and not matching_runs and not matching_searches:
+        return f"none of {len(runs)} runs matches"
+    table = [run_text.runs_table(matching_runs)] if matching_runs or not query.terms else []
+    return "\n".join([*table, *searches_table(matching_searches)])
 
 
-def show(request: ShowRequest, kernel: Kernel) -> str:
+def show(kernel: Kernel, run: str) -> str:
     """A live view of a run of this kernel that has not ended, else what is stored."""
-    search = kernel.session.find_search(request.run)
+    search = kernel.session.find_search(run)
     if search is not None:
         return str(search)
-    run = kernel.session.find(request.run)
-    if run in kernel.session.live() and kernel.display.show_live(run):
+    shown = kernel.session.find(run)
+    if shown in kernel.session.live() and kernel.display.show_live(shown):
         return ""
-    print(run_text.describe(run))
-    kernel.display.show_static(run)
+    print(run_text.describe(shown))
+    kernel.display.show_static(shown)
     return ""
 
 
-@dataclass(frozen=True)
-class LogsRequest:
-    """rank: None for all ranks."""
-
-    run: str
-    rank: int | None
-
-
-def logs(request: LogsRequest, kernel: Kernel) -> str:
-    run = kernel.session.find(request.run)
+def logs(kernel: Kernel, run: str, rank: int | None) -> str:
+    """What a run printed. rank: None for all ranks."""
     try:
-        return run_text.logs(run, request.rank).removesuffix("\n")
+        return run_text.logs(kernel.session.find(run), rank).removesuffix("\n")
     except LookupError as error:
         raise UsageError(str(error)) from None
-
-
-@dataclass(frozen=True)
-class StopRequest:
-    """json: print the outcome as one line of JSON."""
-
-    run: str
-    json: bool
 
 
 @dataclass(frozen=True)
@@ -83,23 +66,19 @@ class StopAnswer:
         return self.text
 
 
-def stop(request: StopRequest, kernel: Kernel) -> StopAnswer:
-    search = kernel.session.find_search(request.run)
-    ending = kernel.end_run(kernel.session, request.run) if search is None else ask_to_stop(search)
-    return StopAnswer(json.dumps(ending.to_record()) if request.json else ending.text, ending.success)
+def stop(kernel: Kernel, run: str, json: bool) -> StopAnswer:
+    """End a run or a search. json: answer with one line of JSON."""
+    search = kernel.session.find_search(run)
+    ending = kernel.end_run(kernel.session, run) if search is None else ask_to_stop(search)
+    return StopAnswer(dumps(ending.to_record()) if json else ending.text, ending.success)
 
 
-@dataclass(frozen=True)
-class AttachRequest:
-    run: str
-
-
-def attach(request: AttachRequest, kernel: Kernel) -> str:
+def attach(kernel: Kernel, run: str) -> str:
     """Follow a run again, or continue a search, and define its variable."""
-    record = store.find_search(request.run)
+    record = store.find_search(run)
     attached: Run | Search
     if record is None:
-        attached = kernel.session.attach(request.run, kernel.choice.at)
+        attached = kernel.session.attach(run, kernel.choice.at)
         state = f"is {attached.state} on {attached.cluster}"
     else:
         attached = kernel.session.attach_search(record, kernel.namespace, kernel.choice.at)

@@ -12,21 +12,32 @@ from ddl_magics.runs import Run
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
-from ddl_magics.scaling.request import ScaleRequest, variants
+from ddl_magics.scaling.request import variants
 
 
-def scale(request: ScaleRequest, kernel: Kernel) -> ScalingReport:
+def scale(
+    kernel: Kernel,
+    run: str,
+    workers: tuple[int, ...],
+    strategy: tuple[str, ...],
+    seeds: int,
+    epochs: int | None,
+    global_batch: bool,
+    again: bool,
+) -> ScalingReport:
     """Measure, print the table, and define the variable RUN_scaling, also after an interrupt.
+
+    again: measure also what was measured before. The other arguments are those of `variants`.
 
     Raises:
         UsageError: no run can be made.
         RunInterrupted: the kernel was interrupted.
     """
     session, namespace = kernel.session, kernel.namespace
-    scaled = session.find(request.run)
-    specs = list(variants(scaled.spec, request))
+    scaled = session.find(run)
+    specs = list(variants(scaled.spec, workers, strategy, seeds, epochs, global_batch))
     cluster = session.cluster
-    measured = [] if request.again else earlier(scaled.id, cluster.name)
+    measured = [] if again else earlier(scaled.id, cluster.name)
     report = ScalingReport(scaled.name)
     names: Mapping[str, Any] = dict(namespace)  # a copy: the runs must not define variables in the notebook
 

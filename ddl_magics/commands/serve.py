@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from IPython.core.error import UsageError
 
-from ddl_magics.commands.command import NoWords
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
@@ -24,33 +22,6 @@ from ddl_magics.serving.kafka_writer import address
 from ddl_magics.serving.servable import ServableModel
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
 from ddl_magics.wording import nearest
-
-
-@dataclass(frozen=True)
-class ServeRequest:
-    """The request of `%ddl serve`.
-
-    Attributes:
-        model: a run, the folder of an export, or FOLDER/NAME@VERSION of a registry; None with `stop`.
-        stop: the name of a served model to stop, or None.
-        to: the target and the folder of a deployment, or None.
-        name, port, detached, log, log_inputs, log_sample: as for `launch.Request`.
-    """
-
-    model: str | None
-    name: str | None
-    port: int | None
-    detached: bool
-    log: str | None
-    log_inputs: bool | None
-    log_sample: float | None
-    to: tuple[str, str] | None
-    stop: str | None
-
-    @property
-    def ends_with_process(self) -> bool:
-        """Whether the model is served until this process ends."""
-        return self.stop is None and self.to is None and not self.detached
 
 
 def read_target(target: str, folder: str) -> tuple[str, str]:
@@ -71,34 +42,47 @@ def read_log(text: str) -> str:
     return text
 
 
-def serve(request: ServeRequest, kernel: Kernel) -> str:
+def serve(
+    kernel: Kernel,
+    model: str | None,
+    name: str | None,
+    port: int | None,
+    detached: bool,
+    log: str | None,
+    log_inputs: bool | None,
+    log_sample: float | None,
+    to: tuple[str, str] | None,
+    stop: str | None,
+) -> str:
     """Serve, deploy or stop a model. Progress is printed.
+
+    Args:
+        kernel: finds the run of a name or id.
+        model: a run, the folder of an export, or FOLDER/NAME@VERSION of a registry; None with `stop`.
+        name, port, detached, log, log_inputs, log_sample: as for `launch.Request`.
+        to: the target and the folder of a deployment, or None.
+        stop: the name of a served model to stop, or None.
 
     Raises:
         UsageError: the model cannot be served, deployed or stopped.
     """
-    return run(request, kernel.session.find, partial(print, flush=True))
-
-
-def run(request: ServeRequest, find: Callable[[str], Run], write_line: Callable[[str], None]) -> str:
-    """As `serve`, with `find` for the run of a name or id, and `write_line` for the lines of the progress."""
     try:
-        if request.stop is not None:
-            return find_served(request.stop).stop()
-        assert request.model is not None, "the table requires one of the two"
+        if stop is not None:
+            return find_served(stop).stop()
+        assert model is not None, "the table requires one of the two"
         with tempfile.TemporaryDirectory(prefix="ddl-serve-") as scratch:
-            model = _model(request.model, find, Path(scratch))
-            if request.to is not None:
-                return _deploy(request, model)
-            logging = (request.log, request.log_inputs, request.log_sample)
-            return served_lines(model.serve(request.name or "", request.port, request.detached, *logging, write_line))
+            servable_model = _model(model, kernel.session.find, Path(scratch))
+            if to is not None:
+                return _deploy(servable_model, name, *to)
+            logging, report = (log, log_inputs, log_sample), partial(print, flush=True)
+            return served_lines(servable_model.serve(name or "", port, detached, *logging, report))
     except (CannotExport, CannotServe, LookupError) as error:
         raise UsageError(str(error)) from None
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
-        raise UsageError(f"{as_word(request.model or '')} cannot be served: {error}") from None
+        raise UsageError(f"{as_word(model or '')} cannot be served: {error}") from None
 
 
-def serving(request: NoWords, kernel: Kernel) -> str:
+def serving(kernel: Kernel) -> str:
     """The served models."""
     lines = [describe(served) for served in list_served()]
     return "\n".join(lines) if lines else "no model is served; %ddl serve RUN serves one"
@@ -127,14 +111,13 @@ def _model(model_name: str, find: Callable[[str], Run], scratch: Path) -> Servab
     return servable.of_trained(model.name, model.id, model.trained())
 
 
-def _deploy(request: ServeRequest, model: ServableModel) -> str:
-    assert request.to is not None
-    target, folder = request.to
-    name = request.name or model.name
+def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> str:
     keras = model.keras or keras_here() or "3"
     deployed = Path(folder).expanduser()
     with new_folder(deployed) as unfinished:
-        written = deployment.write(target, unfinished, name, model.run, keras, lambda path: model.write("mlflow", path))
+        written = deployment.write(
+            target, unfinished, name or model.name, model.run, keras, lambda path: model.write("mlflow", path)
+        )
     files = ", ".join(path.name for path in written)
     return (
         f"{deployed} has the model and {files}; the comments in {written[0].name} say what to do, and what was checked"

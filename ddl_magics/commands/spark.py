@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 
 from IPython.core.error import UsageError
 
@@ -15,21 +14,14 @@ from ddl_magics.options.parsing import make_spec
 from ddl_magics.wording import counted
 
 
-@dataclass(frozen=True)
-class SparkRequest:
-    """None for the default of the kernel."""
-
-    workers: int | None
-    conf: Mapping[str, str] | None
-
-
-def start(request: SparkRequest, kernel: Kernel) -> str:
+def start(kernel: Kernel, workers: int | None, conf: Mapping[str, str] | None) -> str:
+    """Start the session. workers, conf: None for the defaults of the kernel."""
     cluster, variable = kernel.session.cluster, kernel.namespace.get("spark")
     if not cluster.in_kernel:
         return f"spark is a variable of {cluster.name}, and needs no start"
     if variable is not None and not hasattr(variable, "sparkContext"):
         raise UsageError(f"your variable spark ({type(variable).__name__}) would be replaced: del spark, or rename it.")
-    typed = {"workers": request.workers, "conf": request.conf}
+    typed = {"workers": workers, "conf": conf}
     spec = make_spec({name: value for name, value in typed.items() if value is not None}, kernel.settings())
     refused = cluster.check(spec, kernel.namespace)
     if refused is not None:

@@ -1,7 +1,7 @@
 """The table of commands: the verbs of `%ddl`, and of `ddl-magics` in a terminal, with their arguments and options.
 
-Parsing, help, usage, completion and docs/commands.md read it. To add a verb, add its row here, and a module with its
-request and the function that does what the request says.
+Parsing, help, usage, completion and docs/commands.md read it. To add a verb, add its row here, and a module with the
+function that carries it out: its parameters are the kernel and the rows.
 """
 
 from __future__ import annotations
@@ -78,7 +78,6 @@ COMMANDS: tuple[Command, ...] = (
         "Choose the cluster of the next runs. auto: the kernel's sparkmagic session, or else this machine. embedded: "
         "this machine. livy: a Livy session.",
         use.use,
-        use.UseRequest,
         (
             Option("cluster", "Where runs are executed.", choices=use.CLUSTERS, hint=use.cluster_hint, required=True),
             Option("url", "With livy: the address of the Livy.", metavar="URL", default_text="that of sparkmagic"),
@@ -100,7 +99,6 @@ COMMANDS: tuple[Command, ...] = (
         "spark",
         "Define spark, the SparkSession of this machine's runs, before the first run, unless the notebook has one.",
         spark.start,
-        spark.SparkRequest,
         (replace(BY_FLAG["--workers"], help="Start it for so many workers.", default=None), BY_FLAG["--conf"]),
     ),
     Command("check", "Check whether runs can be executed, and on what.", check.check),
@@ -109,7 +107,6 @@ COMMANDS: tuple[Command, ...] = (
         "List the newest runs of all notebooks, or those that match a query: state:failed val_accuracy>0.9 tag:paper "
         "lr<0.01.",
         runs.list_runs,
-        runs.RunsRequest,
         (Option("query", "Terms that must all match.", metavar="TERM", default=(), takes_list=True),),
         in_terminal=True,
         split=query.split,
@@ -118,7 +115,6 @@ COMMANDS: tuple[Command, ...] = (
         "show",
         "Show the figures of a run, or its live view while it runs.",
         runs.show,
-        runs.ShowRequest,
         (_RUN_OR_SEARCH,),
         in_terminal=True,
     ),
@@ -126,7 +122,6 @@ COMMANDS: tuple[Command, ...] = (
         "logs",
         "Print what a run printed.",
         runs.logs,
-        runs.LogsRequest,
         (_RUN, Option("rank", "Only the text of this rank.", read_rank, metavar="RANK")),
         in_terminal=True,
     ),
@@ -135,7 +130,6 @@ COMMANDS: tuple[Command, ...] = (
         "End a run after its current step, or a search after those of its trials; history and model are kept. In a "
         "terminal it works without the run's kernel if its session can be reached.",
         runs.stop,
-        runs.StopRequest,
         (_RUN_OR_SEARCH, Option("--json", "Print the outcome as one line of JSON.", sets=("json", True))),
         in_terminal=True,
     ),
@@ -144,7 +138,6 @@ COMMANDS: tuple[Command, ...] = (
         "Follow a run again whose kernel is gone, if its Livy session lives; continue a search whose kernel is gone, "
         "or which failed.",
         runs.attach,
-        runs.AttachRequest,
         (_RUN_OR_SEARCH,),
     ),
     Command(
@@ -152,7 +145,6 @@ COMMANDS: tuple[Command, ...] = (
         "Measure the cell of a run with several numbers of workers: speed-up, efficiency, where the time goes. "
         "report = %ddl scale ... has it as a table, a figure and predictions.",
         scale.scale,
-        scaling.ScaleRequest,
         (
             _RUN,
             Option("--workers", "Numbers of workers, joined by commas.", read_counts, metavar="1,2,4", required=True),
@@ -181,7 +173,6 @@ COMMANDS: tuple[Command, ...] = (
         "Define a Spark DataFrame with the predictions of a model beside the columns of another DataFrame, where that "
         "is: in this notebook or in the Livy session.",
         predict.predict,
-        predict.PredictRequest,
         (
             _MODEL,
             _DATA,
@@ -202,7 +193,6 @@ COMMANDS: tuple[Command, ...] = (
         "evaluate",
         "Compute the metrics of a model over all rows of a DataFrame, where that is.",
         evaluate.evaluate,
-        evaluate.EvaluateRequest,
         (
             _MODEL,
             _DATA,
@@ -218,7 +208,6 @@ COMMANDS: tuple[Command, ...] = (
         "Compare logged requests to a model with the data that it was trained on, live: drift, rate, latency, errors, "
         "and when to train again. %ddl stop ends it.",
         monitor.monitor,
-        monitor.MonitorRequest,
         (
             Option(
                 "model", "A run, or the folder of an export.", metavar="RUN|FOLDER", completes="runs", required=True
@@ -276,7 +265,7 @@ COMMANDS: tuple[Command, ...] = (
                 "--checkpoint",
                 "Folder from which a monitor that is started again continues.",
                 metavar="URI",
-                default_text="one for this model and log",
+                default_text="one for this model, log, labels and window",
             ),
         ),
     ),
@@ -284,7 +273,6 @@ COMMANDS: tuple[Command, ...] = (
         "tfrecord",
         "Write a DataFrame, of this notebook or the Livy session, as TFRecord files.",
         tfrecord.write,
-        tfrecord.TFRecordRequest,
         (
             Option("data", "The DataFrame.", metavar="DATAFRAME", completes="frames", required=True),
             Option("uri", "The new folder.", metavar="URI", required=True),
@@ -297,7 +285,6 @@ COMMANDS: tuple[Command, ...] = (
         "the next version, without a failed request. With --to, write the files that deploy it elsewhere; with --stop, "
         "end a served model.",
         serve.serve,
-        serve.ServeRequest,
         (
             Option(
                 "model",
@@ -354,7 +341,6 @@ COMMANDS: tuple[Command, ...] = (
         "the store fits into --max-size; never one that lives, that has a tag, or from which another continues. "
         "%config DistributedStore has the same settings for every run.",
         clean.clean,
-        clean.CleanRequest,
         (
             Option("--keep", "Keep the runs that ended within this time.", read_age, metavar="30d"),
             Option("--keep-last", "Keep so many of the newest runs.", read_count, metavar="N"),
@@ -367,7 +353,6 @@ COMMANDS: tuple[Command, ...] = (
         "tag",
         "Add tags to a run, which keep it from being cleaned; without a tag, print them.",
         labels.tag,
-        labels.TagRequest,
         (
             _RUN,
             Option("tags", "The tags.", metavar="TAG", default=(), takes_list=True),
@@ -378,7 +363,6 @@ COMMANDS: tuple[Command, ...] = (
         "note",
         "Write a note about a run; without a text, print it.",
         labels.note,
-        labels.NoteRequest,
         (_RUN, Option("text", 'The note; "" removes it.', metavar='"TEXT"', default=(), takes_list=True)),
         split=labels.split_note,
     ),
@@ -386,21 +370,18 @@ COMMANDS: tuple[Command, ...] = (
         "compare",
         "Print what two runs ran with, and whether their histories are equal.",
         reproduce.compare,
-        reproduce.CompareRequest,
         (replace(_RUN, flag="before", help="The earlier run."), replace(_RUN, flag="after", help="The later run.")),
     ),
     Command(
         "reproduce",
         "Insert the cell of a run, and print what differs today: packages, code, data.",
         reproduce.reproduce,
-        reproduce.ReproduceRequest,
         (_RUN, Option("--run", "Run the cell, and compare the histories.", sets=("rerun", True))),
     ),
     Command(
         "export",
         "Write a run, or a search with its trials, to a zip file.",
         transfer.export,
-        transfer.ExportRequest,
         (_RUN_OR_SEARCH, Option("file", "The file, which must not exist.", metavar="FILE.zip", required=True)),
         in_terminal=True,
     ),
@@ -408,7 +389,6 @@ COMMANDS: tuple[Command, ...] = (
         "import",
         "Take the runs of such a file into the store.",
         transfer.import_,
-        transfer.ImportRequest,
         (Option("file", "The file.", metavar="FILE.zip", required=True),),
         in_terminal=True,
     ),
@@ -417,7 +397,6 @@ COMMANDS: tuple[Command, ...] = (
         "List the rows of --data that the workers keep for later runs: of --cache on, or of the folder that %config "
         "Distributed.cache names.",
         cache.cache,
-        cache.CacheRequest,
         (Option("--clear", "Remove them.", sets=("clear", True)),),
     ),
 )

@@ -2,29 +2,54 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from IPython.core.error import UsageError
+
+from ddl_magics import store
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.search import bundles
+from ddl_magics.history import bundle
+from ddl_magics.options.redaction import as_word
+from ddl_magics.wording import counted, in_bytes
 
 
-@dataclass(frozen=True)
-class ExportRequest:
-    run: str
-    file: str
+def export(kernel: Kernel, run: str, file: str) -> str:
+    """Write a run, or a search with its trials. file: .zip is added.
+
+    Raises:
+        UsageError: there is no such run or search, it has not ended, or the file cannot be written.
+    """
+    path = Path(file).expanduser()
+    path = path if path.suffix == ".zip" else path.with_name(f"{path.name}.zip")
+    search = store.find_search(run)
+    if search is not None:
+        records = [record for trial in store.SearchFolder(search.folder).runs().values() for record in trial]
+    else:
+        record = store.find_run(kernel.session.find(run).id)
+        if record is None:  # removed since this kernel ran it
+            raise UsageError(f"there is no run {as_word(run)}. %ddl runs lists them.")
+        records = [record]
+    try:
+        size = bundle.write(path, records, search)
+    except bundle.BundleError as error:
+        raise UsageError(str(error)) from None
+    subject = f"{search.name} with {counted(len(records), 'run')}" if search else records[0].name
+    return f"{subject} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
 
 
-def export(request: ExportRequest, kernel: Kernel) -> str:
-    name = request.run
-    stored = name if kernel.session.find_search(name) else kernel.session.find(name).id
-    return bundles.export(Path(request.file), stored)
+def import_(kernel: Kernel, file: str) -> str:
+    """Import such a file into the store.
 
-
-@dataclass(frozen=True)
-class ImportRequest:
-    file: str
-
-
-def import_(request: ImportRequest, kernel: Kernel) -> str:
-    return bundles.import_(Path(request.file))
+    Raises:
+        UsageError: it cannot be read, or the store has one of its runs.
+    """
+    try:
+        imported = bundle.read(Path(file).expanduser())
+    except bundle.BundleError as error:
+        raise UsageError(str(error)) from None
+    runs = [record for run in imported.runs if (record := store.find_run(run)) is not None]
+    searches = [search for search_id in imported.searches if (search := store.find_search(search_id)) is not None]
+    if searches:
+        return f"{searches[0].name} is here with {counted(len(runs), 'run')}: %ddl show {searches[0].id}"
+    names = ", ".join(record.name for record in runs)
+    return f"{names} is here: %ddl show {imported.runs[0]}"

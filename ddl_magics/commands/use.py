@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
@@ -16,22 +15,13 @@ from ddl_magics.wording import nearest, plain
 CLUSTERS = ("auto", "embedded", "livy")
 
 
-@dataclass(frozen=True)
-class UseRequest:
-    """The cluster; with livy, `url` None is sparkmagic's Livy, and `session` the number or name of a session."""
-
-    cluster: str
-    url: str | None
-    session: str | None
-    detached: bool
-
-
-def use(request: UseRequest, kernel: Kernel) -> str:
-    if request.cluster == "livy":
-        return "\n".join([*_use_livy(request, kernel), _confirmation(kernel)])
-    if request.url or request.session or request.detached:
-        raise UsageError(f"write: %ddl use {request.cluster}")
-    if request.cluster == "embedded":
+def use(kernel: Kernel, cluster: str, url: str | None, session: str | None, detached: bool) -> str:
+    """Choose a cluster. url: None for the Livy of sparkmagic. session: number or name of an existing session."""
+    if cluster == "livy":
+        return "\n".join([*_use_livy(kernel, url, session, detached), _confirmation(kernel)])
+    if url or session or detached:
+        raise UsageError(f"write: %ddl use {cluster}")
+    if cluster == "embedded":
         kernel.choice.embedded()
     else:
         kernel.choice.auto()
@@ -42,11 +32,11 @@ def _confirmation(kernel: Kernel) -> str:
     return f"runs are executed on {kernel.session.cluster.name}"
 
 
-def _use_livy(request: UseRequest, kernel: Kernel) -> list[str]:
+def _use_livy(kernel: Kernel, url: str | None, id_or_name: str | None, detached: bool) -> list[str]:
     """Use a session; returns a line about its lifetime if it is new."""
-    url = None if request.url is None else checked_url(request.url)
+    url = None if url is None else checked_url(url)
     try:
-        session = kernel.choice.livy(url, request.session, request.detached)
+        session = kernel.choice.livy(url, id_or_name, detached)
     except NoSession as error:
         raise UsageError(str(error)) from None
     return [] if session is None else [lifetime(session)]

@@ -91,7 +91,8 @@ class DistributedStore(Configurable):
         texts = {option.flag: getattr(self, option.name) for option in _LIMITS}
         words = [f"{flag}={text}" for flag, text in texts.items() if text is not None]
         if words:
-            policy = BY_VERB["clean"].read(words).policy
+            limits = BY_VERB["clean"].read(words)
+            policy = Policy(limits["keep"], limits["keep_last"], limits["max_size"])
             threading.Thread(target=_clean, args=(policy,), name="ddl_magics clean", daemon=True).start()
 
 

@@ -1,10 +1,9 @@
-"""The request of `%ddl scale`, and the runs that it makes."""
+"""The runs that `%ddl scale` makes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -22,29 +21,6 @@ from ddl_magics.wording import counted, nearest
 STRATEGIES = ("allreduce", "ps", "average")
 
 
-@dataclass(frozen=True)
-class ScaleRequest:
-    """The request of `%ddl scale`.
-
-    Attributes:
-        run: name or id of the run whose cell is measured.
-        workers: numbers of workers, in ascending order.
-        strategy: those to measure; empty for the run's own.
-        seeds: how many runs there are of each combination, each with another seed.
-        epochs: at which each `fit` ends; None for the cell's own number.
-        global_batch: --batch-size of the run is the batch of all workers together, with each strategy.
-        again: measure also what was measured before.
-    """
-
-    run: str
-    workers: tuple[int, ...]
-    strategy: tuple[str, ...]
-    seeds: int
-    epochs: int | None
-    global_batch: bool
-    again: bool
-
-
 def read_strategies(text: str) -> tuple[str, ...]:
     """The value of --strategy: strategies to compare, joined by commas."""
     names = tuple(dict.fromkeys(text.split(",")))
@@ -56,10 +32,25 @@ def read_strategies(text: str) -> tuple[str, ...]:
     return names
 
 
-def variants(spec: RunSpec, request: ScaleRequest) -> Iterator[RunSpec]:
+def variants(
+    spec: RunSpec,
+    workers: Sequence[int],
+    strategies: Sequence[str] = (),
+    seeds: int = 1,
+    epochs: int | None = None,
+    global_batch: bool = False,
+) -> Iterator[RunSpec]:
     """The runs to make, in order: all numbers of workers with one seed before the next seed.
 
     The largest number comes first, so that a Spark that is started for it has room for all.
+
+    Args:
+        spec: of the run whose cell is measured.
+        workers: numbers of workers.
+        strategies: those to measure; empty for the run's own.
+        seeds: how many runs there are of each combination, each with another seed.
+        epochs: at which each `fit` ends; None for the cell's own number.
+        global_batch: --batch-size of the run is the batch of all workers together, with each strategy.
 
     Raises:
         UsageError: the run's strategy cannot be compared, a secret of it was not stored, or the workers cannot share
@@ -72,16 +63,16 @@ def variants(spec: RunSpec, request: ScaleRequest) -> Iterator[RunSpec]:
             "and scale that run."
         )
     default = "allreduce" if spec.strategy == "single" else spec.strategy
-    if not request.strategy and default not in STRATEGIES:
+    if not strategies and default not in STRATEGIES:
         raise UsageError(
             f"{spec.name} has --strategy {default}, and %ddl scale compares {', '.join(STRATEGIES)}: name one."
         )
-    for number in range(request.seeds):
+    for number in range(seeds):
         seed = ((spec.seed or 0) + number) % SEED_LIMIT
-        for strategy in request.strategy or (default,):
-            for workers in sorted(request.workers, reverse=True):
-                variant = _variant(spec, strategy, workers, seed, number, request.epochs)
-                yield _with_share_of_batch(variant) if request.global_batch else variant
+        for strategy in strategies or (default,):
+            for count in sorted(workers, reverse=True):
+                variant = _variant(spec, strategy, count, seed, number, epochs)
+                yield _with_share_of_batch(variant) if global_batch else variant
 
 
 def _with_share_of_batch(spec: RunSpec) -> RunSpec:

@@ -20,7 +20,6 @@ from ddl_magics.clusters import executors
 from ddl_magics.clusters.base import Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.commands import check, release
-from ddl_magics.commands.command import NoWords
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.options.parsing import parse
 from ddl_magics.runs import follower
@@ -54,33 +53,33 @@ def test_the_users_session_gives_its_executors_back_when_it_is_told_to(spark_clu
     refused = session.cluster.check(dataclasses.replace(parse("--release executors"), cell="1"), names)
     assert refused.message.startswith("--release is for sessions that ddl_magics has started, and this one is yours")
 
-    assert release.release(NoWords(), Kernel(session)) == (
+    assert release.release(Kernel(session)) == (
         "2 executors given back; a Spark job waits until a run or %ddl acquire asks for new ones"
     )
     until(lambda: session.cluster.status().details["executors"] == 0, 60)
     assert session.cluster.status().slots == 2, "as a run can have them"
     assert "0 executors, 2 given back: the next run asks for them again" in check.report(session.cluster)
-    assert release.release(NoWords(), Kernel(session)) == "there are no executors to give back"
+    assert release.release(Kernel(session)) == "there are no executors to give back"
 
-    assert release.acquire(NoWords(), Kernel(session)) == "asked for 2 executors"
+    assert release.acquire(Kernel(session)) == "asked for 2 executors"
     until(lambda: session.cluster.status().details["executors"] == 2, 60)
-    assert release.acquire(NoWords(), Kernel(session)) == "no executors were given back with %ddl release"
+    assert release.acquire(Kernel(session)) == "no executors were given back with %ddl release"
     assert sc.parallelize(range(4), 2).sum() == 6
 
-    release.release(NoWords(), Kernel(session))
+    release.release(Kernel(session))
     run = session.submit(dataclasses.replace(parse("--seed 1"), cell=CELL), names)
     run.wait(120)
     assert run.state == ev.FINISHED, "it has asked for them again"
-    release.release(NoWords(), Kernel(session))  # a prewarmed process holds no executor
+    release.release(Kernel(session))  # a prewarmed process holds no executor
     until(lambda: not our_processes() and not prewarmed(), 60)
     until(lambda: session.cluster.status().details["executors"] == 0, 60)
-    release.acquire(NoWords(), Kernel(session))
+    release.acquire(Kernel(session))
     until(lambda: session.cluster.status().details["executors"] == 2, 60)
 
     _kill_an_executor(sc.applicationId)
-    release.release(NoWords(), Kernel(session))  # Spark starts one in its place
+    release.release(Kernel(session))  # Spark starts one in its place
     until(lambda: session.cluster.status().details["executors"] == 0, 60)
-    assert release.acquire(NoWords(), Kernel(session)) == "asked for 2 executors"
+    assert release.acquire(Kernel(session)) == "asked for 2 executors"
     until(lambda: session.cluster.status().details["executors"] == 2, 60)
 
 
@@ -95,7 +94,6 @@ OURS = """
 import dataclasses, json, subprocess, sys, time
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.base import NotStarted
-from ddl_magics.commands.command import NoWords
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.session.session import Session
 from ddl_magics.options.parsing import parse
@@ -227,7 +225,7 @@ def test_a_run_that_follows_keeps_what_it_needs(monkeypatch):
     first, second = (session.submit(dataclasses.replace(parse("--release session"), cell="1"), {}) for _ in range(2))
     assert second.state == ev.QUEUED
     with pytest.raises(UsageError, match="run_1 is RUNNING: wait for its end, or %ddl stop run_1"):
-        release.release(NoWords(), Kernel(session))
+        release.release(Kernel(session))
     cluster.visible = len(cluster.script)
     first.wait(20)
     second.wait(20)

@@ -356,14 +356,14 @@ def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
 def test_what_use_livy_asks_for(line, arguments):
     choice = Mock()
     choice.livy.return_value = None
-    use(BY_VERB["use"].read(["livy", *line.split()]), Kernel(Mock(), choice=choice))
+    use(Kernel(Mock(), choice=choice), **BY_VERB["use"].read(["livy", *line.split()]))
     assert choice.livy.call_args.args == arguments
 
 
 @pytest.mark.parametrize("line", ["--session", "http://h http://g", "ftp://h", "--session 1 --detached", "--detachd"])
 def test_what_use_livy_does_not_understand(line):
     with pytest.raises(UsageError):
-        use(BY_VERB["use"].read(["livy", *line.split()]), Kernel(Mock(), choice=Mock()))
+        use(Kernel(Mock(), choice=Mock()), **BY_VERB["use"].read(["livy", *line.split()]))
 
 
 def test_a_session_that_cannot_be_made_or_found_says_why(livy):

@@ -4,9 +4,10 @@ import pytest
 from support.stored import finished, stored
 
 from ddl_magics import store
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.commands.runs import list_runs
 from ddl_magics.history import provenance, query
 from ddl_magics.runtime import events as ev
-from ddl_magics.search.listing import listed
 
 
 @pytest.fixture(autouse=True)
@@ -102,9 +103,9 @@ def test_a_shell_may_have_split_the_terms():
 
 
 def test_what_is_found_is_a_table(runs):
-    text = listed(query.parse("tag:paper"))
+    text = list_runs(Kernel(None), ("tag:paper",))
     assert [line.split()[0] for line in text.splitlines()] == ["run", "good"] and "paper, two words" in text
-    assert listed(query.parse("tag:none")) == "none of 3 runs matches"
+    assert list_runs(Kernel(None), ("tag:none",)) == "none of 3 runs matches"
 
 
 def test_a_damaged_file_of_packages_matches_nothing_and_stops_nothing(runs):

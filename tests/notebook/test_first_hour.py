@@ -59,10 +59,6 @@ MISTAKES = {
         "%%distributed --name print\n1",
         "--name print would hide Python's own print: choose another name, such as print_run.",
     ),
-    "a keyword": (
-        "%%distributed --name class\n1",
-        "--name must be a name of your own (class is a word of Python), not",
-    ),
     "a module's name": ("%%distributed --name np\n1", "--name np would replace your variable np (module): choose"),
     "a name of a later cell": (
         "%%distributed\nprint(later)",
@@ -72,15 +68,6 @@ MISTAKES = {
     "an open file": ("%%distributed\nlog.read()", "'log' is an open file and cannot travel to the workers; open it"),
     "a lock": ("%%distributed\nlock.acquire()", "'lock' (lock) cannot travel to the workers (cannot pickle"),
     "a generator": ("%%distributed\nnext(rows)", "'rows' (generator) cannot travel to the workers (cannot pickle"),
-    "an open quotation": (
-        "%%distributed --name 'a\n1",
-        "cannot read the options (no closing quotation): close the quotation.",
-    ),
-    "options in two lines": (
-        "%%distributed --workers 2 \\\n--name a\n1",
-        "cannot read the options (no escaped character): write all options in one line, without \\.",
-    ),
-    "a name with a hyphen": ("%%distributed --name my-run\n1", "--name must be a Python name (letters, digits, unders"),
     "a model that is not there": ("digits.model()", "digits has no model: none was fitted in the cell (FINISHED)."),
     "a model's file of another kind": (
         "digits.save_model('m.h5')",
@@ -105,23 +92,6 @@ MISTAKES = {
     ),
     "a Spark Connect session": ("%%distributed\n1", "Spark Connect sessions cannot start workers: create the session"),
     "a rank that is not there": ("%ddl logs digits 7", "digits has the ranks 0 to 1, and no rank 7."),
-    "a short option": (
-        "%%distributed -n 2\n1",
-        "'-n' is not an option: options start with two dashes. Did you mean --wo",
-    ),
-    "an argument of fit": (
-        "%%distributed --epochs 5\n1",
-        "no option --epochs. It is an argument of model.fit, in the cell.",
-    ),
-    "an argument of the optimizer": (
-        "%%distributed --learning_rate 0.1\n1",
-        "no option --learning_rate. It is an argument of the optimizer, in the cell.",
-    ),
-    "a strategy in other words": (
-        "%%distributed --strategy parameter-server\n1",
-        "--strategy has no value 'parameter-server'; it takes allreduce, ps, average, ensemble, single, tf-allreduce, "
-        "tf-ps. Did you mean ps?",
-    ),
     "an array as data": (
         "%%distributed --data x_train\n1",
         "--data: x_train is no Spark or pandas DataFrame (its type is list): leave --data out where the cell uses it",
@@ -146,18 +116,6 @@ MISTAKES = {
         "%%distributed\nwith strategy.scope(): pass",
         "line 2: 'strategy' is defined only with --strategy tf-allreduce or tf-ps: add the option",
     ),
-    "a verb in other words": (
-        "%ddl kill digits",
-        "%ddl has no verb kill; its verbs are use, spark, check, runs, show, logs, st",
-    ),
-    "a Livy without its word": (
-        "%ddl use http://host:8998",
-        "%ddl use has no cluster http://host:8998; it takes auto, embedded, livy. For a Livy: %ddl use livy http://host",
-    ),
-    "a master of Spark": (
-        "%ddl use spark://host:7077",
-        "%ddl use has no cluster spark://host:7077; it takes auto, embedded, livy. Create the session with SparkSess",
-    ),
     "a misspelt magic": (
         "%%Distribute --workers 2\n1",
         "there is no cell magic %%Distribute. Did you mean %%distributed?",
@@ -166,7 +124,6 @@ MISTAKES = {
         "\n  %%distributed --workers two\nx = 1",
         "--workers must be a whole number above 0, not 'two'.",
     ),
-    "curly quotes": ("%%distributed --name “my run”\n1", "--name must be a Python name (letters, digits, underscores)"),
 }
 
 

@@ -22,14 +22,7 @@ def test_old_runs_are_removed_by_hand_or_at_the_start_of_each_run(shell, capsys,
     old = [stored(ev.FINISHED, created=1.0) for _ in range(2)]
     text, _ = run(shell, "%ddl clean --keep 30d --dry-run", capsys)
     assert "2 runs with" in text and "would be removed" in text
-    for line, message in (
-        ("%ddl clean", "say what to keep: %ddl clean [--keep 30d]"),
-        ("%ddl clean --kep 30d", "%ddl clean has no option --kep. Did you mean --keep?"),
-        ("%ddl clean --max-size", "--max-size needs a value: --max-size 10GB."),
-        ("%ddl clean --keep-last=0", "--keep-last must be a whole number above 0, not '0'."),
-    ):
-        text, error = run(shell, line, capsys)
-        assert message in text + str(error), line
+    assert "say what to keep: %ddl clean [--keep 30d]" in run(shell, "%ddl clean", capsys)[0]
     run(shell, "%config DistributedStore.max_size = 'much'", capsys)
     assert caplog.messages == ["--max-size must be a size such as 500MB, 10GB, not 'much'."]
     run(shell, "%%distributed --name first\nx = 1", capsys)
@@ -64,8 +57,6 @@ def test_the_other_name_of_the_magic(shell, capsys):
     ("cell", "says"),
     [
         ("%%distributed --worker 2\nx", "UsageError: no option --worker. Did you mean --workers?"),
-        ("%%distributed --target loss<1\nx", "UsageError: --target must be a metric and a number, such as"),
-        ("%%distributed\n", "UsageError: the cell is empty: write the training below %%distributed."),
         ("%%distributed\n\n \n", "UsageError: the cell is empty: write the training below %%distributed."),
         ("%distributed", "UsageError: %%distributed is a cell magic: write it, with two"),
         ("%%distributed --name shellname\n1", "UsageError: --name shellname would replace your variable"),
@@ -79,29 +70,12 @@ def test_the_other_name_of_the_magic(shell, capsys):
             "%%distributed\nget_ipython().system('ls')",
             "UsageError: line 2: get_ipython() is the notebook's, and workers",
         ),
-        (
-            "%ddl shwo x",
-            "UsageError: %ddl has no verb shwo; its verbs are use, spark, check, runs, show, logs, stop,",
-        ),
         ("%ddl attach nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
         ("%ddl use livy http://u:p@h", "UsageError: the URL holds a password, which would be stored: set it in"),
         ("%ddl use livy host:8998", "UsageError: host:8998 is not the URL of a Livy: write http://HOST:8998, or"),
-        (
-            "%ddl use livy --detach",
-            "UsageError: %ddl use has no option --detach. Did you mean --detached? Write: %ddl use auto|embedded|livy ",
-        ),
         ("%ddl use embedded now", "UsageError: write: %ddl use embedded"),
-        ("%ddl spark 4", "UsageError: write: %ddl spark [--workers N] [--conf KEY=VALUE]"),
-        (
-            "%ddl spark --name x",
-            "UsageError: %ddl spark has no option --name. Write: %ddl spark [--workers N] [",
-        ),
-        ("%ddl use yarn", "UsageError: %ddl use has no cluster yarn; it takes auto, embedded, livy."),
         ("%ddl show", "UsageError: write: %ddl show RUN"),
-        ("%ddl logs a b", "UsageError: RANK must be the number of a rank, such as 0, not 'b'."),
-        ("%ddl logs a 1 2", "UsageError: write: %ddl logs RUN [RANK]"),
         ("%ddl serve nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
-        ("%ddl serving x", "UsageError: write: %ddl serving"),
         ("%ddl stop nothing", "UsageError: there is no run nothing. %ddl runs lists them."),
     ],
 )
@@ -168,8 +142,6 @@ def test_verbs(shell, capsys):
 def test_spark_is_not_started_for_too_many_workers_nor_over_a_variable(shell, capsys, monkeypatch):
     monkeypatch.setattr("ddl_magics.clusters.local_spark.existing_session", lambda namespace: None)  # of other tests
     session(shell).cluster = EmbeddedCluster(lambda: shell.user_ns)
-    text, error = run(shell, "%ddl spark --workers many", capsys)
-    assert "--workers must be a whole number" in text + str(error)
     text, error = run(shell, "%ddl spark --workers 9000", capsys)
     assert "--workers 9000 is too much for this machine" in text + str(error)
     shell.user_ns["spark"] = 1

@@ -130,6 +130,18 @@ def test_defaults_of_ps_and_of_data():
         ("--timeout soon", "--timeout must be seconds"),
         ("--name 2nd", "--name must be a Python name"),
         ("--name class", "--name must be a name of your own (class is a word of Python)"),
+        ("--name “my run”", "--name must be a Python name (letters, digits, underscores), such as my, not '“my'."),
+        (
+            "--workers 2 \\",
+            "cannot read the options (no escaped character): write all options in one line, without \\.",
+        ),
+        ("-n 2", "'-n' is not an option: options start with two dashes. Did you mean --workers?"),
+        ("--epochs 5", "no option --epochs. It is an argument of model.fit, in the cell."),
+        ("--learning_rate 0.1", "no option --learning_rate. It is an argument of the optimizer, in the cell."),
+        (
+            "--strategy parameter-server",
+            "it takes allreduce, ps, average, ensemble, single, tf-allreduce, tf-ps. Did you",
+        ),
         ("--seed -1", "--seed must be a whole number from 0"),
         ("--conf memory", "--conf must be key=value"),
         ("--out ''", "--out must be a folder, such as hdfs:///models/mnist, not ''."),
@@ -165,6 +177,21 @@ def test_defaults_of_ps_and_of_data():
         ("--strategy tf-allreduce --ps 2", "--ps applies only to --strategy ps or tf-ps, not to tf-allreduce."),
         ("--strategy single --workers 2", "--strategy single is one worker"),
         ("--target loss<1", "--target must be a metric and a number, such as val_accuracy:0.98 or loss:0.1, not"),
+        ("--compression topk:2", "--compression must be bf16, or topk with the share of the gradients to send, as in"),
+        ("--strategy ps --compression bf16", "--compression applies only to --strategy allreduce, not to ps."),
+        ("--rule easgd --compression bf16", "--compression cannot be combined with --rule easgd: compression is for"),
+        ("--gather maybe", "--gather has no value 'maybe'; it takes auto, yes, no."),
+        ("--strategy ps --gather yes", "--gather applies only to --strategy allreduce, not to ps."),
+        ("--strategy ps --sync-noise", "--sync-noise applies only to --strategy allreduce, not to ps."),
+        (
+            "--data rows --sync-noise",
+            "--sync-noise cannot be combined with --data rows: a worker has only its own rows",
+        ),
+        ("--strategy ps --sync-batchnorm", "--sync-batchnorm applies only to --strategy allreduce, not to ps."),
+        (
+            "--rule easgd --sync-batchnorm",
+            "--sync-batchnorm cannot be combined with --rule easgd: with a rule the workers have no global batch;",
+        ),
         (
             "--target score:0.9",
             "the metric's name does not say which is better, such as score:0.9:max, not 'score:0.9'.",
@@ -185,41 +212,18 @@ def test_settings_of_a_rule_stay_with_it():
     assert parse("--strategy ps --rule=downpour").rule == "downpour"
 
 
-def test_compression_is_for_gradients_between_workers():
-    assert parse("--compression bf16").compression == "bf16"
-    assert parse("--compression topk:0.05").to_record()["compression"] == "topk:0.05"
-    assert parse("").compression is None
-    wanted = (
-        "--compression must be bf16, or topk with the share of the gradients to send, as in topk:0.01, not 'topk:2'."
-    )
-    assert refusal("--compression topk:2") == wanted
-    assert refusal("--strategy ps --compression bf16").startswith("--compression applies only to --strategy allreduce")
-    assert refusal("--rule easgd --compression bf16") == (
-        "--compression cannot be combined with --rule easgd: compression is for gradients, and a rule exchanges "
-        "weights; leave one of them out."
-    )
-
-
-def test_gather_takes_three_values_and_is_for_batches_of_all_workers():
-    assert parse("--gather no").to_record()["gather"] == "no" and parse("").gather is None
-    assert "auto, yes, no" in refusal("--gather maybe")
-    assert refusal("--strategy ps --gather yes").startswith("--gather applies only to --strategy allreduce")
-
-
-def test_sync_noise_is_for_batches_of_all_workers():
-    assert parse("--sync-noise").to_record()["sync_noise"] is True and parse("").sync_noise is None
-    assert refusal("--strategy ps --sync-noise").startswith("--sync-noise applies only to --strategy allreduce")
-    assert refusal("--data rows --sync-noise").startswith("--sync-noise cannot be combined with --data")
-
-
-def test_sync_batchnorm_is_for_batches_of_all_workers():
-    assert parse("--sync-batchnorm").to_record()["sync_batchnorm"] is True
-    assert parse("").sync_batchnorm is None
-    assert refusal("--strategy ps --sync-batchnorm").startswith("--sync-batchnorm applies only to --strategy allreduce")
-    assert refusal("--rule easgd --sync-batchnorm") == (
-        "--sync-batchnorm cannot be combined with --rule easgd: with a rule the workers have no global batch; leave "
-        "one of them out."
-    )
+@pytest.mark.parametrize(
+    ("line", "field", "value"),
+    [
+        ("--compression bf16", "compression", "bf16"),
+        ("--compression topk:0.05", "compression", "topk:0.05"),
+        ("--gather no", "gather", "no"),
+        ("--sync-noise", "sync_noise", True),
+        ("--sync-batchnorm", "sync_batchnorm", True),
+    ],
+)
+def test_an_option_of_all_reduce_goes_to_the_driver(line, field, value):
+    assert parse(line).to_record()[field] == value and getattr(parse(""), field) is None
 
 
 def test_a_rule_of_all_reduce():

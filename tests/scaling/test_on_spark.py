@@ -29,7 +29,7 @@ def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, monkeypatch,
     assert len(first.history["loss"]) == 4
 
     words = ["line", "--workers", "1,2,9", "--strategy", "allreduce,average", "--epochs", "2"]
-    report = scale(BY_VERB["scale"].read(words), Kernel(session, names))
+    report = scale(Kernel(session, names), **BY_VERB["scale"].read(words))
     print(report, report.predict(4), sep="\n")
     made = [run for run in session.runs.values() if run.spec.parent == first.id]
     assert len(made) == 4 and {run.state for run in made} == {ev.FINISHED}

@@ -1,5 +1,7 @@
 """The files of a deployment: what KServe and Azure ML are told, beside an MLflow folder that predicts as Keras does."""
 
+from types import SimpleNamespace
+
 import keras
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ from support.stored import stored
 from ddl_magics import Run
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands import serve as serve_command
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving import deployment
@@ -27,7 +30,7 @@ def run(jupyter_data_dir):
 
 
 def command(line, run=None):
-    return serve_command.run(BY_VERB["serve"].read(line.split()), lambda word: run, print)
+    return serve_command.serve(Kernel(SimpleNamespace(find=lambda word: run)), **BY_VERB["serve"].read(line.split()))
 
 
 def predicts_as(folder, run):

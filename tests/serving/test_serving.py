@@ -1,5 +1,7 @@
 """A model served by a real MLServer: its protocols, a new version under load, its log, its end."""
 
+import contextlib
+import io
 import json
 import os
 import re
@@ -10,6 +12,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
+from types import SimpleNamespace
 
 import keras
 import numpy as np
@@ -25,7 +28,7 @@ from support.until import until
 
 from ddl_magics import Run, __main__
 from ddl_magics.commands import serve as serve_command
-from ddl_magics.commands.command import NoWords
+from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.runtime import events as ev
 from ddl_magics.serving.servers import list_served
@@ -62,8 +65,10 @@ def command(line, run=None):
             raise UsageError(f"there is no run {word}.")
         return run
 
-    told = []
-    return serve_command.run(BY_VERB["serve"].read(line.split()), find, told.append), told
+    kernel = Kernel(SimpleNamespace(find=find))
+    with contextlib.redirect_stdout(io.StringIO()) as printed:
+        text = serve_command.serve(kernel, **BY_VERB["serve"].read(line.split()))
+    return text, printed.getvalue().splitlines()
 
 
 @pytest.fixture(scope="module")
@@ -186,7 +191,7 @@ def test_requests_rates_latencies_and_errors_are_counted(served):
     assert now["requests"] - before["requests"] > 10 and now["rate"] > 0 and len(now["rates"]) == 59
     latency = now["latency"]
     assert 0 < latency["p50"] <= latency["p95"] <= latency["p99"]
-    line = serve_command.serving(NoWords(), None)
+    line = serve_command.serving(None)
     assert line.startswith("digits  version 1  http://127.0.0.1:") and "requests/s" in line and "p95" in line
 
 
@@ -289,7 +294,7 @@ def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version
         until(lambda: any(path.stat().st_size for path in log.iterdir()), 10)
         os.kill(served.owner["pid"], signal.SIGKILL)
         until(lambda: not served.alive, 10)
-        assert "is not served any more: " in serve_command.serving(NoWords(), None)
+        assert "is not served any more: " in serve_command.serving(None)
         text, _ = command(f"{tmp_path}/words@champion --log {log}")
         assert text.startswith("words version 2 is served"), "the name is free again"
     finally:
