@@ -108,21 +108,24 @@ def vague_names(trees: Trees) -> dict[str, tuple[int, int]]:
     return {name: (vague, bound) for name, (vague, bound) in sorted(counts.items())}
 
 
-def imports(trees: Trees, typing: bool, functions: bool) -> dict[str, set[str]]:
+def imports(trees: Trees, typing: bool, functions: bool, packages: bool = False) -> dict[str, set[str]]:
     """{module: modules of the package that it imports}.
 
     Args:
         typing: with the imports for type checkers alone.
         functions: with those inside functions.
+        packages: with the `__init__` of a folder, where something is imported from the folder.
     """
     modules = {".".join(path.with_suffix("").parts) for path in trees}
     return {
-        ".".join(path.with_suffix("").parts): set(_imported(path, tree, modules, typing, functions))
+        ".".join(path.with_suffix("").parts): set(_imported(path, tree, modules, typing, functions, packages))
         for path, tree in trees.items()
     }
 
 
-def _imported(path: Path, tree: ast.Module, modules: set[str], typing: bool, functions: bool) -> Iterator[str]:
+def _imported(
+    path: Path, tree: ast.Module, modules: set[str], typing: bool, functions: bool, packages: bool
+) -> Iterator[str]:
     module = ".".join(path.with_suffix("").parts)
     nodes: list[ast.AST] = [tree]
     while nodes:
@@ -141,6 +144,8 @@ def _imported(path: Path, tree: ast.Module, modules: set[str], typing: bool, fun
             names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
         else:
             continue
+        if packages:
+            names += [f"{name}.__init__" for name in names]
         yield from {name for name in names if name in modules and name != module}
 
 

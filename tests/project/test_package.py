@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.paths import ROOT
+from support.paths import ROOT, script
 from support.version_trial import ROWS
 
 import ddl_magics
 from ddl_magics import __main__
 from ddl_magics.clusters import livy_check, local_spark
 
+counts = script("counts")
+
 PACKAGE = ROOT / "ddl_magics"
-RUNTIME = PACKAGE / "runtime"
+RUNTIME = "ddl_magics.runtime"
 
 #: What the runtime may import besides the standard library: it comes with Spark or TensorFlow, or the cell has it too.
 THERE_ANYWAY = {"numpy", "keras", "tensorflow", "pyspark", "py4j", "tf_keras"}
@@ -55,14 +57,19 @@ PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.no
 PURE |= {"files.names", "redaction", "provenance.packages", "provenance.values", "provenance.frames"}
 
 
-def _modules(folder):
-    return [pytest.param(path, id=str(path.relative_to(PACKAGE))) for path in sorted(folder.rglob("*.py"))]
+@pytest.fixture(scope="module")
+def imports():
+    """(file, below the package, dotted name of what it imports, whether written as a relative import)."""
+    return [
+        (path.relative_to(PACKAGE.name), *imported)
+        for path, tree in counts.read(ROOT).items()
+        for imported in _imports(path, tree)
+    ]
 
 
-def _imports(path):
-    """(dotted name of what is imported, whether written as a relative import)."""
-    package = path.relative_to(ROOT).parent.parts
-    for node in ast.walk(ast.parse(path.read_text())):
+def _imports(path, tree):
+    package = path.parent.parts
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 yield alias.name, False
@@ -79,14 +86,17 @@ def _loaded_by(module):
     return set(done.stdout.split())
 
 
-@pytest.mark.parametrize("path", _modules(RUNTIME))
-def test_the_runtime_imports_nothing_that_a_cluster_may_lack(path):
-    known = {*sys.stdlib_module_names, *THERE_ANYWAY, *PERHAPS_THERE.get(str(path.relative_to(RUNTIME)), ())}
-    for name, relative in _imports(path):
-        if relative:
-            assert name.startswith("ddl_magics.runtime"), f"{name} stands above the runtime, which is shipped alone"
-        else:
-            assert name.split(".")[0] in known, f"{name} is not on every cluster"
+def test_the_runtime_imports_nothing_that_a_cluster_may_lack(imports):
+    in_runtime = [(file.relative_to("runtime"), *rest) for file, *rest in imports if file.parts[0] == "runtime"]
+    above = [(file, name) for file, name, relative in in_runtime if relative and not name.startswith(f"{RUNTIME}.")]
+    assert not above, "what stands above the runtime, which is shipped alone"
+    everywhere = {*sys.stdlib_module_names, *THERE_ANYWAY}
+    lacking = [
+        (file, name)
+        for file, name, relative in in_runtime
+        if not relative and name.split(".")[0] not in {*everywhere, *PERHAPS_THERE.get(str(file), ())}
+    ]
+    assert not lacking, "what is not on every cluster"
 
 
 @pytest.mark.parametrize("file", PERHAPS_THERE)
@@ -101,20 +111,17 @@ def test_only_ranks_load_tensorflow(module):
     assert not {"tensorflow", "keras"} & loaded
 
 
-@pytest.mark.parametrize("path", _modules(PACKAGE))
-def test_only_clusters_know_how_the_runtime_works(path):
-    if path.relative_to(PACKAGE).parts[0] in ("runtime", "clusters"):
-        return
-    for name, _ in _imports(path):
-        if name.startswith("ddl_magics.runtime."):
-            known = name[len("ddl_magics.runtime.") :]
-            assert any(known == pure or known.startswith(pure + ".") for pure in PURE), name
+def test_only_clusters_know_how_the_runtime_works(imports):
+    pure = tuple(f"{RUNTIME}.{name}." for name in PURE)
+    elsewhere = [(file, name) for file, name, _ in imports if file.parts[0] not in ("runtime", "clusters")]
+    of_runtime = [(file, name) for file, name in elsewhere if name.startswith(f"{RUNTIME}.")]
+    assert of_runtime and not [(file, name) for file, name in of_runtime if not f"{name}.".startswith(pure)]
 
 
 def test_the_runtime_is_python_38():
     """Syntax and library of HDInsight's Python; `vermin` knows both. Annotations are ruff's to check (FA102)."""
     vermin = [Path(sys.executable).parent / "vermin", "--violations", "--no-tips"]
-    checked = subprocess.run([*vermin, "-t=3.8-", RUNTIME], capture_output=True, text=True)
+    checked = subprocess.run([*vermin, "-t=3.8-", PACKAGE / "runtime"], capture_output=True, text=True)
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
@@ -197,8 +204,8 @@ def test_images_copy_and_call_what_is_there(name):
     text = (ROOT / name).read_text()
     for source in re.findall(r"^COPY (?!--from)(?:--\S+ )*(\S+) ", text, re.MULTILINE):
         assert (ROOT / source).exists(), source
-    for script in re.findall(r"\b(?:tests|scripts)/[\w/.-]+", text):
-        assert (ROOT / script).exists(), script
+    for command in re.findall(r"\b(?:tests|scripts)/[\w/.-]+", text):
+        assert (ROOT / command).exists(), command
     extras = {extra for found in re.findall(r"\[([\w,]+)\]\"", text) for extra in found.split(",")}
     assert extras <= set(_project()["optional-dependencies"])
 

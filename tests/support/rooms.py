@@ -4,9 +4,11 @@ A room is a folder of the package or of its runtime, or a file beside these fold
 direction; scripts/rooms_picture.py draws them.
 """
 
-import ast
+import functools
 
-from support.paths import ROOT
+from support.paths import ROOT, script
+
+counts = script("counts")
 
 PACKAGE = "ddl_magics"
 RUNTIME = f"{PACKAGE}.runtime"
@@ -74,40 +76,16 @@ RUNTIME_FLOORS = {
 }
 
 
-def _modules():
-    """{dotted name: path} of all files of the package."""
-    paths = sorted((ROOT / PACKAGE).rglob("*.py"))
-    return {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in paths}
+MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (ROOT / PACKAGE).rglob("*.py")}
 
 
-MODULES = _modules()
+@functools.cache
+def imports(packages):
+    """{module: modules of this package that it imports}, also inside functions and for type checkers alone.
 
-
-def imported(module):
-    """The modules of this package that a module imports: also inside of functions, and for type checkers alone."""
-    for node in ast.walk(ast.parse(MODULES[module].read_text())):
-        if isinstance(node, ast.Import):
-            names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom):
-            base = module.split(".")[: -node.level] if node.level else []
-            origin = ".".join([*base, *filter(None, [node.module])])
-            names = [origin, *(f"{origin}.{alias.name}" for alias in node.names)]
-        else:
-            continue
-        for name in names:
-            for target in (name, name + ".__init__"):
-                if target in MODULES and target != module:
-                    yield target
-
-
-IMPORTS = {module: set(imported(module)) for module in MODULES}
-
-
-def without_front_doors(imports):
-    """The same imports without those of a room's `__init__`, which names files of its own room."""
-    return {
-        module: {target for target in targets if not target.endswith("__init__")} for module, targets in imports.items()
-    }
+    packages: with the `__init__` of a folder, where something is imported from the folder.
+    """
+    return counts.imports(counts.read(ROOT), typing=True, functions=True, packages=packages)
 
 
 def in_runtime(module):
@@ -126,7 +104,7 @@ def rooms(inside_runtime):
 
 def arrows(inside_runtime):
     """(room, room that it imports, "module imports module") for each import between two rooms."""
-    for module, targets in IMPORTS.items():
+    for module, targets in imports(packages=True).items():
         for target in sorted(targets):
             if (in_runtime(module) and in_runtime(target)) == inside_runtime:
                 above, below = (room(name, inside_runtime) for name in (module, target))
