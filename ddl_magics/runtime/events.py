@@ -473,24 +473,24 @@ class Notice(Event, kind="notice"):
 MERGED = ("steps", "sample", "commits", "values")
 
 
-def is_sound(event: Any) -> bool:
+def is_sound(value: Any) -> bool:
     """Whether a JSON value is an event whose fields have the types and bounds of its kind in SCHEMA.
 
     Unknown kinds, fields and values of enumerations are those of another version, and pass. `attempt`, `seq` and
     `first` may be missing: an event gets them later.
     """
-    if type(event) is not dict or type(event.get("kind")) is not str:
+    if type(value) is not dict or type(value.get("kind")) is not str:
         return False
-    rank: Any = event.get("rank")
-    moment: Any = event.get("time")
+    rank: Any = value.get("rank")
+    moment: Any = value.get("time")
     if type(rank) is not int or not JOB <= rank <= MAX_RANK:
         return False
     if type(moment) not in (int, float) or not 0 <= moment < MAX_TIME:
         return False
-    if not (_is_number(event, "attempt", 0) and _is_number(event, "seq", 1) and _is_number(event, "first", 1)):
+    if not (_is_number(value, "attempt", 0) and _is_number(value, "seq", 1) and _is_number(value, "first", 1)):
         return False
-    fits = _FIELDS.get(event["kind"])
-    return fits is None or fits(event)
+    fits = _FIELDS.get(value["kind"])
+    return fits is None or fits(value)
 
 
 def encodable(value: Dict[str, Any]) -> Dict[str, Any]:

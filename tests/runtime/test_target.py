@@ -4,7 +4,7 @@ import pytest
 
 from ddl_magics.runtime import target
 from ddl_magics.runtime.driver.limits import RunLimits
-from ddl_magics.runtime.events import make
+from ddl_magics.runtime.events import make, parse
 from ddl_magics.runtime.run_spec import RunSpec
 
 
@@ -39,20 +39,9 @@ def test_a_name_that_does_not_say_which_is_better_needs_a_direction(text):
 
 def test_when_a_target_is_reached():
     accuracy, loss = target.read("accuracy:0.9"), target.read("loss:0.1")
-    assert [accuracy.is_reached(value) for value in (0.89, 0.9, 1.0, None, float("nan"))] == [
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
-    assert [loss.is_reached(value) for value in (0.11, 0.1, -1.0, None, float("nan"))] == [
-        False,
-        True,
-        True,
-        False,
-        False,
-    ]
+    values = (-1.0, 0.1, 0.11, 0.89, 0.9, 1.0, None, float("nan"))
+    assert [value for value in values if accuracy.is_reached(value)] == [0.9, 1.0]
+    assert [value for value in values if loss.is_reached(value)] == [-1.0, 0.1]
 
 
 def epoch(number, rank=0, fit=0, **metrics):
@@ -100,5 +89,5 @@ def test_what_a_run_says_at_its_end(events, says):
 )
 def test_which_reports_stop_a_run(event, strategy, stops):
     asked = []
-    RunLimits(RunSpec(strategy=strategy, target="loss:0.1"), asked.append).check_event(event)
+    RunLimits(RunSpec(strategy=strategy, target="loss:0.1"), asked.append).check_event(parse(event))
     assert asked == ([" at --target"] if stops else [])

@@ -12,7 +12,7 @@ import threading
 import time
 import traceback
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Iterator, Mapping, Sequence
 
 from .. import events
 from ..checkpoints import checkpoint_files
@@ -25,7 +25,6 @@ from ..transport.incoming import IncomingFile
 from ..transport.sockets import error_text
 from ..wording import counted
 from . import rank_messages
-from .rank_connection import RankConnection
 from .rank_jobs import RankJobs
 from .run_context import RunContext
 from .run_result import AttemptRecord, RunResult, TimedEnd, judge
@@ -219,15 +218,23 @@ class Attempt:
         def is_current() -> bool:
             return self._channels.get(rank) is channel and not self._cleared
 
-        connection = RankConnection(self, self._changed, is_current, lambda: self._hear(rank))
+        @contextlib.contextmanager
+        def current() -> Iterator[None]:
+            """Nothing is recorded of a rank that was cut off or counted as dead, and has a successor by now."""
+            with self._changed:
+                if not is_current():
+                    raise wire.ConnectionLost("the rank has another connection by now, or its attempt is over")
+                self._hear(rank)
+                yield
+
         try:
-            rank_messages.receive(rank, channel, connection)
+            rank_messages.receive(rank, channel, self, current)
         except Exception as error:  # a thread that ended silently would look like the death of the rank
             cause = spark_error.DRIVER_DIED if spark_error.is_of_dead_jvm(error) else error_text(error)
             message = "the driver failed at a message of the rank: %s" % cause
-            with contextlib.suppress(wire.ConnectionLost):
-                failure = Failure(rank, "", "error", message, traceback.format_exc())
-                connection.on_end(rank, RankEnd("failed", failure))
+            failure = Failure(rank, "", "error", message, traceback.format_exc())
+            with contextlib.suppress(wire.ConnectionLost), current():
+                self.on_end(rank, RankEnd("failed", failure))
         with self._changed:
             if rank not in self._record.ends and is_current():
                 self._record.lost[rank] = self._hosts[rank]
@@ -240,28 +247,30 @@ class Attempt:
             if seconds is not None:
                 self._notice(rank, "info", "%s is heard of again, after %.0f s" % (self._hosts[rank], seconds))
 
-    # -- what the ranks send, through a `RankConnection`
+    # -- what the ranks send
 
-    def on_event(self, rank: int, event: events.RawEvent) -> None:
-        event = dict(event, rank=rank)
-        if event["kind"] not in events.SCHEMA:
+    def on_event(self, rank: int, raw: events.RawEvent) -> None:
+        raw = dict(raw, rank=rank)
+        kind = raw["kind"]
+        if kind not in events.SCHEMA:
             return
-        if not events.is_sound(event):
-            if self._is_new(event["kind"]):
+        if not events.is_sound(raw):
+            if self._is_new(kind):
                 text = "a report (%s) is left out: it has a value that such a report cannot have"
-                self._notice(rank, "warning", text % event["kind"])
+                self._notice(rank, "warning", text % kind)
             return
-        if event["kind"] == "notice" and event["message"].startswith(NOT_KEPT) and not self._is_new(event["message"]):
+        event = events.parse(raw)
+        if isinstance(event, events.Notice) and event.message.startswith(NOT_KEPT) and not self._is_new(event.message):
             return
-        if event["kind"] == "reference":
-            return self._context.sketches.add(rank, event)
-        if event["kind"] == "reading":
+        if isinstance(event, events.Reference):
+            return self._context.sketches.add(event)
+        if isinstance(event, events.Reading):
             return self._context.rows.note_reading(event)
-        if event["kind"] == "worker":
-            self._hosts[rank] = event["host"]
-        if event["kind"] == "environment":
-            event["like"], event["packages"] = self._context.packages.add(rank, event["packages"])
-        self._journal.log.append(event, self._numbers[rank])
+        if isinstance(event, events.Worker):
+            self._hosts[rank] = event.host
+        if isinstance(event, events.Environment):
+            raw["like"], raw["packages"] = self._context.packages.add(rank, event.packages)
+        self._journal.log.append(raw, self._numbers[rank])
         self._context.limits.check_event(event)
 
     def _is_new(self, report: str) -> bool:

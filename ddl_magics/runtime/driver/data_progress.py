@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Callable, Iterator, Sequence
 from ..spark import jvm_gateway
 
 if TYPE_CHECKING:
-    from ..events import RawEvent
+    from ..events import Reading
     from ..spark.pyspark_types import SparkContext
 
 LOOK_SECONDS = 1.0
@@ -101,14 +101,14 @@ def _bytes(sc: SparkContext, name: str) -> int:
     return sum(int(info.memSize() + info.diskSize()) for info in infos)
 
 
-def of_reading(activity: str, event: RawEvent, workers: int) -> str:
-    """How much all workers together have read of files. event: a "reading" of one of them."""
-    rows, of, seconds = event["rows"], event["of"], event["seconds"] or 1.0
-    rate, size = rows * workers / seconds, event["row_bytes"]
-    texts = ["%s: %s of %s rows" % (activity, *("{:,}".format(count * workers) for count in (rows, of)))]
-    texts.append("{:,.0f} rows/s, {:.1f} MB/s".format(rate, rate * size / 1e6))
-    if rows:
-        texts.append(_remaining(seconds * (of - rows) / rows))
+def of_reading(activity: str, event: Reading, workers: int) -> str:
+    """How much all workers together have read of files. event: of one of them."""
+    seconds = event.seconds or 1.0
+    rate = event.rows * workers / seconds
+    texts = ["%s: %s of %s rows" % (activity, *("{:,}".format(count * workers) for count in (event.rows, event.of)))]
+    texts.append("{:,.0f} rows/s, {:.1f} MB/s".format(rate, rate * event.row_bytes / 1e6))
+    if event.rows:
+        texts.append(_remaining(seconds * (event.of - event.rows) / event.rows))
     return ", ".join(texts)
 
 

@@ -45,33 +45,28 @@ class EventLog:
         self._replies: list[Range] = []  # the last to each reader: above the first number, up to the second
         self._lock = threading.Lock()
 
-    def append(self, event: events.RawEvent, attempt: int = 0) -> None:
-        event = dict(event, run=self._run, attempt=attempt)
+    def append(self, raw: events.RawEvent, attempt: int = 0) -> None:
+        event = events.parse(dict(raw, run=self._run, attempt=attempt))
         with self._lock:
-            if event["kind"] == "steps" and self._merge(event):
+            if isinstance(event, events.Steps) and self._merge(event):
                 return
-            if event["kind"] == "log":
-                self._pending += [dict(event, text=section) for section in split_text(event["text"])]
+            if isinstance(event, events.Log):
+                self._pending += [dict(event.raw, text=section) for section in split_text(event.text)]
             else:
-                self._pending.append(event)
+                self._pending.append(event.raw)
             if len(self._pending) > MAX_PENDING:
                 self._number()
 
-    def _merge(self, event: events.RawEvent) -> bool:
+    def _merge(self, bucket: events.Steps) -> bool:
         """Merge a bucket of steps into the one before it, if they may be merged."""
-        rank = event["rank"]
-        index = self._open_bucket.get(rank)
+        index = self._open_bucket.get(bucket.rank)
         if index is not None:
-            last = self._pending[index]
-            same_epoch = (last["fit"], last["epoch"], last["attempt"]) == (
-                event["fit"],
-                event["epoch"],
-                event["attempt"],
-            )
-            if same_epoch and last["seconds"] + event["seconds"] <= BUCKET_SECONDS:
-                self._pending[index] = merge_steps(last, event)
+            last = events.parse_as(events.Steps, self._pending[index])
+            same_epoch = (last.fit, last.epoch, last.attempt) == (bucket.fit, bucket.epoch, bucket.attempt)
+            if same_epoch and last.seconds + bucket.seconds <= BUCKET_SECONDS:
+                self._pending[index] = merge_steps(last.raw, bucket.raw)
                 return True
-        self._open_bucket[rank] = len(self._pending)
+        self._open_bucket[bucket.rank] = len(self._pending)
         return False
 
     def _number(self) -> None:

@@ -6,7 +6,7 @@ import time
 from typing import Callable
 
 from .. import target
-from ..events import RawEvent
+from ..events import Event, Values
 from ..run_spec import RunSpec
 from ..strategies import ENSEMBLE
 
@@ -30,12 +30,12 @@ class RunLimits:
         if self._deadline is not None and time.monotonic() > self._deadline:
             self._stop(" by --timeout after %g s" % (self._timeout or 0.0))
 
-    def check_event(self, event: RawEvent) -> None:
+    def check_event(self, event: Event) -> None:
         """Stop the run where a loop of the cell's own logs, on rank 0, that --target is reached; fits end themselves.
 
         The members of an ensemble end one by one, each with its own fit.
         """
-        if self.target is None or self._in_ensemble or event["kind"] != "values" or event["rank"] != 0:
+        if self.target is None or self._in_ensemble or not isinstance(event, Values) or event.rank != 0:
             return
-        if self.target.is_reached(event["metrics"].get(self.target.metric)):
+        if self.target.is_reached(event.metrics.get(self.target.metric)):
             self._stop(" at --target")

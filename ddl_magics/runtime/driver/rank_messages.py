@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Iterator, Protocol
+from typing import Any, Callable, ContextManager, Iterator, Protocol
 
 from ..events import RawEvent
 from ..rank_end import RankEnd
@@ -36,36 +36,35 @@ class RankListener(Protocol):
         """Where an incoming file may be written."""
 
 
-class ConnectionListener(RankListener, Protocol):
-    """The same, of one connection."""
-
-    def on_frame(self) -> None:
-        """A frame has come. ConnectionLost where nothing of this connection is wanted any more."""
-
-
-def receive(rank: int, channel: wire.Channel, listener: ConnectionListener) -> None:
+def receive(
+    rank: int, channel: wire.Channel, listener: RankListener, current: Callable[[], ContextManager[None]]
+) -> None:
     """Call the listener for each message of a rank, until its connection ends or breaks the protocol.
 
-    Any other exception is the listener's.
+    current(): is entered for each frame, and around each call of the listener but `on_ready`, which sends checkpoints.
+    It raises ConnectionLost where nothing of this connection is wanted any more. Other exceptions are the listener's.
     """
     incoming: dict[int, IncomingFile] = {}  # by the kind of the frames that carry the file's bytes
     try:
         while True:
             kind, payload = channel.recv(MAX_FRAME_BYTES)
-            listener.on_frame()
+            with current():
+                pass  # a frame counts as a sign of life, whatever it brings
             if kind in (messages.CHUNK, messages.PIECE):
                 with _reading():
                     complete = incoming[kind].write(payload)
                 if complete and kind == messages.CHUNK:
-                    listener.on_artifact(incoming.pop(kind))
+                    with current():
+                        listener.on_artifact(incoming.pop(kind))
                 elif complete:
-                    with _reading():  # of its header
+                    with current(), _reading():  # of its header
                         listener.on_checkpoint(incoming.pop(kind))
             elif kind == messages.EVENTS:
                 with _reading():
                     events = [dict(event) for event in messages.parse(payload)]
                 for event in events:
-                    listener.on_event(rank, event)
+                    with current():
+                        listener.on_event(rank, event)
             elif kind == messages.RANK_READY:
                 with _reading():
                     address = _address(messages.parse(payload)["address"])
@@ -78,7 +77,8 @@ def receive(rank: int, channel: wire.Channel, listener: ConnectionListener) -> N
             elif kind == messages.RANK_ENDED:
                 with _reading():
                     rank_end = RankEnd.from_json(messages.parse(payload))
-                listener.on_end(rank, rank_end)
+                with current():
+                    listener.on_end(rank, rank_end)
     except (wire.ConnectionLost, wire.ProtocolError):
         pass
     finally:

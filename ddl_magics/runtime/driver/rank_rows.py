@@ -72,14 +72,14 @@ class RankRows:
         going = lambda: self._journal.state == state  # noqa: E731
         return data_progress.watch(self._sc, group, text, report, going, last_stage=state == events.PREFLIGHT)
 
-    def note_reading(self, event: events.RawEvent) -> None:
+    def note_reading(self, event: events.Reading) -> None:
         """Rank 0 has read so many of its rows of files. The others read as many, at the same time."""
         before, workers = (events.RUNNING, events.WAITING), self._spec.ranks
-        if event["rows"] >= event["of"]:
+        if event.rows >= event.of:
             self._journal.enter_from(before, events.RUNNING, "training on %s" % counted(workers, "worker"))
             return
         message = data_progress.of_reading("reading %s" % self._spec.data, event, workers)
-        self._journal.enter_from(before, events.WAITING, message, ready=event["rows"], needed=event["of"])
+        self._journal.enter_from(before, events.WAITING, message, ready=event.rows, needed=event.of)
 
     def partitions(self) -> RDD[Any]:
         """An RDD with a partition for each rank, with its rows."""

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Mapping, Sequence, TypedDict
 
 import numpy as np
 
+from .. import events
 from . import watched
 from .watched import Tensor
 
@@ -194,9 +195,9 @@ class Sketches:
     def __init__(self) -> None:
         self._by_rank: Dict[int, Mapping[str, Any]] = {}
 
-    def add(self, rank: int, event: Mapping[str, Any]) -> None:
-        """event: of the kind `reference`; the last one of a rank counts."""
-        self._by_rank[rank] = event
+    def add(self, event: events.Reference) -> None:
+        """The last event of a rank counts."""
+        self._by_rank[event.rank] = event.raw
 
     def reference(self, run: str, made_of: Mapping[str, Any]) -> Reference | None:
         """None where no rank has reported. made_of: the `Inputs` of the run's data, which has the columns' names."""

@@ -26,11 +26,15 @@ def test_the_message_says_what_is_known(numbers, expected):
     assert data_progress.message("preparing df", *numbers) == expected
 
 
+def reading(**fields):
+    return events.parse(events.make("reading", 0, **fields))
+
+
 def test_the_message_of_ranks_that_read_files():
-    event = {"rows": 250_000, "of": 1_000_000, "row_bytes": 128, "seconds": 10.0}
     expected = "reading t.parquet: 500,000 of 2,000,000 rows, 50,000 rows/s, 6.4 MB/s, about 0:30 left"
+    event = reading(rows=250_000, of=1_000_000, row_bytes=128, seconds=10.0)
     assert data_progress.of_reading("reading t.parquet", event, 2) == expected
-    first = dict(event, rows=0, seconds=0.0)
+    first = reading(rows=0, of=1_000_000, row_bytes=128, seconds=0.0)
     assert data_progress.of_reading("reading t", first, 1) == "reading t: 0 of 1,000,000 rows, 0 rows/s, 0.0 MB/s"
 
 
@@ -63,11 +67,10 @@ def test_reading_is_a_state_of_the_run_until_all_is_read():
     journal = Journal("r")
     journal.enter(events.RUNNING, "training")
     rows = RankRows(None, RunSpec(data="t.parquet"), "group", None, journal)
-    event = {"of": 1000, "row_bytes": 8, "seconds": 2.0}
     for count in (400, 1000):
-        rows.note_reading({**event, "rows": count})
+        rows.note_reading(reading(rows=count, of=1000, row_bytes=8, seconds=2.0))
     journal.enter(events.STOPPING, "stopping")
-    rows.note_reading({**event, "rows": 600})
+    rows.note_reading(reading(rows=600, of=1000, row_bytes=8, seconds=2.0))
     states = [
         (state["state"], state["message"].partition(":")[0], state.get("ready"), state.get("needed"))
         for state in journal.log.all_events()

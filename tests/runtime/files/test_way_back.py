@@ -1,5 +1,6 @@
 """From a cell's file to the driver's artifact: a rank without Spark and TensorFlow, in a process of its own."""
 
+import contextlib
 import json
 import socket
 import subprocess
@@ -68,13 +69,13 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     reported, ends = [], []
     files = RunFiles(RunSpec(run="r", out="hdfs:///out"), SimpleNamespace(report=reported.append))
     listener = SimpleNamespace(
-        on_frame=lambda: None,
         new_path=files.new_path,
         on_artifact=files.keep,
         on_event=lambda rank, event: reported.append(event),
         on_end=lambda rank, end: ends.append(end),
     )
-    rank_messages.receive(0, wire.Channel(ours, wire.Identity("rank", 0, 0)), listener)
+    channel = wire.Channel(ours, wire.Identity("rank", 0, 0))
+    rank_messages.receive(0, channel, listener, contextlib.nullcontext)
     assert process.wait(10) == 0
     (end,) = ends
     assert end.failure.message == "ValueError: a cell that fails leaves what it has written"

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from ddl_magics.runtime import events
 from ddl_magics.runtime.monitoring import reference, watched
 
 RANDOM = np.random.default_rng(5)
@@ -70,16 +71,9 @@ def test_columns_have_the_names_of_the_data():
     tensor = watched.of_input("", "features", (2,), False, False)
     rows = RANDOM.normal(size=(300, 2))
     for rank in range(2):
-        sketches.add(
-            rank,
-            {
-                "rows": 300,
-                "inputs": [tensor],
-                "outputs": [],
-                "sketches": [reference.sketch(values, 101) for values in rows.T],
-                "output_sketches": [],
-            },
-        )
+        made = [reference.sketch(values, 101) for values in rows.T]
+        event = events.make("reference", rank, rows=300, inputs=[tensor], outputs=[], sketches=made, output_sketches=[])
+        sketches.add(events.parse(event))
     made_of = {"columns": [{"name": "load"}, {"name": "heat"}], "tensors": [[0, 1]], "features": 0}
     found = sketches.reference("run", made_of)
     assert [feature["name"] for feature in found["features"]] == ["load", "heat"]
