@@ -9,13 +9,13 @@ before TensorFlow is imported: pyarrow shares no process with it. TFRecord is de
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import select
 import subprocess
 import sys
 import time
-from functools import partial
 from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Set, Tuple
 
 import numpy as np
@@ -78,33 +78,33 @@ class FileShare:
 
     def parquet(self) -> Iterator[bytes]:
         """Raises `DataError`, one line."""
-        index = self._index
-        for file_start, file in self._numbered():
-            for batch_start, batch in self._of_data(
-                parquet.rows(file, index["columns"], index["conditions"], file_systems.located)
-            ):
-                for name, indices, positions in own_rows(
-                    file_start + batch_start, batch.num_rows, index["order"], self._rank
-                ):
-                    own_batch = batch.take(indices)
-                    values = [
-                        parquet.values(parquet.batch_column(own_batch, column["name"]), column)
-                        for column in index["columns"]
-                    ]
-                    yield self._blob(name, positions, values)
+        with self._data_errors():
+            yield from self._parquet()
 
     def tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
         """Raises `DataError`, one line."""
+        with self._data_errors():
+            yield from self._tfrecord(tf)
+
+    def _parquet(self) -> Iterator[bytes]:
+        index = self._index
+        for file_start, file in self._numbered():
+            for batch_start, batch in parquet.rows(file, index["columns"], index["conditions"], file_systems.located):
+                start = file_start + batch_start
+                for name, indices, positions in own_rows(start, batch.num_rows, index["order"], self._rank):
+                    own_batch = batch.take(indices)
+                    values = [_values(parquet.batch_column(own_batch, c["name"]), c) for c in index["columns"]]
+                    yield self._blob(name, positions, values)
+
+    def _tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
         order = self._index["order"]
         for file_start, file in self._numbered():
-            content, spans = self._or_data_error(partial(tfrecord.indexed, file, file_systems.content))
+            content, spans = tfrecord.indexed(file, file_systems.content)
             block = tfrecord.at_once(content, spans) * order["size"]
             for begin in range(0, len(spans), block):
                 count = min(block, len(spans) - begin)
                 for name, indices, positions in own_rows(file_start + begin, count, order, self._rank):
-                    examples = self._or_data_error(
-                        partial(tfrecord.checked, content, spans[begin + indices], file["uri"])
-                    )
+                    examples = tfrecord.checked(content, spans[begin + indices], file["uri"])
                     values = self._decoded(tf, examples, file["uri"], begin + indices)
                     yield self._blob(name, positions, values)
 
@@ -131,12 +131,10 @@ class FileShare:
             return [parsed[column["name"]].numpy() for column in columns]
         except tf.errors.InvalidArgumentError:  # our own decoder says in words what is wrong
             kinds_of_columns = {column["name"]: (kinds[column["dtype"]][1], column["depth"] > 0) for column in columns}
-            rows = self._or_data_error(
-                lambda: [
-                    tfrecord.row(data, "%s, record %d" % (uri, number), kinds_of_columns)
-                    for data, number in zip(examples, numbers.tolist())
-                ]
-            )
+            rows = [
+                tfrecord.row(data, "%s, record %d" % (uri, number), kinds_of_columns)
+                for data, number in zip(examples, numbers.tolist())
+            ]
             return list(zip(*rows))
 
     def _column_shapes(self) -> list[list[int]]:
@@ -148,40 +146,44 @@ class FileShare:
 
     def _blob(self, name: SetName, positions: npt.NDArray[np.int64], values: list[Any]) -> bytes:
         tensors = self._index["tensors"]
-        arrays = self._or_data_error(lambda: packing.column_arrays(values, self._columns, tensors))
+        arrays = packing.column_arrays(values, self._columns, tensors)
         report = packing.report_of(arrays, self._columns, tensors, checksum=0)
         self._holding |= {(column, "NaN") for column in report["nan"]}
         self._holding |= {(column, "infinite values") for column in report["inf"]}
         for shape, tensor in zip(report["shapes"], self._manifest["tensors"]):
             if shape != tensor["shape"]:
                 shorter, longer = ("x".join(map(str, lengths)) for lengths in sorted([shape, tensor["shape"]]))
-                words = self._manifest["data"], tensor["name"], shorter, longer
-                raise DataError("%s, column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
+                words = tensor["name"], shorter, longer
+                raise ValueError("column %r: its lengths differ (%s and %s): pad or cut them to one length" % words)
         self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
         return packing.encode({"set": name}, [positions, *dealt])
 
-    def _of_data(self, items: Iterable[Any]) -> Iterator[Any]:
-        """The same items. `DataError`, one line, where one cannot be had."""
-        iterator = iter(items)
-        while True:
-            try:
-                item = next(iterator)
-            except StopIteration:
-                return
-            except Exception as error:  # of a file system, or of pyarrow
-                raise self._problem(error) from error
-            yield item
-
-    def _or_data_error(self, get: Callable[[], Any]) -> Any:
+    @contextlib.contextmanager
+    def _data_errors(self) -> Iterator[None]:
+        """Turns an exception, of a file system, pyarrow or our own, into `DataError`."""
         try:
-            return get()
+            yield
         except Exception as error:
-            raise self._problem(error) from error
+            lines = str(error).splitlines()
+            reason = lines[0] if lines else type(error).__name__
+            raise DataError("%s, %s" % (self._manifest["data"], reason)) from error
 
-    def _problem(self, error: Exception) -> DataError:
-        lines = str(error).splitlines()
-        return DataError("%s, %s" % (self._manifest["data"], lines[0] if lines else type(error).__name__))
+
+def _values(array: parquet.Array, column: Column) -> Any:
+    """The values of a column, for `packing.column_arrays`."""
+    if column["vector"]:
+        kinds, _, _, numbers = array.flatten()
+        are_dense = kinds.to_numpy(zero_copy_only=False).all()
+        rows = packing.arrow_array(numbers, {**column, "depth": 1}) if are_dense and not array.null_count else None
+        if rows is not None:
+            return rows
+        return [None if value is None else parquet.dense(value) for value in array.to_pylist()]
+    if column["dtype"] != "S":
+        return packing.batch_values([array], [column])[0]
+    if column["depth"] or array.null_count:
+        return array.to_pylist()
+    return array.cast(parquet.binary_type(array)).to_numpy(zero_copy_only=False)
 
 
 class Reading:

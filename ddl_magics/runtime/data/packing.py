@@ -428,13 +428,14 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
     for _ in range(column["depth"]):
         if values.null_count or not len(values):
             return None
-        offsets = values.offsets.to_numpy()
-        rows, length = len(offsets) - 1, int(offsets[1] - offsets[0])
-        if (np.diff(offsets) != length).any():
-            return None
-        shape.append(length)
+        if hasattr(values, "offsets"):
+            lengths = np.diff(values.offsets.to_numpy())
+            if (lengths != lengths[0]).any():
+                return None
+            shape.append(int(lengths[0]))
+        else:
+            shape.append(values.type.list_size)
         values = values.flatten()
-        assert len(values) == rows * length
     if values.null_count:
         return None
     array: np.ndarray = values.to_numpy(zero_copy_only=False).astype(column["dtype"], copy=False)

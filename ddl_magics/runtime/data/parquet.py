@@ -196,15 +196,20 @@ def fulfilled(batch: Batch, conditions: Sequence[Condition]) -> npt.NDArray[np.b
 
 def bytes_of_text(batch: Batch, name: str) -> int:
     """The bytes of all texts of a column, at whatever depth."""
-    import pyarrow
     import pyarrow.compute
 
     array = batch_column(batch, name)
     while is_list(array.type):
         array = array.flatten()
-    binary = pyarrow.large_binary() if str(array.type).startswith("large") else pyarrow.binary()
-    total = pyarrow.compute.sum(pyarrow.compute.binary_length(array.cast(binary))).as_py()
+    total = pyarrow.compute.sum(pyarrow.compute.binary_length(array.cast(binary_type(array)))).as_py()
     return int(total or 0)
+
+
+def binary_type(texts: Array) -> Type:
+    """The type of the bytes of texts."""
+    import pyarrow
+
+    return pyarrow.large_binary() if str(texts.type).startswith("large") else pyarrow.binary()
 
 
 def shape(first_value: Array, column: Column) -> list[int]:
@@ -230,45 +235,6 @@ def dense(value: Mapping[str, Any]) -> npt.NDArray[np.float64]:
     array = np.zeros(value["size"])
     array[value["indices"]] = value["values"]
     return array
-
-
-def values(array: Array, column: Column) -> Any:
-    """The values of a column, for `packing.column_arrays`: an array of numbers of its dtype where all have one shape
-    and none is missing; else a list.
-    """
-    import pyarrow
-
-    if column["vector"]:
-        kinds, _, _, inner = array.flatten()
-        if array.null_count or inner.null_count or not kinds.to_numpy(zero_copy_only=False).all():
-            return [None if value is None else dense(value) for value in array.to_pylist()]
-        dense_rows = rectangular(inner, 1)
-        return list(map(dense, array.to_pylist())) if dense_rows is None else dense_rows
-    if column["dtype"] == "S" and not column["depth"] and not array.null_count:
-        binary = pyarrow.large_binary() if str(array.type).startswith("large") else pyarrow.binary()
-        return array.cast(binary).to_numpy(zero_copy_only=False)
-    dense_rows = None if column["dtype"] == "S" else rectangular(array, column["depth"])
-    return array.to_pylist() if dense_rows is None else dense_rows.astype(column["dtype"], copy=False)
-
-
-def rectangular(array: Array, depth: int) -> npt.NDArray[Any] | None:
-    """Numbers in lists of equal lengths as an array; None where the lengths differ, or values are missing."""
-    shape: List[int] = [len(array)]
-    for _ in range(depth):
-        if array.null_count or not len(array):
-            return None
-        if hasattr(array, "offsets"):
-            lengths = np.diff(array.offsets.to_numpy(zero_copy_only=False))
-            if (lengths != lengths[0]).any():
-                return None
-            shape.append(int(lengths[0]))
-        else:
-            shape.append(array.type.list_size)
-        array = array.flatten()
-    if array.null_count:
-        return None
-    numbers: npt.NDArray[Any] = array.to_numpy(zero_copy_only=False)
-    return numbers.reshape(shape)
 
 
 def rows(
