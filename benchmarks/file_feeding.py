@@ -23,6 +23,7 @@ from support import spark as local_cluster
 
 import ddl_magics
 from ddl_magics.runtime.data import feed, file_feed, file_share, share_files, sources
+from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
 
 from .harness import command, cpu_time, report
@@ -52,7 +53,7 @@ def write_files(session: Any, folder: Path, rows: int) -> dict[str, str]:
 
 def store_own(session: Any, spec: RunSpec, folder: Path) -> None:
     source = sources.opened(session, spec)
-    plan = feed.check(spec.data, spec, sources.with_frame({}, spec, source))
+    plan = DataPlan(spec.data, spec, sources.with_frame({}, spec, source))
     files = file_feed.listed(source, spec, plan)
     made = file_feed.prepare(session.sparkContext, plan, "bench", files)
     assert made.manifest["files"], made.notices
@@ -69,7 +70,7 @@ def store_own(session: Any, spec: RunSpec, folder: Path) -> None:
 
 def store_of_spark(session: Any, spec: RunSpec, folder: Path) -> None:
     frames = sources.with_frame({}, spec, sources.opened(session, spec))
-    plan = feed.check(spec.data, spec, frames)
+    plan = DataPlan(spec.data, spec, frames)
     made = feed.prepare(session.sparkContext, plan, "bench")
     manifest, place = made.manifest, str(folder)
 

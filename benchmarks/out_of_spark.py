@@ -30,6 +30,7 @@ import numpy as np
 from support import spark as local_cluster
 
 from ddl_magics.runtime.data import arrow, by_value, feed, share_files
+from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
 
 from .data_tables import LABEL, TABLES
@@ -68,7 +69,7 @@ def ours(session: Any, folder: Path, way: str, of_data: Mapping[str, Any], frame
     options = {"data": "df", "label": "y", "workers": WORKERS, "strategy": "allreduce", "seed": 7, **of_data}
     by_value.functions_of = of_before if way == AS_BEFORE else functions_of
     try:
-        plan = feed.check("df", RunSpec.from_record(options), {"df": frame})
+        plan = DataPlan("df", RunSpec.from_record(options), {"df": frame})
         made = feed.prepare(session.sparkContext, plan, "bench")
     finally:
         by_value.functions_of = functions_of

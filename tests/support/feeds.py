@@ -3,6 +3,7 @@
 import json
 
 from ddl_magics.runtime.data import feed, rank_data, share_files
+from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
 
 
@@ -50,7 +51,7 @@ class LocalSpark:
 
 
 def prepare(sc, *arguments):
-    return feed.prepare(sc, feed.check(*arguments), "test")
+    return feed.prepare(sc, DataPlan(*arguments), "test")
 
 
 def spec(**changes):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from ..spark import jvm_gateway, located, spark_error
 from . import by_value, cache_folder, cache_key
@@ -44,20 +44,15 @@ class CacheContents:
 
     def everywhere(self, digest: str) -> list[int]:
         """The ranks whose shares of these rows all hosts have: they need no rows, wherever they start."""
-        generation = self.generations.get(digest)
-        return (
-            []
-            if generation is None
-            else [rank for rank, hosts in generation.hosts.items() if set(hosts) >= set(self.all_hosts)]
-        )
+        hosts_by_rank = self.generations[digest].hosts if digest in self.generations else {}
+        return [rank for rank, hosts in hosts_by_rank.items() if set(hosts) >= set(self.all_hosts)]
 
     def use(self, data: str, digest: str, feed: FeedRecord, dealt: Sequence[int]) -> CacheUse:
-        folder, max_bytes = self.option.folder, self.option.max_bytes
         return {
             "key": self.key,
             "digest": digest,
-            "folder": folder,
-            "max_bytes": max_bytes,
+            "folder": self.option.folder,
+            "max_bytes": self.option.max_bytes,
             "data": data,
             "feed": feed,
             "dealt": list(dealt),
@@ -77,7 +72,7 @@ def look(sc: SparkContext, plan: DataPlan, group: str) -> tuple[CacheContents | 
         return None, []
     try:
         key = cache_key.of_plan(plan)
-        hosts, answers = _ask(sc, plan.cache, group, lambda functions: functions["look"], (key,))
+        hosts, answers = _ask(sc, plan.cache, group, "look", key)
     except cache_key.NotKnown as error:
         return None, ["--data %s is not kept for later runs: %s" % (plan.name, error)]
     except Exception as error:  # Py4J's, of many kinds
@@ -93,25 +88,19 @@ def look(sc: SparkContext, plan: DataPlan, group: str) -> tuple[CacheContents | 
 
 def listed(sc: SparkContext, option: CacheOption, group: str) -> list[dict[str, Any]]:
     """The entries of all hosts, each with its "host"."""
-    hosts, answers = _ask(sc, option, group, lambda functions: functions["listed"], ())
+    hosts, answers = _ask(sc, option, group, "listed")
     return [dict(entry, host=host) for host, answer in zip(hosts, answers) for entry in answer]
 
 
 def clear(sc: SparkContext, option: CacheOption, group: str) -> None:
     """Remove the entries of all hosts."""
-    _ask(sc, option, group, lambda functions: functions["clear"], ())
+    _ask(sc, option, group, "clear")
 
 
-def _ask(
-    sc: SparkContext,
-    option: CacheOption,
-    group: str,
-    choose: Callable[[Mapping[str, Any]], Callable[..., Any]],
-    arguments: tuple[Any, ...],
-) -> tuple[list[str], list[Any]]:
-    """(hosts, the answer of each): the function with (environment, folder, *arguments)."""
+def _ask(sc: SparkContext, option: CacheOption, group: str, name: str, *arguments: str) -> tuple[list[str], list[Any]]:
+    """(hosts, the answer of each): a function of cache_folder.py with (environment, folder, *arguments)."""
     hosts = located.hosts(sc)
-    function, folder = choose(by_value.functions_of(cache_folder)), option.folder
+    function, folder = by_value.functions_of(cache_folder)[name], option.folder
 
     def ask(_: object) -> list[Any]:
         return [function(os.environ, folder, *arguments)]

@@ -103,11 +103,7 @@ def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
 
     Raises `DataError` for a type that no tensor can hold. Values are not looked at but for pandas' object columns.
     """
-    if is_spark(frame):
-        return _describe_spark(frame_name, frame, name)
-    if is_pandas(frame):
-        return _describe_pandas(frame_name, frame, name)
-    raise TypeError("%s is a %s, not a DataFrame" % (frame_name, type(frame).__qualname__))
+    return (_describe_spark if is_spark(frame) else _describe_pandas)(frame_name, frame, name)
 
 
 def _unsupported(frame_name: str, name: str, kind: object, example: str = "") -> DataError:

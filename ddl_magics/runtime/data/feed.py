@@ -13,18 +13,17 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Se
 
 import numpy as np
 
-from ..run_spec import RunSpec
 from ..spark import jvm_gateway, located, slots, spark_error
 from ..wording import in_bytes
 from . import arrow, by_value, cache_lookup, packing, roles, sequences, sorting
-from .columns import DataError, is_pandas, is_spark, pandas_values
-from .plan import DataPlan
+from .columns import DataError, is_spark, pandas_values
 from .sequences import Layout
 
 if TYPE_CHECKING:
     from ..spark.pyspark_types import Rdd, SparkContext
     from .cache_lookup import CacheContents, Generation
     from .packing import Record
+    from .plan import DataPlan
     from .records import (
         CacheUse,
         DataFrame,
@@ -36,8 +35,6 @@ if TYPE_CHECKING:
         SetName,
         TensorLayout,
     )
-
-__all__ = ["DataError", "Feed", "check", "prepare"]
 
 #: More partitions of a Spark DataFrame are joined: each costs two Python tasks, of 0.1 s of CPU time without any row.
 PARTITIONS_PER_SLOT = 4
@@ -83,21 +80,11 @@ class Feed:
             rdd.unpersist()
 
 
-def check(value: Any, spec: RunSpec, namespace: Mapping[str, Any]) -> DataPlan:
-    """The `DataPlan` of these arguments, checked as far as possible without a Spark job.
-
-    Raises:
-        DataError: one line.
-    """
-    return DataPlan(value, spec, namespace)
-
-
 def prepare(sc: SparkContext, plan: DataPlan, group: str) -> Feed:
     """Makes the `Feed` of a run, in one pass over the data, or without one from the cache.
 
     Args:
         sc: from `jvm_gateway.separate_context`.
-        plan: from `check`.
         group: the job group of the pass.
 
     Raises:
@@ -160,11 +147,13 @@ def _pass(sc: SparkContext, plan: DataPlan, group: str, cache: CacheContents | N
 class Rows:
     """The rows of a set, as the sums of reports about parts of them. Raises `DataError`, one line.
 
-    reports: (partition, chunk number, report) of each part.
+    reports: (partition, chunk number, report) of each part. rdd: of `packing.Record`s, where the rows are packed.
     """
 
-    def __init__(self, kind: SetName, name: str, reports: Sequence[tuple[int, int, PackReport]]) -> None:
-        self.kind, self.name = kind, name
+    def __init__(
+        self, kind: SetName, name: str, reports: Sequence[tuple[int, int, PackReport]], rdd: Rdd = None
+    ) -> None:
+        self.kind, self.name, self.rdd = kind, name, rdd
         for _, _, report in reports:
             if report["error"]:
                 raise DataError("%s, %s" % (name, report["error"]))
@@ -186,14 +175,6 @@ class Rows:
         self.series = [report["series"] for _, _, report in sorted(reports, key=lambda entry: entry[:2])]
 
 
-class _Packed(Rows):
-    """One DataFrame as packed blobs: an RDD of `packing.Record`s, and their reports."""
-
-    def __init__(self, kind: SetName, name: str, rdd: Rdd, reports: Sequence[tuple[int, int, PackReport]]) -> None:
-        super().__init__(kind, name, reports)
-        self.rdd = rdd
-
-
 def _pack(
     sc: SparkContext,
     group: str,
@@ -202,25 +183,11 @@ def _pack(
     name: str,
     frame: DataFrame,
     plan: DataPlan,
-) -> _Packed:
-    if is_spark(frame):
-        return _pack_spark(sc, group, shipped, kind, name, frame, plan)
-    if is_pandas(frame):
+) -> Rows:
+    if not is_spark(frame):
         records = list(_pack_pandas(frame, plan))
         slices = max(1, min(len(records), PANDAS_SLICES_PER_WORKER * plan.size))
-        return _Packed(kind, name, sc.parallelize(records, slices), [record[:3] for record in records])
-    raise TypeError("%s is a %s, not a DataFrame" % (name, type(frame).__qualname__))
-
-
-def _pack_spark(
-    sc: SparkContext,
-    group: str,
-    shipped: Mapping[str, Any],
-    kind: SetName,
-    name: str,
-    frame: DataFrame,
-    plan: DataPlan,
-) -> _Packed:
+        return Rows(kind, name, [record[:3] for record in records], sc.parallelize(records, slices))
     columns, tensors = plan.columns, plan.arrangement["tensors"]
     series: SeriesColumns | None = None
     if plan.sequences is not None:
@@ -228,14 +195,10 @@ def _pack_spark(
     # Partitions are joined where they need no order: those that are joined may be no neighbours.
     max_partitions = PARTITIONS_PER_SLOT * max(plan.size, slots.total(sc)) if series is None else None
     if arrow.takes(frame, columns) and arrow.is_everywhere(sc, group):
-        batches, pack_batches = (
-            frame if max_partitions is None else frame.coalesce(max_partitions),
-            shipped["pack_batches"],
-        )
+        joined = frame if max_partitions is None else frame.coalesce(max_partitions)
         try:
-            return _persisted_rows(
-                kind, name, arrow.packed(sc, group, pack_batches, batches, columns, tensors, series), group
-            )
+            rdd = arrow.packed(sc, group, shipped["pack_batches"], joined, columns, tensors, series)
+            return _persisted_rows(kind, name, rdd, group)
         except Exception as error:
             if "arrow" not in str(error).lower():  # rows work for types that Arrow does not take
                 raise
@@ -246,13 +209,13 @@ def _pack_spark(
     return _persisted_rows(kind, name, rdd, group)
 
 
-def _persisted_rows(kind: SetName, name: str, rdd: Rdd, group: str) -> _Packed:
+def _persisted_rows(kind: SetName, name: str, rdd: Rdd, group: str) -> Rows:
     """Records that Spark computes once. The name of the RDD is its job group, by which `data_progress` finds it."""
     from pyspark import StorageLevel
 
     rdd.setName(group).persist(StorageLevel.MEMORY_AND_DISK)
     try:
-        return _Packed(kind, name, rdd, _reports(name, rdd, group))
+        return Rows(kind, name, _reports(name, rdd, group), rdd)
     except BaseException:
         rdd.unpersist()
         raise
@@ -273,7 +236,7 @@ def _pack_pandas(frame: DataFrame, plan: DataPlan) -> Iterator[Record]:
 
     def pack(rows: DataFrame) -> tuple[PackReport, bytes]:
         values = [pandas_values(rows, column["name"]) for column in plan.columns]
-        report, blob = packing.pack_columns(values, plan.columns, plan.arrangement["tensors"])
+        report, blob = packing.packed(packing.column_arrays, values, plan.columns, plan.arrangement["tensors"])
         if plan.sequences is not None and not report["error"]:
             packing.add_series(report, sorting.pandas_keys(rows, plan.sequences), plan.sequences.order_by)
         return report, blob
@@ -284,7 +247,7 @@ def _pack_pandas(frame: DataFrame, plan: DataPlan) -> Iterator[Record]:
         yield 0, chunk, report, blob
 
 
-def _digest(sets: Sequence[_Packed]) -> str:
+def _digest(sets: Sequence[Rows]) -> str:
     """What tells the packed rows, in their order, from others."""
     rows = [[packed.rows, sorted(packed.checksums.items())] for packed in sets]
     return hashlib.sha256(json.dumps(rows).encode("utf-8")).hexdigest()[:16]
@@ -293,7 +256,7 @@ def _digest(sets: Sequence[_Packed]) -> str:
 def _deal(
     sc: SparkContext,
     shipped: Mapping[str, Any],
-    sets: Sequence[_Packed],
+    sets: Sequence[Rows],
     plan: DataPlan,
     ranks: Sequence[int] | None = None,
     prepare_all: Callable[[], Feed] | None = None,

@@ -15,7 +15,7 @@ import numpy as np
 
 from ..run_spec import RunSpec
 from ..spark import jvm_gateway, slots, spark_error
-from . import by_value, conditions, feed, file_systems, parquet, roles, tfrecord
+from . import by_value, conditions, feed, file_systems, packing, parquet, roles, tfrecord
 from .columns import DataError, describe, is_spark
 from .feed import Feed
 
@@ -171,15 +171,11 @@ def _report(plan: DataPlan, rows: int, shapes: list[list[int]] | None, text_byte
     tensors = plan.arrangement["tensors"]
     dtypes = ["O" if column["dtype"] == "S" else column["dtype"] for column in plan.columns]
     return {
-        "error": None,
+        **packing.EMPTY_REPORT,
         "rows": rows,
-        "checksum": 0,
         "shapes": []
         if shapes is None
         else [[len(indices)] if len(indices) > 1 else shapes[indices[0]] for indices in tensors],
         "dtypes": [np.result_type(*(np.dtype(dtypes[index]) for index in indices)).str for indices in tensors],
         "text_bytes": [sum(text_bytes[index] for index in indices) for indices in tensors],
-        "nan": [],
-        "inf": [],
-        "series": None,
     }

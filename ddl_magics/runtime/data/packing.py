@@ -33,6 +33,19 @@ BLOCK_ROWS = 1000
 SHUFFLE_ROWS = 960
 _SHUFFLE_DRAW = 1
 
+#: The report of no rows.
+EMPTY_REPORT: PackReport = {
+    "error": None,
+    "rows": 0,
+    "checksum": 0,
+    "shapes": [],
+    "dtypes": [],
+    "text_bytes": [],
+    "nan": [],
+    "inf": [],
+    "series": None,
+}
+
 #: (partition, chunk number, report, blob)
 Record = Tuple[int, int, "PackReport", bytes]
 Arrays = List[np.ndarray]
@@ -229,7 +242,7 @@ def packed(
     columns: Sequence[Column],
     tensors: Sequence[Sequence[int]],
 ) -> tuple[PackReport, bytes]:
-    """(report, blob) of what `arrays`, one of the two functions above, makes of `values`.
+    """(report, blob) of what `arrays`, `column_arrays` or `row_arrays`, makes of `values`.
 
     A value that cannot be read is an error in the report and no exception, which would come out of Spark as a page of
     Java.
@@ -237,33 +250,9 @@ def packed(
     try:
         tensor_arrays = arrays(values, columns, tensors)
     except ValueError as error:
-        return {
-            "error": str(error),
-            "rows": 0,
-            "checksum": 0,
-            "shapes": [],
-            "dtypes": [],
-            "text_bytes": [],
-            "nan": [],
-            "inf": [],
-            "series": None,
-        }, b""
+        return {**EMPTY_REPORT, "error": str(error)}, b""
     blob = encode({}, tensor_arrays)
     return report_of(tensor_arrays, columns, tensors, zlib.crc32(blob)), blob
-
-
-def pack_columns(
-    values: Iterable[Any], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
-) -> tuple[PackReport, bytes]:
-    """(report, blob) of some rows, from the values of each column."""
-    return packed(column_arrays, values, columns, tensors)
-
-
-def pack_rows(
-    rows: Sequence[Sequence[Any]], columns: Sequence[Column], tensors: Sequence[Sequence[int]]
-) -> tuple[PackReport, bytes]:
-    """The same from rows."""
-    return packed(row_arrays, rows, columns, tensors)
 
 
 def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Sequence[int]], checksum: int) -> PackReport:
@@ -276,7 +265,7 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
             nan += [name for name, value in zip(names, values) if np.isnan(value).any()]
             inf += [name for name, value in zip(names, values) if np.isinf(value).any()]
     return {
-        "error": None,
+        **EMPTY_REPORT,
         "rows": len(arrays[0]),
         "checksum": checksum,
         "shapes": [
@@ -287,17 +276,13 @@ def report_of(arrays: Arrays, columns: Sequence[Column], tensors: Sequence[Seque
         "text_bytes": [int(text_lengths(array).sum()) if array.dtype == object else 0 for array in arrays],
         "nan": nan,
         "inf": inf,
-        "series": None,
     }
 
 
 def holding(data: str, column: str, contents: str) -> str:
     """The notice that a column of --data has such values."""
-    return "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out" % (
-        data,
-        column,
-        contents,
-    )
+    words = data, column, contents
+    return "--data %s: column %r holds %s, and so will the loss: fill these rows, or leave them out" % words
 
 
 def take(rows: Iterator[Sequence[Any]], limit: int, texts: Sequence[int]) -> list[Sequence[Any]]:
@@ -341,9 +326,8 @@ def add_series(report: PackReport, keys: Sequence[Sequence[Any]], order_by: str)
         segments[-1][1] += bool(early)
         before = group, order
     assert before is not None
-    first_key = tuple(keys[0][:-2]), keys[0][-2]
     report["series"] = {
-        "first_key": first_key,
+        "first_key": (tuple(keys[0][:-2]), keys[0][-2]),
         "last_key": before,
         "segments": [(rows, early) for rows, early in segments],
     }
@@ -371,7 +355,7 @@ def pack(
     first_row = list(itertools.islice(rows, 1))
     if not first_row:
         return
-    _, blob = pack_rows(first_row, columns, tensors)
+    _, blob = packed(row_arrays, first_row, columns, tensors)
     block_rows = rows_per_blob(blob)
     rows = itertools.chain(first_row, rows)
     texts = [index for index, column in enumerate(columns) if column["dtype"] == "S"]
@@ -379,7 +363,7 @@ def pack(
         block = take(rows, block_rows, texts)
         if not block:
             return
-        report, blob = pack_rows(block, columns, tensors)
+        report, blob = packed(row_arrays, block, columns, tensors)
         if series is not None and not report["error"]:
             add_series(report, [row[len(columns) :] for row in block], series["order_by"])
         yield partition, chunk, report, blob
@@ -413,7 +397,7 @@ def pack_batches(
 
 def pack_batch(batch: Any, columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> tuple[PackReport, bytes]:
     """(report, blob) of a pyarrow.RecordBatch. What NumPy cannot take at once is packed as lists of Python."""
-    return pack_columns(batch_values(batch.columns, columns), columns, tensors)
+    return packed(column_arrays, batch_values(batch.columns, columns), columns, tensors)
 
 
 def batch_values(arrays: Iterable[Any], columns: Sequence[Column]) -> list[Any]:

@@ -175,11 +175,9 @@ def _checksum(path: str, lasting: bool = False) -> Tuple[int, int]:
     with open(path, "rb") as file:
         if lasting:
             os.fsync(file.fileno())
-        while True:
-            block = file.read(_BLOCK_BYTES)
-            if not block:
-                return size, value
+        for block in iter(lambda: file.read(_BLOCK_BYTES), b""):
             size, value = size + len(block), zlib.crc32(block, value)
+    return size, value
 
 
 def _sync(folder: str) -> None:

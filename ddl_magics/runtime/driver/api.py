@@ -20,6 +20,7 @@ from ..checkpoints import checkpoint_files, checkpoint_storage
 from ..data import cache_lookup, feed, file_feed, sources, tfrecord_folder
 from ..data.cache_option import CacheOption
 from ..data.columns import DataError, frame_named
+from ..data.plan import DataPlan
 from ..run_spec import RunSpec
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
 from . import encryption, environment, out, prediction, uploads
@@ -94,7 +95,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         job = Job(context, spec, packed, prepare, resumed, cell_files, launched_with)
     except (
         names.NameProblem,
-        feed.DataError,
+        DataError,
         storage.StorageError,
         checkpoint_files.NoCheckpoint,
         uploads.UploadProblem,
@@ -160,7 +161,7 @@ def _check_data(
     name = spec.data
     if not name:
         return None
-    plan = feed.check(name, spec, frames)
+    plan = DataPlan(name, spec, frames)
     files = file_feed.listed(source, spec, plan)
     return lambda sc, group: file_feed.prepare(sc, plan, group, files)
 
@@ -285,7 +286,7 @@ def predict(request: str, namespace: MutableMapping[str, Any]) -> str:
     must be sent by `upload` first. file: the model's path, if it is on this machine, or None. features: as `Predictor`
     takes them. transform: of the run, or None.
     """
-    return prediction.predict(request, namespace, registry.get)
+    return prediction.reply(lambda: prediction.predict(json.loads(request), namespace, registry.get))
 
 
 def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
@@ -295,7 +296,7 @@ def evaluate(request: str, namespace: Mapping[str, Any]) -> str:
     true, "evaluated": as `Evaluated`}, {"ok": false, "error"}, or {"ok": false, "unknown": true} where the model must
     be sent by `upload` first. features, label, weight: as `scoring.evaluation` has them. Else as for `predict`.
     """
-    return prediction.evaluate(request, namespace, registry.get)
+    return prediction.reply(lambda: prediction.evaluate(json.loads(request), namespace, registry.get))
 
 
 def write_tfrecord(request: str, namespace: Mapping[str, Any]) -> str:

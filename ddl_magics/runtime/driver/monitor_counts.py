@@ -4,27 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from typing import Any, Callable, Iterable, Iterator, Mapping, Protocol
+from typing import Any, Callable, Iterable, Iterator
 
 from ..monitoring.counting import Counter
 from ..monitoring.reference import Reference
 from ..monitoring.windows import Watch
-
-
-class StateFile(Protocol):
-    """Where the counts are stored."""
-
-    def read(self) -> dict[str, Any]:
-        """The newest state, or an empty one."""
-
-    def write(self, state: Mapping[str, Any]) -> None:
-        """Replace the state as a whole."""
+from .monitor_folder import CountsFolder
 
 
 class StoredCounts:
     """lock: is held by who reads `watch`. changed: since a reader has set it to False."""
 
-    def __init__(self, reference: Reference, counter: Counter, file: StateFile) -> None:
+    def __init__(self, reference: Reference, counter: Counter, file: CountsFolder) -> None:
         self._reference, self._counter, self._file = reference, counter, file
         self.watch = Watch(reference, counter)
         self.lock = threading.Lock()

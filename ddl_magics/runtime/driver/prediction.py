@@ -24,17 +24,8 @@ class _ModelMissing(Exception):
     """The model must be sent first."""
 
 
-def predict(request: str, namespace: MutableMapping[str, Any], find_job: FindJob) -> str:
-    """As `api.predict` says."""
-    return _reply(lambda: _predict(json.loads(request), namespace, find_job))
-
-
-def evaluate(request: str, namespace: Mapping[str, Any], find_job: FindJob) -> str:
-    """As `api.evaluate` says."""
-    return _reply(lambda: _evaluate(json.loads(request), namespace, find_job))
-
-
-def _reply(score: Callable[[], dict[str, Any]]) -> str:
+def reply(score: Callable[[], dict[str, Any]]) -> str:
+    """What the API replies with what `score`, one of the two functions below, returns or raises."""
     try:
         return json.dumps({"ok": True, **score()}, default=_json_value)
     except _ModelMissing:
@@ -43,36 +34,24 @@ def _reply(score: Callable[[], dict[str, Any]]) -> str:
         return json.dumps({"ok": False, "error": {"kind": "usage", "message": str(error)}})
 
 
-def _predict(request: Any, namespace: MutableMapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+def predict(request: Any, namespace: MutableMapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+    """As `api.predict` says. request: parsed."""
     model = _model(request, find_job)
     frame, name = frame_named("--data", request["data"], namespace), request["name"]
     replaced = namespace.get(name, frame)
     if not is_spark(replaced) and not is_pandas(replaced):
         raise DataError("--name %s: there is another variable of that name; choose another" % name)
-    predictor = Predictor(
-        model,
-        request["features"],
-        output=request["output"],
-        batch_rows=request["batch_rows"],
-        on_error=request["on_error"],
-        transform=_transform(request, namespace),
-    )
-    scored = predictor.predict(frame)
+    options = {name: request[name] for name in ("features", "output", "batch_rows", "on_error")}
+    scored = Predictor(model, transform=_transform(request, namespace), **options).predict(frame)
     namespace[name] = scored
     return {"columns": [[f.name, f.dataType.simpleString()] for f in scored.schema.fields[len(frame.columns) :]]}
 
 
-def _evaluate(request: Any, namespace: Mapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+def evaluate(request: Any, namespace: Mapping[str, Any], find_job: FindJob) -> dict[str, Any]:
+    """As `api.evaluate` says. request: parsed."""
     model, frame = _model(request, find_job), frame_named("--data", request["data"], namespace)
-    evaluated = evaluation.evaluate(
-        frame,
-        model,
-        request["features"],
-        label=request["label"],
-        weight=request["weight"],
-        batch_rows=request["batch_rows"],
-        transform=_transform(request, namespace),
-    )
+    options = {name: request[name] for name in ("features", "label", "weight", "batch_rows")}
+    evaluated = evaluation.evaluate(frame, model, transform=_transform(request, namespace), **options)
     return {"evaluated": evaluated}
 
 

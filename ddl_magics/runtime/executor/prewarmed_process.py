@@ -14,7 +14,7 @@ from typing import Any, Mapping, NoReturn
 
 from .. import package
 from ..transport import messages, wire
-from . import forked_rank, loading
+from . import forked_rank, loading, telemetry
 
 TICK_SECONDS = 0.5
 #: Its name in `ps` and `top` while it waits.
@@ -38,7 +38,7 @@ def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes
     home: the folder of this process alone, which it removes when it ends; others as for `prewarmed.start`, in text.
     """
     watch = _Watch(parent, home, float(seconds))
-    name = _title()
+    name = telemetry.proc_text("self", "comm").strip()
     _set_title(TITLE)
     _load()
     if _resident_bytes() > int(most_bytes):
@@ -93,11 +93,8 @@ class _Watch:
 
 
 def _resident_bytes() -> int:
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not Linux
-        return 0
+    sizes = telemetry.proc_text("self", "statm").split()
+    return int(sizes[1]) * os.sysconf("SC_PAGE_SIZE") if sizes else 0  # not Linux
 
 
 def _load() -> None:
@@ -132,14 +129,6 @@ def _become(claim: Mapping[str, Any], home: str) -> None:
 def _give_up(home: str) -> NoReturn:
     shutil.rmtree(home, ignore_errors=True)
     os._exit(0)
-
-
-def _title() -> str:
-    try:
-        with open("/proc/self/comm") as file:
-            return file.read().strip()
-    except OSError:  # not Linux
-        return ""
 
 
 def _set_title(title: str) -> None:

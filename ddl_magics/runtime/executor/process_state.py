@@ -12,7 +12,7 @@ import signal
 import time
 from typing import NamedTuple
 
-from .telemetry import children
+from .telemetry import children, proc_text
 
 #: Asks for the stack; 0 where there are no such signals. No library is known to use it. Its default action would end a
 #: process, so see `_catches`.
@@ -58,26 +58,14 @@ def _read(pid: int) -> ProcessState | None:
     if "State" not in status:
         return None
     swapped = int(status.get("VmSwap", "0").split()[0]) * 1024
-    return ProcessState(pid, status["State"][0], _channel(pid), swapped)
+    channel = proc_text(pid, "wchan")
+    return ProcessState(pid, status["State"][0], "" if channel == "0" else channel, swapped)
 
 
 def _status(pid: int) -> dict[str, str]:
     """The lines of /proc/PID/status, by name; none when the process is gone."""
-    try:
-        with open("/proc/%d/status" % pid, errors="replace") as file:
-            pairs = (line.partition(":") for line in file)
-            return {name: value.strip() for name, _, value in pairs}
-    except OSError:
-        return {}
-
-
-def _channel(pid: int) -> str:
-    try:
-        with open("/proc/%d/wchan" % pid) as file:
-            name = file.read()
-    except OSError:  # not ours, or no Linux
-        return ""
-    return "" if name == "0" else name
+    pairs = (line.partition(":") for line in proc_text(pid, "status").splitlines())
+    return {name: value.strip() for name, _, value in pairs}
 
 
 # -- the Python stack

@@ -15,6 +15,15 @@ _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 4096
 
 
+def proc_text(pid: int | str, name: str) -> str:
+    """The text of a file of /proc/PID; "" where it cannot be read: the process is gone, not ours, or on no Linux."""
+    try:
+        with open("/proc/%s/%s" % (pid, name), errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
 def _stat(pid: int) -> tuple[float, int]:
     """(CPU seconds used so far, resident bytes) of a process, from /proc/PID/stat; OSError when it has ended."""
     with open("/proc/%d/stat" % pid) as file:
@@ -26,11 +35,7 @@ def _stat(pid: int) -> tuple[float, int]:
 
 def children(pid: int) -> list[int]:
     """The children of a process's main thread, where Linux keeps a list of them."""
-    try:
-        with open("/proc/%d/task/%d/children" % (pid, pid)) as file:
-            return [int(child) for child in file.read().split()]
-    except OSError:
-        return []
+    return [int(child) for child in proc_text(pid, "task/%d/children" % pid).split()]
 
 
 class ProcessSampler:

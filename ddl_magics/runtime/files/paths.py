@@ -60,26 +60,21 @@ class Paths:
 
     def written(self, path: Any, content: bool = False) -> Any:
         """The same for a file that is about to be written. content: what it has is kept."""
-        changed = self.read(path)
-        text = _text(changed)
-        if text is not None:
-            self._mirror.make_private(self._absolute(text), content)
-        return changed
+        return self._changed(path, lambda absolute: self._mirror.make_private(absolute, content))
 
     def listed(self, path: Any) -> Any:
         """The same for a folder that is about to be listed."""
-        changed = self.read(path)
-        text = _text(changed)
-        if text is not None:
-            self._mirror.open_folders(self._absolute(text))
-        return changed
+        return self._changed(path, self._mirror.open_folders)
 
     def renamed(self, path: Any) -> Any:
         """The same for a name that is about to be made or removed in its folder."""
+        return self._changed(path, self._mirror.make_parents_private)
+
+    def _changed(self, path: Any, prepare: Callable[[str], None]) -> Any:
         changed = self.read(path)
         text = _text(changed)
         if text is not None:
-            self._mirror.make_parents_private(self._absolute(text))
+            prepare(self._absolute(text))
         return changed
 
     def apart(self, path: str) -> str:

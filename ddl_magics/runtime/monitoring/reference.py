@@ -6,6 +6,7 @@ Each rank makes a sketch of a sample of its rows. The driver merges the sketches
 from __future__ import annotations
 
 import math
+from collections import Counter
 from typing import Any, Dict, List, Mapping, Sequence, TypedDict
 
 import numpy as np
@@ -96,15 +97,11 @@ def sketch(values: Any, points: int) -> Sketch:
 
 def _text_sketch(values: np.ndarray) -> Sketch:
     texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values.tolist()]
-    counts: Dict[str, int] = {}
-    for text in texts:
-        if text is not None:
-            counts[text] = counts.get(text, 0) + 1
+    counts = Counter(text for text in texts if text is not None)
     frequent = sorted(counts, key=lambda text: (-counts[text], text))[: 2 * MAX_VALUES]
-    nulls = sum(text is None for text in texts)
     return {
         "rows": len(texts),
-        "nulls": nulls,
+        "nulls": texts.count(None),
         "sum": 0.0,
         "squares": 0.0,
         "quantiles": [],
@@ -134,10 +131,9 @@ def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
         variance = max(0.0, sum(sketch["squares"] for sketch in sketches) / present - mean * mean)
         feature["mean"], feature["std"] = _short(mean), _short(math.sqrt(variance))
     if all(sketch["values"] is not None for sketch in sketches):
-        counts: Dict[float, int] = {}
+        counts: Counter[float] = Counter()
         for sketch in sketches:
-            for value, count in (sketch["values"] or {}).items():
-                counts[float(value)] = counts.get(float(value), 0) + count
+            counts.update({float(value): count for value, count in (sketch["values"] or {}).items()})
         if len(counts) <= MAX_VALUES:
             _add_values(feature, counts)
             return feature
@@ -146,10 +142,9 @@ def merged(name: str, sketches: Sequence[Sketch], text: bool) -> Feature:
 
 
 def _add_text(feature: Feature, sketches: Sequence[Sketch], present: int) -> None:
-    counts: Dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for sketch in sketches:
-        for value, count in (sketch["values"] or {}).items():
-            counts[value] = counts.get(value, 0) + count
+        counts.update(sketch["values"] or {})
     frequent = sorted(counts, key=lambda text: (-counts[text], text))[:MAX_VALUES]
     frequent_counts = [counts[value] for value in frequent]
     feature["labels"] = ["other", *frequent]

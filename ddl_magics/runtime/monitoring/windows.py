@@ -52,10 +52,10 @@ class Watch:
             "since": self.since,
         }
 
-    def add(self, batch: int, counts: Iterable[Tuple[float, int, int, int, float, float]]) -> bool:
-        """Add the counts of a batch, as `Counter.counts` makes them. False where the batch is here already."""
+    def add(self, batch: int, counts: Iterable[Tuple[float, int, int, int, float, float]]) -> None:
+        """Add the counts of a batch, as `Counter.counts` makes them, unless the batch is here already."""
         if batch <= self.batch:
-            return False
+            return
         counter = self._counter
         for start, metric, bin, rows, total, squares in counts:
             if metric == counter.latency:
@@ -74,12 +74,11 @@ class Watch:
         for start in sorted(self._windows)[:-WINDOWS]:
             del self._windows[start]
         self.batch = batch
-        return True
 
-    def add_errors(self, batch: int, sums: Iterable[Tuple[float, int, float, float]]) -> bool:
-        """Add (window, labelled rows, sum of the error, of its squares). False where the batch is here already."""
+    def add_errors(self, batch: int, sums: Iterable[Tuple[float, int, float, float]]) -> None:
+        """Add (window, labelled rows, sum of the error, of its squares), unless the batch is here already."""
         if batch <= self.label_batch:
-            return False
+            return
         for start, rows, total, squares in sums:
             window_errors = self._errors.setdefault(float(start), [0, 0.0, 0.0])
             for index, addend in enumerate((rows, total or 0.0, squares or 0.0)):
@@ -87,7 +86,6 @@ class Watch:
         for start in sorted(self._errors)[:-WINDOWS]:
             del self._errors[start]
         self.label_batch = batch
-        return True
 
     def set_errors(self, sums: Iterable[Tuple[float, int, float, float]]) -> None:
         """Replace the errors: these are of all labelled rows."""

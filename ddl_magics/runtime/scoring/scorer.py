@@ -87,10 +87,7 @@ def labelled(
     ValueError, one line, for a row that cannot be read.
     """
     rows, inputs = iter(rows), plan["inputs"]
-    while True:
-        batch = list(itertools.islice(rows, plan["batch_rows"]))
-        if not batch:
-            return
+    for batch in iter(lambda: list(itertools.islice(rows, plan["batch_rows"])), []):
         input_tensors = as_inputs(tensors(batch, plan, make_arrays)[1], inputs, weights_dtype(model))
         weight = labels["weight"]
         yield (
@@ -108,10 +105,7 @@ def score(
     ValueError, one line, for a row that cannot be read; where the plan is lenient, its values are None instead.
     """
     rows = iter(rows)
-    while True:
-        batch = list(itertools.islice(rows, plan["batch_rows"]))
-        if not batch:
-            return
+    for batch in iter(lambda: list(itertools.islice(rows, plan["batch_rows"])), []):
         readable, arrays = tensors(batch, plan, make_arrays)
         columns = [as_values(array) for _, array in call(model(), arrays, plan["inputs"])] if readable else []
         outputs_by_row = dict(zip(readable, zip(*columns)))

@@ -14,6 +14,7 @@ from support import launch, paths
 from support.feeds import spec
 
 from ddl_magics.runtime.data import cache_folder, cache_key, feed
+from ddl_magics.runtime.data.plan import DataPlan
 
 CELL = """
 import hashlib
@@ -92,7 +93,7 @@ def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
 
 
 def key(frame, **changes):
-    return cache_key.of_plan(feed.check(frame, spec(**{"cache": "on", **changes}), {}))
+    return cache_key.of_plan(DataPlan(frame, spec(**{"cache": "on", **changes}), {}))
 
 
 def test_the_same_rows_have_the_same_key_and_others_another(spark, tmp_path):
@@ -176,7 +177,7 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
             "its rows are an RDD's, as createDataFrame makes them: write them to Parquet, and read that",
         ),
     ):
-        plan = feed.check(frame, spec(cache="on"), {})
+        plan = DataPlan(frame, spec(cache="on"), {})
         with pytest.raises(cache_key.NotKnown) as caught:
             cache_key.of_plan(plan)
         assert str(caught.value) == reason
@@ -195,7 +196,8 @@ import sys
 from pyspark.sql import SparkSession
 from support import spark as sessions
 from support.feeds import spec
-from ddl_magics.runtime.data import cache_key, feed
+from ddl_magics.runtime.data import cache_key
+from ddl_magics.runtime.data.plan import DataPlan
 folder = sys.argv[1]
 sessions.prepare_environment()
 builder = SparkSession.builder.master("local[1]").config("spark.ui.enabled", "false").enableHiveSupport()
@@ -204,10 +206,10 @@ builder.config("spark.driver.extraJavaOptions", "-Dderby.system.home=" + folder)
 spark = builder.config("spark.hadoop.javax.jdo.option.ConnectionURL", "jdbc:derby:memory:t;create=true").getOrCreate()
 spark.sql("create table t (id int, y int) stored as textfile")
 try:
-    cache_key.of_plan(feed.check(spark.table("t"), spec(cache="on"), {}))
+    cache_key.of_plan(DataPlan(spark.table("t"), spec(cache="on"), {}))
 except cache_key.NotKnown as reason:
     print(reason)
-print(cache_key.of_plan(feed.check(spark.read.json(folder + "/t.json", "id int, y int"), spec(cache="on"), {})))
+print(cache_key.of_plan(DataPlan(spark.read.json(folder + "/t.json", "id int, y int"), spec(cache="on"), {})))
 """
 
 

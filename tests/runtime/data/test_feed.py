@@ -25,7 +25,8 @@ from support.paths import ROOT
 
 from ddl_magics.runtime import package, scratch
 from ddl_magics.runtime.data import by_value, feed, packing, rank_data, reader, row_order, share_files
-from ddl_magics.runtime.data.feed import DataError
+from ddl_magics.runtime.data.columns import DataError
+from ddl_magics.runtime.data.plan import DataPlan
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -365,7 +366,7 @@ def test_keras_learns_from_it(tmp_path):
     x = np.random.default_rng(0).normal(size=(100, 2))
     labels = x @ [1.0, -2.0] + 0.5
     frame = pd.DataFrame({"a": x[:, 0], "b": x[:, 1], "y": labels})
-    plan = feed.check(frame, spec(workers=1, strategy="single"), {})
+    plan = DataPlan(frame, spec(workers=1, strategy="single"), {})
     records = list(feed._pack_pandas(frame, plan))
     order = {"size": 1, "seed": 0, "fraction": 0.2, "rows": 100, "set": "train", "replicated": True}
     checksums = {0: [zlib.crc32(blob) for _, _, _, blob in records]}
@@ -510,10 +511,11 @@ def shipped_feed(tmp_path, monkeypatch):
 
 
 def test_executors_do_not_need_the_package(spark, shipped_feed):
-    plan = shipped_feed.check(numbers(spark, 30), spec(validation=0.2), {})
+    shipped_plan = importlib.import_module(".plan", shipped_feed.__package__).DataPlan
+    plan = shipped_plan(numbers(spark, 30), spec(validation=0.2), {})
     made = shipped_feed.prepare(spark.sparkContext, plan, "test")
     assert made.rdd.map(len).count() >= 2
-    plan = shipped_feed.check(numbers(LocalSpark(), 9000), spec(), {})
+    plan = shipped_plan(numbers(LocalSpark(), 9000), spec(), {})
     made = shipped_feed.prepare(spark.sparkContext, plan, "test")
     assert made.rdd.count() >= 4
     by_reference = shipped_feed.packing.identity
@@ -637,7 +639,7 @@ def test_wrong_options_are_refused_in_one_line(local, pandas_frame, changes, mes
 def test_weights_are_numbers(values, kind):
     frame = pd.DataFrame({"x": [1, 2], "y": [0, 1], "w": values})
     with pytest.raises(DataError, match=f"^--weight w is a column of {kind}, and must be one of numbers$"):
-        feed.check(frame, spec(weight="w"), {})
+        DataPlan(frame, spec(weight="w"), {})
 
 
 @pytest.mark.parametrize(
@@ -728,7 +730,7 @@ def test_the_table_of_the_documentation_is_true(spark, tmp_path):
         with pytest.raises(
             DataError, match=r"^column 'x' of df is of type .*: turn it into numbers.*--features$"
         ) as it:
-            feed.check(refused, spec(features=["x"]), {"df": refused})
+            DataPlan(refused, spec(features=["x"]), {"df": refused})
         assert ("cast('double')" in str(it.value)) == says.endswith("with the cast to write")
 
 

@@ -24,6 +24,7 @@ from ddl_magics.runtime.data import (
     sources,
 )
 from ddl_magics.runtime.data.columns import DataError, describe
+from ddl_magics.runtime.data.plan import DataPlan
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -62,7 +63,7 @@ def written(tmp_path_factory):
 def prepared(spark, options):
     """The plan, and what is made of it where ranks can read the files."""
     source = sources.opened(spark, options)
-    plan = feed.check(options.data, options, sources.with_frame({}, options, source))
+    plan = DataPlan(options.data, options, sources.with_frame({}, options, source))
     return plan, file_feed.prepare(spark.sparkContext, plan, "test", file_feed.listed(source, options, plan))
 
 

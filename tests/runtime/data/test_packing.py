@@ -17,10 +17,10 @@ def column(dtype, depth=0, name="x"):
 
 def both(monkeypatch, rows, columns, tensors):
     """(report, arrays) of rows that are packed at once where that can be, which must be those of the other way."""
-    report, blob = packing.pack_rows(rows, columns, tensors)
+    report, blob = packing.packed(packing.row_arrays, rows, columns, tensors)
     with monkeypatch.context() as patch:
         patch.setattr(packing, "at_once", lambda *_: None)
-        other_report, other = packing.pack_rows(rows, columns, tensors)
+        other_report, other = packing.packed(packing.row_arrays, rows, columns, tensors)
     assert report == other_report
     assert blob == other
     return report, packing.decode(blob)[1] if blob else []
@@ -107,7 +107,8 @@ def test_batches_of_arrow_are_packed_as_rows():
         batches = list(table.to_batches(size))
         by_arrow = list(packing.pack_batches(5, batches, columns, tensors))
         by_rows = [
-            packing.pack_rows(rows[first : first + size], columns, tensors) for first in range(0, len(rows), size)
+            packing.packed(packing.row_arrays, rows[first : first + size], columns, tensors)
+            for first in range(0, len(rows), size)
         ]
         return by_arrow, [(5, chunk, report, blob) for chunk, (report, blob) in enumerate(by_rows)]
 

@@ -9,7 +9,7 @@ from support import launch
 from support.feeds import LocalSpark, batches, open_rank, prepare, shares, spec
 
 from ddl_magics.runtime.data import rank_data, reader, row_order
-from ddl_magics.runtime.data.feed import DataError
+from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.sequences import SequencePlan
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")

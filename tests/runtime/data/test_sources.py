@@ -16,8 +16,9 @@ from support.feeds import prepare, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
-from ddl_magics.runtime.data import feed, packing, sources, tfrecord
-from ddl_magics.runtime.data.feed import DataError
+from ddl_magics.runtime.data import packing, sources, tfrecord
+from ddl_magics.runtime.data.columns import DataError
+from ddl_magics.runtime.data.plan import DataPlan
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 
@@ -77,7 +78,7 @@ def test_mistakes_that_spark_finds_are_one_line(spark, files, changes, message):
     options = spec(**{"data": files, **changes})
     options = dataclasses.replace(options, data=options.data.format(files=files))
     with pytest.raises(DataError) as caught:
-        feed.check(options.data, options, sources.with_frame({}, options, sources.opened(spark, options)))
+        DataPlan(options.data, options, sources.with_frame({}, options, sources.opened(spark, options)))
     assert message.format(files=files) in str(caught.value)
     assert "\n" not in str(caught.value)
 
@@ -156,7 +157,7 @@ def test_csv_files_whose_columns_differ_are_one_line(spark, tmp_path):
 def test_pandas_filters_itself():
     frame = pd.DataFrame({"x": [1], "y": [2]})
     with pytest.raises(DataError, match=r"filter pandas' yourself: df = df\.query\('x > 1'\)$"):
-        feed.check(frame, spec(where="x > 1"), {})
+        DataPlan(frame, spec(where="x > 1"), {})
 
 
 def test_the_notebook_leaves_files_to_spark():
