@@ -7,7 +7,7 @@ import type { ListFeed } from "./panel/feed";
 import { follow, messageOf, WAIT_SECONDS } from "./polling";
 import type { SearchFollower } from "./search/follower";
 import type { Translation } from "./translation";
-import { h, setText, setVisible } from "./view/dom";
+import { h, setNote } from "./view/dom";
 
 export interface PageOptions {
   feed: ListFeed;
@@ -65,7 +65,7 @@ export abstract class FollowedPage<Options extends PageOptions> {
 
   protected async poll(signal: AbortSignal): Promise<boolean> {
     await this.followed.poll(WAIT_SECONDS, signal);
-    this.setBanner(this.deleted ? this.deletedMessage : "");
+    setNote(this.banner, this.deleted ? this.deletedMessage : "");
     this.draw();
     return this.followed.done;
   }
@@ -80,22 +80,17 @@ export abstract class FollowedPage<Options extends PageOptions> {
     const final = error instanceof ApiError && this.finalStatuses.includes(error.status);
     const message = messageOf(error);
     const outdated = this.loaded && !final;
-    this.setBanner(outdated ? this.options.trans.__("The last known state is shown: %1", message) : message);
+    setNote(this.banner, outdated ? this.options.trans.__("The last known state is shown: %1", message) : message);
     return final;
   }
 
   private listChanged(): void {
     const live = this.row?.live ?? false;
     if (this.row) this.wasListed = true;
-    if (this.deleted) this.setBanner(this.deletedMessage);
+    if (this.deleted) setNote(this.banner, this.deletedMessage);
     this.drawRow();
     const continues = live && !this.wasLive && this.followed.done; // it was lost, and is attached again
     this.wasLive = live;
     if (continues) void this.follow();
-  }
-
-  private setBanner(text: string): void {
-    setText(this.banner, text);
-    setVisible(this.banner, text !== "");
   }
 }

@@ -28,19 +28,14 @@ export function aligned(model: RunModel, name: string, axis: Axis): Line | null 
     const rate = model.line("rate");
     return rate && mapped(rate, fromSeconds(model, axis));
   }
-  const line = hasExactValues(model, name) ? model.line(`epochs:${name}`) : model.line(`metric:${name}`);
+  const line = model.exactLine(name) ?? model.line(`metric:${name}`);
   return line && mapped(line, fromSteps(model, axis));
 }
 
 /** Keras' running values behind a line of exact values per epoch; null if there are none. */
 export function runningValues(model: RunModel, name: string, axis: Axis): Line | null {
-  const line = hasExactValues(model, name) ? model.line(`metric:${name}`) : undefined;
+  const line = model.exactLine(name) && model.line(`metric:${name}`);
   return line ? mapped(line, fromSteps(model, axis)) : null;
-}
-
-/** Keras' running values start anew in each epoch: once there are two epochs, their exact values are the line. */
-function hasExactValues(model: RunModel, name: string): boolean {
-  return (model.line(`epochs:${name}`)?.x.length ?? 0) > 1;
 }
 
 /** Maps an x to the axis; null if its position is unknown. */
@@ -71,26 +66,18 @@ function fromSteps(model: RunModel, axis: Axis): AxisMap | null {
     return samples?.y.at(-1) ? (step) => interpolate(samples, step) : null;
   }
   const seconds = knotsOf(model.line("seconds"));
-  const begin = trainingBegin(model);
-  return seconds && ((step) => Math.max(0, interpolate(seconds, step) - begin));
+  return seconds && ((step) => Math.max(0, interpolate(seconds, step) - model.trainingBegin));
 }
 
 /** From seconds since the run was created to the axis. */
 function fromSeconds(model: RunModel, axis: Axis): AxisMap | null {
-  const begin = trainingBegin(model);
-  if (axis === "time") return (time) => (time < begin ? null : time - begin);
+  if (axis === "time") return (time) => (time < model.trainingBegin ? null : time - model.trainingBegin);
   const seconds = knotsOf(model.line("seconds"));
   const map = fromSteps(model, axis);
   if (!seconds || !map) return null;
   const steps = { x: seconds.y, y: seconds.x };
   const [first = 0, last = 0] = [steps.x[0], steps.x.at(-1)];
   return (time) => (time < first || time > last ? null : map(interpolate(steps, time)));
-}
-
-/** Seconds from the creation of a run to its first step: waiting is not part of the training. */
-function trainingBegin(model: RunModel): number {
-  const { created, started } = model.state ?? {};
-  return created != null && started != null ? Math.max(0, started - created) : 0;
 }
 
 function knotsOf(line: Line | undefined): Knots | null {

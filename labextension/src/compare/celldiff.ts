@@ -3,7 +3,7 @@
 import { bodyOf } from "../cell";
 import { diffElement, diffSummary, lineDiff } from "../panel/diff";
 import type { Translation } from "../translation";
-import { createSelect, h, setText, setVisible } from "../view/dom";
+import { createSelect, h, setOptions, setText, setVisible } from "../view/dom";
 import type { ComparedRun } from "./comparison";
 
 type TitleOf = (run: ComparedRun) => string;
@@ -58,11 +58,11 @@ export class CellDiff {
   }
 
   private setOptions(select: HTMLSelectElement, index: number): void {
-    const options = this.runs.map((run) => h("option", { value: run.id }, `${run.style.letter} ${this.titleOf(run)}`));
-    const titles = (list: Iterable<HTMLOptionElement>) => [...list].map(({ text }) => text).join("\n");
-    if (titles(select.options) === titles(options)) return;
     const id = this.selected ? select.value : this.runs[index]?.id;
-    select.replaceChildren(...options);
+    setOptions(
+      select,
+      this.runs.map((run) => [run.id, `${run.style.letter} ${this.titleOf(run)}`]),
+    );
     if (id !== undefined) select.value = id;
   }
 }

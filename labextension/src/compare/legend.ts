@@ -1,11 +1,9 @@
 /** The legend: one entry per run with a checkbox that shows or hides it, its letter, line style, title and state. */
 
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { button, h, s, setAttribute, setNote, setText } from "../view/dom";
 import type { ComparedRun } from "./comparison";
 import type { LineStyle } from "./linestyle";
-
-const SVG = "http://www.w3.org/2000/svg";
 
 export interface LegendOptions {
   trans: Translation;
@@ -34,7 +32,7 @@ class Entry {
   private readonly checkbox = h("input", { type: "checkbox", checked: true });
   private readonly title = h("span", { class: "ddl-legend-name" });
   private readonly state = h("span", { class: "ddl-chip" });
-  private readonly open = h("button", { type: "button", class: "ddl-button" });
+  private readonly open: HTMLButtonElement;
   private readonly problem = h("p", { class: "ddl-legend-problem", role: "status" });
   private readonly trans: Translation;
 
@@ -47,8 +45,7 @@ class Entry {
       run.shown = this.checkbox.checked;
       onToggle();
     });
-    this.open.addEventListener("click", () => open(run.id));
-    setText(this.open, trans.__("Open"));
+    this.open = button(trans.__("Open"), () => open(run.id), { class: "ddl-button" });
     const label = h("label", {}, this.checkbox, lineSample(run.style), h("b", {}, run.style.letter), this.title);
     this.element = h("li", {}, label, this.state, this.open, this.problem);
   }
@@ -58,25 +55,20 @@ class Entry {
     const state = follower.model.state?.state ?? details?.state ?? "";
     setText(this.title, title);
     setAttribute(this.title, "title", [title, this.run.id].join("\n"));
-    setText(this.state, state);
+    setNote(this.state, state);
     this.state.dataset.state = state;
-    setVisible(this.state, state !== "");
     setAttribute(this.open, "aria-label", this.trans.__("Open %1", title));
-    setText(this.problem, problem);
-    setVisible(this.problem, problem !== "");
+    setNote(this.problem, problem);
   }
 }
 
 /** A short piece of a run's line. */
 export function lineSample({ colour, dash }: LineStyle): SVGElement {
-  const svg = document.createElementNS(SVG, "svg");
-  const line = document.createElementNS(SVG, "line");
-  const attributes = { x1: 0, y1: 4, x2: 30, y2: 4, stroke: `var(--ddl-run-${colour})`, "stroke-width": 2 };
-  for (const [name, value] of Object.entries(attributes)) setAttribute(line, name, value);
-  if (dash.length) setAttribute(line, "stroke-dasharray", dash.join(" "));
-  for (const [name, value] of Object.entries({ width: 30, height: 8, "aria-hidden": "true" })) {
-    setAttribute(svg, name, value);
-  }
-  svg.append(line);
-  return svg;
+  const pen = {
+    stroke: `var(--ddl-run-${colour})`,
+    "stroke-width": 2,
+    "stroke-dasharray": dash.join(" ") || undefined,
+  };
+  const line = s("line", { x1: 0, y1: 4, x2: 30, y2: 4, ...pen });
+  return s("svg", { width: 30, height: 8, "aria-hidden": "true" }, line);
 }

@@ -6,9 +6,9 @@ import type { SettingValues } from "../generated";
 import type { ListFeed } from "../panel/feed";
 import { isVisible } from "../polling";
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
-import { keepKeys } from "../view/keys";
-import { isDark, onThemeChange, type Palette, palette } from "../view/theme";
+import { h, setAttribute, setNote, setVisible } from "../view/dom";
+import { LiveView } from "../view/liveview";
+import type { Palette } from "../view/theme";
 import { AXES, type Axis } from "./align";
 import { axisSelector } from "./axisselector";
 import { CellDiff } from "./celldiff";
@@ -32,8 +32,7 @@ export interface ComparePageOptions {
 }
 
 /** Draws a comparison into `host` until `dispose` is called. A hidden tab does not poll. */
-export class ComparePage {
-  private readonly root: HTMLElement;
+export class ComparePage extends LiveView {
   private readonly comparison: Comparison;
   private readonly charts: OverlaidCharts;
   private readonly table: DifferenceTable;
@@ -43,16 +42,14 @@ export class ComparePage {
   private readonly limitNote = h("p", { class: "ddl-compare-note" });
   private readonly empty = h("p", { class: "ddl-empty ddl-dim", role: "status" });
   private readonly omittedNote = h("p", { class: "ddl-compare-note", role: "status" });
-  private readonly removeThemeListener: () => void;
   private readonly redraw = () => this.draw();
   private axis: Axis = AXES[0];
-  private colours: Palette | null = null;
-  private frame = 0;
 
   constructor(
     private readonly host: HTMLElement,
     private readonly options: ComparePageOptions,
   ) {
+    super("ddl-run ddl-compare");
     const { api, feed, settings, trans, actions, runs } = options;
     this.comparison = new Comparison(runs, {
       api,
@@ -74,9 +71,8 @@ export class ComparePage {
       this.axis = axis;
       this.draw();
     });
-    this.root = h(
-      "section",
-      { class: "ddl-run ddl-compare", "aria-label": trans.__("Comparison of runs") },
+    setAttribute(this.root, "aria-label", trans.__("Comparison of runs"));
+    this.root.append(
       this.banner,
       this.limitNote,
       this.legend.element,
@@ -87,29 +83,18 @@ export class ComparePage {
       this.table.element,
       this.cells.element,
     );
-    keepKeys(this.root);
-    host.append(this.root);
-    this.removeThemeListener = onThemeChange(() => this.recolour());
     feed.changed.connect(this.redraw);
-    this.recolour();
+    this.start(host);
   }
 
-  dispose(): void {
-    cancelAnimationFrame(this.frame);
+  override dispose(): void {
+    super.dispose();
     this.options.feed.changed.disconnect(this.redraw);
-    this.removeThemeListener();
     this.comparison.dispose();
     this.charts.destroy();
-    this.root.remove();
   }
 
-  /** Draws in the next animation frame. */
-  private draw(): void {
-    if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
-  }
-
-  private drawNow(): void {
-    this.frame = 0;
+  protected override drawNow(): void {
     if (!isVisible(this.host)) return;
     this.palette();
     const { comparison } = this;
@@ -162,27 +147,18 @@ export class ComparePage {
     return parts.join(" ");
   }
 
-  private palette(): Palette {
-    if (!this.colours) {
-      this.colours = palette(this.root);
-      // The legend and the table use the same colours as the charts.
-      this.colours.lines.forEach((colour, i) => {
-        this.root.style.setProperty(`--ddl-run-${i}`, colour);
-      });
-    }
-    return this.colours;
+  protected override readPalette(): Palette {
+    const colours = super.readPalette();
+    // The legend and the table use the same colours as the charts.
+    colours.lines.forEach((colour, i) => {
+      this.root.style.setProperty(`--ddl-run-${i}`, colour);
+    });
+    return colours;
   }
 
-  private recolour(): void {
-    setAttribute(this.root, "data-dark", String(isDark()));
-    this.colours = null;
+  protected override recolour(): void {
+    super.recolour();
     this.charts.recolour();
     this.draw();
   }
-}
-
-/** Sets the text of an element, which is hidden if there is none. */
-function setNote(element: HTMLElement, text: string): void {
-  setText(element, text);
-  setVisible(element, text !== "");
 }

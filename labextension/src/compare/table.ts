@@ -1,7 +1,7 @@
 /** The table of differences: one column per run; rows without a difference are folded. */
 
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { button, h, scrollBox, setAttribute, setText, setVisible } from "../view/dom";
 import type { Difference } from "./differences";
 import { lineSample } from "./legend";
 import type { LineStyle } from "./linestyle";
@@ -16,20 +16,16 @@ export class DifferenceTable {
   private readonly head = h("tr");
   private readonly differing = h("tbody");
   private readonly equal = h("tbody", { hidden: true });
-  private readonly fold = h("button", { type: "button", class: "ddl-button ddl-fold", "aria-expanded": "false" });
+  private readonly fold: HTMLButtonElement;
   private readonly none = h("p", { class: "ddl-empty ddl-dim" });
   private drawn = "";
 
   constructor(private readonly trans: Translation) {
     const title = trans.__("Differences");
     const table = h("table", {}, h("thead", {}, this.head), this.differing, this.equal);
-    // Focusable, so that the keyboard can scroll it.
-    const scroll = h("div", { class: "ddl-table", tabindex: 0, role: "group", "aria-label": title }, table);
-    this.element = h("section", { class: "ddl-compare-part" }, h("h2", {}, title), this.none, scroll, this.fold);
-    this.fold.addEventListener("click", () => {
-      setVisible(this.equal, this.equal.hidden);
-      this.drawFold();
-    });
+    this.fold = button("", () => this.toggle(), { class: "ddl-button ddl-fold", "aria-expanded": "false" });
+    const parts = [h("h2", {}, title), this.none, scrollBox("ddl-table", title, table), this.fold];
+    this.element = h("section", { class: "ddl-compare-part" }, ...parts);
     setText(this.none, trans.__("No differences."));
   }
 
@@ -48,6 +44,11 @@ export class DifferenceTable {
     this.equal.replaceChildren(...equal.map(rowElement));
     setVisible(this.none, !differing.length);
     setVisible(this.fold, equal.length > 0);
+    this.drawFold();
+  }
+
+  private toggle(): void {
+    setVisible(this.equal, this.equal.hidden);
     this.drawFold();
   }
 

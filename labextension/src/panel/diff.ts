@@ -2,7 +2,7 @@
 
 import { diffLines } from "diff";
 import type { Translation } from "../translation";
-import { h } from "../view/dom";
+import { h, scrollBox } from "../view/dom";
 import "./diff.css";
 
 /** Beyond this number of edits a diff takes long and helps little: then all lines are removed and added. */
@@ -47,8 +47,7 @@ export function diffElement(lines: readonly DiffLine[], label: string): HTMLElem
   const rows = lines.map(({ change, text }) =>
     h("div", { "data-change": change }, h("span", { class: "ddl-diff-sign" }, SIGNS[change]), h("code", {}, text)),
   );
-  // Focusable, so that the keyboard can scroll it.
-  return h("div", { class: "ddl-diff", role: "group", "aria-label": label, tabindex: 0 }, h("div", {}, ...rows));
+  return scrollBox("ddl-diff", label, h("div", {}, ...rows));
 }
 
 function withNewline(text: string): string {

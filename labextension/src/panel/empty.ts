@@ -1,7 +1,7 @@
 /** Why the list is empty, and what to do about it. */
 
 import type { Translation } from "../translation";
-import { h, setVisible } from "../view/dom";
+import { button, h, setVisible } from "../view/dom";
 import type { Connection } from "./feed";
 import { isQuery, type ListFilter } from "./listfilter";
 
@@ -62,7 +62,9 @@ export class EmptyView {
 
   private content(reason: EmptyReason): HTMLElement[] {
     const { trans, actions } = this;
-    const retry = () => button(trans.__("Try again"), actions.retry);
+    const style = { class: "jp-mod-styled" };
+    const retry = () => button(trans.__("Try again"), actions.retry, style);
+    const showAll = () => button(trans.__("Show all runs"), actions.showAll, style);
     switch (reason.kind) {
       case "loading":
         return [paragraph(trans.__("Loading runs …"))];
@@ -88,13 +90,13 @@ export class EmptyView {
                     reason.words,
                   ),
           ),
-          button(trans.__("Show all runs"), actions.showAll),
+          showAll(),
         ];
       case "idle":
         return [
           heading(trans.__("No running runs")),
           paragraph(trans._n("The only run has ended.", "All %1 runs have ended.", reason.total)),
-          button(trans.__("Show all runs"), actions.showAll),
+          showAll(),
         ];
       case "disabled":
         return [
@@ -131,10 +133,4 @@ function paragraph(text: string, style?: string): HTMLElement {
 
 function code(text: string): HTMLElement {
   return h("pre", { tabindex: 0 }, text);
-}
-
-function button(text: string, onClick: () => void): HTMLElement {
-  const element = h("button", { type: "button", class: "jp-mod-styled" }, text);
-  element.addEventListener("click", onClick);
-  return element;
 }

@@ -1,7 +1,7 @@
 /** The controls above the list: a search field, "Running only", and the order. */
 
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { h, setAttribute, setNote } from "../view/dom";
 import { type ListFilter, NO_FILTER, ORDERS, type Order, parseOrder } from "./listfilter";
 
 export class FilterBar {
@@ -44,8 +44,7 @@ export class FilterBar {
 
   /** Shows why the query cannot be understood; nothing if `text` is empty. */
   showProblem(text: string): void {
-    setText(this.problem, text);
-    setVisible(this.problem, text !== "");
+    setNote(this.problem, text);
     setAttribute(this.words, "aria-invalid", text ? "true" : undefined);
     setAttribute(this.words, "aria-describedby", text ? this.problem.id : undefined);
   }

@@ -2,7 +2,7 @@
 
 import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
-import { h, setText, setVisible } from "../view/dom";
+import { h, setNote, setText, setVisible } from "../view/dom";
 import { EmptyView, emptyReason } from "./empty";
 import type { Connection, PanelFeed } from "./feed";
 import { FilterBar } from "./filterbar";
@@ -119,9 +119,7 @@ export class PanelView {
     this.filterBar.showProblem(this.finder.problem);
     this.list.draw(items, now);
     this.empty.draw(emptyReason(feed.connection, feed.list, this.filter, items.length));
-    const stale = items.length > 0 ? this.staleMessage(feed.connection) : "";
-    setText(this.banner, stale);
-    setVisible(this.banner, stale !== "");
+    setNote(this.banner, items.length ? this.staleMessage(feed.connection) : "");
     setText(this.foot, this.countMessage(items.filter(({ search }) => search === null).length));
     setVisible(this.foot, feed.list.rows.size > 0);
   }

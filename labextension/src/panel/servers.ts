@@ -2,7 +2,7 @@
 
 import type { ServedModel } from "../generated";
 import type { Translation } from "../translation";
-import { h, setAttribute, setChildren, setText, setVisible } from "../view/dom";
+import { button, h, setAttribute, setChildren, setNote, setText, setVisible } from "../view/dom";
 import { number, UNKNOWN } from "../view/format";
 import { Sparkline } from "./sparkline";
 
@@ -56,8 +56,7 @@ class ServerRow {
     private readonly trans: Translation,
     stop: () => void,
   ) {
-    this.button = h("button", { type: "button", class: "ddl-server-stop" });
-    this.button.addEventListener("click", stop);
+    this.button = button("", stop, { class: "ddl-server-stop" });
     this.element = h(
       "li",
       { class: "ddl-server" },
@@ -85,8 +84,7 @@ class ServerRow {
     setAttribute(this.errors, "data-some", server.recent_errors > 0);
     setText(this.latency, alive ? latencies(latency) : "");
     const lost = server.dropped ? trans.__("%1 requests are missing in the log", number(server.dropped)) : "";
-    setText(this.problem, alive ? lost : server.problem);
-    setVisible(this.problem, this.problem.textContent !== "");
+    setNote(this.problem, alive ? lost : server.problem);
     setText(this.button, alive ? trans.__("Stop") : trans.__("Remove"));
     setAttribute(this.button, "aria-label", alive ? trans.__("Stop serving %1", name) : trans.__("Remove %1", name));
   }

@@ -1,26 +1,18 @@
 /** A small line chart without axes: the loss over the run. */
 
-import { setAttribute } from "../view/dom";
+import { s, setAttribute } from "../view/dom";
 
 const WIDTH = 64;
 const HEIGHT = 16;
-const SVG = "http://www.w3.org/2000/svg";
 
 export class Sparkline {
-  readonly element = document.createElementNS(SVG, "svg");
-  private readonly line = document.createElementNS(SVG, "polyline");
+  private readonly line = s("polyline");
+  readonly element: SVGElement;
 
   constructor() {
-    const attributes = {
-      class: "ddl-spark",
-      viewBox: `0 0 ${WIDTH} ${HEIGHT}`,
-      width: WIDTH,
-      height: HEIGHT,
-      // Hidden from screen readers: the label of the row has the newest loss.
-      "aria-hidden": "true",
-    };
-    for (const [name, value] of Object.entries(attributes)) setAttribute(this.element, name, value);
-    this.element.append(this.line);
+    const size = { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, width: WIDTH, height: HEIGHT };
+    // Hidden from screen readers: the label of the row has the newest loss.
+    this.element = s("svg", { class: "ddl-spark", ...size, "aria-hidden": "true" }, this.line);
   }
 
   draw(values: readonly number[]): void {

@@ -1,9 +1,7 @@
 /** The buttons of a run's page. */
 
-import { h } from "../view/dom";
+import { button } from "../view/dom";
 
-export function button(text: string, onClick: () => unknown, title?: string): HTMLButtonElement {
-  const element = h("button", { type: "button", class: "ddl-runpage-button", title }, text);
-  element.addEventListener("click", () => void onClick());
-  return element;
+export function pageButton(text: string, onClick: () => unknown, title?: string): HTMLButtonElement {
+  return button(text, onClick, { class: "ddl-runpage-button", title });
 }

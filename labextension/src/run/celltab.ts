@@ -5,10 +5,10 @@ import { cellSource } from "../cell";
 import type { RunDetails } from "../generated";
 import type { Translation } from "../translation";
 import { h } from "../view/dom";
-import { button } from "./button";
+import { pageButton } from "./button";
 
 export function cellNodes(details: RunDetails, actions: Pick<RunActions, "copyAsCell">, trans: Translation): Node[] {
-  const copy = button(trans.__("Copy"), () => actions.copyAsCell(details.id));
+  const copy = pageButton(trans.__("Copy"), () => actions.copyAsCell(details.id));
   const head = h("div", { class: "ddl-runpage-bar" }, h("h2", {}, trans.__("Cell")), copy);
   return [head, codeElement(cellSource(details.spec), trans.__("Source of the cell"))];
 }

@@ -10,8 +10,8 @@ import { diffElement, diffSummary, lineDiff } from "../panel/diff";
 import { dateOrTime, title } from "../panel/format";
 import { isReadable } from "../panel/runlist";
 import type { Translation } from "../translation";
-import { h } from "../view/dom";
-import { button } from "./button";
+import { h, scrollBox } from "../view/dom";
+import { pageButton } from "./button";
 
 /** The newest earlier run of the same notebook and cell, else of the same notebook and name. */
 export function previousRun(run: RunRow, rows: Iterable<Row>): RunRow | undefined {
@@ -67,8 +67,8 @@ function head(before: RunRow, after: RunRow, actions: ChangeOptions["actions"], 
     "div",
     { class: "ddl-runpage-bar" },
     h("p", {}, trans.__("Previous run: %1", titleWithTime(before))),
-    button(trans.__("Open It"), () => actions.openRun(before.id)),
-    button(trans.__("Compare Both"), () => actions.compare([before.id, after.id])),
+    pageButton(trans.__("Open It"), () => actions.openRun(before.id)),
+    pageButton(trans.__("Compare Both"), () => actions.compare([before.id, after.id])),
   );
 }
 
@@ -82,5 +82,5 @@ function table(rows: readonly Difference[], titles: readonly [string, string], t
   const body = h("tbody", {}, ...rows.map(rowElement));
   const element = h("table", {}, h("thead", {}, h("tr", {}, h("td"), ...heads)), body);
   const label = trans.__("Options and environment that differ");
-  return h("div", { class: "ddl-runpage-table", tabindex: 0, role: "group", "aria-label": label }, element);
+  return scrollBox("ddl-runpage-table", label, element);
 }

@@ -2,7 +2,7 @@
 
 import { messageOf } from "../polling";
 import type { Translation } from "../translation";
-import { h, setText, setVisible } from "../view/dom";
+import { h, setNote, setVisible } from "../view/dom";
 import type { RunModel } from "../view/model";
 import { RunView } from "../view/view";
 import { Player } from "./player";
@@ -79,11 +79,10 @@ export class ChartsTab implements TabContent {
     const { signal } = this.aborter;
     try {
       await this.recording.load(signal);
-      setVisible(this.error, false);
+      setNote(this.error, "");
     } catch (error) {
       if (signal.aborted) return;
-      setText(this.error, this.trans.__("Only the charts can be replayed: %1", messageOf(error)));
-      setVisible(this.error, true);
+      setNote(this.error, this.trans.__("Only the charts can be replayed: %1", messageOf(error)));
     }
     this.generation -= 1;
     this.drawPast();

@@ -2,7 +2,7 @@
 
 import type { RunDetails } from "../generated";
 import type { Translation } from "../translation";
-import { h } from "../view/dom";
+import { h, scrollBox } from "../view/dom";
 import { byteSize } from "./properties";
 
 export function fileNodes({ cell_files, name, live }: RunDetails, trans: Translation): Node[] {
@@ -19,8 +19,7 @@ export function fileNodes({ cell_files, name, live }: RunDetails, trans: Transla
   );
   const head = h("tr", {}, ...heads.map((text) => h("th", { scope: "col" }, text)));
   const table = h("table", {}, h("thead", {}, head), h("tbody", {}, ...rows));
-  const label = trans.__("Files that the cell has written");
-  return [h("div", { class: "ddl-runpage-table", tabindex: 0, role: "group", "aria-label": label }, table)];
+  return [scrollBox("ddl-runpage-table", trans.__("Files that the cell has written"), table)];
 }
 
 function emptyText(live: boolean, trans: Translation): string {

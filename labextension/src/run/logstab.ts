@@ -2,7 +2,8 @@
 
 import { messageOf, sleep } from "../polling";
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { h, type Option, scrollBox, setAttribute, setNote, setOptions, setText, setVisible } from "../view/dom";
+import { pageButton } from "./button";
 import type { LogPages, PrintedLine } from "./logpages";
 import type { TabContent } from "./tabs";
 
@@ -41,7 +42,6 @@ export class LogsTab implements TabContent {
   private readonly output: HTMLElement;
   private pages: LogPages;
   private limit = SHOWN_LINES;
-  private ranks = -1;
   private drawn: Drawn = { pages: null, generation: 0, search: "", limit: 0, lines: 0 };
   /** Aborts polling when the tab is hidden; null while it is. */
   private aborter: AbortController | null = null;
@@ -54,9 +54,9 @@ export class LogsTab implements TabContent {
     const label = trans.__("Search the lines");
     this.search = h("input", { type: "search", placeholder: label, "aria-label": label });
     this.search.addEventListener("input", () => this.draw());
-    this.older = h("button", { type: "button", class: "ddl-runpage-button", hidden: true }, trans.__("Older lines"));
-    this.older.addEventListener("click", () => void this.showOlder());
-    this.output = h("div", { class: "ddl-runpage-log", tabindex: 0, role: "group", "aria-label": trans.__("Lines") });
+    this.older = pageButton(trans.__("Older lines"), () => this.showOlder());
+    setVisible(this.older, false);
+    this.output = scrollBox("ddl-runpage-log", trans.__("Lines"));
     const bar = h("div", { class: "ddl-runpage-bar" }, this.rankSelect, this.search, this.older, this.count);
     this.element = h("div", { class: "ddl-runpage-logs" }, bar, this.error, this.output);
   }
@@ -116,12 +116,11 @@ export class LogsTab implements TabContent {
   private async request(send: () => Promise<void>, signal: AbortSignal): Promise<boolean> {
     try {
       await send();
-      setVisible(this.error, false);
+      setNote(this.error, "");
       return true;
     } catch (error) {
       if (signal.aborted) return false;
-      setText(this.error, this.options.trans.__("The last known state is shown: %1", messageOf(error)));
-      setVisible(this.error, true);
+      setNote(this.error, this.options.trans.__("The last known state is shown: %1", messageOf(error)));
       return false;
     }
   }
@@ -176,15 +175,9 @@ export class LogsTab implements TabContent {
   }
 
   private drawRanks(): void {
-    const { trans } = this.options;
-    const workers = this.options.workers();
-    if (workers === this.ranks) return;
-    this.ranks = workers;
-    const selected = this.rankSelect.value || "all";
-    const ranks = Array.from({ length: workers }, (_, rank) => [String(rank), trans.__("Rank %1", rank)] as const);
-    const options = [["all", trans.__("All ranks")] as const, ["-1", trans.__("The job")] as const, ...ranks];
-    this.rankSelect.replaceChildren(...options.map(([value, title]) => h("option", { value }, title)));
-    this.rankSelect.value = selected;
+    const { trans, workers } = this.options;
+    const ranks = Array.from({ length: workers() }, (_, rank): Option => [String(rank), trans.__("Rank %1", rank)]);
+    setOptions(this.rankSelect, [["all", trans.__("All ranks")], ["-1", trans.__("The job")], ...ranks]);
   }
 }
 

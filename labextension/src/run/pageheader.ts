@@ -3,8 +3,8 @@
 import type { RunActions } from "../actions";
 import { EXPORT_FORMATS } from "../generated";
 import type { Translation } from "../translation";
-import { h, setText, setVisible } from "../view/dom";
-import { button } from "./button";
+import { h, setNote, setText, setVisible } from "../view/dom";
+import { pageButton } from "./button";
 
 export interface HeaderContent {
   title: string;
@@ -24,18 +24,18 @@ export class PageHeader {
   private readonly buttons: HTMLElement;
 
   constructor(run: string, actions: RunActions, trans: Translation) {
-    this.stop = button(trans.__("Stop…"), () => actions.stop(run));
-    this.delete = button(trans.__("Delete…"), () => actions.delete(run));
+    this.stop = pageButton(trans.__("Stop…"), () => actions.stop(run));
+    this.delete = pageButton(trans.__("Delete…"), () => actions.delete(run));
     const exports = EXPORT_FORMATS.map((format) => {
       const name = format.toUpperCase();
-      return button(name, () => actions.exportRun(run, format), trans.__("Export as %1", name));
+      return pageButton(name, () => actions.exportRun(run, format), trans.__("Export as %1", name));
     });
     this.buttons = h(
       "div",
       { class: "ddl-runpage-actions", role: "group", "aria-label": trans.__("Actions") },
       this.stop,
-      button(trans.__("Open Notebook"), () => actions.openNotebook(run)),
-      button(trans.__("Copy as Cell"), () => actions.copyAsCell(run)),
+      pageButton(trans.__("Open Notebook"), () => actions.openNotebook(run)),
+      pageButton(trans.__("Copy as Cell"), () => actions.copyAsCell(run)),
       h("span", { role: "group", "aria-label": trans.__("Export") }, trans.__("Export:"), " ", ...exports),
       this.delete,
     );
@@ -44,9 +44,8 @@ export class PageHeader {
 
   draw({ title, state, live, deleted }: HeaderContent): void {
     setText(this.title, title);
-    setText(this.state, state);
+    setNote(this.state, state);
     this.state.dataset.state = state;
-    setVisible(this.state, state !== "");
     setVisible(this.stop, live);
     setVisible(this.delete, state !== "" && !live);
     setVisible(this.buttons, !deleted);

@@ -1,7 +1,7 @@
 /** The controls of a replay: play and pause, position, speed. */
 
 import type { Translation } from "../translation";
-import { h, setAttribute, setText } from "../view/dom";
+import { button, h, setAttribute, setAttributes, setText } from "../view/dom";
 import { duration } from "../view/format";
 
 export const SPEEDS = [1, 4, 16, 64];
@@ -31,8 +31,7 @@ export class Player {
     private readonly trans: Translation,
     private readonly onSeek: (seconds: number | null) => void,
   ) {
-    this.play = h("button", { type: "button", class: "ddl-runpage-button ddl-runpage-play" });
-    this.play.addEventListener("click", () => this.toggle());
+    this.play = button("", () => this.toggle(), { class: "ddl-runpage-button ddl-runpage-play" });
     setAttribute(this.slider, "aria-label", trans.__("Time in the run"));
     this.slider.addEventListener("input", () => this.seek(Number(this.slider.value)));
     this.slider.addEventListener("keydown", (event) => {
@@ -53,9 +52,7 @@ export class Player {
   setSpan([begin, end]: readonly [number, number]): void {
     if (begin === this.begin && end === this.end) return;
     [this.begin, this.end] = [begin, end];
-    setAttribute(this.slider, "min", begin);
-    setAttribute(this.slider, "max", end);
-    setAttribute(this.slider, "step", (end - begin) / SLIDER_STEPS);
+    setAttributes(this.slider, { min: begin, max: end, step: (end - begin) / SLIDER_STEPS });
     this.seek(end);
   }
 

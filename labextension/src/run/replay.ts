@@ -10,8 +10,7 @@ import type { Frame } from "./recording";
 export function timeSpan(model: RunModel): [number, number] | null {
   const seconds = model.line("seconds");
   if (!model.over || !seconds || seconds.x.length < 2) return null;
-  const { created, started } = model.state ?? {};
-  const begin = created != null && started != null ? Math.max(0, started - created) : 0;
+  const begin = model.trainingBegin;
   const ends = [...model.lines].filter(([key]) => isOverTime(key)).map(([, line]) => line.x.at(-1) ?? 0);
   const end = Math.max(begin, seconds.y.at(-1) ?? 0, ...ends);
   return end > begin ? [begin, end] : null;
@@ -51,8 +50,8 @@ export function modelAt(
     if (part.x.length) past.lines.set(key, part);
   }
   for (const name of Object.keys(current.latest)) {
-    const value = newestValue(past, name);
-    if (value !== null) past.latest[name] = value;
+    const value = (past.exactLine(name) ?? past.line(`metric:${name}`))?.y.at(-1);
+    if (value != null) past.latest[name] = value;
   }
   if (current.progress) past.progress = progressAt(current, current.progress, past, step);
   addWorkers(past, current, frames.findLast((frame) => frame.seconds <= seconds)?.rows);
@@ -91,12 +90,6 @@ function addWorkers(past: RunModel, current: RunModel, rows: Float32Array = new 
     const known = current.workers.get(worker.info.rank);
     if (known) worker.info = { ...known.info, state: "", message: "" };
   }
-}
-
-/** The newest value of a metric, as the chart shows it: exact values once there are two, before that running ones. */
-function newestValue(model: RunModel, name: string): number | null {
-  const epochs = model.line(`epochs:${name}`);
-  return (epochs && epochs.x.length > 1 ? epochs : model.line(`metric:${name}`))?.y.at(-1) ?? null;
 }
 
 /** The step at a time; 0 before the first step. */

@@ -2,11 +2,11 @@
 
 import type { TrialView } from "../generated";
 import { countTicks, multiples, nice, valueRange } from "../view/axes";
-import { h, setAttribute, setText } from "../view/dom";
+import { h, s, setAttribute, setAttributes, setText } from "../view/dom";
 import { number, tick } from "../view/format";
 import type { SearchModel } from "./model";
 import { range } from "./scales";
-import { type Emphasis, Layers, polyline, s } from "./svg";
+import { type Emphasis, Layers, polyline } from "./svg";
 
 const HEIGHT = 168;
 const MARGIN = { top: 8, right: 10, bottom: 20, left: 38 };
@@ -58,7 +58,7 @@ export class Curves {
     this.x = (epoch) => MARGIN.left + ((epoch - 1) / (last - 1)) * (right - MARGIN.left);
     this.y = (value) => bottom - ((value - low) / (high - low)) * (bottom - MARGIN.top);
     const box = { x: MARGIN.left, y: MARGIN.top - 4, width: right - MARGIN.left + 4, height: bottom - MARGIN.top + 8 };
-    for (const [name, value] of Object.entries(box)) setAttribute(this.clip, name, value);
+    setAttributes(this.clip, box);
     this.drawAxes(low, high, last, right, bottom);
     this.layers.draw(trials, emphasis, (trial) => polyline(this.points(trial)));
     setText(this.title, `${info.metric} of each trial`);

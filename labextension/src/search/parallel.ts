@@ -1,9 +1,9 @@
 /** Parallel coordinates: a vertical axis for each parameter and for the objective, a line for each trial. */
 
-import { h, setAttribute, setText } from "../view/dom";
+import { h, s, setAttribute, setAttributes, setText } from "../view/dom";
 import type { SearchModel } from "./model";
 import { type Brush, objectiveScale, parameterScale, type Scale } from "./scales";
-import { type Emphasis, Layers, polyline, s } from "./svg";
+import { type Emphasis, Layers, polyline } from "./svg";
 
 const HEIGHT = 168;
 const MARGIN = { top: 24, side: 46, bottom: 20 };
@@ -155,23 +155,19 @@ export class Parallel {
 
 function place({ scale, line, name, top, bottom, area, brush, handles }: Axis, x: number, chosen: Brush | undefined) {
   const [low, high] = chosen ?? [0, 1];
-  set(line, { x1: x, x2: x, y1: y(0), y2: y(1) });
-  set(name, { x, y: 9 });
-  set(top, { x, y: 20 });
-  set(bottom, { x, y: HEIGHT - 6 });
+  setAttributes(line, { x1: x, x2: x, y1: y(0), y2: y(1) });
+  setAttributes(name, { x, y: 9 });
+  setAttributes(top, { x, y: 20 });
+  setAttributes(bottom, { x, y: HEIGHT - 6 });
   setText(top, scale.label(1));
   setText(bottom, scale.label(0));
-  set(area, { x: x - REACH, y: y(1), width: 2 * REACH, height: y(0) - y(1) });
-  set(brush, { x: x - 5, y: y(high), width: 10, height: chosen ? y(low) - y(high) : 0 });
+  setAttributes(area, { x: x - REACH, y: y(1), width: 2 * REACH, height: y(0) - y(1) });
+  setAttributes(brush, { x: x - 5, y: y(high), width: 10, height: chosen ? y(low) - y(high) : 0 });
   handles.forEach((handle, end) => {
     const at = end === 0 ? low : high;
-    set(handle, { x: x - 7, y: y(at) - 2, width: 14, height: 4 });
-    set(handle, { "aria-valuenow": Math.round(100 * at), "aria-valuetext": scale.label(at) });
+    setAttributes(handle, { x: x - 7, y: y(at) - 2, width: 14, height: 4 });
+    setAttributes(handle, { "aria-valuenow": Math.round(100 * at), "aria-valuetext": scale.label(at) });
   });
-}
-
-function set(element: Element, attributes: Record<string, string | number>): void {
-  for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
 }
 
 function y(position: number): number {

@@ -1,20 +1,7 @@
-/** SVG elements, and how trials are drawn: many trials of one look are one path. */
+/** How trials are drawn: many trials of one look are one path. */
 
 import type { TrialView } from "../generated";
-import { setAttribute } from "../view/dom";
-
-type Attributes = Record<string, string | number | undefined>;
-
-export function s<K extends keyof SVGElementTagNameMap>(
-  tag: K,
-  attributes: Attributes = {},
-  ...children: (Node | string)[]
-): SVGElementTagNameMap[K] {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) setAttribute(element, name, value);
-  element.append(...children);
-  return element;
-}
+import { s, setAttribute } from "../view/dom";
 
 /** The looks, from the lowest layer to the highest. */
 export const LOOKS = ["out", "pruned", "finished", "training", "best", "picked"] as const;

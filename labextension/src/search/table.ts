@@ -1,7 +1,7 @@
 /** The trials as a table that sorts by each of its columns. */
 
 import type { TrialView } from "../generated";
-import { h, setAttribute, setChildren, setText, setVisible } from "../view/dom";
+import { button, h, scrollBox, setAttribute, setChildren, setText, setVisible } from "../view/dom";
 import { duration, number, UNKNOWN } from "../view/format";
 import type { SearchModel } from "./model";
 import { BEST_FIRST, type Order, ordered } from "./order";
@@ -40,8 +40,8 @@ export class TrialTable {
   readonly element: HTMLElement;
   private readonly head = h("tr");
   private readonly body = h("tbody");
-  private readonly more = h("button", { class: "ddl-more", type: "button" });
-  private readonly compare = h("button", { class: "ddl-compare-trials", type: "button" });
+  private readonly more: HTMLButtonElement;
+  private readonly compare: HTMLButtonElement;
   /** The trials that are to be compared. */
   private readonly chosen = new Set<number>();
   private readonly rows = new Map<number, Row>();
@@ -52,19 +52,11 @@ export class TrialTable {
 
   constructor(private readonly options: TableOptions) {
     const table = h("table", { "aria-label": "trials" }, h("thead", {}, this.head), this.body);
-    this.element = h(
-      "div",
-      { class: "ddl-table ddl-trials", tabindex: 0, role: "group", "aria-label": "trials" },
-      table,
-      this.more,
-    );
+    this.more = button("", () => this.showMore(), { class: "ddl-more" });
+    this.compare = button("", () => options.onCompare?.([...this.chosen]), { class: "ddl-compare-trials" });
+    this.element = scrollBox("ddl-table ddl-trials", "trials", table, this.more);
     if (options.onCompare) this.element.prepend(h("div", { class: "ddl-trials-bar" }, this.compare));
-    this.compare.addEventListener("click", () => options.onCompare?.([...this.chosen]));
     this.drawCompare();
-    this.more.addEventListener("click", () => {
-      this.limit += ROWS;
-      options.onChange();
-    });
   }
 
   draw(model: SearchModel, emphasis: Emphasis): void {
@@ -94,11 +86,15 @@ export class TrialTable {
     this.head.replaceChildren(
       ...this.columns.map(({ id, title, left }) => {
         const sorted = this.order.column === id ? (this.order.descending ? "descending" : "ascending") : undefined;
-        const button = h("button", { type: "button", class: "ddl-sort" }, title);
-        button.addEventListener("click", () => this.sort(id, model.info?.direction ?? "max"));
-        return h("th", { scope: "col", class: left && "ddl-left", "aria-sort": sorted }, button);
+        const sort = button(title, () => this.sort(id, model.info?.direction ?? "max"), { class: "ddl-sort" });
+        return h("th", { scope: "col", class: left && "ddl-left", "aria-sort": sorted }, sort);
       }),
     );
+  }
+
+  private showMore(): void {
+    this.limit += ROWS;
+    this.options.onChange();
   }
 
   /** Sorts by a column: the other way round at the second click, best first again at the third. */
@@ -130,15 +126,12 @@ export class TrialTable {
   private row(trial: number): Row {
     const known = this.rows.get(trial);
     if (known && known.cells.length === this.columns.length - 2) return known;
-    const pick = h(
-      "button",
-      { type: "button", class: "ddl-pick-trial", "aria-label": `trial ${trial}` },
-      String(trial),
-    );
-    const stop = h("button", { type: "button", class: "ddl-stop-trial", "aria-label": `stop trial ${trial}` }, "stop");
+    const act = (text: string, label: string, onClick: () => unknown, name: string) =>
+      button(text, onClick, { class: `ddl-${name}-trial`, "aria-label": label });
+    const pick = act(String(trial), `trial ${trial}`, () => this.options.onPick(trial), "pick");
+    const stop = act("stop", `stop trial ${trial}`, () => this.askToStop(trial, stop), "stop");
+    const open = act("open", `open trial ${trial}`, () => this.options.onOpen?.(trial), "open");
     const state = h("span");
-    pick.addEventListener("click", () => this.options.onPick(trial));
-    stop.addEventListener("click", () => void this.askToStop(trial, stop));
     const choose = h("input", { type: "checkbox", "aria-label": `compare trial ${trial}` });
     choose.checked = this.chosen.has(trial);
     choose.addEventListener("change", () => {
@@ -146,8 +139,6 @@ export class TrialTable {
       else this.chosen.delete(trial);
       this.drawCompare();
     });
-    const open = h("button", { type: "button", class: "ddl-open-trial", "aria-label": `open trial ${trial}` }, "open");
-    open.addEventListener("click", () => this.options.onOpen?.(trial));
     const cells = this.columns.slice(2).map(() => h("td"));
     const { onCompare, onOpen } = this.options;
     const first = h("td", { class: "ddl-left" }, ...(onCompare ? [choose, " "] : []), pick);

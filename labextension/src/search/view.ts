@@ -1,18 +1,16 @@
 /** The live view of a search, independent of notebook and widget: its host applies messages and handles the clicks. */
 
 import type { TrialView } from "../generated";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { h, setAttribute, setNote, setText, setVisible } from "../view/dom";
 import { duration, number } from "../view/format";
-import { keepKeys } from "../view/keys";
-import { isDark, onThemeChange } from "../view/theme";
+import { Header } from "../view/header";
+import { LiveView } from "../view/liveview";
 import { Curves } from "./curves";
 import { type SearchModel, totals } from "./model";
 import { Parallel } from "./parallel";
 import { isChosen } from "./scales";
 import type { Emphasis } from "./svg";
 import { TrialTable } from "./table";
-
-const CLOCK_MS = 1000;
 
 export interface SearchViewOptions {
   model: SearchModel;
@@ -28,24 +26,8 @@ export interface SearchViewOptions {
   onCompare?(trials: number[]): void;
 }
 
-export class SearchView {
-  private readonly root: HTMLElement;
-  private readonly chip = h("span", { class: "ddl-chip" });
-  private readonly name = h("strong", { class: "ddl-name" });
-  private readonly facts = h("span", { class: "ddl-dim" });
-  private readonly times = h("span", { class: "ddl-dim ddl-times" });
-  private readonly stop = h("button", { class: "ddl-stop", type: "button" }, "Stop");
-  private readonly hint = h(
-    "span",
-    { class: "ddl-dim ddl-hint" },
-    "To stop the search, use the notebook's stop button ■",
-  );
-  private readonly fill = h("i");
-  private readonly bar = h(
-    "div",
-    { class: "ddl-bar", role: "progressbar", "aria-label": "trials that have ended", "aria-valuemin": 0 },
-    this.fill,
-  );
+export class SearchView extends LiveView {
+  private readonly header = new Header("search", "trials that have ended");
   private readonly message = h("p", { class: "ddl-message" });
   private readonly empty = h("p", { class: "ddl-empty ddl-dim" }, "");
   private readonly foot = h("p", { class: "ddl-foot ddl-dim" });
@@ -54,18 +36,18 @@ export class SearchView {
   private readonly parallel: Parallel;
   private readonly table: TrialTable;
   private readonly parts: HTMLElement[];
-  private readonly observer: ResizeObserver;
-  private readonly removeThemeListener: () => void;
-  private readonly clock: ReturnType<typeof setInterval>;
+  private readonly observer = new ResizeObserver(() => this.draw());
+  /** Stop was clicked, and not cancelled. */
+  private stopClicked = false;
   /** The trial under the pointer, and the one that was clicked. */
   private pointed: number | null = null;
   private picked: number | null = null;
-  private frame = 0;
 
   constructor(
-    element: HTMLElement,
+    host: HTMLElement,
     private readonly options: SearchViewOptions,
   ) {
+    super("ddl-run ddl-search");
     this.curves = new Curves((trial, keep) => this.pick(trial, keep));
     this.parallel = new Parallel(() => this.draw());
     const { onOpenTrial, onCompare } = options;
@@ -77,67 +59,35 @@ export class SearchView {
       ...(onCompare && { onCompare }),
     });
     setText(this.empty, options.waiting ?? "Waiting for the kernel …");
-    this.stop.addEventListener("click", () => void this.askToStop());
-    const title = h("div", { class: "ddl-title" }, this.chip, this.name, this.facts);
-    const right = h("div", { class: "ddl-right" }, this.times, this.hint, this.stop);
-    const head = h("header", {}, h("div", { class: "ddl-head" }, title, right), this.bar);
+    this.header.stop.addEventListener("click", () => void this.askToStop());
+    const head = this.header.element;
     const charts = h("div", { class: "ddl-charts" }, this.curves.element, this.parallel.element);
     this.parts = [head, charts, this.table.element, this.foot];
-    this.root = h("section", { class: "ddl-run ddl-search" }, head, this.message, this.empty, charts);
-    this.root.append(this.table.element, this.foot, this.announcement);
-    keepKeys(this.root);
-    element.append(this.root);
-    this.observer = new ResizeObserver(() => this.draw());
+    this.root.append(head, this.message, this.empty, charts, this.table.element, this.foot, this.announcement);
     this.observer.observe(charts);
-    this.removeThemeListener = onThemeChange(() => this.recolour());
-    this.clock = setInterval(() => this.tick(), CLOCK_MS);
-    this.recolour();
-    this.draw();
+    this.start(host);
   }
 
-  /** Draws the model in the next animation frame; a hidden page has none. */
-  draw(): void {
-    if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
-  }
-
-  /** Removes the view from the document. */
-  dispose(): void {
-    cancelAnimationFrame(this.frame);
-    clearInterval(this.clock);
+  override dispose(): void {
+    super.dispose();
     this.observer.disconnect();
-    this.removeThemeListener();
-    this.root.remove();
   }
 
-  private drawNow(): void {
-    this.frame = 0;
+  protected override drawNow(): void {
     const { model } = this.options;
     const { info, state } = model;
     for (const part of this.parts) setVisible(part, info !== null);
     setVisible(this.empty, info === null);
-    setVisible(this.message, Boolean(state?.message));
+    setNote(this.message, state?.message ?? "");
     if (!info || !state) return;
     setAttribute(this.root, "aria-label", `search ${info.name}`);
     setAttribute(this.root, "data-run", info.id);
     setAttribute(this.root, "data-state", state.state);
-    setText(this.chip, state.state);
-    this.chip.dataset.state = state.state;
-    setText(this.name, info.name);
     const ended = model.ended();
-    setText(this.facts, [`${ended} of ${info.planned} trials`, state.about].filter(Boolean).join(" · "));
-    setText(this.message, state.message);
+    this.header.drawTitle(state.state, info.name, [`${ended} of ${info.planned} trials`, state.about]);
+    this.header.drawBar(ended, info.planned);
+    this.drawStop();
     this.message.dataset.state = state.state === "FAILED" ? "LOST" : state.state;
-    this.fill.style.width = `${(100 * ended) / Math.max(1, info.planned)}%`;
-    this.bar.dataset.state = state.state;
-    setAttribute(this.bar, "aria-valuenow", ended);
-    setAttribute(this.bar, "aria-valuemax", info.planned);
-    const stopping = state.state === "STOPPING";
-    setVisible(this.stop, !model.over && !info.waiting);
-    setVisible(this.hint, !model.over && info.waiting);
-    if (stopping) {
-      setText(this.stop, "Stopping…");
-      setAttribute(this.stop, "disabled", true);
-    }
     const best = model.best;
     const found = best ? `, best ${info.metric} ${number(best.value)}` : "";
     setText(this.announcement, `${info.name}: ${state.state}${found}`);
@@ -147,12 +97,17 @@ export class SearchView {
   }
 
   private async askToStop(): Promise<void> {
-    setAttribute(this.stop, "disabled", true);
-    setText(this.stop, "Stopping…");
+    this.drawStop(true);
     if ((await this.options.onStop()) !== false) return;
-    setAttribute(this.stop, "disabled", false);
-    setText(this.stop, "Stop");
-    this.stop.focus();
+    this.drawStop(false);
+    this.header.stop.focus();
+  }
+
+  /** @param clicked Stop was clicked, and not cancelled */
+  private drawStop(clicked = this.stopClicked): void {
+    const { info, state, over } = this.options.model;
+    this.stopClicked = clicked;
+    this.header.drawStop(over, info?.waiting ?? false, clicked || state?.state === "STOPPING");
   }
 
   private drawTrials(): void {
@@ -176,18 +131,13 @@ export class SearchView {
     if (this.pointed !== before[0] || this.picked !== before[1]) this.draw();
   }
 
-  /** Redraws what depends on the clock. */
-  private tick(): void {
+  protected override tick(): void {
     const { state, over } = this.options.model;
     if (!state) return;
     const now = this.options.model.now();
     const seconds = over ? state.seconds : state.seconds + Math.max(0, now - state.at);
     const left = state.left === null ? null : state.left - (now - state.at);
     const about = left === null || over ? "" : left > 0 ? ` · about ${duration(left)} left` : " · nearly done";
-    setText(this.times, over ? `took ${duration(seconds)}` : `${duration(seconds)} elapsed${about}`);
-  }
-
-  private recolour(): void {
-    setAttribute(this.root, "data-dark", String(isDark()));
+    setText(this.header.times, over ? `took ${duration(seconds)}` : `${duration(seconds)} elapsed${about}`);
   }
 }

@@ -3,7 +3,7 @@
 import { DEVICES, type Device, SPREAD, type Spread } from "../generated";
 import { epochAt, epochTicks, type Range, timeTicks } from "./axes";
 import { Chart, type ChartContent, type Trace, valueAt } from "./chart";
-import { createSelect, h } from "./dom";
+import { createSelect, h, type Option, setOptions } from "./dom";
 import { duration, gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
 import type { Palette } from "./theme";
@@ -37,8 +37,6 @@ const BAND_HINT = "the job; under the pointer also the lowest, the median and th
 
 /** Begins the value of the option of the second chart that shows the ranks' own values of a metric. */
 const BY_RANK = "by rank: ";
-
-type Option = readonly [value: string, title: string];
 
 let views = 0;
 
@@ -137,20 +135,18 @@ function metricContent(model: RunModel, name: string): ChartContent {
   const [low, median, high] = SPREAD.map((which) => model.line(`${which}:${name}`));
   const train = model.line(`metric:${name}`);
   const validation = model.line(`metric:val_${name}`);
-  const epochs = model.line(`epochs:${name}`);
+  const exact = model.exactLine(name);
   const traces: Trace[] = [];
   if (low && median && high) {
     const part = { colour: 0, thin: true, faint: true, format: number, shown: "never" } as const;
     traces.push({ ...part, line: low, filled: true }, { ...part, line: high }, { ...part, line: median, dash: true });
   }
-  // Keras' running values start anew in each epoch: once there are two epochs, their exact values are the line.
-  const exact = epochs !== undefined && epochs.x.length > 1;
   const newest = model.latest[name];
   if (train) {
     const shown = exact ? "hover" : "always";
-    traces.push({ line: train, colour: 0, newest, faint: exact, format: number, shown });
+    traces.push({ line: train, colour: 0, newest, faint: exact !== undefined, format: number, shown });
   }
-  if (exact) traces.push({ line: epochs, colour: 0, newest, format: number, shown: "idle" });
+  if (exact) traces.push({ line: exact, colour: 0, newest, format: number, shown: "idle" });
   if (validation) {
     const format = (value: number | null) => `val ${number(value)}`;
     traces.push({ line: validation, colour: 1, dash: true, newest: model.latest[`val_${name}`], format });
@@ -316,13 +312,4 @@ function isSpread(key: string): key is Spread {
 
 function scaled(line: Line, scale: number): Line {
   return scale === 1 ? line : { x: line.x, y: line.y.map((y) => (y === null ? null : y * scale)) };
-}
-
-/** Sets the options of a select, which keeps its value if it can. */
-function setOptions(select: HTMLSelectElement, options: readonly Option[]): void {
-  const current = [...select.options].map((option) => option.value).join("\n");
-  if (current === options.map(([value]) => value).join("\n")) return;
-  const selected = select.value;
-  select.replaceChildren(...options.map(([value, title]) => h("option", { value }, title)));
-  if (options.some(([value]) => value === selected)) select.value = selected;
 }

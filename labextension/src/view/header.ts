@@ -1,4 +1,4 @@
-/** The header of a run: state, name, times, the Stop button and the progress bar. */
+/** The header of a run or of a search: state, name, times, the Stop button and the progress bar. */
 
 import { STRATEGY_TITLES, type State } from "../generated";
 import { h, setAttribute, setText, setVisible } from "./dom";
@@ -15,53 +15,73 @@ const STRATEGIES: Record<string, string> = STRATEGY_TITLES;
 
 export class Header {
   readonly element: HTMLElement;
+  readonly times = h("span", { class: "ddl-dim ddl-times" });
+  readonly stop = h("button", { class: "ddl-stop", type: "button" }, "Stop");
   private readonly chip = h("span", { class: "ddl-chip" });
   private readonly name = h("strong", { class: "ddl-name" });
   private readonly facts = h("span", { class: "ddl-dim" });
-  private readonly times = h("span", { class: "ddl-dim ddl-times" });
-  private readonly stop = h("button", { class: "ddl-stop", type: "button" }, "Stop");
-  private readonly hint = h("span", { class: "ddl-dim ddl-hint" }, "To stop the run, use the notebook's stop button ■");
+  private readonly hint: HTMLElement;
   private readonly fill = h("i");
-  private readonly bar = h(
-    "div",
-    {
-      class: "ddl-bar",
-      role: "progressbar",
-      "aria-label": "progress of the run",
-      "aria-valuemin": 0,
-      "aria-valuemax": 100,
-    },
-    this.fill,
-  );
-  /** When Stop was clicked, in milliseconds; 0 if it was not. */
-  private stopClicked = 0;
+  private readonly bar: HTMLElement;
 
-  constructor(onStop: () => void) {
-    this.stop.addEventListener("click", () => {
-      this.stopClicked = Date.now();
-      onStop();
-    });
+  /**
+   * @param noun what can be stopped: "run" or "search"
+   * @param progress what the bar shows, for screen readers
+   */
+  constructor(noun: string, progress: string) {
+    this.hint = h("span", { class: "ddl-dim ddl-hint" }, `To stop the ${noun}, use the notebook's stop button ■`);
+    const attributes = { class: "ddl-bar", role: "progressbar", "aria-label": progress, "aria-valuemin": 0 };
+    this.bar = h("div", attributes, this.fill);
     const title = h("div", { class: "ddl-title" }, this.chip, this.name, this.facts);
     const right = h("div", { class: "ddl-right" }, this.times, this.hint, this.stop);
     this.element = h("header", {}, h("div", { class: "ddl-head" }, title, right), this.bar);
   }
 
+  drawTitle(state: State, name: string, facts: readonly string[]): void {
+    setText(this.chip, state);
+    for (const { dataset } of [this.chip, this.bar]) dataset.state = state;
+    setText(this.name, name);
+    setText(this.facts, facts.filter(Boolean).join(" · "));
+  }
+
+  /** Draws the progress; null if it is unknown: the bar moves to and fro. */
+  drawBar(done: number | null, planned: number): void {
+    this.fill.style.width = done === null ? "22%" : `${(100 * done) / Math.max(1, planned)}%`;
+    setAttribute(this.bar, "aria-valuenow", done === null ? undefined : Math.round(done));
+    setAttribute(this.bar, "aria-valuemax", planned);
+    setAttribute(this.bar, "data-unknown", done === null);
+  }
+
+  /** @param waiting the cell blocks: only the notebook can stop it */
+  drawStop(over: boolean, waiting: boolean, stopping: boolean): void {
+    setVisible(this.stop, !over && !waiting);
+    setVisible(this.hint, !over && waiting);
+    setText(this.stop, stopping ? "Stopping…" : "Stop");
+    setAttribute(this.stop, "disabled", stopping);
+  }
+}
+
+export class RunHeader extends Header {
+  /** When Stop was clicked, in milliseconds; 0 if it was not. */
+  private stopClicked = 0;
+
+  constructor(onStop: () => void) {
+    super("run", "progress of the run");
+    this.stop.addEventListener("click", () => {
+      this.stopClicked = Date.now();
+      onStop();
+    });
+  }
+
   draw(model: RunModel): void {
     const { run, state, progress } = model;
     if (!run || !state) return;
-    setText(this.chip, state.state);
-    this.chip.dataset.state = state.state;
-    setText(this.name, run.name);
     const strategy = STRATEGIES[run.strategy] ?? run.strategy;
     const workers = ["single", "monitor"].includes(run.strategy) ? "" : plural(run.workers, "worker");
-    setText(this.facts, [strategy, workers, run.cluster].filter(Boolean).join(" · "));
-    this.drawStop(model, state.state);
+    this.drawTitle(state.state, run.name, [strategy, workers, run.cluster]);
     const share = fraction(state.state, progress?.fraction ?? 0, state.ready, state.needed);
-    // An indeterminate bar moves to and fro.
-    this.fill.style.width = share === null ? "22%" : `${100 * share}%`;
-    setAttribute(this.bar, "aria-valuenow", share === null ? undefined : Math.round(100 * share));
-    this.bar.dataset.state = state.state;
-    setAttribute(this.bar, "data-unknown", share === null);
+    this.drawBar(share === null ? null : 100 * share, 100);
+    this.drawStopOf(model);
     this.tick(model);
   }
 
@@ -70,17 +90,12 @@ export class Header {
     setText(this.times, times(model));
     if (this.stopClicked && Date.now() - this.stopClicked > STOP_AGAIN_MS) {
       this.stopClicked = 0;
-      this.drawStop(model, model.state?.state ?? "RUNNING");
+      this.drawStopOf(model);
     }
   }
 
-  private drawStop(model: RunModel, state: State): void {
-    const waiting = model.run?.waiting ?? false;
-    setVisible(this.stop, !model.over && !waiting);
-    setVisible(this.hint, !model.over && waiting);
-    const stopping = state === "STOPPING" || this.stopClicked > 0;
-    setText(this.stop, stopping ? "Stopping…" : "Stop");
-    setAttribute(this.stop, "disabled", stopping);
+  private drawStopOf({ run, state, over }: RunModel): void {
+    this.drawStop(over, run?.waiting ?? false, state?.state === "STOPPING" || this.stopClicked > 0);
   }
 }
 

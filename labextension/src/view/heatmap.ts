@@ -1,6 +1,6 @@
 /** The heat map of a large job: one tile per rank, coloured by how far the rank is behind the median. */
 
-import { h, setAttribute, setText, setVisible } from "./dom";
+import { button, h, setAttribute, setText, setVisible } from "./dom";
 import { focusOn, roving } from "./keys";
 import type { RunModel, Worker } from "./model";
 import { SLOW, slower, verdict } from "./stragglers";
@@ -41,8 +41,7 @@ export class HeatMap {
   private tile(rank: number): HTMLButtonElement {
     const known = this.buttons.get(rank);
     if (known) return known;
-    const tile = h("button", { type: "button" });
-    tile.addEventListener("click", () => {
+    const tile = button("", () => {
       focusOn([...this.buttons.values()], [...this.buttons.keys()].indexOf(rank));
       this.onClick(rank);
     });

@@ -1,7 +1,7 @@
 /** What the ranks printed: the lines of all ranks, or of one. */
 
 import type { LogLine } from "../generated";
-import { createSelect, h, setAttribute, setText, setVisible } from "./dom";
+import { button, createSelect, h, type Option, setAttribute, setOptions, setText, setVisible } from "./dom";
 import { focusOn, roving } from "./keys";
 import type { RunModel } from "./model";
 
@@ -68,8 +68,7 @@ export class Logs {
       this.ranks = ranks;
       const all = Array.from({ length: ranks }, (_, rank) => rank);
       if (few) this.tabs.replaceChildren(this.tab(null), ...(ranks > 1 ? all.map((rank) => this.tab(rank)) : []));
-      const options = all.map((rank) => h("option", { value: rank }, `rank ${rank}`));
-      this.select.replaceChildren(h("option", { value: "" }, "All ranks"), ...options);
+      setOptions(this.select, [["", "All ranks"], ...all.map((rank): Option => [String(rank), `rank ${rank}`])]);
     }
     setVisible(this.tabs, few);
     setVisible(this.selectElement, !few);
@@ -87,10 +86,8 @@ export class Logs {
 
   private tab(rank: number | null): HTMLButtonElement {
     const title = rank === null ? "All ranks" : String(rank);
-    const attributes = { type: "button", role: "tab", "aria-controls": this.id };
-    const button = h("button", rank === null ? attributes : { ...attributes, "aria-label": `rank ${rank}` }, title);
-    button.addEventListener("click", () => this.selectRank(rank));
-    return button;
+    const label = rank === null ? undefined : `rank ${rank}`;
+    return button(title, () => this.selectRank(rank), { role: "tab", "aria-controls": this.id, "aria-label": label });
   }
 
   private drawLines(model: RunModel): void {

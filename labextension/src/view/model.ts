@@ -103,6 +103,21 @@ export class RunModel {
     return [...new Set(keys.map((key) => key.slice("metric:".length).replace(/^val_/, "")))];
   }
 
+  /**
+   * The exact values of a metric at the ends of epochs, once there are two. They are the line of a chart then: Keras'
+   * running values start anew in each epoch.
+   */
+  exactLine(name: string): Line | undefined {
+    const line = this.line(`epochs:${name}`);
+    return line && line.x.length > 1 ? line : undefined;
+  }
+
+  /** Seconds from the creation of the run to its first step: waiting is not part of the training. */
+  get trainingBegin(): number {
+    const { created, started } = this.state ?? {};
+    return created != null && started != null ? Math.max(0, started - created) : 0;
+  }
+
   /** Applies `count` rows of `COLUMNS`. */
   applyRows(count: number, rows: Float32Array): void {
     for (let row = 0; row < count; row++) {

@@ -1,7 +1,7 @@
 /** What a monitor has counted: rates, latency, error, the inputs and outputs by drift, and when to train again. */
 
 import type { MonitoredError, MonitoredThing, MonitorView } from "../generated";
-import { h, setText, setVisible } from "./dom";
+import { button, h, s, scrollBox, setText, setVisible } from "./dom";
 import { number, percent, plural, UNKNOWN } from "./format";
 
 const WIDTH = 300;
@@ -22,7 +22,7 @@ export class Monitor {
   private readonly shown = h("th", { scope: "col", class: "ddl-left" });
   private readonly facts = h("p", { class: "ddl-dim ddl-monitor-facts" });
   private readonly reasons = h("span");
-  private readonly copy = h("button", { type: "button" }, "Copy the training cell");
+  private readonly copy = button("Copy the training cell", () => this.copyCell());
   private readonly advice: HTMLElement;
   private drawn: MonitorView | null = null;
   private cell = "";
@@ -40,9 +40,7 @@ export class Monitor {
     const table = h("table", { "aria-label": "inputs and outputs by drift" }, h("thead", {}, head), this.body);
     const chip = h("span", { class: "ddl-chip", "data-state": "FAILED" }, "TRAIN AGAIN");
     this.advice = h("div", { class: "ddl-monitor-advice", role: "status" }, chip, this.reasons, this.copy);
-    const scroll = h("div", { class: "ddl-table", tabindex: 0, role: "group", "aria-label": "drift" }, table);
-    this.parts = [this.charts, scroll, this.advice, this.facts];
-    this.copy.addEventListener("click", () => void this.copyCell());
+    this.parts = [this.charts, scrollBox("ddl-table", "drift", table), this.advice, this.facts];
     setVisible(this.element, false);
   }
 
@@ -181,15 +179,4 @@ function bins({ before, now, name }: MonitoredThing): SVGSVGElement {
     ...bars,
     s("path", { d }),
   );
-}
-
-function s<K extends keyof SVGElementTagNameMap>(
-  tag: K,
-  attributes: Record<string, string | number>,
-  ...children: Node[]
-): SVGElementTagNameMap[K] {
-  const element = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, String(value));
-  element.append(...children);
-  return element;
 }

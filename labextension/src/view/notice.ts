@@ -1,7 +1,7 @@
 /** What a reader should see before the charts: why the run failed, what it waits for, which file is being fetched. */
 
 import type { Failure } from "../generated";
-import { h, setText, setVisible } from "./dom";
+import { h, setNote, setText, setVisible } from "./dom";
 import type { RunModel } from "./model";
 
 const KINDS: Record<Failure["kind"], string> = {
@@ -41,9 +41,8 @@ export class Notice {
     }
     // A failure says more than the message of its state.
     const shown = fetching || (failure || QUIET.has(state) ? "" : message);
-    setText(this.message, shown);
+    setNote(this.message, shown);
     this.message.dataset.state = state;
-    setVisible(this.message, shown !== "");
     setVisible(this.element, failure !== null || shown !== "");
   }
 }

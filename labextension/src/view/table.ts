@@ -1,6 +1,6 @@
 /** The table of the workers: what each one is, what it uses, and whether it keeps up. */
 
-import { h, setAttribute, setChildren, setText, setVisible } from "./dom";
+import { h, scrollBox, setAttribute, setChildren, setText, setVisible } from "./dom";
 import { gigabytes, gigabytesOf, number, percent, UNKNOWN } from "./format";
 import type { Numbers, RunModel, Worker } from "./model";
 import { slower } from "./stragglers";
@@ -83,7 +83,7 @@ export class Table {
 
   constructor() {
     const table = h("table", { "aria-label": "workers" }, h("thead", {}, this.head), this.body);
-    this.element = h("div", { class: "ddl-table", tabindex: 0, role: "group", "aria-label": "workers" }, table);
+    this.element = scrollBox("ddl-table", "workers", table);
   }
 
   /** Draws a row for each of `workers`; `ratios`: rank -> how many times slower than the median. */
@@ -93,7 +93,8 @@ export class Table {
     const titles = [...columns.map((column) => column.title), "behind median"];
     if (this.titles !== titles.join()) {
       this.titles = titles.join();
-      this.head.replaceChildren(...titles.map((title, i) => headerCell(title, columns[i])));
+      const heads = titles.map((title, i) => h("th", { scope: "col", class: classOf(columns[i]) }, title));
+      this.head.replaceChildren(...heads);
       this.rows.clear();
     }
     const failed = model.state?.failure?.rank;
@@ -126,10 +127,6 @@ export class Table {
 export function device(name: string, cores: number): string {
   if (!name) return UNKNOWN;
   return cores && /^cpu$/i.test(name) ? `CPU, ${cores} core${cores === 1 ? "" : "s"}` : name;
-}
-
-function headerCell(title: string, column: Column | undefined): HTMLElement {
-  return h("th", { scope: "col", class: classOf(column) }, title);
 }
 
 function classOf(column: Column | undefined): string | undefined {

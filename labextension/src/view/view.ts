@@ -2,22 +2,19 @@
 
 import { Charts } from "./charts";
 import { h, setAttribute, setText, setVisible } from "./dom";
-import { Header } from "./header";
+import { RunHeader } from "./header";
 import { HeatMap } from "./heatmap";
-import { keepKeys } from "./keys";
+import { LiveView } from "./liveview";
 import { Logs } from "./logs";
-import { type Delta, RunModel } from "./model";
+import type { RunModel } from "./model";
 import { Monitor } from "./monitor";
 import { Notice } from "./notice";
 import { isSilent, status } from "./status";
 import { outliers, slowness } from "./stragglers";
 import { Table } from "./table";
-import { isDark, onThemeChange, type Palette, palette } from "./theme";
 
 /** Above this number of ranks, a heat map and the outliers replace the table of all ranks. */
 const MAX_TABLE_ROWS = 16;
-
-const CLOCK_MS = 1000;
 
 function emptyText(isMonitor: boolean, over: boolean): string {
   if (isMonitor) return over ? "No request was logged." : "Waiting for the first requests of the log.";
@@ -27,14 +24,12 @@ function emptyText(isMonitor: boolean, over: boolean): string {
 export interface RunViewOptions {
   /** The reader clicked Stop. */
   onStop(): void;
-  /** The model, if several views share one. */
-  model?: RunModel;
+  model: RunModel;
 }
 
-export class RunView {
-  readonly model: RunModel;
-  private readonly root: HTMLElement;
-  private readonly header: Header;
+export class RunView extends LiveView {
+  private readonly model: RunModel;
+  private readonly header: RunHeader;
   private readonly notice = new Notice();
   private readonly charts: Charts;
   private readonly monitor = new Monitor();
@@ -44,42 +39,22 @@ export class RunView {
   private readonly logs: Logs;
   /** Announces changes of the state to screen readers. */
   private readonly announcement = h("span", { class: "ddl-visually-hidden", role: "status" });
-  private readonly removeThemeListener: () => void;
-  private readonly clock: ReturnType<typeof setInterval>;
-  private colours: Palette | null = null;
   private selected: number | null = null;
   private past: RunModel | null = null;
-  private frame = 0;
 
-  constructor(element: HTMLElement, options: RunViewOptions) {
-    this.model = options.model ?? new RunModel();
-    this.header = new Header(options.onStop);
+  constructor(host: HTMLElement, { model, onStop }: RunViewOptions) {
+    super("ddl-run");
+    this.model = model;
+    this.header = new RunHeader(onStop);
     this.charts = new Charts(() => this.palette());
     this.logs = new Logs((rank) => this.select(rank));
     this.heat = new HeatMap((rank) => this.logs.selectRank(this.selected === rank ? null : rank));
     const top = [this.header, this.notice, this.monitor, this.charts].map((part) => part.element);
     const bottom = [this.heat, this.table, this.logs].map((part) => part.element);
-    this.root = h("section", { class: "ddl-run" }, ...top, this.empty, ...bottom, this.announcement);
-    keepKeys(this.root);
+    this.root.append(...top, this.empty, ...bottom, this.announcement);
     // For the browser's console, and for tests of what has arrived.
-    Object.assign(this.root, { model: this.model });
-    element.append(this.root);
-    this.removeThemeListener = onThemeChange(() => this.recolour());
-    this.clock = setInterval(() => this.tick(), CLOCK_MS);
-    this.recolour();
-    this.draw();
-  }
-
-  /** Applies a delta and draws it. Returns false if a message before it is missing: then a full one is needed. */
-  apply(delta: Delta): boolean {
-    const applied = this.model.apply(delta);
-    if (applied) this.draw();
-    return applied;
-  }
-
-  /** Draws the model in the next animation frame; a hidden page has none. */
-  draw(): void {
-    if (!this.frame) this.frame = requestAnimationFrame(() => this.drawNow());
+    Object.assign(this.root, { model });
+    this.start(host);
   }
 
   /** Draws a model of the same run at an earlier time; null returns to the current one. */
@@ -88,17 +63,12 @@ export class RunView {
     this.draw();
   }
 
-  /** Removes the view from the document. */
-  dispose(): void {
-    cancelAnimationFrame(this.frame);
-    clearInterval(this.clock);
-    this.removeThemeListener();
+  override dispose(): void {
+    super.dispose();
     this.charts.destroy();
-    this.root.remove();
   }
 
-  private drawNow(): void {
-    this.frame = 0;
+  protected override drawNow(): void {
     const model = this.drawn;
     const { run, state } = model;
     for (const part of [this.header, this.logs]) setVisible(part.element, run !== null && state !== null);
@@ -136,7 +106,7 @@ export class RunView {
     this.table.draw(model, many ? outliers(workers, ratios, named) : workers, ratios);
   }
 
-  private tick(): void {
+  protected override tick(): void {
     const model = this.drawn;
     if (!model.run) return;
     this.header.tick(model);
@@ -152,14 +122,8 @@ export class RunView {
     this.draw();
   }
 
-  private palette(): Palette {
-    this.colours ??= palette(this.root);
-    return this.colours;
-  }
-
-  private recolour(): void {
-    setAttribute(this.root, "data-dark", String(isDark()));
-    this.colours = null;
+  protected override recolour(): void {
+    super.recolour();
     this.charts.recolour();
   }
 }

@@ -6,7 +6,7 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { RunCard } from "../../src/view/card";
 import { type Delta, RunModel } from "../../src/view/model";
 import { find, findAll, isShown } from "../dom";
-import { begin, end } from "../layoutless";
+import { begin, end, frame } from "../layoutless";
 import { delta, full, NOW, RUN, STATE } from "../messages";
 
 let model: RunModel;
@@ -16,6 +16,7 @@ let stops = 0;
 function apply(message: Delta): void {
   model.apply(message);
   card.draw();
+  frame();
 }
 
 beforeEach(() => {
@@ -23,6 +24,7 @@ beforeEach(() => {
   stops = 0;
   model = new RunModel();
   card = new RunCard(document.body, { model, onStop: () => stops++ });
+  frame();
 });
 
 afterEach(() => {

@@ -4,17 +4,19 @@
 import "../matchmedia";
 import { afterEach, beforeEach, expect, test } from "vitest";
 import type { Failure, RunState } from "../../src/generated";
-import type { Delta } from "../../src/view/model";
+import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
 import { find, findAll, isShown } from "../dom";
 import { begin, end, frame } from "../layoutless";
 import { delta, full, info, NOW, type Point, RUN, STATE } from "../messages";
 
+let model: RunModel;
 let view: RunView;
 let stops = 0;
 
 function apply(message: Delta): void {
-  view.apply(message);
+  model.apply(message);
+  view.draw();
   frame();
 }
 
@@ -23,7 +25,8 @@ const shown = (selector: string) => isShown(find(selector));
 beforeEach(() => {
   begin(NOW);
   stops = 0;
-  view = new RunView(document.body, { onStop: () => stops++ });
+  model = new RunModel();
+  view = new RunView(document.body, { model, onStop: () => stops++ });
   frame();
 });
 

@@ -1,0 +1,64 @@
+/** What the views share: a root that keeps its keys, follows the theme and the clock, and is drawn once in a frame. */
+
+import { h, setAttribute } from "./dom";
+import { keepKeys } from "./keys";
+import { isDark, onThemeChange, type Palette, palette } from "./theme";
+
+const CLOCK_MS = 1000;
+
+export abstract class LiveView {
+  protected readonly root: HTMLElement;
+  private colours: Palette | null = null;
+  private removeThemeListener = () => {};
+  private clock: ReturnType<typeof setInterval> | undefined;
+  private frame = 0;
+
+  constructor(className: string) {
+    this.root = h("section", { class: className });
+    keepKeys(this.root);
+  }
+
+  /** Draws the view in the next animation frame; a hidden page has none. */
+  draw(): void {
+    this.frame ||= requestAnimationFrame(() => {
+      this.frame = 0;
+      this.drawNow();
+    });
+  }
+
+  /** Removes the view from the document. */
+  dispose(): void {
+    cancelAnimationFrame(this.frame);
+    clearInterval(this.clock);
+    this.removeThemeListener();
+    this.root.remove();
+  }
+
+  protected abstract drawNow(): void;
+
+  /** Redraws what depends on the clock. */
+  protected tick(): void {}
+
+  /** Called once, when the root has its content. */
+  protected start(host: HTMLElement): void {
+    host.append(this.root);
+    this.removeThemeListener = onThemeChange(() => this.recolour());
+    this.clock = setInterval(() => this.tick(), CLOCK_MS);
+    this.recolour();
+    this.draw();
+  }
+
+  protected palette(): Palette {
+    this.colours ??= this.readPalette();
+    return this.colours;
+  }
+
+  protected readPalette(): Palette {
+    return palette(this.root);
+  }
+
+  protected recolour(): void {
+    setAttribute(this.root, "data-dark", String(isDark()));
+    this.colours = null;
+  }
+}
