@@ -14,7 +14,7 @@ from .frames import Frames
 from .loglines import NAME_CHARACTERS, LogTail, clean
 from .progress import Pace, Progress, steps_per_epoch, transfer_text
 from .running_values import RunningValues, Values
-from .series import Series
+from .series import POINTS, Series
 from .workers import Worker
 
 #: Number of metrics that get a line; further ones are left out.
@@ -108,11 +108,13 @@ class History:
         return list(dict.fromkeys(name.removeprefix("val_") for name in names))
 
     def _worker(self, event: ev.Event) -> Worker:
-        return self.workers.setdefault(event.rank, Worker(event.rank))
+        if event.rank not in self.workers:
+            self.workers[event.rank] = Worker(event.rank)
+        return self.workers[event.rank]
 
-    def _line(self, key: str) -> Series:
+    def _line(self, key: str, points: int = POINTS) -> Series:
         if key not in self.series:
-            self.series[key] = Series(keep="last" if key in ("epoch", "seconds", "samples") else "mean")
+            self.series[key] = Series(points, keep="last" if key in ("epoch", "seconds", "samples") else "mean")
         return self.series[key]
 
     def _metric(self, name: str, x: float, value: float | None, count: int) -> None:
@@ -231,8 +233,7 @@ class History:
         if self.ranks <= MAX_RANK_LINES:
             lines |= {str(rank): values.get(rank) for rank in range(self.ranks)}
         for line_name, value in lines.items():
-            line = self.series.setdefault(f"{line_name}:{name}", Series(RANK_POINTS))
-            line.add(self._position, value, count)
+            self._line(f"{line_name}:{name}", RANK_POINTS).add(self._position, value, count)
 
     def _on_epoch(self, event: ev.Epoch) -> None:
         if event.epoch == self.progress.epoch and self.progress.step:

@@ -15,7 +15,7 @@ from bisect import bisect_right
 from math import isfinite
 from typing import Iterator, List, Optional, Tuple
 
-from .events import Event, RawEvent, parse
+from .events import RawEvent
 from .merging import MERGES, merge
 
 #: So many of the newest events, and up to twice as many, are kept as they are. More than between two snapshots of the
@@ -34,13 +34,13 @@ Line = Tuple[int, str]  # the number of an event, and the event as JSON
 Range = Tuple[int, int]  # numbers of events: above the first, up to the second
 
 #: The fields that decide which events may be merged.
-_MERGE_FIELDS = ("kind", "rank", "attempt", "time")
+_MERGE_FIELDS = ("rank", "attempt", "time")
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
-def to_line(event: Event) -> Line:
-    return event.seq, _encode(event.raw)
+def to_line(raw: RawEvent) -> Line:
+    return raw["seq"], _encode(raw)
 
 
 def may_merge(raw: RawEvent) -> bool:
@@ -55,26 +55,28 @@ def may_merge(raw: RawEvent) -> bool:
 
 
 class BoundedLog:
-    """Events in the order of their numbers. `last` is the newest number. Not thread-safe."""
+    """Events in the order of their numbers. `last` is the newest number. Not thread-safe.
+
+    They are not parsed, because every event of a run passes through here.
+    """
 
     def __init__(self) -> None:
         self.last = 0
-        self._tail: List[Event] = []
+        self._tail: List[RawEvent] = []
         self._merged = {kind: _MergedEvents(max_events) for kind, max_events in OLD_EVENTS.items()}
         self._unmerged = _CompressedEvents()
         self._readers: List[Range] = []
 
     def append(self, raw: RawEvent) -> None:
         """Add an event with a higher number than those so far."""
-        event = parse(raw)
-        self.last = event.seq
-        self._tail.append(event)
+        self.last = raw["seq"]
+        self._tail.append(raw)
         if len(self._tail) >= 2 * TAIL_EVENTS:
-            for event in self._tail[:TAIL_EVENTS]:
-                if may_merge(event.raw):
-                    self._merged[event.kind].add(event, self._readers)
+            for old in self._tail[:TAIL_EVENTS]:
+                if may_merge(old):
+                    self._merged[old["kind"]].add(old, self._readers)
                 else:
-                    self._unmerged.add(event)
+                    self._unmerged.add(old)
             del self._tail[:TAIL_EVENTS]
 
     def has_merged(self, kind: str) -> bool:
@@ -89,7 +91,7 @@ class BoundedLog:
         """The events with a higher number than `after`."""
         for _, text in self._old_lines(after):
             yield json.loads(text)
-        yield from (event.raw for event in self._tail[self._tail_index(after) :])
+        yield from self._tail[self._tail_index(after) :]
 
     def lines(self, after: int = 0) -> Iterator[Line]:
         """The same as lines."""
@@ -100,14 +102,14 @@ class BoundedLog:
         low, high = 0, len(self._tail)
         while low < high:
             middle = (low + high) // 2
-            if self._tail[middle].seq > after:
+            if self._tail[middle]["seq"] > after:
                 high = middle
             else:
                 low = middle + 1
         return low
 
     def _old_lines(self, after: int) -> Iterator[Line]:
-        if self._tail and after + 1 >= self._tail[0].seq:
+        if self._tail and after + 1 >= self._tail[0]["seq"]:
             return iter(())
         return heapq.merge(self._unmerged.lines(after), *(merged.lines(after) for merged in self._merged.values()))
 
@@ -120,10 +122,10 @@ class _MergedEvents:
         self._window = 0.0  # no event is merged
         self._lines: List[Line] = []
         self._sorted = True
-        self._open: dict[int, Event] = {}  # rank -> its newest event, with which the next may be merged
+        self._open: dict[int, RawEvent] = {}  # rank -> its newest event, with which the next may be merged
 
-    def add(self, event: Event, readers: List[Range]) -> None:
-        self._insert(event, readers)
+    def add(self, raw: RawEvent, readers: List[Range]) -> None:
+        self._insert(raw, readers)
         if self._count > self._max_events:
             self._widen(readers)
 
@@ -135,22 +137,23 @@ class _MergedEvents:
     def _count(self) -> int:
         return len(self._lines) + len(self._open)
 
-    def _insert(self, event: Event, readers: List[Range]) -> None:
-        before = self._open.get(event.rank)
+    def _insert(self, raw: RawEvent, readers: List[Range]) -> None:
+        rank = raw["rank"]
+        before = self._open.get(rank)
         if before is not None:
-            merged = self._merge(before, event, readers)
+            merged = self._merge(before, raw, readers)
             if merged is not None:
-                self._open[event.rank] = merged
+                self._open[rank] = merged
                 return
             line = to_line(before)
             self._sorted = self._sorted and (not self._lines or self._lines[-1] < line)
             self._lines.append(line)
-        self._open[event.rank] = event
+        self._open[rank] = raw
 
     def lines(self, after: int) -> Iterator[Line]:
         self._sort()
         begin = bisect_right(self._lines, (after, "\x7f"))
-        open_lines = sorted(to_line(event) for event in self._open.values() if event.seq > after)
+        open_lines = sorted(line for line in map(to_line, self._open.values()) if line[0] > after)
         return heapq.merge(self._lines[begin:], open_lines)
 
     def _sort(self) -> None:
@@ -158,35 +161,34 @@ class _MergedEvents:
             self._lines.sort()
             self._sorted = True
 
-    def _merge(self, first: Event, second: Event, readers: List[Range]) -> Optional[Event]:
+    def _merge(self, first: RawEvent, second: RawEvent, readers: List[Range]) -> Optional[RawEvent]:
         """Both as one, or None where they stay apart."""
         if not self._window or self._merge_key(first) != self._merge_key(second):
             return None
-        if any(first.first_seq <= stop and second.seq > begin for begin, stop in readers):
+        first_seq = first.get("first") or first["seq"]
+        if any(first_seq <= stop and second["seq"] > begin for begin, stop in readers):
             return None
         try:
-            return parse(merge(first.raw, second.raw))
+            return merge(first, second)
         except (AttributeError, KeyError, TypeError, ValueError):  # one is damaged
             return None
 
-    def _merge_key(self, event: Event) -> Tuple[int, Optional[int], float]:
+    def _merge_key(self, raw: RawEvent) -> Tuple[int, int, float]:
         """Rank, attempt and window: events with the same may be merged."""
-        window = self._window / CHIEF_FINER if event.rank == 0 else self._window
-        return event.rank, event.attempt, event.time // window
+        rank, attempt, time = raw["rank"], raw["attempt"], raw["time"]
+        return rank, attempt, time // (self._window / CHIEF_FINER if rank == 0 else self._window)
 
     def _widen(self, readers: List[Range]) -> None:
         """Double the windows until there are half as many events."""
         lines = list(self.lines(0))
-        envelopes = [
-            parse({name: raw[name] for name in _MERGE_FIELDS}) for raw in (json.loads(text) for _, text in lines)
-        ]
+        envelopes = [{name: raw[name] for name in _MERGE_FIELDS} for raw in (json.loads(text) for _, text in lines)]
         while self._window < LARGEST_WINDOW:
             self._window = 2 * self._window or FIRST_WINDOW
             if len({self._merge_key(envelope) for envelope in envelopes}) <= self._max_events // 2:
                 break
         self._lines, self._sorted, self._open = [], True, {}
         for _, text in lines:
-            self._insert(parse(json.loads(text)), readers)
+            self._insert(json.loads(text), readers)
         self._max_events = max(self._max_events, 2 * self._count)  # so many ranks that no more can be merged
 
 
@@ -198,8 +200,8 @@ class _CompressedEvents:
         self._recent: List[Line] = []
         self._characters = 0
 
-    def add(self, event: Event) -> None:
-        line = to_line(event)
+    def add(self, raw: RawEvent) -> None:
+        line = to_line(raw)
         self._recent.append(line)
         self._characters += len(line[1])
         if self._characters > BLOCK_CHARACTERS:
