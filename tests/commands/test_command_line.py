@@ -6,7 +6,7 @@ import time
 
 import pytest
 from support.fake_cluster import training
-from support.stored import claim, create, dead_process
+from support.stored import claim, dead_process, stored
 
 from ddl_magics import store
 from ddl_magics.__main__ import main
@@ -19,14 +19,12 @@ def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
 
 
-def stored(**fields):
-    folder = create(**fields)
-    folder.append({**event, "seq": seq} for seq, event in enumerate(training(), 1))
-    return folder
+def trained(**fields):
+    return stored(events=training(), **fields)
 
 
 def test_runs_lists_name_state_progress_and_id(capsys):
-    folder = stored(state=ev.FINISHED)
+    folder = trained(state=ev.FINISHED)
     folder.update({"progress": {"epoch": 2, "epochs": 2, "metrics": {"loss": 0.5, "accuracy": 0.75}}})
     assert main(["runs"]) == 0
     line = capsys.readouterr().out.splitlines()[1]
@@ -40,7 +38,7 @@ def test_runs_without_any(capsys):
 
 
 def test_show_and_logs(capsys):
-    stored(state=ev.FINISHED)
+    trained(state=ev.FINISHED)
     assert main(["show", "digits"]) == 0
     shown = capsys.readouterr().out
     assert shown.startswith("digits FINISHED") and "epoch 2/2  loss 0.5" in shown and "hello" not in shown
@@ -51,7 +49,7 @@ def test_show_and_logs(capsys):
 
 
 def test_clean_removes_what_is_not_kept(capsys):
-    old, new = (stored(state=ev.FINISHED, name=name) for name in ("old", "new"))
+    old, new = (trained(state=ev.FINISHED, name=name) for name in ("old", "new"))
     old.update({"created": 1.0, "ended": 2.0})
     assert main(["clean", "--keep-last", "1", "--dry-run"]) == 0
     listed, summary = capsys.readouterr().out.splitlines()
@@ -67,7 +65,7 @@ def test_clean_removes_what_is_not_kept(capsys):
 
 
 def test_stop_leaves_a_request_for_the_owner(capsys):
-    folder = stored()
+    folder = trained()
     assert main(["stop", "digits"]) == 0
     assert "stops after its current step" in capsys.readouterr().out
     assert folder.requested("stop")
@@ -75,7 +73,7 @@ def test_stop_leaves_a_request_for_the_owner(capsys):
 
 def test_stop_does_not_read_the_events(monkeypatch, capsys):
     """A long run has some hundred MB of them, and the panel waits for this process."""
-    stored()
+    trained()
     monkeypatch.setattr(RunFolder, "lines", None)
     assert main(["stop", "digits"]) == 0
     assert main(["stop", "digts"]) == 1
@@ -83,7 +81,7 @@ def test_stop_does_not_read_the_events(monkeypatch, capsys):
 
 
 def test_stop_of_a_run_whose_kernel_is_gone_says_what_is_left(capsys):
-    folder = stored()
+    folder = trained()
     claim(folder, **dead_process())
     assert main(["stop", "digits"]) == 1
     assert capsys.readouterr().out.startswith("digits is LOST: its kernel is gone")
@@ -91,13 +89,13 @@ def test_stop_of_a_run_whose_kernel_is_gone_says_what_is_left(capsys):
 
 
 def test_stop_of_a_run_that_ended(capsys):
-    stored(state=ev.FINISHED)
+    trained(state=ev.FINISHED)
     assert main(["stop", "digits"]) == 1
     assert capsys.readouterr().out == "digits has ended already: FINISHED.\n"
 
 
 def test_as_a_process_it_is_fast_and_needs_no_tensorflow(tmp_path):
-    folder = stored()
+    folder = trained()
     begun = time.perf_counter()
     answer = subprocess.run(
         [sys.executable, "-X", "importtime", "-m", "ddl_magics", "stop", folder.path.name],

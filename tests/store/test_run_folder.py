@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from support.stored import claim, create, dead_process, stored
+from support.stored import claim, dead_process, stored
 
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
@@ -23,7 +23,7 @@ def folder(tmp_path, monkeypatch):
 
 
 def test_a_run_reads_back():
-    folder = create(cell="x = 1")
+    folder = stored(cell="x = 1")
     folder.update({"state": ev.FAILED, "failure": {"rank": 1}, "ended": 5.0})
     folder.label(["good", "baseline", "good"])
     folder.label(title="the one to beat")
@@ -41,16 +41,16 @@ def test_a_monitor_is_read_though_it_has_no_workers():
 
 
 def test_a_run_of_010_reads_under_the_fields_of_today():
-    folder = create(prewarm=False)
-    stored = json.loads((folder.path / "run.json").read_text())
-    stored["spec"]["spare"] = stored["spec"].pop("prewarm")
-    (folder.path / "run.json").write_text(json.dumps(stored))
+    folder = stored(prewarm=False)
+    record = json.loads((folder.path / "run.json").read_text())
+    record["spec"]["spare"] = record["spec"].pop("prewarm")
+    (folder.path / "run.json").write_text(json.dumps(record))
     spec = folder.record().spec
     assert spec["prewarm"] is False and "spare" not in spec
 
 
 def test_events_keep_their_order_and_end_before_a_half_written_line():
-    folder = create()
+    folder = stored()
     event = ev.make("log", 0, stream="stdout", text="ü\n")
     folder.append([{**event, "seq": 1}, {**event, "seq": 2}])
     folder.append([{**event, "seq": 3}])
@@ -61,7 +61,7 @@ def test_events_keep_their_order_and_end_before_a_half_written_line():
 
 
 def test_a_run_whose_owner_died_reads_lost():
-    folder = create()
+    folder = stored()
     assert folder.record().state == ev.RUNNING
     claim(folder, heartbeat=7.0, **dead_process())
     record = folder.record()
@@ -70,13 +70,13 @@ def test_a_run_whose_owner_died_reads_lost():
 
 
 def test_a_pid_that_another_process_got_is_not_the_owner():
-    folder = create()
+    folder = stored()
     claim(folder, start="another boot:1")
     assert folder.record().state == ev.LOST
 
 
 def test_one_alone_takes_over_a_run_whose_owner_died():
-    folder = create()
+    folder = stored()
     claim(folder, **dead_process())
     folder.request("stop")
     assert folder.take_over() == [] and not folder.requested("stop")
@@ -88,7 +88,7 @@ def test_one_alone_takes_over_a_run_whose_owner_died():
 
 
 def test_a_run_is_discarded_when_it_has_ended():
-    folder = create()
+    folder = stored()
     with pytest.raises(store.RunInUse):
         folder.discard()
     claim(folder, **dead_process())
@@ -97,14 +97,14 @@ def test_a_run_is_discarded_when_it_has_ended():
 
 
 def test_a_run_that_ended_is_never_lost():
-    folder = create(state=ev.FINISHED)
+    folder = stored(state=ev.FINISHED)
     claim(folder, **dead_process())
     assert folder.record().state == ev.FINISHED
 
 
 @pytest.mark.parametrize(("silence", "state"), [(1.0, ev.RUNNING), (owner.SILENCE_SECONDS + 1, ev.LOST)])
 def test_an_owner_on_another_host_lives_by_its_heartbeat(silence, state):
-    folder = create()
+    folder = stored()
     claim(folder, host="elsewhere")
     beaten = time.time() - silence
     os.utime(folder.path / "owner.json", (beaten, beaten))
@@ -114,7 +114,7 @@ def test_an_owner_on_another_host_lives_by_its_heartbeat(silence, state):
 @pytest.mark.parametrize("ahead", [3600, -3600])
 def test_clocks_of_hosts_may_differ(monkeypatch, ahead):
     """The file server dates heartbeats."""
-    folder = create()
+    folder = stored()
     claim(folder, host="elsewhere")
     real = time.time
     monkeypatch.setattr(owner, "_clocks", {})
@@ -123,7 +123,7 @@ def test_clocks_of_hosts_may_differ(monkeypatch, ahead):
 
 
 def test_an_owner_whose_run_was_taken_over_writes_no_heartbeat():
-    folder = create()
+    folder = stored()
     claim(folder, host="elsewhere")
     with pytest.raises(store.RunInUse, match="is followed by another process"):
         folder.heartbeat()
@@ -140,7 +140,7 @@ def test_a_zombie_is_dead():
 
 
 def test_what_is_foreign_or_broken_is_skipped():
-    good = create()
+    good = stored()
     runs = store.runs_folder()
     (runs / "notes.txt").write_text("mine")
     (runs / "empty").mkdir()
@@ -159,28 +159,28 @@ def test_what_is_foreign_or_broken_is_skipped():
 
 def test_no_settings_that_look_secret_are_written():
     conf = {"spark.hadoop.fs.s3a.secret.key": "hunter2", "my.PassWord": "hunter2", "spark.executor.memory": "2g"}
-    folder = create(conf=conf)
+    folder = stored(conf=conf)
     folder.update({"state": ev.FINISHED})
-    stored = "".join(path.read_text() for path in folder.path.rglob("*") if path.is_file())
-    assert "hunter2" not in stored
+    text = "".join(path.read_text() for path in folder.path.rglob("*") if path.is_file())
+    assert "hunter2" not in text
     assert folder.record().spec["conf"]["spark.executor.memory"] == "2g"
 
 
 def test_others_cannot_read_a_run():
-    folder = create()
+    folder = stored()
     assert folder.path.stat().st_mode & 0o077 == 0
 
 
 def test_requests_are_files():
-    folder = create()
+    folder = stored()
     assert not folder.requested("stop")
     store.RunFolder(folder.path).request("stop")
     assert folder.requested("stop")
 
 
 def test_runs_are_found_by_id_by_name_and_by_the_beginning_of_an_id():
-    older, newer = create(created=1.0), create(created=2.0)
-    other = create(name="other")
+    older, newer = stored(created=1.0), stored(created=2.0)
+    other = stored(name="other")
     assert store.find_run(older.path.name).folder == older.path
     assert store.find_run("digits").folder == newer.path
     assert store.find_run(other.path.name[:-1]).folder == other.path
@@ -191,7 +191,7 @@ def test_runs_are_found_by_id_by_name_and_by_the_beginning_of_an_id():
 @pytest.mark.parametrize("name", ["../run.json", "a/b", "", ".hidden"])
 def test_an_artifact_cannot_leave_its_folder(name):
     with pytest.raises(ValueError, match="not a name of an artifact"):
-        create().file(name)
+        stored().file(name)
 
 
 def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
@@ -222,7 +222,7 @@ def synced(monkeypatch):
 
 
 def test_what_a_run_promises_is_on_the_disk_before_it_has_its_name(synced):
-    folder = create()
+    folder = stored()
     run = folder.path.name
     record = [("sync", "run"), ("rename", "run.json"), ("sync", run)]
     assert synced == [("rename", "owner.json"), *record, ("sync", "runs")], "a heartbeat is no promise"
@@ -268,7 +268,7 @@ def change(folder, **fields):
 
 
 def test_a_damaged_line_is_left_out_and_only_that():
-    folder = create()
+    folder = stored()
     event = ev.make("notice", -1, level="info", message="a")
     folder.append([{**event, "seq": 1}])
     with open(folder.path / "events.jsonl", "ab") as file:
@@ -298,14 +298,14 @@ def test_a_damaged_line_is_left_out_and_only_that():
     ids=str,
 )
 def test_a_record_with_values_of_other_types_is_unreadable(fields):
-    folder, other = create(), create()
+    folder, other = stored(), stored()
     change(folder, **fields)
     assert folder.record() is None
     assert [record.id for record in store.list_runs()] == [other.path.name]
 
 
 def test_what_a_view_can_do_without_is_left_out():
-    folder = create(state=ev.FAILED)
+    folder = stored(state=ev.FAILED)
     metrics = {"loss": 1.0, "text": "x", "huge": 10**400}
     change(
         folder, ended="x", progress={"epoch": "2", "epochs": 2, "metrics": metrics}, failure={"rank": "x", "host": "h"}
@@ -316,7 +316,7 @@ def test_what_a_view_can_do_without_is_left_out():
 
 
 def test_a_damaged_owner_makes_a_run_lost_and_not_unreadable():
-    folder = create()
+    folder = stored()
     for pid, heartbeat in ((float("inf"), []), ("x", "y")):
         (folder.path / "owner.json").write_text(json.dumps({"pid": pid, "heartbeat": heartbeat}))
         assert (folder.record().state, folder.record().ended) == (ev.LOST, None)

@@ -50,13 +50,14 @@ def patience():
     return handshake.HANDSHAKE_SECONDS + GRACE_SECONDS
 
 
-def attack_all(address, captured=None, canary=None, roles=("rank", "supervisor", "driver", "server")):
+def attack_all(address, captured=None, canary=None):
     """Runs all attacks against `address` at the same time; returns their outcomes.
 
     captured: bytes that a good peer sent in its handshake and after it, from `Tap`, to be replayed. canary: a path at
     which a file appears if something unpickles what it reads.
     """
     generator = random.Random(1)
+    roles = ("rank", "supervisor", "driver", "server")
     hellos = [_hello(role) for role in roles]
     zeros = bytes(handshake.PROOF_BYTES)
     huge = [_FRAME.pack(1, length) for length in (2**31, 2**40, 2**63, 2**64 - 1)]
@@ -98,11 +99,11 @@ def attack_all(address, captured=None, canary=None, roles=("rank", "supervisor",
     return [*outcomes, flood(address)]
 
 
-def flood(address, connections=FLOOD_CONNECTIONS):
+def flood(address):
     """Opens many connections and sends nothing: the listener must close each."""
     start = time.monotonic()
     socks, refused = [], 0
-    for _ in range(connections):
+    for _ in range(FLOOD_CONNECTIONS):
         try:
             socks.append(socket.create_connection(address, patience()))
         except OSError:
@@ -113,7 +114,7 @@ def flood(address, connections=FLOOD_CONNECTIONS):
         sock.close()
     left_open = sum(not closed for _, closed in rests)
     received = b"".join(data for data, _ in rests)
-    detail = f"{refused} not connected, {left_open} of {connections} left open"
+    detail = f"{refused} not connected, {left_open} of {FLOOD_CONNECTIONS} left open"
     return Outcome("a flood", not left_open and not received, time.monotonic() - start, received, detail)
 
 

@@ -56,14 +56,15 @@ def finished(epochs=2, **fields):
     return folder
 
 
-def long(workers=256, steps=10**6, bucket=1000, seconds=5.0, state=ev.FINISHED, **fields):
-    """A run of so many steps, of which each rank reports `bucket` at a time, every `seconds`.
+def long(workers=256, steps=10**6, bucket=1000, **fields):
+    """A finished run of so many steps, of which each rank reports `bucket` at a time, every five seconds.
 
     Its file is written as text, as that is quick: 57 MB with the defaults.
     """
+    seconds = 5.0
     begun = time.time() - steps / bucket * seconds
     start = [event_state(ev.RUNNING), ev.make("fit", 0, fit=0, model="m", epochs=1, steps=steps)]
-    folder = stored(state, ({**e, "time": begun} for e in start), workers=workers, created=begun, **fields)
+    folder = stored(ev.FINISHED, ({**e, "time": begun} for e in start), workers=workers, created=begun, **fields)
     number = len(start)
     took = f'"count":{bucket},"rows":{64 * bucket},"seconds":{seconds},"compute":{seconds / 2},"wait":{seconds / 2}'
     with open(folder.path / "events.jsonl", "a") as file:
@@ -74,7 +75,7 @@ def long(workers=256, steps=10**6, bucket=1000, seconds=5.0, state=ev.FINISHED, 
                 metrics = f'"metrics":{{"loss":{loss:.6f}}}' if rank == 0 else '"metrics":{}'
                 head = f'{{"v":1,"run":"{folder.path.name}","attempt":1,"seq":{number},"kind":"steps","rank":{rank}'
                 file.write(f'{head},{at},"fit":0,"epoch":0,"step":{step},{took},{metrics}}}\n')
-    append_after(folder, number, [epoch(0, loss=0.02), event_state(state)])
+    append_after(folder, number, [epoch(0, loss=0.02), event_state(ev.FINISHED)])
     folder.update({"ended": time.time()})
     return folder
 
@@ -87,21 +88,6 @@ def stored_by_0_1_0():
     for folder in folders:
         (folder.path / "control").mkdir(exist_ok=True)  # an empty folder, which git does not keep
     return {folder.record().name: folder for folder in folders}
-
-
-def create(name="digits", state=ev.RUNNING, created=None, **spec):
-    run = store.new_run_id()
-    return store.RunFolder.create(
-        {
-            "id": run,
-            "name": name,
-            "created": time.time() if created is None else created,
-            "spec": {**parse("").to_record(), "run": run, "name": name, **spec},
-            "cluster": "this machine",
-            "notebook": "a.ipynb",
-            "state": state,
-        }
-    )
 
 
 def dead_process():

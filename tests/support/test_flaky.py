@@ -5,11 +5,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 
 import pytest
 
 from support import paths
+from support.until import until
 
 CONFTEST = """
 from support import flaky
@@ -180,9 +180,7 @@ def test_waits():
 """
     )
     session = suite.start()
-    deadline = time.monotonic() + 30
-    while not (tmp_path / "waits").exists() and time.monotonic() < deadline:
-        time.sleep(0.05)
+    until((tmp_path / "waits").exists, 30)
     os.kill(session.pid, signal.SIGINT)
     lines = session.communicate(timeout=30)[0].splitlines()
     assert session.returncode == 2 and "1 failed" in lines[-1] and not repeated(lines) and suite.flaky == {}

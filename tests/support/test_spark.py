@@ -3,11 +3,11 @@
 import os
 import subprocess
 import sys
-import time
 
 import pytest
 
 from support.processes import wait_until_gone
+from support.until import until
 
 
 def _executors(session, workers):
@@ -38,9 +38,7 @@ def test_a_cluster_of_another_size_replaces_it(spark_cluster):
 def test_the_snapshot_sees_a_process_of_ours_until_it_is_gone(our_processes):
     sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"])
     try:
-        deadline = time.monotonic() + 10
-        while sleeper.pid not in our_processes():  # for a moment a new process has no command line
-            assert time.monotonic() < deadline
+        until(lambda: sleeper.pid in our_processes(), 10)  # for a moment a new process has no command line
     finally:
         sleeper.kill()
         sleeper.wait()

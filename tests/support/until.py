@@ -4,8 +4,9 @@ import time
 
 
 def until(condition, seconds=60, what=lambda: "it did not come to that", pause=0.1):
-    """Return when the condition holds; fail with `what` there is instead when it does not within so many seconds."""
+    """What the condition returns, once it is true; fail with `what` there is instead when it is not within the time."""
     deadline = time.monotonic() + seconds
-    while not condition():
+    while not (outcome := condition()):
         assert time.monotonic() < deadline, what()
         time.sleep(pause)
+    return outcome
