@@ -244,36 +244,60 @@ class Collective(abc.ABC):
             self.link.notify(error, forward=self.link.can_notify_forward)
 
 
-class _NoLink:
-    """The `Link` of a rank without peers."""
+class Links:
+    """Any number of links as one `Link`: in a `Hierarchy` those to the ranks of the host and to the other leaders."""
 
-    can_notify_forward = True
-    wait_seconds = wire_seconds = 0.0
+    def __init__(self, *links: Link) -> None:
+        self._links, self._completed = links, 0
 
-    def __init__(self) -> None:
-        self.completed = 0
+    @property
+    def completed(self) -> int:
+        return self._completed
+
+    @completed.setter
+    def completed(self, count: int) -> None:
+        self._completed = count
+        for link in self._links:
+            link.completed = count
+
+    @property
+    def can_notify_forward(self) -> bool:
+        return all(link.can_notify_forward for link in self._links)
+
+    @property
+    def wait_seconds(self) -> float:
+        return sum(link.wait_seconds for link in self._links)
+
+    @property
+    def wire_seconds(self) -> float:
+        return sum(link.wire_seconds for link in self._links)
 
     def begin(self) -> None:
-        pass
+        for link in self._links:
+            link.begin()
 
     def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
-        pass
+        for link in self._links:
+            link.notify(error, forward)
 
     def drain(self) -> None:
-        pass
+        for link in self._links:
+            link.drain()
 
     def hang_up(self) -> None:
-        pass
+        for link in self._links:
+            link.hang_up()
 
     def close(self) -> None:
-        pass
+        for link in self._links:
+            link.close()
 
 
 class SingleRank(Collective):
     """The collectives of a rank without peers."""
 
     def __init__(self) -> None:
-        super().__init__(0, 1, _NoLink())
+        super().__init__(0, 1, Links())
 
     def _announce(self, calls: Sequence[CollectiveCall]) -> list[CollectiveCall]:
         return list(calls)

@@ -13,62 +13,13 @@ from typing import TYPE_CHECKING, Sequence
 import numpy as np
 
 from . import announcement
-from .announcement import CollectiveCall, Diverged, PeerLost
-from .collective import Collective, Link
+from .announcement import CollectiveCall
+from .collective import Collective, Link, Links
 from .ring import Ring
 from .shared_memory import SharedMemory
 
 if TYPE_CHECKING:
     import numpy.typing as npt
-
-
-class _Links:
-    """A rank's links, to the ranks of its host and for a leader to the other leaders, as one `Link`."""
-
-    def __init__(self, host: Link, ring: Link | None) -> None:
-        self._host = host
-        self._links = [host, ring] if ring is not None else [host]
-
-    @property
-    def completed(self) -> int:
-        return self._host.completed
-
-    @completed.setter
-    def completed(self, count: int) -> None:
-        for link in self._links:
-            link.completed = count
-
-    @property
-    def can_notify_forward(self) -> bool:
-        return all(link.can_notify_forward for link in self._links)
-
-    @property
-    def wait_seconds(self) -> float:
-        return sum(link.wait_seconds for link in self._links)
-
-    @property
-    def wire_seconds(self) -> float:
-        return sum(link.wire_seconds for link in self._links)
-
-    def begin(self) -> None:
-        for link in self._links:
-            link.begin()
-
-    def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
-        for link in self._links:
-            link.notify(error, forward)
-
-    def drain(self) -> None:
-        for link in self._links:
-            link.drain()
-
-    def hang_up(self) -> None:
-        for link in self._links:
-            link.hang_up()
-
-    def close(self) -> None:
-        for link in self._links:
-            link.close()
 
 
 class Hierarchy(Collective):
@@ -79,7 +30,8 @@ class Hierarchy(Collective):
     """
 
     def __init__(self, host: SharedMemory, ring: Ring | None, groups: Sequence[Sequence[int]]) -> None:
-        super().__init__(host.rank, sum(map(len, groups)), _Links(host.link, ring.link if ring is not None else None))
+        links: list[Link] = [host.link] if ring is None else [host.link, ring.link]
+        super().__init__(host.rank, sum(map(len, groups)), Links(*links))
         self._host, self._ring, self._groups = host, ring, groups
         self._group = next(group for group in groups if host.rank in group)
         self._leader = self._group[0]

@@ -11,6 +11,7 @@ import struct
 from typing import Any, NamedTuple, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from ..collectives import collective
 from ..collectives.announcement import STEP, Announcement
@@ -50,8 +51,6 @@ class GradientExchange:
         dtypes. share: the `Share` in work, or None outside of `fit`: then ranks count alike. In the step it raises
         `Diverged`, `PeerLost` and `NotANumber`.
         """
-        import tensorflow as tf
-
         dense = [i for i, gradient in enumerate(gradients) if tf.is_tensor(gradient) and not is_sparse(gradient)]
         sparse = [i for i, gradient in enumerate(gradients) if is_sparse(gradient)]
         inputs = [gradients[i] for i in dense]
@@ -83,8 +82,6 @@ class GradientExchange:
 
     def batch_tensors(self, share: Share | None) -> list[Tensor]:
         """The tensors of a share that `batch` needs."""
-        import tensorflow as tf
-
         if share is None:
             return [tf.constant(1, tf.int64), tf.constant(-1, tf.int64)]
         return [share.rows, share.total, *share.sample]
@@ -247,15 +244,11 @@ def is_sparse(gradient: Gradient) -> bool:
 
 def answers(returned: Any) -> list[Tensor]:
     """What `tf.numpy_function` returns for a list of dtypes, as a list: a single one, computed eagerly, comes alone."""
-    import tensorflow as tf
-
     return [returned] if tf.is_tensor(returned) else list(returned)
 
 
 def scaled(gradient: Gradient, factor: Tensor) -> Gradient:
     """A gradient of any kind times a scalar, in the gradient's dtype; None stays None."""
-    import tensorflow as tf
-
     if gradient is None:
         return None
     if is_sparse(gradient):

@@ -14,6 +14,7 @@ import functools
 from typing import Any, Sequence
 
 import numpy as np
+import tensorflow as tf
 
 from ..collectives import compression
 from ..collectives.announcement import Announcement
@@ -54,8 +55,6 @@ class OverlappedExchange(GradientExchange):
         self._batch: WeightedBatch | None = None  # of the step
 
     def __call__(self, gradients: Sequence[Gradient], share: Share | None) -> list[Gradient]:
-        import tensorflow as tf
-
         dense = [i for i, gradient in enumerate(gradients) if gradient is not None]
         if not dense or any(is_sparse(gradients[i]) for i in dense):
             return super().__call__(gradients, share)

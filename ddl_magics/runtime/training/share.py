@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Iterator
 
+import tensorflow as tf
+
 from ..gradients.batch import SAMPLE_ROWS, LocalShare, Share
 from ..keras_types import Batch, Dataset, Tensor
 
@@ -65,8 +67,6 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
 
     of_arrays: Keras has made `dataset` of arrays. Then the numbers of a batch's rows are cut, before any is gathered.
     """
-    import tensorflow as tf
-
     _check_spec(dataset.element_spec)
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
 
@@ -97,16 +97,12 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
 
 def _mapped(dataset: Dataset, function: Callable[..., Share]) -> Dataset:
     """`function` of each element, as it is: converted by AutoGraph, ours take a third of a second in a first fit."""
-    import tensorflow as tf
-
     unconverted = tf.autograph.experimental.do_not_convert(function)
     return dataset.map(unconverted, num_parallel_calls=tf.data.AUTOTUNE, deterministic=True)
 
 
 def _check_spec(spec: Any) -> None:
     """ValueError where the shapes of a dataset's elements tell that their parts have different numbers of rows."""
-    import tensorflow as tf
-
     shapes = [component.shape for component in tf.nest.flatten(spec) if getattr(component, "shape", None) is not None]
     static = {shape[0] for shape in shapes if shape.rank and shape[0] is not None}
     if len(static) > 1:
@@ -115,8 +111,6 @@ def _check_spec(spec: Any) -> None:
 
 def _same_rows(batch: Batch) -> list[Any]:
     """Checks, to be made before a batch is cut, that all its parts have as many rows as the first."""
-    import tensorflow as tf
-
     first_rows, *other_rows = [_rows_of(tensor) for tensor in _leaves(batch)]
     message = NOT_ROWS % "different numbers of"
     checked = [rows for rows in other_rows if not (isinstance(rows, int) and isinstance(first_rows, int))]
@@ -127,7 +121,6 @@ def _same_rows(batch: Batch) -> list[Any]:
 
 def uncut(dataset: Dataset) -> Dataset:
     """A dataset of `LocalShare`s for data that is this rank's own: an empty batch becomes one row of zeros."""
-    import tensorflow as tf
 
     def keep(*elements: Any) -> Share:
         batch = _element(dataset, elements)
@@ -144,8 +137,6 @@ def shard(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Da
 
     of_arrays: Keras has made `dataset` of arrays. Then the other batches are not gathered.
     """
-    import tensorflow as tf
-
     dataset, gather = _before_gathering(dataset) if of_arrays else (dataset, None)
     batches = dataset.shard(size, rank)
     return uncut(batches.map(gather, num_parallel_calls=tf.data.AUTOTUNE) if gather else batches)
@@ -193,16 +184,12 @@ def _element(dataset: Dataset, elements: tuple[Any, ...]) -> Any:
 
 
 def _leaves(batch: Batch) -> list[Any]:
-    import tensorflow as tf
-
     return [
         tensor for tensor in tf.nest.flatten(batch) if isinstance(tensor, (tf.Tensor, tf.RaggedTensor, tf.SparseTensor))
     ]
 
 
 def _dense(batch: Batch) -> list[Tensor]:
-    import tensorflow as tf
-
     return [tensor for tensor in _leaves(batch) if isinstance(tensor, tf.Tensor)]
 
 
@@ -212,8 +199,6 @@ def _rows(batch: Batch) -> Any:
 
 
 def _rows_of(tensor: Any) -> Any:
-    import tensorflow as tf
-
     static = None if tensor.shape.rank is None else tensor.shape[0] if tensor.shape.rank else 0
     if static is not None:
         return int(static)
@@ -226,8 +211,6 @@ def _rows_of(tensor: Any) -> Any:
 
 def slice_rows(tensor: Any, low: Any, high: Any) -> Any:
     """The rows `low` to `high` of a part of a batch, a tensor of any kind; anything else as it is."""
-    import tensorflow as tf
-
     if isinstance(tensor, tf.SparseTensor):
         other_axes = tensor.dense_shape[1:]
         start = tf.concat([[low], tf.zeros_like(other_axes)], 0)
@@ -240,8 +223,6 @@ def slice_rows(tensor: Any, low: Any, high: Any) -> Any:
 
 
 def _never_empty(tensor: Any, rows: Tensor) -> Any:
-    import tensorflow as tf
-
     if not isinstance(tensor, tf.Tensor):
         return tensor
     blank = tf.zeros(tf.concat([[1], tf.shape(tensor)[1:]], 0), tensor.dtype)
