@@ -12,6 +12,7 @@ import threading
 import unittest.mock
 
 from ddl_magics.runtime.collectives import host_barrier, rendezvous
+from ddl_magics.runtime.collectives.announcement import STEP, Announcement
 from ddl_magics.runtime.collectives.peer_listener import PeerListener
 from ddl_magics.runtime.transport.credentials import Credentials
 from support.certificates import certificate
@@ -88,6 +89,15 @@ class ThreadRing:
         """Calls `function(collective)` on all ranks, or on those given, at once. Returns what `together` does."""
         chosen = self.ranks if ranks is None else [self.ranks[rank] for rank in ranks]
         return together([lambda rank=rank: function(rank) for rank in chosen])
+
+    def allreduce(self, buffers, step=0, residuals=None):
+        """Sums the ranks' rows of `buffers`, each with its row of `residuals`. Every rank announces its number."""
+
+        def reduce(rank):
+            residual = None if residuals is None else residuals[rank.rank]
+            return rank.allreduce(buffers[rank.rank], Announcement(STEP, step=step, weight=rank.rank), residual)
+
+        return self.each(reduce)
 
     def __enter__(self):
         return self

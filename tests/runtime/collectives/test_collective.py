@@ -61,7 +61,7 @@ def test_rounding_is_the_same_on_every_rank_over_many_blocks(transport):
     values = np.random.default_rng(1).normal(size=(3, length)).astype(np.float32) * 1e3
     buffers = values.copy()
     with ThreadRing(3, transport) as ring:
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP)))
+        ring.allreduce(buffers)
         assert all(rank.elapsed > 0 for rank in ring.ranks)
     assert buffers[0].tobytes() == buffers[1].tobytes() == buffers[2].tobytes()
     np.testing.assert_allclose(buffers[0], values.astype(np.float64).sum(axis=0), rtol=1e-4, atol=1e-2)
@@ -77,18 +77,14 @@ def test_lengths_around_the_bounds_of_pieces_chunks_and_blocks(size, transport):
         for step, length in enumerate(lengths):
             values = np.random.default_rng(step).integers(0, 1 << 40, (size, length))
             buffers = values.copy()
-            ring.each(
-                lambda rank, buffers=buffers, step=step: rank.allreduce(
-                    buffers[rank.rank], Announcement(STEP, step=step)
-                )
-            )
+            ring.allreduce(buffers, step)
             assert (buffers == values.sum(axis=0)).all(), length
 
 
 def test_nan_and_infinity_arrive_without_a_warning(recwarn, transport):
     buffers = [np.array([np.inf, np.nan, 3e38], np.float32), np.array([-np.inf, 1, 3e38], np.float32)]
     with ThreadRing(2, transport) as ring:
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP)))
+        ring.allreduce(buffers)
     np.testing.assert_array_equal(buffers[1], np.array([np.nan, np.nan, np.inf], np.float32))
     assert not recwarn.list
 
@@ -97,7 +93,7 @@ def test_bfloat16_as_tensorflow_has_it(transport):
     bfloat16 = pytest.importorskip("ml_dtypes").bfloat16
     buffers = [np.full(1000, rank + 1, bfloat16) for rank in range(3)]
     with ThreadRing(3, transport) as ring:
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP)))
+        ring.allreduce(buffers)
     assert all((buffer == 6).all() for buffer in buffers)
 
 
@@ -148,19 +144,10 @@ def test_an_array_that_cannot_be_summed_is_refused_before_anything_is_sent(buffe
 
 # Ranks in different collectives, and ranks that end.
 
+IN_STEP_12 = Announcement(STEP, 0, 2, 11), "is at step 12 of epoch 3"
 CALLS = [
-    (
-        Announcement(STEP, 0, 2, 11),
-        "is at step 12 of epoch 3",
-        Announcement(EPOCH, 0, 2, 11),
-        "has ended epoch 3",
-    ),
-    (
-        Announcement(STEP, 0, 2, 11),
-        "is at step 12 of epoch 3",
-        Announcement(STEP, 0, 2, 12),
-        "is at step 13 of epoch 3",
-    ),
+    (*IN_STEP_12, Announcement(EPOCH, 0, 2, 11), "has ended epoch 3"),
+    (*IN_STEP_12, Announcement(STEP, 0, 2, 12), "is at step 13 of epoch 3"),
     (
         Announcement(WEIGHTS, 1),
         "begins fit 2",
@@ -168,10 +155,8 @@ CALLS = [
         "is in ddl.allreduce() (call 5 of the cell)",
     ),
     (
-        Announcement(STEP, 0, 0, 0),
-        "is at step 1 of epoch 1 of fit 1",
-        Announcement(STEP, 1, 0, 0),
-        "is at step 1 of epoch 1 of fit 2",
+        *(Announcement(STEP, 0, 0, 0), "is at step 1 of epoch 1 of fit 1"),
+        *(Announcement(STEP, 1, 0, 0), "is at step 1 of epoch 1 of fit 2"),
     ),
 ]
 

@@ -63,9 +63,7 @@ def test_rounded_sums_are_near_and_equal_to_the_bit(transport, size, length):
     values = np.random.default_rng(length).normal(size=(size, length)).astype(np.float32)
     buffers, residuals = values.copy(), np.zeros_like(values)
     with ThreadRing(size, transport) as ring:
-        announcements = ring.each(
-            lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP, weight=rank.rank), residuals[rank.rank])
-        )
+        announcements = ring.allreduce(buffers, residuals=residuals)
     assert [[announcement.weight for announcement in each] for each in announcements] == [list(range(size))] * size
     assert all(buffer.tobytes() == buffers[0].tobytes() for buffer in buffers)
     exact = values.sum(axis=0, dtype=np.float64)
@@ -85,11 +83,7 @@ def test_residuals_make_up_for_rounding_over_many_steps():
     with ThreadRing(3) as ring:
         for step in range(steps):
             buffers = values.copy()
-            ring.each(
-                lambda rank, buffers=buffers, step=step: rank.allreduce(
-                    buffers[rank.rank], Announcement(STEP, step=step), residuals[rank.rank]
-                )
-            )
+            ring.allreduce(buffers, step, residuals)
             total += buffers[0]
     error = np.abs(total / steps - values.sum(axis=0))
     assert error.max() < 6 / 256 / 5
@@ -99,7 +93,7 @@ def test_nothing_is_rounded_within_a_host():
     buffers = np.full((2, 1000), 1 / 3, np.float32)
     residuals = np.zeros_like(buffers)
     with ThreadRing(2, "shared memory") as ring:
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP), residuals[rank.rank]))
+        ring.allreduce(buffers, residuals=residuals)
     assert (buffers == np.float32(2 / 3)).all()
     assert not residuals.any()
 
@@ -108,7 +102,7 @@ def test_nan_and_infinity_arrive_but_do_not_stay_in_residuals():
     buffers = np.array([[np.nan, np.inf, 1], [1, 1, 1 / 3]], np.float32)
     residuals = np.zeros_like(buffers)
     with ThreadRing(2) as ring:
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP), residuals[rank.rank]))
+        ring.allreduce(buffers, residuals=residuals)
     for buffer in buffers:
         assert np.isnan(buffer[0])
         assert np.isinf(buffer[1])
@@ -117,8 +111,18 @@ def test_nan_and_infinity_arrive_but_do_not_stay_in_residuals():
 
 def test_only_float32_is_rounded():
     with ThreadRing(2) as ring:
-        outcomes = ring.each(lambda rank: rank.allreduce(np.zeros(3), Announcement(STEP), np.zeros(3)))
+        outcomes = ring.allreduce(np.zeros((2, 3)), residuals=np.zeros((2, 3)))
         assert [str(error) for error in outcomes] == ["only float32 can be sent as bfloat16"] * 2
+
+
+def topk(ring, buffers, residuals, share, step=0):
+    """`ThreadRing.allreduce` of the `share` of largest values."""
+
+    def reduce(rank):
+        announcement = Announcement(STEP, step=step, weight=rank.rank)
+        return compression.topk_allreduce(rank, buffers[rank.rank], announcement, residuals[rank.rank], share)
+
+    return ring.each(reduce)
 
 
 def test_ranks_diverge_with_compression_too():
@@ -137,11 +141,7 @@ def test_the_largest_values_of_each_rank_are_summed_and_the_others_kept(transpor
     given, residuals = buffers.copy(), np.zeros_like(buffers)
     residuals[1, 7] = 8  # of an earlier step: larger than what this one has
     with ThreadRing(2, transport) as ring:
-        announcements = ring.each(
-            lambda rank: compression.topk_allreduce(
-                rank, buffers[rank.rank], Announcement(STEP, weight=rank.rank), residuals[rank.rank], 0.25
-            )
-        )
+        announcements = topk(ring, buffers, residuals, 0.25)
     assert [[announcement.weight for announcement in each] for each in announcements] == [[0, 1], [0, 1]]
     np.testing.assert_array_equal(buffers, [[5, 0, -7, 0, 0, 0, 9, 8]] * 2)
     np.testing.assert_array_equal(residuals[0], [0, 1, 0, 0, 2, 0, 0, 0])
@@ -154,11 +154,7 @@ def test_the_largest_of_few_values(length):
     buffers, residuals = np.ones((2, length), np.float32), np.zeros((2, length), np.float32)
     with ThreadRing(2) as ring:
         for step in range(3):
-            ring.each(
-                lambda rank, step=step: compression.topk_allreduce(
-                    rank, buffers[rank.rank], Announcement(STEP, step=step), residuals[rank.rank], 0.01
-                )
-            )
+            topk(ring, buffers, residuals, 0.01, step)
             assert np.count_nonzero(buffers[0]) <= 2
             np.testing.assert_array_equal(buffers[0], buffers[1])
 
@@ -173,13 +169,9 @@ def test_least_squares_converge(way):
     with ThreadRing(2) as ring:
         for step in range(1500):
             gradients = np.array([half.T @ (half @ (found - weights)) / 400 for half in x])
-
-            def reduce(rank, gradients=gradients, step=step):
-                mine, kept = gradients[rank.rank], residuals[rank.rank]
-                if name == "topk":
-                    return compression.topk_allreduce(rank, mine, Announcement(STEP, step=step), kept, share)
-                return rank.allreduce(mine, Announcement(STEP, step=step), kept)
-
-            ring.each(reduce)
+            if name == "topk":
+                topk(ring, gradients, residuals, share, step)
+            else:
+                ring.allreduce(gradients, step, residuals)
             found -= (0.3 if name == "bf16" else 0.02) * gradients[0]
     assert np.abs(found - weights).max() < 0.05 * np.abs(weights).max()

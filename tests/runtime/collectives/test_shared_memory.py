@@ -74,7 +74,7 @@ def test_a_python_without_memfd_shares_memory_without_a_name_too(monkeypatch):
         assert isinstance(ring.ranks[0], SharedMemory)
         assert shared_files() == names
         buffers = np.ones((2, 100_000))
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP)))
+        ring.allreduce(buffers)
         assert (buffers == 2).all()
 
 
@@ -91,18 +91,15 @@ def test_ranks_without_shared_memory_reduce_over_tcp(refusing, monkeypatch):
     with ThreadRing(3, "shared memory") as ring:
         assert not any(isinstance(rank, SharedMemory) for rank in ring.ranks)
         buffers = np.ones((3, 100_000))
-        ring.each(lambda rank: rank.allreduce(buffers[rank.rank], Announcement(STEP)))
+        ring.allreduce(buffers)
         assert (buffers == 3).all()
 
 
 def test_a_group_has_ranks_that_all_open_each_others_memory():
     assert rendezvous._groups([{0, 1, 2}] * 3) == [[0, 1, 2]]
     assert rendezvous._groups([{0, 2}, {1, 3}, {0, 2}, {1, 3}]) == [[0, 2], [1, 3]]
-    assert rendezvous._groups([{0, 1}, {1}, {0, 1, 2}]) == [
-        [0],
-        [1],
-        [2],
-    ]  # 0 opens the memory of 1, but not the other way round
+    # 0 opens the memory of 1, but not the other way round
+    assert rendezvous._groups([{0, 1}, {1}, {0, 1, 2}]) == [[0], [1], [2]]
     assert rendezvous._groups([set(), set()]) == [[0], [1]]
 
 
@@ -113,11 +110,7 @@ def test_random_buffers_over_piece_boundaries():
         for step, length in enumerate(lengths):
             values = chance.normal(size=(3, length))
             buffers = values.copy()
-            ring.each(
-                lambda rank, buffers=buffers, step=step: rank.allreduce(
-                    buffers[rank.rank], Announcement(STEP, step=step)
-                )
-            )
+            ring.allreduce(buffers, step)
             expected = (values[0] + values[1]) + values[2]  # rounded in the order of ranks
             for buffer in buffers:
                 np.testing.assert_array_equal(buffer, expected)
