@@ -5,6 +5,8 @@ import json
 import subprocess
 import sys
 
+import numpy as np
+
 from ddl_magics.runtime.parameter_server.client import Client
 from ddl_magics.runtime.transport.credentials import Credentials
 
@@ -15,15 +17,8 @@ MODULE = "ddl_magics.runtime.parameter_server.server"
 
 class ServerProcess:
     def __init__(self, size, **changes):
-        config = {
-            "credentials": CREDENTIALS.to_json(),
-            "host": "127.0.0.1",
-            "size": size,
-            "attempt": 1,
-            "rule": "adag",
-            "options": {},
-        }
-        config.update(changes)
+        config = {"credentials": CREDENTIALS.to_json(), "host": "127.0.0.1", "size": size}
+        config.update({"attempt": 1, "rule": "adag", "options": {}}, **changes)
         self.process = subprocess.Popen(
             [sys.executable, "-m", MODULE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
@@ -36,6 +31,13 @@ class ServerProcess:
         client = Client(("127.0.0.1", self.port), credentials, rank, attempt, timeout)
         self._clients.append(client)
         return client
+
+    def begun(self, count, size=1):
+        """The clients of so many ranks, in a fit that has begun at zero."""
+        clients = [self.client(rank) for rank in range(count)]
+        for client in clients:
+            client.begin(0, None if client.rank else np.zeros(size), np.float64, size)
+        return clients
 
     def close(self):
         for client in self._clients:

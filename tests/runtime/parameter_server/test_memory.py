@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.parameter_servers import CREDENTIALS, starting
+from support.parameter_servers import CREDENTIALS
 from support.processes import mapped_memory, shared_files
 
 from ddl_magics.runtime.parameter_server import memory, protocol, update_rules
@@ -22,19 +22,10 @@ SIZE = 1000
 
 
 @pytest.fixture
-def start():
-    with starting() as start:
-        yield start
-
-
-@pytest.fixture
 def pair(start):
     """(server, clients of its two ranks) of a fit that has begun at zero."""
     server = start(2)
-    clients = [server.client(rank) for rank in range(2)]
-    for client in clients:
-        client.begin(0, np.zeros(SIZE) if client.rank == 0 else None, np.float64, SIZE)
-    return server, clients
+    return server, server.begun(2, SIZE)
 
 
 def exchanges(server, count=20):

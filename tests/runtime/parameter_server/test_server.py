@@ -14,19 +14,13 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from support.parameter_servers import CREDENTIALS, MODULE, RUN, starting
+from support.parameter_servers import CREDENTIALS, MODULE, RUN
 
-from ddl_magics.runtime.parameter_server import protocol, update_rules
+from ddl_magics.runtime.parameter_server import protocol
 from ddl_magics.runtime.parameter_server import shards as parameter_shards
 from ddl_magics.runtime.parameter_server.client import Client, NonFinite, RankLost, RequestRefused
 from ddl_magics.runtime.transport import memory_file, wire
 from ddl_magics.runtime.transport.credentials import Credentials
-
-
-@pytest.fixture
-def start():
-    with starting() as start:
-        yield start
 
 
 @pytest.fixture
@@ -65,20 +59,17 @@ def test_commits_are_merged_and_versioned(way, start):
 
 
 def test_an_unchanged_centre_is_not_sent_again(way, start):
-    server = start(2)
-    zero, one = server.client(0), server.client(1)
-    _, version = zero.begin(0, np.zeros(2), np.float64, 2)
-    assert zero.pull(0, local_version=version) == (None, 0)
+    zero, one = start(2).begun(2, 2)
+    assert zero.pull(0, local_version=0) == (None, 0)
     one.commit(0, 0, np.ones(2), 0)
-    centre, version = zero.pull(0, local_version=version)
+    centre, version = zero.pull(0, local_version=0)
     assert (values(centre), version) == ([1, 1], 1)
     assert one.commit(0, 1, np.ones(2), version, extra_staleness=2, want_centre=False) == (None, 2, 2)
 
 
 def test_a_repeated_commit_is_merged_once(way, start):
     server = start(1)
-    client = server.client(0)
-    client.begin(0, np.zeros(2), np.float64, 2)
+    (client,) = server.begun(1, 2)
     client.commit(0, 0, np.ones(2), 0)
     centre, version, staleness = client.commit(0, 0, np.ones(2), 0)
     assert (values(centre), version, staleness) == ([1, 1], 1, 0)
@@ -88,8 +79,7 @@ def test_a_repeated_commit_is_merged_once(way, start):
 
 
 def test_a_commit_survives_a_broken_connection(way, start):
-    client = start(1).client(0)
-    client.begin(0, np.zeros(2), np.float64, 2)
+    (client,) = start(1).begun(1, 2)
     client.commit(0, 0, np.ones(2), 0)
     wire.hang_up(client._channel.socket)
     assert values(client.commit(0, 0, np.ones(2), 0)[0]) == [1, 1]
@@ -170,10 +160,7 @@ def test_large_numbers_do_not_count_as_infinite(start):
 
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_non_finite_update_is_refused_and_named(way, start, bad):
-    server = start(2)
-    zero, one = server.client(0), server.client(1)
-    zero.begin(0, np.zeros(3), np.float64, 3)
-    one.begin(0, None, np.float64, 3)
+    zero, one = start(2).begun(2, 3)
     with pytest.raises(NonFinite, match="rank 1's update 4 is not finite") as caught:
         one.commit(0, 4, np.array([0, bad, 1]), 0)
     assert caught.value.rank == 1
@@ -188,11 +175,7 @@ def test_non_finite_initial_weights_are_refused(start):
 
 
 def test_an_epoch_ends_when_all_ranks_have_passed_it(way, start, pool):
-    server = start(3)
-    clients = [server.client(rank) for rank in range(3)]
-    clients[0].begin(0, np.zeros(2), np.float64, 2)
-    for client in clients[1:]:
-        client.begin(0, None, np.float64, 2)
+    clients = start(3).begun(3, 2)
 
     def end(rank, epoch, stop=False):
         return clients[rank].epoch_end(0, epoch, np.array([1.0, rank]), np.array([float(rank)]), stop)
@@ -209,17 +192,13 @@ def test_an_epoch_ends_when_all_ranks_have_passed_it(way, start, pool):
 
 
 def test_an_epoch_end_may_have_nothing_to_sum(start):
-    client = start(1).client(0)
-    client.begin(0, np.zeros(1), np.float64, 1)
+    (client,) = start(1).begun(1)
     sums, means, *_ = client.epoch_end(0, 0, np.empty(0), np.empty(0), False)
     assert (sums.size, means.size) == (0, 0)
 
 
 def test_epoch_ends_of_different_models_are_refused(start, pool):
-    server = start(2)
-    zero, one = server.client(0), server.client(1)
-    zero.begin(0, np.zeros(1), np.float64, 1)
-    one.begin(0, None, np.float64, 1)
+    zero, one = start(2).begun(2)
     waiting = pool.submit(zero.epoch_end, 0, 0, np.zeros(2), np.zeros(0), False)
     time.sleep(0.2)
     with pytest.raises(RequestRefused, match="rank 1 ends epoch 0 with 3 sums"):
@@ -230,8 +209,7 @@ def test_epoch_ends_of_different_models_are_refused(start, pool):
 
 def test_a_killed_worker_is_not_waited_for_and_returns_with_a_later_attempt(start, pool):
     server = start(2)
-    zero = server.client(0)
-    zero.begin(0, np.zeros(2), np.float64, 2)
+    (zero,) = server.begun(1, 2)
     script = f"""
         import numpy as np, time
         from ddl_magics.runtime.parameter_server.client import Client
@@ -274,17 +252,13 @@ def test_a_killed_worker_is_not_waited_for_and_returns_with_a_later_attempt(star
 
 
 def test_a_rank_that_leaves_is_not_waited_for(start):
-    server = start(2)
-    zero, one = server.client(0), server.client(1)
-    zero.begin(0, np.zeros(1), np.float64, 1)
-    one.begin(0, None, np.float64, 1)
+    zero, one = start(2).begun(2)
     one.leave()
     assert values(zero.epoch_end(0, 0, np.ones(1), np.ones(1), False)[0]) == [1]
 
 
 def test_a_rank_that_never_comes_is_waited_for_a_bounded_time(start):
-    zero = start(2, options={"join_seconds": 0.6, "alive_seconds": 0.1}).client(0)
-    zero.begin(0, np.zeros(1), np.float64, 1)
+    (zero,) = start(2, options={"join_seconds": 0.6, "alive_seconds": 0.1}).begun(1)
     begun = time.monotonic()
     zero.epoch_end(0, 0, np.ones(1), np.ones(1), False)
     assert time.monotonic() - begun > 0.4
@@ -330,15 +304,13 @@ def test_the_others_wait_for_the_weights_of_rank_0(start, pool):
 
 def test_a_model_that_differs_is_refused(start):
     server = start(2)
-    server.client(0).begin(0, np.zeros(4), np.float64, 4)
+    server.begun(1, 4)
     with pytest.raises(RequestRefused, match=r"rank 1's model has 3 weights of float64, the job's has 4 of float64"):
         server.client(1).begin(0, None, np.float64, 3)
 
 
 def test_rank_0_broadcasts_and_the_others_wait(start, pool):
-    server = start(2)
-    zero, one = server.client(0), server.client(1)
-    zero.begin(0, np.zeros(1), np.float64, 1)
+    zero, one = start(2).begun(2)
     waiting = pool.submit(one.broadcast, 0, "validation/0", None)
     time.sleep(0.2)
     assert not waiting.done()
@@ -352,9 +324,7 @@ def test_rank_0_broadcasts_and_the_others_wait(start, pool):
 
 @pytest.mark.parametrize("leaves", [True, False])
 def test_waiting_ranks_learn_that_rank_0_is_gone(start, pool, leaves):
-    server = start(3)
-    zero, one, two = (server.client(rank) for rank in range(3))
-    zero.begin(0, np.zeros(1), np.float64, 1)
+    zero, one, two = start(3).begun(3)
     shared = pool.submit(one.broadcast, 0, "validation/0", None)
     begun = pool.submit(two.begin, 1, None, np.float64, 1)
     time.sleep(0.2)
@@ -438,8 +408,7 @@ def test_strangers_are_refused(start):
 
 def test_a_breach_of_the_protocol_ends_only_its_own_connection(start):
     server = start(2)
-    zero = server.client(0)
-    zero.begin(0, np.zeros(1), np.float64, 1)
+    (zero,) = server.begun(1)
     for attempt, kind, header in [
         (2, protocol.BEGIN, {"fit": 0, "dtype": "float64", "size": 1 << 60, "initial": True}),
         (3, protocol.BEGIN, {"fit": 0, "dtype": "object", "size": 1, "initial": True}),
@@ -463,8 +432,7 @@ def test_a_breach_of_the_protocol_ends_only_its_own_connection(start):
     ],
 )
 def test_an_answer_of_unknown_kind_is_an_error(start, monkeypatch, kind, answer, error):
-    client = start(1).client(0)
-    client.begin(0, np.zeros(1), np.float64, 1)
+    (client,) = start(1).begun(1)
     monkeypatch.setattr(client._channel, "recv", lambda limit: (kind, json.dumps(answer).encode()))
     with pytest.raises(error):
         client.pull(0)
@@ -472,7 +440,7 @@ def test_an_answer_of_unknown_kind_is_an_error(start, monkeypatch, kind, answer,
 
 def test_the_process_writes_one_line_and_ends_with_its_stdin(start):
     server = start(1)
-    server.client(0).begin(0, np.zeros(1), np.float64, 1)
+    server.begun(1)
     server.process.stdin.close()
     assert server.process.wait(10) == 0
     assert server.process.stdout.read() == b""
@@ -515,51 +483,10 @@ def _lives(pid):
 def test_a_dead_server_is_a_lost_connection(start, monkeypatch):
     monkeypatch.setattr("ddl_magics.runtime.parameter_server.client.RECONNECT_SECONDS", 0.5)
     server = start(1)
-    client = server.client(0)
-    client.begin(0, np.zeros(1), np.float64, 1)
+    (client,) = server.begun(1)
     server.process.kill()
     with pytest.raises(wire.ConnectionLost):
         client.commit(0, 0, np.ones(1), 0)
-
-
-def test_adag_converges_with_four_asynchronous_workers(start, pool):
-    """Least squares on disjoint shares: every worker takes local gradient steps and waits for no other."""
-    workers, window, epochs, rows, size = 4, 5, 20, 256, 8
-    random = np.random.default_rng(0)
-    truth = random.normal(size=size)
-    inputs = random.normal(size=(rows, size))
-    targets = inputs @ truth
-    server = start(workers)
-    rule = update_rules.get("adag", workers)
-    begun = threading.Barrier(workers)
-
-    def train(rank):
-        client = server.client(rank)
-        x, y = inputs[rank::workers], targets[rank::workers]
-        base, version = client.begin(0, np.zeros(size) if rank == 0 else None, np.float64, size)
-        begun.wait(10)
-        local, batches, seq, stale = base, 0, 0, []
-        for epoch in range(epochs):
-            for at in range(0, len(x), 4):
-                xb, yb = x[at : at + 4], y[at : at + 4]
-                local = local - 0.05 * 2 * xb.T @ (xb @ local - yb) / len(xb)
-                batches += 1
-                if batches == window or at + 4 >= len(x):
-                    delta = rule.delta(local, base, batches)
-                    base, version, staleness = client.commit(0, seq, delta, version)
-                    local, batches, seq = rule.resume(local, delta, base), 0, seq + 1
-                    stale.append(staleness)
-            base = client.epoch_end(0, epoch, np.zeros(1), np.zeros(1), False)[2]
-            version = client.pull(0)[1] if epoch + 1 == epochs else version
-            local = base
-        client.leave()
-        return base, stale
-
-    results = list(pool.map(train, range(workers)))
-    for centre, stale in results:
-        assert len(stale) == epochs * 4  # 16 batches: three windows of 5, and one of 1 that is flushed
-        np.testing.assert_allclose(centre, truth, atol=0.02)
-    assert max(max(stale) for _, stale in results) > 0
 
 
 def test_a_rank_that_is_behind_by_a_fit_is_told_and_does_not_wait(start):
@@ -573,10 +500,9 @@ def test_a_rank_that_is_behind_by_a_fit_is_told_and_does_not_wait(start):
 
 def test_a_rank_that_returns_late_gets_the_ends_of_all_epochs_that_it_has_missed(start):
     server = start(2)
-    one, other = server.client(0), server.client(1)
-    one.begin(0, np.zeros(2), np.float64, 2)
-    other.leave()
-    ended = [one.epoch_end(0, epoch, np.full(1, epoch), np.ones(1), False)[0] for epoch in range(4)]
+    zero, one = server.begun(2, 2)
+    one.leave()
+    ended = [zero.epoch_end(0, epoch, np.full(1, epoch), np.ones(1), False)[0] for epoch in range(4)]
     again = server.client(1)
     found = [again.epoch_end(0, epoch, np.ones(1), np.ones(1), False)[0] for epoch in range(4)]
     assert [values(sums) for sums in found] == [values(sums) for sums in ended]
