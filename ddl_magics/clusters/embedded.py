@@ -14,7 +14,7 @@ from typing import Any
 
 from ddl_magics.clusters import data_names, dataset_shape, embedded_check, local_spark, preflight, sent_files, shipping
 from ddl_magics.clusters.base import Launched, NotStarted, Ready, Refused, Unreachable
-from ddl_magics.clusters.driver_cluster import NOT_OURS, DriverCluster, launch_answer
+from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
 
@@ -24,7 +24,7 @@ START_SECONDS = 10.0
 END_SECONDS = 1.4
 
 
-class EmbeddedCluster(DriverCluster):
+class EmbeddedCluster(Cluster):
     """namespace: returns the notebook's variables, among which a session of the user's may be."""
 
     name = "this machine"
@@ -172,9 +172,14 @@ class EmbeddedCluster(DriverCluster):
         """End the Spark if this cluster created it. Runs' files are deleted now, since `atexit` may never be called."""
         if self._driver is not None:
             self._driver.registry.forget_all()
-        created, self._created = self._created, None
-        if created is not None:
-            local_spark.leave_session(created, END_SECONDS)
+        if not self._starting.acquire(timeout=END_SECONDS):
+            return  # the Spark that another thread is starting ends with this process
+        try:
+            created, self._created = self._created, None
+            if created is not None:
+                local_spark.leave_session(created, END_SECONDS)
+        finally:
+            self._starting.release()
 
     def _session(self) -> Any | None:
         if self._created is not None and self._created.sparkContext._jsc is None:

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,9 @@ from types import SimpleNamespace
 import pytest
 from support.paths import ROOT
 
+from ddl_magics.clusters import local_spark
 from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.options.parsing import parse
 
 SUPPORTED = ("3.10", "3.11", "3.12")
 #: What Spark needs of the installed packages, all of which run on any Python. ddl_magics alone needs compiled ones.
@@ -59,6 +62,26 @@ def test_a_cluster_that_is_left_starts_no_thread(monkeypatch):
         monkeypatch.setattr("ddl_magics.clusters.embedded.END_SECONDS", 60.0)
         cluster.shutdown()
         assert process.returncode == 0, "it has ended"
+
+
+def test_a_spark_that_starts_as_the_kernel_exits_is_ended(monkeypatch):
+    starting, session, left = threading.Event(), SimpleNamespace(sparkContext=SimpleNamespace(_jsc=True)), []
+
+    def create(workers, conf):
+        starting.set()
+        time.sleep(0.2)
+        return session
+
+    monkeypatch.setattr(local_spark, "existing_session", lambda namespace: None)
+    monkeypatch.setattr(local_spark, "create_session", create)
+    monkeypatch.setattr(local_spark, "leave_session", lambda session, seconds: left.append(session))
+    cluster = EmbeddedCluster()
+    thread = threading.Thread(target=cluster.spark, args=(parse(""),))
+    thread.start()
+    assert starting.wait(10)
+    cluster.shutdown()
+    thread.join()
+    assert left == [session]
 
 
 @pytest.mark.slow
