@@ -72,6 +72,11 @@ _BATCH_SIZE = Option("--batch-size", "Rows that the model gets at once.", read_c
 _NAME = Option("--name", "Variable of the result.", read_identifier, metavar="NAME")
 _LOG_ADDRESS = "FOLDER|kafka://HOST:PORT/TOPIC"
 
+
+def _time(flag: str, help: str, default: str) -> Option:
+    return Option(flag, help, read_duration, metavar="TIME", default=read_duration(default), default_text=default)
+
+
 COMMANDS: tuple[Command, ...] = (
     Command(
         "use",
@@ -182,8 +187,7 @@ COMMANDS: tuple[Command, ...] = (
             Option(
                 "--on-error",
                 "What happens at a row that the model cannot score.",
-                choices=("fail", "null"),
-                meanings={"fail": "the Spark job fails", "null": "the row has no prediction"},
+                choices={"fail": "the Spark job fails", "null": "the row has no prediction"},
                 default="fail",
             ),
             _BATCH_SIZE,
@@ -221,38 +225,10 @@ COMMANDS: tuple[Command, ...] = (
                 completes="frames",
             ),
             replace(_NAME, help="Name of the monitor and of its variable.", default_text="monitor_1 and so on"),
-            Option(
-                "--window",
-                "Requests of so long are one point.",
-                read_duration,
-                metavar="TIME",
-                default=60.0,
-                default_text="1m",
-            ),
-            Option(
-                "--late",
-                "Wait so long for late requests of a window.",
-                read_duration,
-                metavar="TIME",
-                default=600.0,
-                default_text="10m",
-            ),
-            Option(
-                "--label-delay",
-                "Wait so long for the label of a request.",
-                read_duration,
-                metavar="TIME",
-                default=86400.0,
-                default_text="1d",
-            ),
-            Option(
-                "--every",
-                "Look for new requests so often.",
-                read_duration,
-                metavar="TIME",
-                default=2.0,
-                default_text="2s",
-            ),
+            _time("--window", "Requests of so long are one point.", "1m"),
+            _time("--late", "Wait so long for late requests of a window.", "10m"),
+            _time("--label-delay", "Wait so long for the label of a request.", "1d"),
+            _time("--every", "Look for new requests so often.", "2s"),
             Option(
                 "--once",
                 "yes: end when all that is logged has been compared.",
@@ -276,7 +252,7 @@ COMMANDS: tuple[Command, ...] = (
         (
             Option("data", "The DataFrame.", metavar="DATAFRAME", completes="frames", required=True),
             Option("uri", "The new folder.", metavar="URI", required=True),
-            Option("--compression", "Compress the files.", choices=("gzip",)),
+            Option("--compression", "Compress the files.", choices={"gzip": ""}),
         ),
     ),
     Command(

@@ -12,7 +12,7 @@ from ddl_magics.commands.kernel import Kernel
 from ddl_magics.options.redaction import MASK, as_word, has_password, is_secret
 from ddl_magics.wording import nearest, plain
 
-CLUSTERS = ("auto", "embedded", "livy")
+CLUSTERS = dict.fromkeys(("auto", "embedded", "livy"), "")
 
 
 def use(kernel: Kernel, cluster: str, url: str | None, session: str | None, detached: bool) -> str:

@@ -12,7 +12,7 @@ def described(option: Option) -> list[str]:
     """The lines of an option in a help."""
     default = f" Default: {option.shown_default}." if option.shown_default else ""
     lines = [f"  {option.usage}", f"      {option.help}{default}"]
-    return lines + [f"        {choice}: {meaning}" for choice, meaning in option.meanings.items()]
+    return lines + [f"        {choice}: {meaning}" for choice, meaning in option.choices.items() if meaning]
 
 
 def help_text() -> str:
@@ -36,8 +36,8 @@ def markdown_meanings() -> str:
     """A Markdown table for each option whose values need explaining."""
     tables: list[str] = []
     for option in OPTIONS:
-        if option.meanings:
+        if option.choices:
             lines = [f"## Values of `{option.flag}`", "", "| value | meaning |", "|---|---|"]
-            lines += [f"| `{choice}` | {meaning} |" for choice, meaning in option.meanings.items()]
+            lines += [f"| `{choice}` | {meaning} |" for choice, meaning in option.choices.items()]
             tables.append("\n".join(lines))
     return "\n\n".join(tables)

@@ -20,9 +20,8 @@ class Option:
         metavar: the value in the help; empty for a switch.
         default: the field's value where neither the line nor the configuration sets it.
         default_text: the default in words, where it depends on other options or is chosen later.
-        choices: the allowed values, where they can be listed.
+        choices: the allowed values, where they can be listed -> what each means; "" where the help says so.
         hint: suggests a choice for another word: a sentence with a space before it.
-        meanings: what each choice means.
         settings: names of the settings that a choice takes, as in `CHOICE:name=value,name=value`.
         completes: names that completion offers: the notebook's DataFrames, the columns of --data, or runs.
         takes_list: takes several values ("a,b,c" or "a b c").
@@ -45,9 +44,8 @@ class Option:
     metavar: str = ""
     default: Any = None
     default_text: str = ""
-    choices: tuple[str, ...] = ()
+    choices: Mapping[str, str] = field(default_factory=dict)
     hint: Callable[[str, Iterable[str]], str] = nearest
-    meanings: Mapping[str, str] = field(default_factory=dict)
     settings: Callable[[str], tuple[str, ...]] | None = None
     completes: Literal["", "frames", "columns", "runs"] = ""
     takes_list: bool = False

@@ -6,6 +6,7 @@ To add an option, add its row here, its field to `RunSpec` (runtime/run_spec.py)
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ddl_magics.options import similar
 from ddl_magics.options.option import Option
@@ -73,15 +74,18 @@ RELEASES: Mapping[str, str] = {
 
 _SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with the best values (--set)."
 
+#: Options that one execution of a cell sets: of --data, and of the windows that --sequence-length makes of it.
+_of_data = partial(Option, needs="--data", configurable=False)
+_of_windows = partial(Option, needs="--sequence-length", configurable=False)
+
 OPTIONS: tuple[Option, ...] = (
     Option(
         "--strategy",
         "How the workers train together.",
         metavar="NAME",
         default=RunSpec.strategy,
-        choices=tuple(STRATEGIES),
         hint=similar.strategy,
-        meanings=STRATEGIES,
+        choices=STRATEGIES,
     ),
     Option(
         "--workers",
@@ -97,8 +101,7 @@ OPTIONS: tuple[Option, ...] = (
         read_rule,
         metavar="NAME",
         default_text=f"{DEFAULT_RULE} for ps",
-        choices=tuple(update_rules.names()),
-        meanings={name: _meaning(update_rules.RULES[name]) for name in update_rules.names()},
+        choices={name: _meaning(update_rules.RULES[name]) for name in update_rules.names()},
         settings=lambda name: tuple(setting.name for setting in update_rules.RULES[name].settings),
     ),
     Option(
@@ -133,15 +136,13 @@ OPTIONS: tuple[Option, ...] = (
         },
         configurable=False,
     ),
-    Option(
+    _of_data(
         "--where",
         "Use only the rows of --data for which this condition of Spark SQL is true, as in 'year >= 2012'. Spark skips "
         "files and parts of files that cannot have such rows.",
         metavar="CONDITION",
-        needs="--data",
-        configurable=False,
     ),
-    Option(
+    _of_data(
         "--features",
         "Feature columns: a,b,c or a b c. For a model with several inputs, image=pixels,meta=a+b+c makes a dict: the "
         "column pixels as image, and the matrix of a, b and c as meta.",
@@ -149,16 +150,12 @@ OPTIONS: tuple[Option, ...] = (
         default_text="all but the label and the weight",
         completes="columns",
         takes_list=True,
-        needs="--data",
-        configurable=False,
     ),
-    Option(
+    _of_data(
         "--label",
         "Label column. For a model with several outputs, y1=a,y2=b makes a dict.",
         metavar="COLUMN",
         completes="columns",
-        needs="--data",
-        configurable=False,
     ),
     Option(
         "--weight",
@@ -168,26 +165,22 @@ OPTIONS: tuple[Option, ...] = (
         needs="--label",
         configurable=False,
     ),
-    Option(
+    _of_data(
         "--transform",
         "Function of the cell or the notebook that makes the model's input of the features of a row, on the workers: "
         "to decode images, resize or augment them. With :batch it takes the features of a batch at once, which is "
         "faster. If it has an argument `training`, that is True for the rows of `dataset` alone.",
         read_transform,
         metavar="FUNCTION[:batch]",
-        needs="--data",
-        configurable=False,
     ),
-    Option(
+    _of_data(
         "--sparse",
         "Feature columns of sparse vectors of pyspark.ml that stay sparse: `dataset` has a tf.SparseTensor of each, "
         "for an Input with sparse=True. Without it, vectors are filled up with zeros.",
         metavar="COLUMNS",
         completes="columns",
         takes_list=True,
-        needs="--data",
         conflicts={"--sequence-length": "windows are dense; leave --sparse out."},
-        configurable=False,
     ),
     Option(
         "--batch-size",
@@ -198,7 +191,7 @@ OPTIONS: tuple[Option, ...] = (
         default=32,
         needs="--data",
     ),
-    Option(
+    _of_data(
         "--validation",
         "Share of the rows (0.2), or a second DataFrame, that becomes `validation` in the cell. With "
         "--sequence-length, the last share of the windows of each time series, or those whose label is not before a "
@@ -206,8 +199,6 @@ OPTIONS: tuple[Option, ...] = (
         read_validation,
         metavar="SHARE|DATAFRAME|DATE",
         completes="frames",
-        needs="--data",
-        configurable=False,
     ),
     Option(
         "--sequence-length",
@@ -218,40 +209,32 @@ OPTIONS: tuple[Option, ...] = (
         needs="--order-by",
         configurable=False,
     ),
-    Option(
+    _of_windows(
         "--order-by",
         "Column that orders the rows for --sequence-length, such as a time.",
         metavar="COLUMN",
         completes="columns",
-        needs="--sequence-length",
-        configurable=False,
     ),
-    Option(
+    _of_windows(
         "--horizon",
         "Rows from a window's last row to the row of its label; 0 for the last row itself.",
         read_horizon,
         metavar="N",
         default_text="1",
-        needs="--sequence-length",
-        configurable=False,
     ),
-    Option(
+    _of_windows(
         "--sequence-stride",
         "Rows from the first of a window to the first of the next window.",
         read_count,
         metavar="N",
         default_text="1",
-        needs="--sequence-length",
-        configurable=False,
     ),
-    Option(
+    _of_windows(
         "--group-by",
         "Columns that tell one time series from another, a,b or a b: no window has rows of two.",
         metavar="COLUMNS",
         completes="columns",
         takes_list=True,
-        needs="--sequence-length",
-        configurable=False,
     ),
     Option(
         "--cache",
@@ -340,8 +323,7 @@ OPTIONS: tuple[Option, ...] = (
         "How a search chooses values.",
         metavar="NAME",
         default="tpe",
-        choices=tuple(SEARCHES),
-        meanings=SEARCHES,
+        choices=SEARCHES,
         needs="--trials",
     ),
     Option(
@@ -349,8 +331,7 @@ OPTIONS: tuple[Option, ...] = (
         "Which trials a search ends early.",
         metavar="NAME",
         default="asha",
-        choices=tuple(PRUNERS),
-        meanings=PRUNERS,
+        choices=PRUNERS,
         needs="--trials",
     ),
     Option(
@@ -439,8 +420,7 @@ OPTIONS: tuple[Option, ...] = (
         "rows, as a trial finds out before training.",
         metavar="auto|yes|no",
         default_text="auto",
-        choices=("auto", "yes", "no"),
-        meanings={
+        choices={
             "auto": "for losses that are neither a mean nor a sum over rows",
             "yes": "for every compiled loss",
             "no": "never; a loss that needs it is refused",
@@ -455,8 +435,7 @@ OPTIONS: tuple[Option, ...] = (
         "spark.io.encryption.enabled is set.",
         metavar="auto|yes|no",
         default_text="auto",
-        choices=("auto", "yes", "no"),
-        meanings={
+        choices={
             "auto": "as Spark does with its own connections",
             "yes": "in any case",
             "no": "never",
@@ -516,8 +495,7 @@ OPTIONS: tuple[Option, ...] = (
         "What to release after the run, or the search, ends and its results are here, if nothing else runs. Only for "
         "sessions that ddl_magics started: in your own session, use %ddl release.",
         metavar="NAME",
-        choices=tuple(RELEASES),
-        meanings=RELEASES,
+        choices=RELEASES,
         default_text="no",
     ),
     Option(

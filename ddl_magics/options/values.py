@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import keyword
 import re
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 from urllib.parse import urlsplit
 
 from IPython.core.error import UsageError
@@ -69,20 +71,10 @@ def read_share(text: str) -> float:
     return share
 
 
-def read_compression(text: str) -> str:
-    compression.read(text)
-    return text
-
-
 def read_horizon(text: str) -> int:
     if not re.fullmatch(r"[0-9]{1,15}", text):
         raise ValueError("a whole number, 0 or above")
     return int(text)
-
-
-def read_cache(text: str) -> str:
-    CacheOption.read(text)
-    return text
 
 
 def read_seed(text: str) -> int:
@@ -224,14 +216,20 @@ def read_objective(text: str) -> str:
     return text
 
 
-def read_target(text: str) -> str:
-    target.read(text)
-    return text
+def _checked(read: Callable[[str], Any]) -> Callable[[str], str]:
+    """Keeps the text in which `read` finds no mistake: the driver reads it again."""
+
+    def read_text(text: str) -> str:
+        read(text)
+        return text
+
+    return read_text
 
 
-def read_transform(text: str) -> str:
-    transform.read(text)
-    return text
+read_compression = _checked(compression.read)
+read_cache = _checked(CacheOption.read)
+read_target = _checked(target.read)
+read_transform = _checked(transform.read)
 
 
 def read_setting(text: str) -> tuple[str, str]:

@@ -35,7 +35,7 @@ def test_help_and_usage_name_every_word(command):
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: command.verb)
 def test_a_word_that_no_row_has_is_refused(command):
-    words = [option.choices[0] if option.choices else "1" for option in command.options if option.positional]
+    words = [next(iter(option.choices)) if option.choices else "1" for option in command.options if option.positional]
     with pytest.raises(UsageError) as caught:
         command.read([*words, "--no-such-word"])
     assert f"%ddl {command.verb} has no option --no-such-word" in str(caught.value)
