@@ -7,8 +7,8 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
-from ddl_magics.clusters.base import Cluster, NotStarted, Refused
-from ddl_magics.clusters.driver_cluster import DriverCluster
+from ddl_magics.clusters.base import NotStarted, Refused
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import LivyHttp
@@ -16,11 +16,10 @@ from ddl_magics.clusters.livy_session import LivySession, NoSession
 from ddl_magics.runtime.run_spec import RunSpec
 
 
-class PendingKernelSession(DriverCluster):
+class PendingKernelSession(Cluster):
     """A Livy session that has not started yet, such as a sparkmagic kernel's; the first run starts it."""
 
     name = "this kernel's Livy session"
-    poll_seconds = 1.0
     #: How the user starts it, for `%ddl check`.
     remedy = "run a Spark cell"
 

@@ -1,4 +1,4 @@
-"""A cluster that calls the functions of the runtime's `driver.api`, wherever the driver runs."""
+"""`Cluster` executes runs: it calls the functions of the runtime's `driver.api`, wherever the driver runs."""
 
 from __future__ import annotations
 
@@ -13,8 +13,11 @@ from ddl_magics.clusters import sent_files
 from ddl_magics.clusters.base import (
     UNREADABLE,
     Launched,
+    NotStarted,
     Polled,
+    Postponed,
     Progress,
+    Ready,
     Refused,
     ScoringRequest,
     Unreachable,
@@ -35,17 +38,42 @@ NOT_OURS = (
 )
 
 
-class DriverCluster:
-    """The methods of `Cluster` that are requests to the driver. Subclasses define `_call` and the other methods."""
+class Cluster:
+    """Executes runs. Methods may be called from any thread; each returns within bounded time.
 
+    Subclasses define `_call`, `status`, `findings`, `check` and `launch`; the other methods are requests to the driver.
+    """
+
+    #: For people: "this machine", "hdi-prod, session 12".
     name = ""
+    #: Shortest time between two polls.
+    poll_seconds = 1.0
+    #: Whether a run continues when this kernel ends.
     outlives_kernel = False
+    #: Whether Spark runs in this kernel's process, and so with this notebook's variables and this machine's folders.
     in_kernel = False
+    #: Bytes of the cell's files that are fetched when the run ends; None for all.
     files_bytes: int | None = None
 
     @property
     def driver_address(self) -> Mapping[str, Any]:
+        """The address by which another kernel finds a run's driver, as JSON without secrets; empty if it cannot."""
         return {}
+
+    def status(self) -> Ready | NotStarted | Unreachable:
+        raise NotImplementedError
+
+    def findings(self) -> Iterable[tuple[str, str]]:
+        """(subject, finding) of each line that `%ddl check` prints. Starts nothing."""
+        raise NotImplementedError
+
+    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+        """Why the run would be refused, as far as can be checked without waiting."""
+        raise NotImplementedError
+
+    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Postponed | Refused:
+        """Start the run and return. Where Spark runs here, `namespace` has the variables that the cell uses."""
+        raise NotImplementedError
 
     def _call(
         self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
@@ -65,12 +93,23 @@ class DriverCluster:
         raise NotImplementedError
 
     def spark(self, spec: RunSpec) -> Any:
+        """This notebook's SparkSession, created for the spec's workers if there is none; None if not `in_kernel`.
+
+        Raises:
+            CannotStart: Spark does not start.
+        """
         return None
 
     def runs(self) -> Sequence[Mapping[str, Any]]:
+        """The driver's runs that this kernel may not know, oldest first: {"run", "state", "spec"}.
+
+        Raises:
+            ConnectionError, TimeoutError, ProcessLookupError: there is no answer.
+        """
         return ()
 
     def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+        """What the user should know of a run that `check` accepts, a line each."""
         return ()
 
     def poll(self, run: str, after: int) -> Polled | Unreachable:
@@ -87,12 +126,22 @@ class DriverCluster:
         )
 
     def stop(self, run: str, reason: str = "") -> bool:
+        """Ask the run to finish its step and end, and to keep its model. It ends later, with a state event.
+
+        reason: words that follow "stopped" in that event. Returns whether the driver answered; if not, call again.
+        """
         return self._ask("stop", {"run": run, "reason": reason})
 
     def release(self, run: str) -> None:
+        """Allow the driver to forget the run: the notebook has received all of it."""
         self._ask("release", {"run": run})
 
     def fetch(self, run: str, artifact: str, to: Path, progress: Progress) -> str | None:
+        """Write the artifact to the file `to`. Returns None, or in one line why it cannot be fetched.
+
+        Raises:
+            OSError: it cannot be fetched now, as the driver does not answer or a disk is full.
+        """
         partial_file = to.with_name(f".{to.name}.part")
         digest, offset = hashlib.sha256(), 0
         try:
@@ -125,6 +174,19 @@ class DriverCluster:
     def predict(
         self, request: ScoringRequest, name: str, output: str, on_error: str, namespace: MutableMapping[str, Any]
     ) -> Sequence[tuple[str, str]]:
+        """Define a DataFrame `name` with predictions, beside the request's DataFrame. Returns (name, type) of columns.
+
+        Args:
+            request: the model and the DataFrame.
+            name: of the new DataFrame.
+            output: of the column that it gets.
+            on_error: "fail" or "null", as `ddl_magics.predict` takes it.
+            namespace: the notebook's variables, used if `in_kernel`.
+
+        Raises:
+            CannotScore: a ValueError of one line; a name is wrong, the first row cannot be scored, or the driver does
+                not answer.
+        """
         columns = {"name": name, "output": output, "on_error": on_error}
         reply = self._score("predict", request, columns, namespace)
         return [(column, kind) for column, kind in reply["columns"]]
@@ -132,6 +194,17 @@ class DriverCluster:
     def evaluate(
         self, request: ScoringRequest, label: str, weight: str | None, namespace: Mapping[str, Any]
     ) -> Mapping[str, Any]:
+        """The model's metrics over the rows, as `runtime.scoring.records.Evaluated`. An interrupt ends the evaluation.
+
+        Args:
+            request: the model and the DataFrame.
+            label, weight: columns, as --label and --weight take them.
+            namespace: the notebook's variables, used if `in_kernel`.
+
+        Raises:
+            CannotScore: a ValueError of one line; a name is wrong, a row cannot be evaluated, or the driver does not
+                answer.
+        """
         reply = self._score("evaluate", request, {"label": label, "weight": weight}, namespace)
         evaluated: Mapping[str, Any] = reply["evaluated"]
         return evaluated
@@ -166,6 +239,20 @@ class DriverCluster:
     def write_tfrecord(
         self, data: str, uri: str, compression: str | None, namespace: Mapping[str, Any]
     ) -> Mapping[str, Any]:
+        """Write the DataFrame named `data` as TFRecord files. An interrupt ends the writing.
+
+        Args:
+            data: the DataFrame's name, in the process of the cluster's Spark session.
+            uri: the folder, which must not exist.
+            compression: None or "gzip".
+            namespace: the notebook's variables, used if `in_kernel`.
+
+        Returns:
+            "rows", "files" and "bytes" that were written.
+
+        Raises:
+            CannotWrite: a ValueError of one line; a name is wrong, the storage refuses, or the driver does not answer.
+        """
         try:
             reply = self._call("write_tfrecord", {"data": data, "uri": uri, "compression": compression}, namespace)
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
@@ -179,6 +266,7 @@ class DriverCluster:
         return str((reply.get("error") or {}).get("message", f"{self.name} gave no reason"))
 
     def give_back(self, resource: str) -> str | Refused:
+        """Release "executors" or the "session", as --release says. Returns a line for the user."""
         if resource == "session":
             return self._end_session()
         reply = self._change_executors("release")
@@ -191,12 +279,14 @@ class DriverCluster:
         )
 
     def ask_again(self) -> str | Refused:
+        """Request the released executors again. Returns a line for the user."""
         reply = self._change_executors("acquire")
         if isinstance(reply, Refused):
             return reply
         return f"asked for {counted(reply, 'executor')}" if reply else "no executors were given back with %ddl release"
 
     def replace_executor(self, executor: str) -> str | Refused:
+        """Replace an executor of a session that we started. Returns a line for the user."""
         if not self._is_ours():
             return Refused("usage", "the session is yours")
         reply = self._change_executors("replace", executor=executor)
@@ -223,6 +313,12 @@ class DriverCluster:
         return int(reply["count"])
 
     def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
+        """The data that the hosts cache for --data, as `driver.api.cache` lists it, or a line with the problem.
+
+        Args:
+            option: the value of --cache.
+            clear: remove the cached data after listing it.
+        """
         try:
             reply = self._call("cache", {"cache": option, "clear": clear})
         except (ConnectionError, ProcessLookupError, TimeoutError) as error:
@@ -230,7 +326,7 @@ class DriverCluster:
         return list(reply["entries"]) if "entries" in reply else _message(reply)
 
     def shutdown(self) -> None:
-        pass
+        """End what was started for this notebook. Called when the kernel exits."""
 
     def _ask(self, function: str, request: Mapping[str, Any]) -> bool:
         """Whether the driver answers."""

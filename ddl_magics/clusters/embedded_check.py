@@ -6,7 +6,7 @@ import os
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from ddl_magics.clusters import encryption, executors, file_reading, local_spark, machine
+from ddl_magics.clusters import local_spark, machine, session_details
 from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.wording import counted, in_bytes
@@ -25,9 +25,10 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
     """
     findings = [("cluster", f"{name}: {_state(status)}")]
     if isinstance(status, Ready):
-        findings += executors.lines(status.details)
-        findings.append(("encryption", encryption.finding(status.details)))
-        findings.append(("files", file_reading.finding(status.details)))
+        executors = session_details.executors(status.details)
+        findings += [] if executors is None else [("executors", executors)]
+        findings.append(("encryption", session_details.encryption(status.details)))
+        findings.append(("files", session_details.file_reading(status.details)))
     findings.append(("Python", platform.python_version()))
     if workers_problem:
         findings.append(("workers", workers_problem))

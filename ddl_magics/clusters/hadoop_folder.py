@@ -24,24 +24,26 @@ class HadoopFolder:
             return opened.names()
 
     def create(self, name: str) -> bool:
-        folder, _, leaf = name.rpartition("/")
-        with self._open(folder) as opened:
+        with self._open_parent(name) as (opened, leaf):
             return opened.create(leaf)
 
     def upload(self, folder: Path, name: str) -> None:
-        parent, _, leaf = name.rpartition("/")
-        with self._open(parent) as opened:
+        with self._open_parent(name) as (opened, leaf):
             opened.upload(str(folder), leaf)
 
     def download(self, name: str, folder: Path) -> None:
-        parent, _, leaf = name.rpartition("/")
-        with self._open(parent) as opened:
+        with self._open_parent(name) as (opened, leaf):
             opened.download(leaf, str(folder))
 
     def delete(self, name: str) -> None:
+        with self._open_parent(name) as (opened, leaf):
+            opened.delete(leaf)
+
+    @contextlib.contextmanager
+    def _open_parent(self, name: str) -> Iterator[tuple[Folder, str]]:
         parent, _, leaf = name.rpartition("/")
         with self._open(parent) as opened:
-            opened.delete(leaf)
+            yield opened, leaf
 
     @contextlib.contextmanager
     def _open(self, folder: str) -> Iterator[Folder]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ddl_magics.clusters import livy_check, livy_remote, sending, sent_files, shipping
 from ddl_magics.clusters.base import Launched, NotStarted, Postponed, Ready, Refused, Unreachable
-from ddl_magics.clusters.driver_cluster import NOT_OURS, DriverCluster, launch_answer
+from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed, TooSlow
 from ddl_magics.clusters.livy_http import with_retries
 from ddl_magics.clusters.livy_session import LivySession
@@ -32,10 +32,9 @@ _SECONDS = {"launch": 600.0, "predict": 600.0, "evaluate": math.inf, "write_tfre
 _RETRIED = frozenset(("launch", "stop", "fetch", "release", "upload"))
 
 
-class LivyCluster(DriverCluster):
+class LivyCluster(Cluster):
     """The `Cluster` of one Livy session; another session is another cluster."""
 
-    poll_seconds = 1.0
     files_bytes: int | None = 32 << 20
 
     def __init__(self, session: LivySession, runtime: shipping.RuntimePackage | None = None) -> None:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters import encryption, executors, file_reading
+from ddl_magics.clusters import session_details
 from ddl_magics.clusters.livy_channel import Channel
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS, LivySession
@@ -55,8 +55,8 @@ def lines(
     yield "executors", _executors(details)
     yield "allocation", _allocation(details)
     yield "GPUs", _gpus(details)
-    yield "encryption", encryption.finding(details)
-    yield "files", file_reading.finding(details)
+    yield "encryption", session_details.encryption(details)
+    yield "files", session_details.file_reading(details)
     yield "side channel", _answer(lambda: _side_channel(channel))
     try:
         asked_at = time.time()
@@ -130,7 +130,8 @@ def _spark(details: Mapping[str, Any]) -> str:
 def _executors(details: Mapping[str, Any]) -> str:
     slots, ready_slots = int(details["slots"]), int(details.get("ready", 0))
     if details.get("released") or details.get("dynamic_allocation"):
-        for _, finding in executors.lines(details):
+        finding = session_details.executors(details)
+        if finding is not None:
             return finding
     if not slots:
         return "none: ask for some with numExecutors in %%configure -f, or in session_configs of config.json"

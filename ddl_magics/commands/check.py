@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ddl_magics import store
 from ddl_magics._version import __version__
-from ddl_magics.clusters.base import Cluster
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.commands.kernel import Kernel
 
 

@@ -11,14 +11,15 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.clusters.base import Cluster
-from ddl_magics.clusters.monitoring import REFERENCE_FILE, BadSource, source
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, DistributedCellError
 from ddl_magics.options.line import cell_of
 from ddl_magics.runs import Run
+from ddl_magics.runtime.monitoring import sources
+from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE, BadSource
 from ddl_magics.runtime.run_spec import MonitorSpec, RunSpec
 from ddl_magics.session.session import Session
 
@@ -38,7 +39,7 @@ def read_labels(text: str) -> str:
 
 def _checked_address(option: str, text: str) -> str:
     try:
-        source(option, text)
+        sources.read(option, text)
     except BadSource as error:
         raise UsageError(f"{error}.") from None
     return text
@@ -127,7 +128,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 def _address(address: str, cluster: Cluster) -> str:
     """Make a path on this machine absolute. Spark resolves the paths of a cluster, so they stay as they are."""
-    if not cluster.in_kernel or source("", address).topic or ":" in address.partition("/")[0]:
+    if not cluster.in_kernel or sources.read("", address).topic or ":" in address.partition("/")[0]:
         return address
     return str(Path(address).expanduser().absolute())
 

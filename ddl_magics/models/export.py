@@ -23,11 +23,11 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ddl_magics._version import __version__
-from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DESCRIPTION
 from ddl_magics.errors import CannotExport
 from ddl_magics.models import conversion
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
+from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.wording import nearest
 
 #: Where the folder of a format has the model.

@@ -19,6 +19,10 @@ from ddl_magics.clusters.scoring import predict
 _MODEL = "model.keras"
 
 
+def _text(name: str, description: str) -> Param[str]:
+    return Param(Params._dummy(), name, description, typeConverter=TypeConverters.toString)
+
+
 class KerasTransformer(Transformer, MLReadable["KerasTransformer"], MLWritable):
     """Adds the predictions of a Keras model to a DataFrame, as `ddl_magics.predict` does.
 
@@ -26,24 +30,12 @@ class KerasTransformer(Transformer, MLReadable["KerasTransformer"], MLWritable):
     To load it, this package must be installed. Set `customObjects` again where the model has classes of its own.
     """
 
-    predictionCol: Param[str] = Param(
-        Params._dummy(), "predictionCol", "the new column", typeConverter=TypeConverters.toString
-    )
+    predictionCol = _text("predictionCol", "the new column")
     batchSize: Param[int] = Param(
         Params._dummy(), "batchSize", "rows that the model is called with at once", typeConverter=TypeConverters.toInt
     )
-    onError: Param[str] = Param(
-        Params._dummy(),
-        "onError",
-        "fail, or null for no prediction of a row without a value",
-        typeConverter=TypeConverters.toString,
-    )
-    inputs: Param[str] = Param(
-        Params._dummy(),
-        "inputs",
-        "JSON: how columns become the model's inputs, or the names of the columns",
-        typeConverter=TypeConverters.toString,
-    )
+    onError = _text("onError", "fail, or null for no prediction of a row without a value")
+    inputs = _text("inputs", "JSON: how columns become the model's inputs, or the names of the columns")
 
     def __init__(
         self,

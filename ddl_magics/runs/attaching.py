@@ -9,7 +9,8 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.clusters.base import Cluster, Polled, Unreachable
+from ddl_magics.clusters.base import Polled, Unreachable
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.runs.cell_files import cell_files
 from ddl_magics.runs.follower import Follower, own_events

@@ -16,7 +16,6 @@ from typing import Any
 
 from ddl_magics.clusters.base import (
     UNREADABLE,
-    Cluster,
     Launched,
     NotStarted,
     Polled,
@@ -25,6 +24,7 @@ from ddl_magics.clusters.base import (
     Refused,
     Unreachable,
 )
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.history.keeper import Keeper
 from ddl_magics.runs import cell_files
 from ddl_magics.runs.live_tracking import LiveTrackers

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ddl_magics.clusters.monitoring import REFERENCE_FILE
 from ddl_magics.clusters.scoring import DataFrame, evaluate, predict, training_inputs
 from ddl_magics.dashboard.pictures import Picture, pictures
 from ddl_magics.errors import (
@@ -31,6 +30,7 @@ from ddl_magics.runs.timeline import Timeline
 from ddl_magics.runs.tracking import tracking_data
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.data.transform import read as read_transform
+from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.store import RunFolder, RunRecord, find_run, labels

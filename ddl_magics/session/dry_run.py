@@ -8,7 +8,8 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.clusters import dataset_shape, local_spark, machine, preflight
-from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Unreachable
+from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.options.table import OPTIONS, STRATEGIES
 from ddl_magics.runs import live_tracking
 from ddl_magics.runtime.assert_never import assert_never

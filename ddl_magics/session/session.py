@@ -16,7 +16,8 @@ from IPython.core.error import UsageError
 
 from ddl_magics import store
 from ddl_magics.clusters import preflight
-from ddl_magics.clusters.base import Cluster, Unreachable
+from ddl_magics.clusters.base import Unreachable
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.livy_session import NoSession, SessionGone
 from ddl_magics.options.redaction import as_word
 from ddl_magics.options.values import SEED_LIMIT

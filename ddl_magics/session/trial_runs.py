@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ddl_magics.clusters.base import Cluster, NotStarted, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import NotStarted, Ready, Refused, Unreachable
+from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.runs import Run
 from ddl_magics.runs.attaching import RunGone
 from ddl_magics.runtime.assert_never import assert_never

@@ -16,9 +16,9 @@ from support.fake_cluster import FakeCluster, training
 from support.processes import our_processes, prewarmed
 from support.until import until
 
-from ddl_magics.clusters import executors
 from ddl_magics.clusters.base import Refused
 from ddl_magics.clusters.embedded import EmbeddedCluster
+from ddl_magics.clusters.session_details import executors
 from ddl_magics.commands import check, release
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.options.parsing import parse
@@ -233,7 +233,6 @@ def test_a_run_that_follows_keeps_what_it_needs(monkeypatch):
 
 
 def test_where_executors_are_in_words():
-    assert list(executors.lines({"executors": None})) == []
-    assert list(executors.lines({"executors": 2})) == [("executors", "2 executors")]
-    (_, dynamic) = next(executors.lines({"executors": 0, "dynamic_allocation": True, "slots": 8}))
+    assert executors({"executors": None}) is None and executors({"executors": 2}) == "2 executors"
+    dynamic = executors({"executors": 0, "dynamic_allocation": True, "slots": 8})
     assert dynamic.startswith("0 executors; Spark itself starts more when there is work, up to 8 slots")

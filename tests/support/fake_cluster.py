@@ -5,7 +5,7 @@ import hashlib
 import json
 
 from ddl_magics.clusters.base import Ready
-from ddl_magics.clusters.driver_cluster import DriverCluster, launch_answer
+from ddl_magics.clusters.cluster import Cluster, launch_answer
 from ddl_magics.runtime import events as ev
 
 
@@ -40,7 +40,7 @@ def training(epochs=2):
     yield state(ev.FINISHED, "done")
 
 
-class FakeCluster(DriverCluster):
+class FakeCluster(Cluster):
     """Tells each run `script`; events come one poll at a time from `release_events(n)` on, or all at once."""
 
     name = "fake"

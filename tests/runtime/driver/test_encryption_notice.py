@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from ddl_magics.clusters.encryption import finding
+from ddl_magics.clusters.session_details import encryption as finding
 from ddl_magics.runtime.driver import encryption
 from ddl_magics.runtime.driver.driver_network import DriverNetwork
 from ddl_magics.runtime.driver.journal import Journal
