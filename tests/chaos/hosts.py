@@ -4,6 +4,7 @@ Spark's executors start there, because `java` is a script that enters the namesp
 """
 
 import contextlib
+import functools
 import os
 import shutil
 import subprocess
@@ -39,12 +40,21 @@ exec ip netns exec {name}$mine sh -c 'mount --bind "$0" {boot_id} && exec "$@"' 
 """
 
 
+@functools.cache
 def obstacle():
     """Why there can be no such hosts, in one line; "" if there can."""
     if os.geteuid() or not sys.platform.startswith("linux"):
         return "network namespaces need Linux and root's rights"
     missing = [tool for tool in ("ip", "tc", "mount") if shutil.which(tool) is None]
-    return f"{', '.join(missing)} not found: install iproute2" if missing else ""
+    if missing:
+        return f"{', '.join(missing)} not found: install iproute2"
+    name = f"ddlp{os.getpid()}"
+    for words in (("netns", "add", name), ("link", "add", name, "type", "veth")):
+        probe = subprocess.run(["ip", *words], capture_output=True, text=True)
+        if probe.returncode:
+            return f"cannot make a host ({probe.stderr.strip()}): run with CAP_SYS_ADMIN and CAP_NET_ADMIN"
+        subprocess.run(["ip", words[0], "del", name], check=True)
+    return ""
 
 
 class Hosts:
@@ -56,7 +66,7 @@ class Hosts:
         self._name = f"ddlc{os.getpid() % 100000}h"
         self._bridge = f"ddlc{os.getpid() % 100000}b"
         self._net = f"10.{100 + os.getpid() % 100}.{os.getpid() // 100 % 250}"
-        self.driver_address = self._address(_DRIVER)
+        self.driver_address = self.address(_DRIVER)
         self.java_home = self.base / "java"
         self._java = java
 
@@ -84,6 +94,13 @@ class Hosts:
         """The interface of this machine at the other end of the host's link: all that the host sends and gets."""
         return f"{self._name}{host}"
 
+    def address(self, host):
+        return f"{self._net}.{host + 1}"
+
+    def prefix(self, host):
+        """Before a command that runs on the host."""
+        return ["ip", "netns", "exec", f"{self._name}{host}"]
+
     def namespace(self, host):
         """What /proc/PID/ns/net of its processes leads to."""
         return f"net:[{os.stat(f'/run/netns/{self._name}{host}').st_ino}]"
@@ -92,39 +109,36 @@ class Hosts:
 
     def cut(self, host):
         """Nothing that the host sends arrives, and nothing arrives there; nobody is told."""
-        self._ip("neigh", "replace", self._address(host), "lladdr", _NOBODY, "nud", "permanent", "dev", self._bridge)
+        self._ip("neigh", "replace", self.address(host), "lladdr", _NOBODY, "nud", "permanent", "dev", self._bridge)
         for other in [*range(self.count), _DRIVER]:
             if other != host:
-                self._inside(host, "neigh", "replace", self._address(other), "lladdr", _NOBODY, "nud", "permanent")
+                self._inside(host, "neigh", "replace", self.address(other), "lladdr", _NOBODY, "nud", "permanent")
                 if other != _DRIVER:
-                    self._inside(other, "neigh", "replace", self._address(host), "lladdr", _NOBODY, "nud", "permanent")
+                    self._inside(other, "neigh", "replace", self.address(host), "lladdr", _NOBODY, "nud", "permanent")
 
     def mend(self, host):
         """End of `cut`."""
         with contextlib.suppress(subprocess.CalledProcessError):
-            self._ip("neigh", "del", self._address(host), "dev", self._bridge)
+            self._ip("neigh", "del", self.address(host), "dev", self._bridge)
         for one in range(self.count):
             for other in [*range(self.count), _DRIVER]:
                 if host in (one, other) and one != other:
                     with contextlib.suppress(subprocess.CalledProcessError):
-                        self._inside(one, "neigh", "del", self._address(other))
+                        self._inside(one, "neigh", "del", self.address(other))
 
     def shape(self, host, rate, queue):
         """The link carries `rate`, as tc writes it, each way; of what waits, more than `queue` bytes are lost."""
         bucket = ("root", "tbf", "rate", rate, "burst", "4kb", "limit", str(queue))
         self._run("tc", "qdisc", "replace", "dev", f"{self._name}{host}", *bucket)
-        self._run("ip", "netns", "exec", f"{self._name}{host}", "tc", "qdisc", "replace", "dev", "eth0", *bucket)
+        self._run(*self.prefix(host), "tc", "qdisc", "replace", "dev", "eth0", *bucket)
 
     def unshape(self, host):
         """End of `shape`."""
-        for prefix, device in ((), f"{self._name}{host}"), (("ip", "netns", "exec", f"{self._name}{host}"), "eth0"):
+        for prefix, device in ((), f"{self._name}{host}"), (self.prefix(host), "eth0"):
             with contextlib.suppress(subprocess.CalledProcessError):
                 self._run(*prefix, "tc", "qdisc", "del", "dev", device, "root")
 
     # -- how they are made
-
-    def _address(self, host):
-        return f"{self._net}.{host + 1}"
 
     def _make(self):
         self.base.mkdir(parents=True, exist_ok=True)
@@ -136,7 +150,7 @@ class Hosts:
             self._ip("netns", "add", name)
             self._ip("link", "add", name, "type", "veth", "peer", "name", "eth0", "netns", name)
             self._ip("link", "set", name, "master", self._bridge, "up")
-            self._ip("-n", name, "addr", "add", f"{self._address(host)}/24", "dev", "eth0")
+            self._ip("-n", name, "addr", "add", f"{self.address(host)}/24", "dev", "eth0")
             for device in ("lo", "eth0"):
                 self._ip("-n", name, "link", "set", device, "up")
             (self.base / f"boot-{host}").write_text(f"{name}\n")

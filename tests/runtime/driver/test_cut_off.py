@@ -10,7 +10,7 @@ import time
 from types import SimpleNamespace
 
 import pytest
-from support import namespaces
+from chaos import hosts as chaos_hosts
 from support.paths import environment
 from support.rings import CREDENTIALS
 
@@ -121,20 +121,20 @@ class Run:
 
 
 @pytest.fixture
-def there():
-    with namespaces.namespace() as there:
-        yield there
+def network(tmp_path):
+    with chaos_hosts.Hosts(1, tmp_path / "hosts", "java") as network:
+        yield network
 
 
-@pytest.mark.skipif(not namespaces.can_be_made(), reason="namespaces need root's rights, on Linux")
-def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_beside_it(there, monkeypatch, tmp_path):
+@pytest.mark.skipif(bool(chaos_hosts.obstacle()), reason=chaos_hosts.obstacle())
+def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_beside_it(network, monkeypatch, tmp_path):
     monkeypatch.setattr(link_watch, "SILENT_SECONDS", SILENT_SECONDS)
     for name, value in (("IDLE_SECONDS", 4), ("PROBE_SECONDS", 1), ("PROBES", 4)):
         monkeypatch.setattr(sockets, f"KEEPALIVE_{name}", value)
-    hosts = Hosts([there.prefix, []])
+    hosts = Hosts([network.prefix(0), []])
     run = Run(tmp_path)
-    listener = wire.Listener(there.here, CREDENTIALS, DRIVER, run.admit, run.accept)
-    address = (there.here, listener.address[1])
+    listener = wire.Listener(network.driver_address, CREDENTIALS, DRIVER, run.admit, run.accept)
+    address = (network.driver_address, listener.address[1])
     config = JobConfig(
         spec=RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False),
         credentials=CREDENTIALS,
@@ -146,7 +146,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
         first = run.attempt = attempts.Attempt(run, 1, 2, "", hosts, config)
         first.start()
         run.until(1, "steps", "epoch", "checkpoint")
-        there.cut()
+        network.cut(0)
         began = time.monotonic()
         result = first.wait()
         seconds = time.monotonic() - began
@@ -155,7 +155,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
         assert not os.path.exists(f"/proc/{run.pids[0]}"), "the rank trains on"
         assert hosts.processes[0].wait(5) == 0
         taken = len(run.got)
-        there.mend()
+        network.mend(0)
         time.sleep(2)
         assert len(run.got) == taken
 

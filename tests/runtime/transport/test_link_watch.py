@@ -6,7 +6,7 @@ import threading
 import time
 
 import pytest
-from support import namespaces
+from chaos import hosts
 from support.paths import environment
 from support.rings import CREDENTIALS
 from support.until import until
@@ -64,15 +64,15 @@ def sending(channel):
     return thread, errors
 
 
-@pytest.mark.skipif(not namespaces.can_be_made(), reason="namespaces need root's rights, on Linux")
-def test_a_cut_link_is_noticed_while_data_are_on_their_way(listen, short):
-    with namespaces.namespace() as there:
-        address, channels = listen(there.here)
-        command = [*there.prefix, sys.executable, "-c", SILENT_PEER, address[0], str(address[1])]
+@pytest.mark.skipif(bool(hosts.obstacle()), reason=hosts.obstacle())
+def test_a_cut_link_is_noticed_while_data_are_on_their_way(listen, short, tmp_path):
+    with hosts.Hosts(1, tmp_path / "hosts", "java") as network:
+        address, channels = listen(network.driver_address)
+        command = [*network.prefix(0), sys.executable, "-c", SILENT_PEER, address[0], str(address[1])]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment(), **pipes) as peer:
             assert peer.stdout.readline() == "connected\n"
-            there.cut()
+            network.cut(0)
             began = time.monotonic()
             thread, errors = sending(channels[0])
             thread.join(15)
