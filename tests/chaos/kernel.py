@@ -94,21 +94,13 @@ class Commands:
         np.savez(about["to"], *run.weights())
         return {"history": run.history, "result": run.result}
 
-    def stop(self, about):
-        """about: {"run"}."""
-        self._runs[about["run"]].request_stop()
-
     def stored(self, about):
-        """about: {"run"}. State and history of a run of an earlier kernel, as the store has them."""
+        """about: {"run"}. How a run of an earlier kernel ended, as the store has it."""
         from ddl_magics import store
         from ddl_magics.runs import Run
 
         run = Run.stored(store.find_run(about["run"]))
-        return {"state": run.state, "reason": run.reason, "history": run.history, "damage": run.damage}
-
-    def threads(self, about):
-        """Names of the threads that run code of ours, without the one that answers."""
-        return [thread.name for thread in _our_threads()]
+        return {"state": run.state, "reason": run.reason}
 
     def fail_thread(self, about):
         """about: {"seed"}. A thread of ours gets a MemoryError where it is. Where that is."""

@@ -21,6 +21,7 @@ from ddl_magics.runtime.events import TERMINAL
 
 START_SECONDS, ANSWER_SECONDS = 120.0, 60.0
 KERNEL_DISK_BYTES = 96 << 20
+HOSTS = 3
 POLL_SECONDS = 0.1
 
 
@@ -224,13 +225,9 @@ class Scene:
 class HostScene(Scene):
     """The kernel's own Spark, whose executors are on hosts."""
 
-    def __init__(self, hosts=3):
-        super().__init__()
-        self._count = hosts
-
     def open(self):
         real = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
-        self.hosts = self.stack.enter_context(Hosts(self._count, self.base / "hosts", real))
+        self.hosts = self.stack.enter_context(Hosts(HOSTS, self.base / "hosts", real))
 
     def start_kernel(self):
         folder = self.base / "spark"

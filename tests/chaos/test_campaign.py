@@ -11,7 +11,7 @@ from chaos import campaign, faults, hosts, record
 
 #: Of the short campaign, in which each of its faults comes once.
 PATTERN = "^(rank|supervisor|parameter server): SIGKILL|^link: (slow|cut for)|^rank: SIGSTOP, SIGCONT"
-FIRST_SEED, COUNT = 0, 6
+COUNT = 6
 
 
 def line(fault, outcome, noticed=None):
@@ -59,20 +59,9 @@ def test_seeds_in_a_row_do_each_fault_once():
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(bool(hosts.obstacle()), reason=hosts.obstacle())
 def test_a_short_campaign(tmp_path):
-    command = [
-        sys.executable,
-        "-m",
-        "chaos.campaign",
-        "--seed",
-        str(FIRST_SEED),
-        "--count",
-        str(COUNT),
-        "--faults",
-        PATTERN,
-    ]
-    done = subprocess.run(
-        [*command, "--folder", str(tmp_path)], capture_output=True, text=True, env=paths.environment(), timeout=800
-    )
+    command = [sys.executable, "-m", "chaos.campaign", "--seed=0", f"--count={COUNT}", "--faults", PATTERN]
+    command += ["--folder", tmp_path]
+    done = subprocess.run(command, capture_output=True, text=True, env=paths.environment(), timeout=800)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     lines = [json.loads(each) for each in (tmp_path / "record.jsonl").read_text().splitlines()]
     assert {each["fault"] for each in lines} == set(faults.chosen(PATTERN)) and len(lines) == COUNT

@@ -92,13 +92,23 @@ def test_nothing_is_repeated_after_a_sixth(suite):
     assert "no failed test is repeated: 6 have failed, more than 5" in lines
 
 
-def test_one_that_fails_twice_fails_the_session(suite):
-    suite.add(flaky_tests(1) + "def test_broken():\n    assert 'this is' == 'broken'\n")
+def test_what_fails_twice_or_skips_then_fails_the_session(suite):
+    suite.add(
+        flaky_tests(1)
+        + """
+def test_broken():
+    assert 'this is' == 'broken'
+def test_skips():
+    fail_at_first('skips')
+    pytest.skip('then')
+"""
+    )
     status, lines = suite.run()
-    assert status == 1 and "1 failed, 1 passed, 1 flaky in" in lines[-1]
+    assert status == 1 and "2 failed, 1 passed, 1 flaky in" in lines[-1]
     assert suite.flaky == {"test_small.py::test_0": 1}
     assert lines[-2] == "flaky: test_small.py::test_0"
-    assert any(line.startswith("FAILED test_small.py::test_broken") for line in lines)
+    for name in ("test_broken", "test_skips"):
+        assert any(line.startswith(f"FAILED test_small.py::{name}") for line in lines)
 
 
 def test_one_that_was_flaky_before_is_not_repeated(suite, tmp_path):
@@ -132,12 +142,6 @@ def test_call_and_tear_down(torn_down):
     assert len(suite.flaky) == 3
 
 
-def test_a_skip_is_no_pass(suite):
-    suite.add("def test_skips():\n    fail_at_first('skips')\n    pytest.skip('then')\n")
-    status, lines = suite.run()
-    assert status == 1 and "1 failed in" in lines[-1] and suite.flaky == {}
-
-
 @pytest.mark.parametrize("options", [(), ("-p", "xdist", "-n", "2")], ids=["one process", "two processes"])
 def test_a_file_that_cannot_be_collected_fails_the_session(suite, options):
     suite.add(flaky_tests(1))
@@ -148,7 +152,7 @@ def test_a_file_that_cannot_be_collected_fails_the_session(suite, options):
     assert status != 0 and "1 error" in lines[-1] and not repeated(lines) and suite.flaky == {}
 
 
-def test_a_process_of_several_that_dies_once(suite):
+def test_a_process_of_several_that_dies_once_or_always(suite):
     """What it was to run afterwards is run by another one."""
     suite.add("""
 def test_dies():
@@ -156,18 +160,14 @@ def test_dies():
     if not file.exists():
         file.touch()
         os._exit(1)
+def test_always_dies():
+    os._exit(1)
 def test_afterwards():
     pass
 """)
     status, lines = suite.run("-p", "xdist", "-n", "1")
-    assert status == 0 and "2 passed, 1 flaky in" in lines[-1]
+    assert status == 1 and "1 failed, 2 passed, 1 flaky in" in lines[-1]
     assert suite.flaky == {"test_small.py::test_dies": 1}
-
-
-def test_a_process_of_several_that_always_dies(suite):
-    suite.add("def test_dies():\n    os._exit(1)\ndef test_afterwards():\n    pass\n")
-    status, lines = suite.run("-p", "xdist", "-n", "1")
-    assert status == 1 and "1 failed, 1 passed in" in lines[-1] and suite.flaky == {}
 
 
 def test_an_interrupted_session_repeats_nothing(suite, tmp_path):
