@@ -1,11 +1,8 @@
-/** Translation of texts: the part of JupyterLab's TranslationBundle that is used here, and English. */
+/** Translation of texts: what is used of JupyterLab's bundles, and English. */
 
-export interface Translation {
-  /** A text in which %1, %2 ... stand for the values. */
-  __(text: string, ...values: unknown[]): string;
-  /** The singular or the plural text for `count`, which is %1. */
-  _n(singular: string, plural: string, count: number, ...values: unknown[]): string;
-}
+import type { TranslationBundle } from "@jupyterlab/translation";
+
+export type Translation = Pick<TranslationBundle, "__" | "_n">;
 
 /** The texts as they are in the code, for hosts without translations. */
 export const english: Translation = {

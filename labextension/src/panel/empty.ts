@@ -29,12 +29,12 @@ export function emptyReason(
 }
 
 /** A cell that starts a first run. */
-export const FIRST_RUN = `%load_ext ddl_magics
+const FIRST_RUN = `%load_ext ddl_magics
 
 %%distributed --workers 2
 model.fit(x, y, epochs=5)`;
 
-export const ENABLE = "jupyter server extension enable ddl_magics.server";
+const ENABLE = "jupyter server extension enable ddl_magics.server";
 
 export interface EmptyActions {
   /** Asks the server again. */
@@ -62,73 +62,67 @@ export class EmptyView {
 
   private content(reason: EmptyReason): HTMLElement[] {
     const { trans, actions } = this;
-    const style = { class: "jp-mod-styled" };
-    const retry = () => button(trans.__("Try again"), actions.retry, style);
-    const showAll = () => button(trans.__("Show all runs"), actions.showAll, style);
+    const styled = (text: string, onClick: () => void) => button(text, onClick, { class: "jp-mod-styled" });
+    const retry = () => styled(trans.__("Try again"), actions.retry);
+    const showAll = () => styled(trans.__("Show all runs"), actions.showAll);
+    const titled = (title: string, text: string, ...others: HTMLElement[]) => [
+      h("h3", {}, title),
+      h("p", {}, text),
+      ...others,
+    ];
     switch (reason.kind) {
       case "loading":
-        return [paragraph(trans.__("Loading runs …"))];
+        return [h("p", {}, trans.__("Loading runs …"))];
       case "none":
-        return [
-          heading(trans.__("No runs yet")),
-          paragraph(trans.__("A run of any notebook appears here as soon as its cell is executed:")),
+        return titled(
+          trans.__("No runs yet"),
+          trans.__("A run of any notebook appears here as soon as its cell is executed:"),
           code(FIRST_RUN),
-          paragraph(trans.__("Runs are stored in %1 on the machine of Jupyter Server.", reason.store), "ddl-empty-dim"),
-        ];
+          h("p", {}, trans.__("Runs are stored in %1 on the machine of Jupyter Server.", reason.store)),
+        );
       case "filtered":
-        return [
-          heading(trans.__("No matching runs")),
-          paragraph(
-            isQuery(reason.words)
-              ? trans.__("No run matches “%1”.", reason.words)
-              : reason.live
-                ? trans.__("No running run has “%1” in its name, tags, state, notebook or cluster.", reason.words)
-                : trans._n(
-                    "The only run does not have “%2” in its name, tags, state, notebook or cluster.",
-                    "None of the %1 runs has “%2” in its name, tags, state, notebook or cluster.",
-                    reason.total,
-                    reason.words,
-                  ),
-          ),
-          showAll(),
-        ];
+        return titled(trans.__("No matching runs"), this.filteredText(reason), showAll());
       case "idle":
-        return [
-          heading(trans.__("No running runs")),
-          paragraph(trans._n("The only run has ended.", "All %1 runs have ended.", reason.total)),
+        return titled(
+          trans.__("No running runs"),
+          trans._n("The only run has ended.", "All %1 runs have ended.", reason.total),
           showAll(),
-        ];
+        );
       case "disabled":
-        return [
-          heading(trans.__("The server extension is not enabled")),
-          paragraph(trans.__("Enable it in the environment of Jupyter Server, then restart the server:")),
+        return titled(
+          trans.__("The server extension is not enabled"),
+          trans.__("Enable it in the environment of Jupyter Server, then restart the server:"),
           code(ENABLE),
           retry(),
-        ];
+        );
       case "unreachable":
-        return [
-          heading(trans.__("Jupyter Server does not respond")),
-          paragraph(trans.__("Runs continue without it. The panel keeps trying to connect.")),
+        return titled(
+          trans.__("Jupyter Server does not respond"),
+          trans.__("Runs continue without it. The panel keeps trying to connect."),
           retry(),
-        ];
+        );
       case "forbidden":
-        return [
-          heading(trans.__("You are not allowed to see the runs of this server")),
-          paragraph(trans.__("Log in again, or ask the administrator of the server for access to ddl_magics.")),
+        return titled(
+          trans.__("You are not allowed to see the runs of this server"),
+          trans.__("Log in again, or ask the administrator of the server for access to ddl_magics."),
           retry(),
-        ];
+        );
       case "failed":
-        return [heading(trans.__("The runs cannot be listed")), paragraph(reason.message), retry()];
+        return titled(trans.__("The runs cannot be listed"), reason.message, retry());
     }
   }
-}
 
-function heading(text: string): HTMLElement {
-  return h("h3", {}, text);
-}
-
-function paragraph(text: string, style?: string): HTMLElement {
-  return h("p", { class: style }, text);
+  private filteredText({ words, live, total }: Extract<EmptyReason, { kind: "filtered" }>): string {
+    const { trans } = this;
+    if (isQuery(words)) return trans.__("No run matches “%1”.", words);
+    if (live) return trans.__("No running run has “%1” in its name, tags, state, notebook or cluster.", words);
+    return trans._n(
+      "The only run does not have “%2” in its name, tags, state, notebook or cluster.",
+      "None of the %1 runs has “%2” in its name, tags, state, notebook or cluster.",
+      total,
+      words,
+    );
+  }
 }
 
 function code(text: string): HTMLElement {

@@ -1,10 +1,10 @@
-/** Keeps the list of runs up to date by polling; backs off while the server does not respond. */
+/** Keeps the list of runs up to date. */
 
-import { Poll } from "@lumino/polling";
 import { type ISignal, Signal } from "@lumino/signaling";
 import { type Api, ApiError } from "../api";
 import { MAX_PAGE_SIZE, type RunPage, type RunRow, type SearchRow } from "../generated";
 import { messageOf } from "../polling";
+import { PolledFeed } from "./polledfeed";
 import { RunList } from "./runlist";
 
 /** The first page is small, so that there is soon something to see; the others are large. */
@@ -18,9 +18,6 @@ const SECOND = 1000;
 /** Factors of the poll interval while no run is live, and while nobody watches the list. */
 const IDLE_FACTOR = 3;
 const UNWATCHED_FACTOR = 5;
-
-/** Upper bound of the poll interval while the server does not respond. */
-const MAX_BACKOFF_SECONDS = 60;
 
 /** The state of the connection to the server extension. */
 export type Connection =
@@ -46,68 +43,34 @@ export interface PanelFeed extends ListFeed {
   watch(): () => void;
 }
 
-export class RunFeed implements PanelFeed {
+export class RunFeed extends PolledFeed implements PanelFeed {
   readonly list = new RunList();
-  readonly changed = new Signal<this, void>(this);
   readonly ended = new Signal<this, RunRow | SearchRow>(this);
-  private readonly poll: Poll<void, ApiError>;
-  private _connection: Connection = { kind: "loading" };
-  private watchers = 0;
+  connection: Connection = { kind: "loading" };
   private seconds = 2;
   private request: Promise<void> | null = null;
 
   constructor(private readonly api: Api) {
-    this.poll = new Poll<void, ApiError>({
-      auto: false,
-      factory: () => this.requestOnce(),
-      frequency: { interval: this.seconds * SECOND, backoff: true, max: MAX_BACKOFF_SECONDS * SECOND },
-      standby: () => document.hidden,
-      name: "ddl-magics:runs",
-    });
-  }
-
-  get connection(): Connection {
-    return this._connection;
-  }
-
-  /** Starts polling. */
-  start(): void {
-    void this.poll.start().catch(() => {});
-  }
-
-  refresh(): void {
-    void this.poll.refresh().catch(() => {});
+    super("runs", 2 * SECOND);
   }
 
   /** Sets the poll interval while a run is live and somebody watches. */
   setInterval(seconds: number): void {
     this.seconds = seconds;
-    this.updateFrequency();
-  }
-
-  watch(): () => void {
-    this.watchers += 1;
-    this.updateFrequency();
-    this.refresh();
-    let watching = true;
-    return () => {
-      if (watching) this.watchers -= 1;
-      watching = false;
-      this.updateFrequency();
-    };
-  }
-
-  dispose(): void {
-    this.poll.dispose();
-    Signal.clearData(this);
+    this.updateInterval();
   }
 
   /** One request at a time: callers share the one in progress. */
-  private requestOnce(): Promise<void> {
+  protected override read(): Promise<void> {
     this.request ??= this.tick().finally(() => {
       this.request = null;
     });
     return this.request;
+  }
+
+  protected override get intervalMs(): number {
+    const factor = (this.watchers ? 1 : UNWATCHED_FACTOR) * (this.list.liveWork().length ? 1 : IDLE_FACTOR);
+    return this.seconds * SECOND * factor;
   }
 
   private async tick(): Promise<void> {
@@ -119,7 +82,7 @@ export class RunFeed implements PanelFeed {
       this.setConnection(connectionAfter(error));
       throw error;
     } finally {
-      this.updateFrequency();
+      this.updateInterval();
     }
   }
 
@@ -149,23 +112,15 @@ export class RunFeed implements PanelFeed {
   }
 
   private emit(ended: (RunRow | SearchRow)[]): void {
-    this._connection = { kind: "ready" };
+    this.connection = { kind: "ready" };
     this.changed.emit();
     for (const run of ended) this.ended.emit(run);
   }
 
   private setConnection(connection: Connection): void {
-    if (JSON.stringify(connection) === JSON.stringify(this._connection)) return;
-    this._connection = connection;
+    if (JSON.stringify(connection) === JSON.stringify(this.connection)) return;
+    this.connection = connection;
     this.changed.emit();
-  }
-
-  private updateFrequency(): void {
-    if (this.poll.isDisposed) return;
-    const factor = (this.watchers ? 1 : UNWATCHED_FACTOR) * (this.list.liveWork().length ? 1 : IDLE_FACTOR);
-    const interval = this.seconds * SECOND * factor;
-    if (this.poll.frequency.interval === interval) return;
-    this.poll.frequency = { interval, backoff: true, max: Math.max(interval, MAX_BACKOFF_SECONDS * SECOND) };
   }
 }
 

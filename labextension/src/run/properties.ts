@@ -34,8 +34,7 @@ export function sections(details: RunDetails, trans: Translation, now: number): 
 export function detailNodes(details: RunDetails, trans: Translation): Node[] {
   const kept = details.provenance.map((section) => provenanceNode(section));
   const elements = sections(details, trans, Date.now() / 1000).map(({ title, properties }) => {
-    const rows = properties.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value || UNKNOWN)));
-    return h("section", {}, h("h2", {}, title), h("dl", {}, ...rows));
+    return h("section", {}, h("h2", {}, title), propertyList(properties));
   });
   const note = details.note ? [h("p", { class: "ddl-runpage-note" }, details.note)] : [];
   return [...note, ...failureNodes(details, trans), h("div", { class: "ddl-runpage-facts" }, ...elements), ...kept];
@@ -43,11 +42,15 @@ export function detailNodes(details: RunDetails, trans: Translation): Node[] {
 
 /** A section of what the run ran with, folded: packages alone are more than all the rest. */
 function provenanceNode({ title, entries, text }: RunDetails["provenance"][number]): HTMLElement {
-  const rows = entries.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value || UNKNOWN)));
   const code = text ? [codeElement(text, title)] : [];
-  const count = rows.length > 1 ? ` (${rows.length})` : "";
-  const list = rows.length ? [h("div", { class: "ddl-runpage-facts" }, h("dl", {}, ...rows))] : [];
+  const count = entries.length > 1 ? ` (${entries.length})` : "";
+  const list = entries.length ? [h("div", { class: "ddl-runpage-facts" }, propertyList(entries))] : [];
   return h("details", { class: "ddl-runpage-kept" }, h("summary", {}, `${title}${count}`), ...list, ...code);
+}
+
+function propertyList(properties: readonly Property[]): HTMLElement {
+  const rows = properties.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value || UNKNOWN)));
+  return h("dl", {}, ...rows);
 }
 
 function identity(details: RunDetails, trans: Translation): Property[] {

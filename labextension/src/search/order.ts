@@ -20,24 +20,18 @@ export function ordered(
   direction: "max" | "min",
   seconds: (trial: TrialView) => number,
 ): TrialView[] {
-  const best = direction === "max" ? -1 : 1;
+  const value = (trial: TrialView): Sortable => {
+    if (column === "state") return PLACES[trial.state];
+    if (column === "seconds") return seconds(trial);
+    if (column === "number" || column === "epochs" || column === "value") return trial[column];
+    const [kind, index] = column.split(":");
+    return (kind === "param" ? trial.params : trial.others)[Number(index)] ?? null;
+  };
   const compare = (a: TrialView, b: TrialView): number => {
-    if (column === "best") return compareStates(a, b) || compareValues(a.value, b.value, best);
-    const sign = descending ? -1 : 1;
-    if (column === "state") return sign * compareStates(a, b);
-    if (column === "number") return sign * (a.number - b.number);
-    if (column === "seconds") return sign * (seconds(a) - seconds(b));
-    if (column === "value") return compareValues(a.value, b.value, sign);
-    if (column === "epochs") return sign * (a.epochs - b.epochs);
-    const [kind, index] = [column.slice(0, "param".length), Number(column.slice("param:".length))];
-    const value = (trial: TrialView) => (kind === "param" ? trial.params : trial.others)[index] ?? null;
-    return compareValues(value(a), value(b), sign);
+    if (column !== "best") return compareValues(value(a), value(b), descending ? -1 : 1);
+    return PLACES[a.state] - PLACES[b.state] || compareValues(a.value, b.value, direction === "max" ? -1 : 1);
   };
   return [...trials].sort((a, b) => compare(a, b) || a.number - b.number);
-}
-
-function compareStates(a: TrialView, b: TrialView): number {
-  return PLACES[a.state] - PLACES[b.state];
 }
 
 type Sortable = TrialView["params"][number];
