@@ -1,25 +1,27 @@
-/** A document without a layout, whose clock and frames a test moves. */
+/** A document without a layout, where everything is visible, and whose clock and frames a test moves. */
 
 import { vi } from "vitest";
 
-let frames: FrameRequestCallback[] = [];
-
 /** Draws what waits for the next frame. */
 export function frame(): void {
-  for (const draw of frames.splice(0)) draw(0);
+  vi.advanceTimersToNextFrame();
+}
+
+/** Lets some seconds pass. */
+export async function seconds(time: number): Promise<void> {
+  await vi.advanceTimersByTimeAsync(time * 1000);
 }
 
 /** now: seconds since the epoch. */
 export function begin(now: number): void {
-  frames = [];
-  vi.useFakeTimers({ now: now * 1000, toFake: ["Date", "setInterval", "clearInterval"] });
-  vi.stubGlobal("requestAnimationFrame", (draw: FrameRequestCallback) => frames.push(draw));
-  vi.stubGlobal("cancelAnimationFrame", () => {});
+  vi.useFakeTimers({ now: now * 1000 });
   vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} }); // biome-ignore format: a stub
+  vi.spyOn(HTMLElement.prototype, "offsetParent", "get").mockReturnValue(document.body);
   document.body.replaceChildren();
 }
 
 export function end(): void {
   vi.useRealTimers();
   vi.unstubAllGlobals();
+  vi.restoreAllMocks();
 }

@@ -87,8 +87,3 @@ test("equal cells have the letter of the first run that has them", () => {
 test("a flag has no value but is set", () => {
   expect(table(known("A", { prewarm: false }), known("B"))["--no-prewarm"]).toEqual(["✓", "–"]);
 });
-
-test("name, cell and id are not options", () => {
-  const names = Object.keys(table(known("A"), known("B")));
-  for (const name of ["--name", "--cell", "--run", "--rule"]) expect(names).not.toContain(name);
-});

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { Api } from "../../src/api";
 import { RunFeed } from "../../src/panel/feed";
+import { seconds } from "../layoutless";
 import { finished, page, run } from "./rows";
 
 /** The next answers of the server: a body, a status, or 0 for none; by default nothing has changed. */
@@ -19,8 +20,6 @@ const api = new Api(async (path) => {
   const body = next === 404 ? "<html>" : '{"message": "said so"}';
   return new Response(next === 204 ? null : body, { status: next });
 });
-
-const seconds = (count: number) => vi.advanceTimersByTimeAsync(count * 1000);
 
 beforeEach(async () => {
   vi.useFakeTimers();

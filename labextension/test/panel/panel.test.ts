@@ -3,38 +3,13 @@
 
 import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Row } from "../../src/api";
-import type { RunRow, SearchRow, ServedModel } from "../../src/generated";
-import type { Connection, PanelFeed } from "../../src/panel/feed";
+import type { ServedModel } from "../../src/generated";
 import { PanelView } from "../../src/panel/panel";
-import { RunList } from "../../src/panel/runlist";
 import type { IServerFeed } from "../../src/panel/serverfeed";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
-import { finished, NOW, page, run, search, trial, unreadable } from "./rows";
-
-class FakeFeed implements PanelFeed {
-  list = new RunList();
-  connection: Connection = { kind: "loading" };
-  refreshed = 0;
-  readonly changed = new Signal<this, void>(this);
-  readonly ended = new Signal<this, RunRow | SearchRow>(this);
-
-  set(rows: Row[], connection: Connection = { kind: "ready" }, searches: SearchRow[] = []): void {
-    this.list = new RunList();
-    this.list.addPage(page("v1", rows, { searches }));
-    this.connection = connection;
-    this.changed.emit();
-  }
-
-  watch(): () => void {
-    return () => {};
-  }
-
-  refresh(): void {
-    this.refreshed += 1;
-  }
-}
+import { FakeFeed } from "../fakes";
+import { finished, NOW, run, search, trial, unreadable } from "./rows";
 
 class FakeServers implements IServerFeed {
   servers: ServedModel[] = [];
@@ -229,7 +204,6 @@ test("the keyboard selects and opens", () => {
 const withSearch = (...trials: number[]) =>
   feed.set(
     [run("r1"), ...trials.map((number) => trial(`t${number}`, number, "s1", { metrics: { val_accuracy: 0.9 } }))],
-    { kind: "ready" },
     [search("s1")],
   );
 
@@ -269,22 +243,6 @@ test("the keyboard unfolds a search, goes to its trials and back", () => {
   expect(opened).toEqual(["s1"]);
 });
 
-test("of a thousand trials only the visible ones are in the document", () => {
-  withSearch(...Array.from({ length: 1000 }, (_, i) => i));
-  find(".ddl-list").focus();
-  press("End");
-  press("ArrowRight");
-  expect(findAll(".ddl-row").length).toBeLessThan(30);
-  expect(findAll(".ddl-row")[2]?.getAttribute("aria-setsize")).toBe("1000");
-});
-
-test("a removed run is not selected any more", () => {
-  feed.set([run("r1"), run("r2")]);
-  press("End");
-  feed.set([run("r1")]);
-  expect(view.list.selected).toEqual([]);
-});
-
 test("a double click opens", () => {
   feed.set([run("r1")]);
   find(".ddl-row-name").dispatchEvent(new MouseEvent("dblclick", { bubbles: true }));
@@ -298,7 +256,7 @@ test.each([
   [{ kind: "forbidden", message: "" } as const, "Log in again"],
   [{ kind: "failed", message: "it broke" } as const, "it broke"],
 ])("the reason why it is empty: %j", (connection, text) => {
-  feed.set([], connection);
+  feed.set([], [], connection);
   expect(find(".ddl-empty-state").textContent).toContain(text);
   if (connection.kind !== "loading") find(".ddl-empty-state button").click();
   expect(feed.refreshed).toBe(connection.kind === "loading" ? 0 : 1);
@@ -322,7 +280,7 @@ test("a filter without matches can be cleared", () => {
 });
 
 test("while the server does not respond the rows stay, below a banner", () => {
-  feed.set([run("r1")], { kind: "unreachable", message: "" });
+  feed.set([run("r1")], [], { kind: "unreachable", message: "" });
   expect([findAll(".ddl-row").length, shown(".ddl-banner")]).toEqual([1, true]);
 });
 

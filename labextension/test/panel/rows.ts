@@ -2,8 +2,9 @@
 
 import type { Row } from "../../src/api";
 import type { RunDetails, RunPage, RunRow, SearchRow, UnreadableRun } from "../../src/generated";
+import { NOW } from "../messages";
 
-export const NOW = 1_795_255_200;
+export { NOW };
 
 /** A live run; run "r3" was created three minutes ago. */
 export function run(id: string, fields: Partial<RunRow> = {}): RunRow {

@@ -2,17 +2,16 @@
 /** The page of a run in a document without a layout. */
 
 import "../matchmedia";
-import { Signal } from "@lumino/signaling";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { RunActions } from "../../src/actions";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { ApiError } from "../../src/api";
 import { DEFAULT_SETTINGS, type RunState, type View } from "../../src/generated";
-import { RunList } from "../../src/panel/runlist";
 import { RunPage } from "../../src/run/page";
 import { english } from "../../src/translation";
 import { find, findAll, isShown } from "../dom";
+import { FakeFeed, fakeActions } from "../fakes";
+import { begin, end, seconds } from "../layoutless";
 import { delta, full, NOW, STATE, view } from "../messages";
-import { details, finished, page as pageOf, run } from "../panel/rows";
+import { details, finished, run } from "../panel/rows";
 
 const FINISHED: RunState = { ...STATE, state: "FINISHED", ended: NOW };
 
@@ -21,40 +20,15 @@ type Answer = View | Error | Promise<View>;
 /** The requests that the server got, and the actions that were called. */
 let requests: string[];
 let called: string[];
-let list: RunList;
-let changed: Signal<object, void>;
-let page: { dispose(): void };
+let feed: FakeFeed;
+let page: RunPage;
 
 const banner = () => (isShown(find(".ddl-banner")) ? find(".ddl-banner").textContent : "");
-const seconds = (time: number) => vi.advanceTimersByTimeAsync(time * 1000);
 
 function button(text: string): HTMLElement {
   const found = findAll("button").find(({ textContent }) => textContent === text);
   if (!found) throw new Error(`no button ${text}`);
   return found;
-}
-
-function fakeActions(): RunActions {
-  const call = (name: string) => () => void called.push(name);
-  return {
-    openRun: call("openRun"),
-    compare: call("compare"),
-    openNotebook: async () => call("openNotebook")(),
-    copyAsCell: async () => call("copyAsCell")(),
-    stop: async () => {
-      call("stop")();
-      return null;
-    },
-    stopSearch: async () => {
-      call("stopSearch")();
-      return null;
-    },
-    delete: async () => {
-      call("delete")();
-      return false;
-    },
-    exportRun: call("exportRun"),
-  };
 }
 
 /** Opens the page of run "r1"; the server gives these answers to the route `view`, and then none. */
@@ -74,9 +48,9 @@ async function open(...answers: Answer[]): Promise<void> {
       logs: async () => ({ lines: [], offset: 0, begin: 0, more: false }),
       replay: async () => ({ frames: [], behind: 0 }),
     },
-    feed: { list, changed },
+    feed,
     settings: DEFAULT_SETTINGS,
-    actions: fakeActions(),
+    actions: fakeActions(called),
     trans: english,
     run: "r1",
   });
@@ -84,29 +58,22 @@ async function open(...answers: Answer[]): Promise<void> {
 }
 
 beforeEach(() => {
-  vi.useFakeTimers({ now: NOW * 1000 });
-  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} }); // biome-ignore format: a stub
-  vi.spyOn(HTMLElement.prototype, "offsetParent", "get").mockReturnValue(document.body);
-  document.body.replaceChildren();
-  [requests, called] = [[], []];
-  list = new RunList();
-  changed = new Signal<object, void>({});
+  begin(NOW);
+  [requests, called, feed] = [[], [], new FakeFeed()];
 });
 
 afterEach(() => {
   page.dispose();
-  vi.useRealTimers();
-  vi.restoreAllMocks();
-  vi.unstubAllGlobals();
+  end();
 });
 
 test("the header has the title of the list, the state of the view, and the actions", async () => {
-  list.addPage(pageOf("v1", [run("r1", { title: "the best" })]));
+  feed.set([run("r1", { title: "the best" })]);
   await open(view(full(1)));
   expect([find("h1").textContent, find(".ddl-runpage-state").textContent]).toEqual(["the best", "RUNNING"]);
   expect([isShown(button("Stop…")), isShown(button("Delete…"))]).toEqual([true, false]);
   for (const text of ["Stop…", "Open Notebook", "Copy as Cell", "HTML"]) button(text).click();
-  expect(called).toEqual(["stop", "openNotebook", "copyAsCell", "exportRun"]);
+  expect(called).toEqual(["stop r1", "openNotebook r1", "copyAsCell r1", "exportRun r1 html"]);
 });
 
 test("a run that has ended is not polled any more, and can be deleted", async () => {
@@ -117,7 +84,7 @@ test("a run that has ended is not polled any more, and can be deleted", async ()
 });
 
 test("a run that has ended is shown as ended while its events are read in parts", async () => {
-  list.addPage(pageOf("v1", [finished("r1")]));
+  feed.set([finished("r1")]);
   await open(view(full(1), true));
   expect([find(".ddl-runpage-state").textContent, isShown(button("Stop…"))]).toEqual(["FINISHED", false]);
 });
@@ -134,11 +101,11 @@ test("details are requested when a tab needs them, and once for all tabs", async
 });
 
 test("details are requested again when the run has ended", async () => {
-  let end: (answer: View) => void = () => {};
-  await open(view(full(1)), new Promise<View>((resolve) => { end = resolve; })); // biome-ignore format: short
+  let answer: (message: View) => void = () => {};
+  await open(view(full(1)), new Promise<View>((resolve) => { answer = resolve; })); // biome-ignore format: short
   button("Details").click();
   await seconds(0.1);
-  end(view(delta(2, { state: FINISHED })));
+  answer(view(delta(2, { state: FINISHED })));
   await seconds(0.1);
   expect(requests.filter((request) => request === "run r1")).toHaveLength(2);
 });
@@ -154,10 +121,9 @@ test("a request without an answer is repeated, one for a missing run is not", as
 });
 
 test("a deleted run stays visible, without actions", async () => {
-  list.addPage(pageOf("v1", [finished("r1")]));
+  feed.set([finished("r1")]);
   await open(view(full(1, { state: FINISHED })));
-  list.rows.delete("r1");
-  changed.emit();
+  feed.set([]);
   expect(banner()).toContain("deleted");
   expect(isShown(find(".ddl-runpage-actions"))).toBe(false);
 });

@@ -2,28 +2,16 @@
 /** The tab of a search in a document without a layout. */
 
 import "../matchmedia";
-import { Signal } from "@lumino/signaling";
-import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { RunActions } from "../../src/actions";
+import { afterEach, beforeEach, expect, test } from "vitest";
 import { ApiError } from "../../src/api";
-import type { SearchRow, SearchUpdate, StopResult, TrialView, ViewSearchQuery } from "../../src/generated";
-import { RunList } from "../../src/panel/runlist";
+import type { SearchUpdate, StopResult, TrialView, ViewSearchQuery } from "../../src/generated";
 import { SearchPage } from "../../src/search/page";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
-import { page, search } from "../panel/rows";
+import { FakeFeed, fakeActions } from "../fakes";
+import { begin, end, seconds } from "../layoutless";
+import { search } from "../panel/rows";
 import { full, NOW, trial, update } from "./trials";
-
-class FakeFeed {
-  readonly list = new RunList();
-  readonly changed = new Signal<this, void>(this);
-
-  set(searches: SearchRow[]): void {
-    this.list.restart();
-    this.list.addPage(page("v1", [], { searches }));
-    this.changed.emit();
-  }
-}
 
 type Answer = SearchUpdate | ApiError | null;
 
@@ -32,10 +20,10 @@ let answers: Answer[];
 let asked: ViewSearchQuery[];
 let done: string[];
 let stopped: StopResult | null;
-let view: { dispose(): void };
+let view: SearchPage;
 
 const answer = (version: string, message: SearchUpdate["message"], live = true): Answer => ({ version, message, live });
-const settle = () => vi.advanceTimersByTimeAsync(1100);
+const settle = () => seconds(1.1);
 
 const api = {
   searchView: (_: string, query: ViewSearchQuery): Promise<SearchUpdate | null> => {
@@ -46,40 +34,23 @@ const api = {
   },
 };
 
-const actions = {
-  openRun: (run: string) => done.push(`open ${run}`),
-  compare: (runs: string[]) => done.push(`compare ${runs}`),
-  stop: async (run: string) => {
-    done.push(`stop ${run}`);
-    return stopped;
-  },
-  stopSearch: async (of: string) => {
-    done.push(`stop search ${of}`);
-    return stopped;
-  },
-} as unknown as RunActions;
-
 const TRIALS: TrialView[] = [trial(0), trial(1), trial(2, { state: "training", seconds: null, value: null })];
 
 beforeEach(() => {
-  vi.useFakeTimers({ now: NOW * 1000 });
-  vi.stubGlobal("ResizeObserver", class { observe() {} disconnect() {} }); // biome-ignore format: a stub
-  vi.spyOn(HTMLElement.prototype, "offsetParent", "get").mockReturnValue(document.body);
-  document.body.replaceChildren();
+  begin(NOW);
   feed = new FakeFeed();
-  feed.set([search("s1")]);
+  feed.set([], [search("s1")]);
   [answers, asked, done, stopped] = [[], [], [], { outcome: "asked", message: "", how: "" }];
 });
 
 afterEach(() => {
   view.dispose();
-  vi.useRealTimers();
-  vi.unstubAllGlobals();
-  vi.restoreAllMocks();
+  end();
 });
 
 async function open(...first: Answer[]): Promise<void> {
   answers = first;
+  const actions = fakeActions(done, () => stopped);
   view = new SearchPage(document.body, { api, feed, actions, trans: english, search: "s1" });
   await settle();
 }
@@ -96,10 +67,10 @@ test("it is drawn and followed until its end", async () => {
 test("after its end it is not asked for, until a kernel continues it", async () => {
   await open(answer("w-1", full(TRIALS, { state: "LOST" }), false));
   await settle();
-  feed.set([search("s1", { live: false, state: "LOST" })]);
+  feed.set([], [search("s1", { live: false, state: "LOST" })]);
   await settle();
   expect(asked.length).toBe(1);
-  feed.set([search("s1")]);
+  feed.set([], [search("s1")]);
   await settle();
   expect(asked.length).toBe(2);
 });
@@ -114,7 +85,7 @@ test("its trials are opened, stopped and compared", async () => {
   expect(compare.textContent).toBe("Compare 2 trials");
   compare.click();
   find(".ddl-stop").click();
-  expect(done).toEqual(["open run1", "stop run2", "compare run0,run1", "stop search s1"]);
+  expect(done).toEqual(["openRun run1", "stop run2", "compare run0,run1", "stopSearch s1"]);
   await settle();
   expect(find(".ddl-stop").textContent).toBe("Stopping…");
 });
@@ -133,7 +104,7 @@ test("what is wrong stands above it", async () => {
   await open(new ApiError("its trials are not stored yet", 409, true), answer("w-1", full(TRIALS)));
   expect(texts(".ddl-banner")).toEqual(["its trials are not stored yet"]);
   expect(texts(".ddl-empty")).toEqual(["Loading the search …"]);
-  await vi.advanceTimersByTimeAsync(6000);
+  await seconds(6);
   expect(isShown(find(".ddl-banner"))).toBe(false);
   answers = [new ApiError("there is no such search", 404, true)];
 });
