@@ -12,20 +12,13 @@ from support import launch
 from support.paths import TESTS
 
 HERE = TESTS / "equality"
+FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "keras2")
+_TEXTS = {name: (HERE / f"{name}.py").read_text() for name in FILES}
 #: The text of a cell: a user's code of many kinds.
 CASES = "\n".join(
     # Each imports what is above it in the cell.
-    re.sub(r"^from (cases|unusual|coupled|normalized) import", "pass  #", (HERE / name).read_text(), flags=re.MULTILINE)
-    for name in (
-        "cases.py",
-        "unusual.py",
-        "loops.py",
-        "coupled.py",
-        "gathering.py",
-        "normalized.py",
-        "noisy.py",
-        "keras2.py",
-    )
+    re.sub(r"^from (cases|unusual|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
+    for text in _TEXTS.values()
 )
 
 #: That of a cell whose cases are seeds, and their results accuracies.
@@ -68,76 +61,24 @@ ALWAYS = (
     "own_optimizers",
     "one_weight_eagerly",
 )
-MORE = (
-    "contrastive_in_many_steps",
-    "own_step_of_a_sum",
-    "own_step_of_own_rows_beside_all",
-    "own_sum_beside_an_added_mean",
-    "masked_losses_compiled",
-    "adam",
-    "adamw_clipnorm",
-    "two_by_two",
-    "summed_loss",
-    "masked_sequences",
-    "masked_sequences_compiled",
-    "compiled",
-    "global_clipnorm",
-    "moving_average",
-    "schedule",
-    "lstm",
-    "sequence",
-    "regularised",
-    "multi_step_execution",
-    "generator",
-    "endless_pipeline",
-    "weighted_pipeline",
-    "eager",
-    "added_loss",
-    "own_loss",
-    "list_of_outputs",
-    "precise_metrics",
-    "callbacks_of_all_kinds",
-    "convolutions",
-    "trained_twice",
-    "built_by_its_data",
-    "own_reduction",
-    "unreduced_loss",
-    "summed_by_itself",
-    "contrastive",
-    "contrastive_compiled",
-    "contrastive_eager",
-    "kept_by_an_object_of_keras",
-    "ranking",
-    "weighted_mean_of_weights",
-    "overlap_of_sets",
-    "tagger_of_the_whole_batch",
-    "summed_and_regularized",
-    "added_sum",
-    "added_sum_and_mean",
-    "added_sum_beside_a_sum",
-    "active",
-    "own_mean",
-    "own_sum",
-    "own_step_of_a_mean",
-    "layer_that_gathers",
-)
+
+
+def _cases(*names):
+    """The cases of files: their functions of a type of numbers."""
+    return tuple(
+        case for name in names for case in re.findall(r"^def ([a-z]\w*)\(dtype\):", _TEXTS[name], re.MULTILINE)
+    )
+
+
+#: The rest of them.
+MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering") if case not in ALWAYS)
 
 #: Models that learn what one process learns with --sync-noise.
-NOISY = ("noisy_layers", "noisy_sequences", "noisy_step")
+NOISY = _cases("noisy")
 
 #: Loops that a cell writes itself, instead of `fit`.
-LOOPS = (
-    "single_batches_and_fits",
-    "own_step_in_single_batches",
-    "tape_in_a_function",
-    "tape_builds_the_model",
-    "tape_eagerly",
-    "tape_of_a_masked_loss",
-    "tapes_of_compiled_sums",
-    "tapes_of_adversaries",
-    "tape_and_fit",
-)
 MORE_LOOPS = ("single_batches", "tape_of_a_sum", "adversaries_in_single_batches")
+LOOPS = tuple(case for case in _cases("loops") if case not in MORE_LOOPS)
 
 #: Cases whose gradients are exchanged in different ways.
 OVER_HOSTS = (
