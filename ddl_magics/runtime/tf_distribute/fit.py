@@ -17,6 +17,7 @@ from ..keras_types import Model
 from ..rank.rank import Rank
 from ..stopping import StopRun
 from ..strategies import TF_ALLREDUCE
+from ..training import share
 from ..training.fit_in_progress import FitInProgress
 from ..training.fit_reporter import FitReporter
 from ..trial.patching import wrap
@@ -94,15 +95,8 @@ def _rows(data: Any, batch_size: int | None) -> int:
     """Rows of a full batch of what `fit` is given: arrays, or a tf.data.Dataset; 0 where that is not known."""
     if hasattr(data, "shape"):
         return batch_size or 32
-    waiting = [data]
-    while waiting:
-        dataset = waiting.pop()
-        size = getattr(dataset, "_batch_size", None)
-        if size is not None:
-            return int(size)
-        inputs = getattr(dataset, "_inputs", None)
-        waiting.extend(inputs() if callable(inputs) else ())
-    return 0
+    sizes = (getattr(dataset, "_batch_size", None) for dataset in share.lineage(data))
+    return int(next((size for size in sizes if size is not None), 0))
 
 
 def models(namespace: dict[str, Any]) -> list[Model]:

@@ -47,11 +47,11 @@ Metadata = Mapping[str, Any]
 
 
 class Checkpoints:
-    """Those of one rank."""
+    """Those of one rank: what all its fits share."""
 
     def __init__(self, rank: Rank, access: KerasAccess, metric_sums: MetricSums) -> None:
-        self._rank, self._config, self._access, self._metric_sums = rank, rank.config, access, metric_sums
-        self._sender = _Sender(self._config, rank.reporter)
+        self.rank, self.access, self.metric_sums = rank, access, metric_sums
+        self._config, self.sender = rank.config, _Sender(rank.config, rank.reporter)
         self._positions = {position.fit: position for position in self._config.resume}
 
     def begin_fit(self, arguments: dict[str, Any]) -> FitCheckpoints:
@@ -61,7 +61,7 @@ class Checkpoints:
         argument = arguments.get("callbacks")
         users = getattr(argument, "callbacks", argument) or []
         users = list(users) if isinstance(users, (list, tuple)) else [users]
-        position = self._positions.get(self._rank.progress.fit)
+        position = self._positions.get(self.rank.progress.fit)
         first_epoch = arguments.get("initial_epoch") or 0
         metadata: Metadata = {}
         arrays: Arrays = {}
@@ -70,24 +70,21 @@ class Checkpoints:
         rejoins = self._config.reported is not None
         if rejoins and not metadata.get("complete"):
             metadata = self._as_reported(metadata, first_epoch)
-        states = CallbackStates(users)
-        fit = FitCheckpoints(
-            self._rank, self._access, self._sender, self._metric_sums, states, metadata, arrays, first_epoch
-        )
+        fit = FitCheckpoints(self, CallbackStates(users), metadata, arrays, first_epoch)
         if metadata:
             arguments["initial_epoch"] = arguments.get("epochs", 1) if fit.skipped else metadata["epoch"]
         return fit
 
     def _as_reported(self, metadata: Metadata, first_epoch: int) -> Metadata:
         """For a worker that rejoins while the others continue: from the first epoch that has not been reported."""
-        fit = self._rank.progress.fit
+        fit = self.rank.progress.fit
         history = (self._config.reported or {}).get(fit, {})
         position = Position(fit, first_epoch + max(map(len, history.values()), default=0), 0, False)
         return {"callbacks": [], "model": "", "steps": None, **metadata, "history": history, **position._asdict()}
 
     def _load(self, position: Position) -> tuple[Metadata, Arrays]:
         """The chief's (about, arrays), on all ranks that meet in collectives; what the driver knows on the others."""
-        config, peers, content = self._config, self._rank.peers, b""
+        config, peers, content = self._config, self.rank.peers, b""
         if config.is_chief:
             with open(os.path.join(config.scratch, FOLDER, position.file), "rb") as file:
                 content = file.read()
@@ -99,29 +96,20 @@ class Checkpoints:
             buffer = np.frombuffer(content, np.uint8).copy() if config.is_chief else np.empty(int(size[0]), np.uint8)
             peers.ring.broadcast(buffer, peers.announcement(announcement.WEIGHTS))
             content = buffer.tobytes()
-        metadata, arrays = checkpoint.read(io.BytesIO(content))
-        return metadata, arrays
+        return checkpoint.read(io.BytesIO(content))
 
 
 class FitCheckpoints:
     """Checkpoints of one call of `fit`. `before` and `after`: callbacks around the runtime's own, after the user's."""
 
     def __init__(
-        self,
-        rank: Rank,
-        access: KerasAccess,
-        sender: _Sender,
-        metric_sums: MetricSums,
-        callbacks: CallbackStates,
-        metadata: Metadata,
-        arrays: Arrays,
-        first_epoch: int,
+        self, of_rank: Checkpoints, callbacks: CallbackStates, metadata: Metadata, arrays: Arrays, first_epoch: int
     ) -> None:
         """metadata, arrays: what it continues from, or nothing; first_epoch: the one that the user wants."""
-        self._rank, self._config, self._access, self._sender = rank, rank.config, access, sender
-        self._metric_sums, self._callbacks, self._metadata, self._arrays = metric_sums, callbacks, metadata, arrays
-        self._first_epoch = first_epoch
-        self._rejoins = rank.config.reported is not None  # the others of a parameter-server run are somewhere in it
+        self._rank, self._access, self._metric_sums = of_rank.rank, of_rank.access, of_rank.metric_sums
+        self._config, self._sender = of_rank.rank.config, of_rank.sender
+        self._callbacks, self._metadata, self._arrays, self._first_epoch = callbacks, metadata, arrays, first_epoch
+        self._rejoins = self._config.reported is not None  # the others of a parameter-server run are somewhere in it
         self._history = {name: list(values) for name, values in metadata.get("history", {}).items()}
         self._steps = metadata.get("steps")  # of an epoch, once one is over
         self._first_rate: float | None = None

@@ -16,13 +16,12 @@ from keras.src.optimizers.legacy import optimizer_v2
 from keras.src.utils import losses_utils, tf_utils
 
 from ..gradients.masked_loss import masked
-from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tensor, Variable
+from ..keras_types import Batch, Layer, Metric, Model, Optimizer, Tensor, Variable
 from ..trial import cell_code
 from ..trial.patching import wrap
 from . import share
 from .calls import TEST_BATCH, TRAIN_BATCH
 from .compiled_loss import CompiledLoss
-from .keras_access import float_variables
 from .keras_hooks import KerasHooks
 
 _READ_AHEAD = (
@@ -36,12 +35,12 @@ _MAKES_GRADIENTS = (
     "whole batch, such as to clip them, belongs into its apply_gradients"
 )
 
-_LOSS_SCALING = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
-
 
 class Keras2Hooks(KerasHooks):
     trainer = base_trainer = training.Model
     batchnorm_class = BatchNormalizationBase
+    layer_state = "_non_trainable_weights"
+    loss_scaling = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
     _train_data: Any = None  # the data handler of the fit in progress
     _epochs_ago = 0  # epochs of it that an earlier attempt had
     _first_batch: Any = ()  # of the generator or Sequence that Keras has made a dataset of
@@ -144,23 +143,15 @@ class Keras2Hooks(KerasHooks):
         return training.flatten_metrics_in_order(logs, model.metrics_names)
 
     def hook_gradients(self) -> None:
-        for owner in (optimizer.Optimizer, optimizer_v2.OptimizerV2) + _LOSS_SCALING:
-            wrap(owner, "apply_gradients", self._apply_gradients)
         bases = (optimizer.Optimizer, optimizer_v2.OptimizerV2)
-        self.hook_own_optimizers(bases, apply_gradients=self._apply_gradients)
+        for owner in bases + self.loss_scaling:
+            wrap(owner, "apply_gradients", self.apply_gradients)
+        self.hook_own_optimizers(bases, apply_gradients=self.apply_gradients)
 
-    def _apply_gradients(
-        self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        pairs = list(grads_and_vars)
-        self.note_update([variable for _, variable in pairs])
+    def apply_gradients(self, original: Callable[..., Any], optimizer: Optimizer, *args: Any, **kwargs: Any) -> Any:
         if self.calls.current is None and self.loops.loop.distributes and cell_code.makes_gradients(optimizer):
             self.loops.loop.notice("warning", _MAKES_GRADIENTS % type(optimizer).__name__)
-
-        def apply(gradients: Sequence[Gradient]) -> Any:
-            return original(optimizer, list(zip(gradients, [variable for _, variable in pairs])), *args, **kwargs)
-
-        return self.gradients.apply(apply, [gradient for gradient, _ in pairs], isinstance(optimizer, _LOSS_SCALING))
+        return super().apply_gradients(original, optimizer, *args, **kwargs)
 
     def hook_losses(self) -> None:
         def apply_valid_mask(
@@ -219,10 +210,6 @@ class Keras2Hooks(KerasHooks):
         if is_virtual_batch or self.calls.scoring or not self.context.batchnorm.synchronizes(layer):
             return original(layer, inputs, axes, keep_dims, mask=mask)
         return self.context.batchnorm.moments(inputs, axes, mask)
-
-    def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
-        return float_variables(layers, "_non_trainable_weights")
 
     def loss_trackers(self, model: Model) -> list[Metric]:
         """All average over rows."""

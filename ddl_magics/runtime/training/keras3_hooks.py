@@ -20,7 +20,6 @@ from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Tens
 from ..trial.patching import wrap
 from . import compiled_update, share
 from .compiled_loss import CompiledLoss
-from .keras_access import float_variables
 from .keras_hooks import KerasHooks
 
 _UNKNOWN_LENGTH = (
@@ -33,6 +32,7 @@ _UNKNOWN_LENGTH = (
 class Keras3Hooks(KerasHooks):
     trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
     batchnorm_class = BatchNormalization
+    layer_state = "_non_trainable_variables"
     resumes_within_epochs = True
     _train_data: Any = None  # the iterator of the fit in progress
     _seeded_by_cell = False
@@ -151,8 +151,8 @@ class Keras3Hooks(KerasHooks):
     def hook_gradients(self) -> None:
         for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
             wrap(owner, "apply", self._apply)
-        gradients_of = {"apply": self._apply_of_cell, "apply_gradients": self._apply_gradients_of_cell}
-        self.hook_own_optimizers([base_optimizer.BaseOptimizer], **gradients_of)
+        hooks = {"apply": self._apply_of_cell, "apply_gradients": self.apply_gradients}
+        self.hook_own_optimizers([base_optimizer.BaseOptimizer], **hooks)
 
     def _apply_of_cell(
         self, original: Callable[..., Any], optimizer: Optimizer, grads: Sequence[Gradient], *args: Any, **kwargs: Any
@@ -160,18 +160,6 @@ class Keras3Hooks(KerasHooks):
         variables = args[0] if args else kwargs.get("trainable_variables")
         self.note_update(list(variables or optimizer._trainable_variables))
         return self.gradients.apply(lambda reduced: original(optimizer, reduced, *args, **kwargs), list(grads), False)
-
-    def _apply_gradients_of_cell(
-        self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
-    ) -> Any:
-        pairs = list(grads_and_vars)
-        self.note_update([variable for _, variable in pairs])
-
-        def apply(reduced: Sequence[Gradient]) -> Any:
-            changed = [(gradient, variable) for gradient, (_, variable) in zip(reduced, pairs)]
-            return original(optimizer, changed, *args, **kwargs)
-
-        return self.gradients.apply(apply, [gradient for gradient, _ in pairs], False)
 
     def _apply(
         self,
@@ -239,10 +227,6 @@ class Keras3Hooks(KerasHooks):
             return original(layer, inputs, mask)
         slack = self.keras.backend.epsilon() if mask is not None else 0.0
         return self.context.batchnorm.moments(inputs, layer._reduction_axes, mask, slack)
-
-    def statistics(self, model: Model) -> list[Variable]:
-        layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
-        return float_variables(layers, "_non_trainable_variables")
 
     def loss_trackers(self, model: Model) -> list[Metric]:
         """One for each output."""

@@ -6,7 +6,7 @@ import abc
 import contextlib
 from typing import Any, Callable, ContextManager
 
-from ..keras_types import Batch, Layer, Metric, Model, Variable
+from ..keras_types import Batch, Metric, Model, Variable
 
 
 class KerasAccess(abc.ABC):
@@ -75,13 +75,3 @@ class KerasAccess(abc.ABC):
     @abc.abstractmethod
     def fast_forward(self, epochs: int, steps: int | None, step: int) -> None:
         """Have the data of the fit in progress continue as after so many epochs of `steps`, at number `step`."""
-
-
-def float_variables(layers: list[Layer], attribute: str) -> list[Variable]:
-    """The variables of floating point that any of `layers` lists in `attribute`, each once."""
-    variables = {}
-    for layer in layers:
-        for variable in getattr(layer, attribute):
-            if "float" in str(variable.dtype):
-                variables[id(variable)] = variable
-    return list(variables.values())

@@ -16,7 +16,7 @@ from typing import Any, Callable, Sequence
 import numpy as np
 import tensorflow as tf
 
-from ..keras_types import Batch, Layer, Metric, Model, Optimizer, Variable, is_of_keras
+from ..keras_types import Batch, Gradient, Layer, Metric, Model, Optimizer, Variable, is_of_keras
 from ..rank.rank import Rank
 from ..trial.patching import wrap
 from . import files
@@ -34,7 +34,14 @@ from .step_states import ModelStep
 
 
 class KerasHooks(KerasAccess):
-    """What both generations of Keras have in common. A subclass says where the places are. keras: the package."""
+    """What both generations of Keras have in common. A subclass says where the places are. keras: the package.
+
+    layer_state: the attribute in which layers list variables that no gradient touches. loss_scaling: the classes of
+    optimizers that scale the loss in their `apply_gradients`.
+    """
+
+    layer_state: str
+    loss_scaling: tuple[type, ...] = ()
 
     def __init__(self, rank: Rank, keras: ModuleType) -> None:
         self.rank, self.config, self.keras = rank, rank.config, keras
@@ -108,6 +115,11 @@ class KerasHooks(KerasAccess):
 
     # -- a step
 
+    def statistics(self, model: Model) -> list[Variable]:
+        layers = [layer for layer in model._flatten_layers() if not self.context.batchnorm.synchronizes(layer)]
+        variables = [variable for layer in layers for variable in getattr(layer, self.layer_state)]
+        return list({id(variable): variable for variable in variables if "float" in str(variable.dtype)}.values())
+
     def step_hook(
         self, model: Model, step: Callable[[Batch], Any], compiled: bool = False, in_xla: bool = False
     ) -> StepHook:
@@ -132,6 +144,20 @@ class KerasHooks(KerasAccess):
         """An optimizer is about to update `variables`. Called in a trace, too."""
         if not self.gradients.applying:
             self.loops.note_update(variables)
+
+    def apply_gradients(
+        self, original: Callable[..., Any], optimizer: Optimizer, grads_and_vars: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """In place of the method of an optimizer: it gets the job's gradients."""
+        pairs = list(grads_and_vars)
+        variables = [variable for _, variable in pairs]
+        self.note_update(variables)
+
+        def apply(gradients: Sequence[Gradient]) -> Any:
+            return original(optimizer, list(zip(gradients, variables)), *args, **kwargs)
+
+        gradients = [gradient for gradient, _ in pairs]
+        return self.gradients.apply(apply, gradients, isinstance(optimizer, self.loss_scaling))
 
     def hook_own_optimizers(self, bases: Sequence[type], **hooks: Callable[..., Any]) -> None:
         """Hook methods that an optimizer class of the cell overrides, as Keras' own are hooked.

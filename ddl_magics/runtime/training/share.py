@@ -28,7 +28,7 @@ def mark_local(dataset: Dataset) -> Dataset:
 
 def is_local(dataset: Dataset) -> bool:
     """Whether a dataset or any that it is made from was marked with `mark_local`."""
-    return any(getattr(source, "_ddl_local", False) for source in _lineage(dataset))
+    return any(getattr(source, "_ddl_local", False) for source in lineage(dataset))
 
 
 def is_random(dataset: Dataset) -> bool:
@@ -36,7 +36,7 @@ def is_random(dataset: Dataset) -> bool:
 
     `Dataset.shuffle` is none: it draws anew in each iteration by itself, if it is not told otherwise.
     """
-    functions = [wrapped.function.graph for source in _lineage(dataset) for wrapped in source._functions()]
+    functions = [wrapped.function.graph for source in lineage(dataset) for wrapped in source._functions()]
     definitions = [graph.as_graph_def() for graph in functions]
     nodes = [node for source in definitions for node in source.node]
     nodes += [
@@ -45,7 +45,7 @@ def is_random(dataset: Dataset) -> bool:
     return any("seed2" in node.attr for node in nodes)
 
 
-def _lineage(dataset: Dataset) -> Iterator[Dataset]:
+def lineage(dataset: Dataset) -> Iterator[Dataset]:
     """A dataset and all that it is made from."""
     waiting = [dataset]
     visited: set[int] = set()

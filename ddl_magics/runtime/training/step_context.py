@@ -64,5 +64,5 @@ class StepContext:
             metric_sums=metric_sums,
             whole_metrics=WholeMetrics(traced, within, reporter, metric_sums, gather, config.local_updates),
             weighing=weighing,
-            trial=StepTrial(traced, weighing, layer_class),
+            trial=StepTrial(weighing, layer_class),
         )

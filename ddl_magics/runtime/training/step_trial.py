@@ -10,25 +10,12 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
-from typing import (
-    Any,
-    Callable,
-    Dict,
-    Iterable,
-    Iterator,
-    List,
-    NamedTuple,
-    Sequence,
-    Set,
-    Tuple,
-    TypeVar,
-)
+from typing import Any, Callable, Dict, Iterable, Iterator, List, NamedTuple, Sequence, Set, Tuple, TypeVar
 
 import numpy as np
 import tensorflow as tf
 
 from ..gradients.exchange import is_sparse
-from ..gradients.traced_step import TracedStep
 from ..keras_types import Batch, Model
 from ..trial import COUPLED, INPUT, MEAN, SUM, TARGET, WEIGHT, Leaf, Sandbox, SimulatedGather, cell_code, row_trial
 from ..trial.model_attributes import other_numbers
@@ -84,8 +71,8 @@ class Shares(NamedTuple):
 class StepTrial:
     """Tries steps and models. layer_class: Keras' class of layers."""
 
-    def __init__(self, traced: TracedStep, weighing: StepWeighing, layer_class: Any) -> None:
-        self._traced, self._weighing, self._layer_class = traced, weighing, layer_class
+    def __init__(self, weighing: StepWeighing, layer_class: Any) -> None:
+        self._weighing, self._layer_class = weighing, layer_class
 
     def __call__(self, model: Model, step: Callable[[Batch], Any], batch: Batch, shares: Shares) -> Kinds:
         """Try `step` of `model` with rows like those of `batch`. shares: how ranks split a batch."""
@@ -124,12 +111,12 @@ class StepTrial:
         find_out: Callable[[_Run], Result],
     ) -> Result:
         """Call `find_out` in training; in inference if noise in training could look like coupled rows."""
-        run = _Run(self._traced, self._weighing, step, batch, shares, model)
+        run = _Run(model, step, batch, shares, self._weighing)
         with run.sandbox.entered_with(model, self._layer_class, training=True):
             result = find_out(run)
         if not run.sandbox.noise.unaligned and not getattr(result, "reason", ""):
             return result
-        run = _Run(self._traced, self._weighing, step, batch, shares, model)
+        run = _Run(model, step, batch, shares, self._weighing)
         with run.sandbox.entered_with(model, self._layer_class, training=False):
             return find_out(run)
 
@@ -138,20 +125,13 @@ class _Run:
     """Runs a step on slices of the rows of a trial, and returns the recorded values as arrays."""
 
     def __init__(
-        self,
-        traced: TracedStep,
-        weighing: StepWeighing,
-        step: Callable[[Batch], Any],
-        batch: Batch,
-        shares: Shares,
-        model: Model,
+        self, model: Model, step: Callable[[Batch], Any], batch: Batch, shares: Shares, weighing: StepWeighing
     ) -> None:
         """
         Raises:
             _WithoutRows: A tensor of the batch has no rows.
         """
-        self.model = model
-        self._traced, self._weighing, self._step, self._batch = traced, weighing, step, batch
+        self.model, self._step, self._batch, self._weighing = model, step, batch, weighing
         self._flat = tf.nest.flatten(batch)
         self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
         self.rows, self.shares = _ROWS, shares
@@ -180,10 +160,10 @@ class _Run:
         flat = [None if tensor is None else next(tensors) for tensor in self._flat]
         batch = tf.nest.pack_sequence_as(self._batch, flat)
         slice_state = {"factor": self.rows / size, "added": self.added, "gathers": False}
-        state = self._traced.state(alone=True, trial=True, gathering=self.gathering, **slice_state)
+        state = self._weighing.traced.state(alone=True, trial=True, gathering=self.gathering, **slice_state)
         with state, undone_assignments():  # the next run begins alike
             logs, notes = self._weighing.noting(lambda: self._step(batch))
-            self.gathers |= self._traced.gathers
+            self.gathers |= self._weighing.traced.gathers
         values = dict(notes.values)
         values.update(self._logged(logs))
         self.names = notes.names
@@ -224,7 +204,7 @@ def _try_rows(run: _Run) -> Kinds:
         except Exception as error:  # whatever a step raises for numbers that it does not expect
             reason = row_trial.first_line(error)
             continue
-        if not all(_finite(arrays) for arrays in values.values()):
+        if not all(row_trial.finite(arrays) for arrays in values.values()):
             continue
         if any(MEAN not in run.judge(arrays, [repeated.get(key, [])], [1]) for key, arrays in values.items()):
             return Kinds({}, {}, "what it draws at random differs from call to call")
@@ -309,7 +289,7 @@ def _cut_again(run: _Run, rows: Sequence[np.ndarray], cut: Sequence[int]) -> Fit
     """`_cut`; None if the step fails on these rows or gives values that are not finite."""
     try:
         values = run(rows, 0, run.rows)
-        return _cut(run, rows, values, cut) if all(_finite(arrays) for arrays in values.values()) else None
+        return _cut(run, rows, values, cut) if all(row_trial.finite(arrays) for arrays in values.values()) else None
     except Exception:  # whatever a step raises for numbers that it does not expect
         return None
 
@@ -366,7 +346,7 @@ def _coupled_draws(run: _Run) -> list[bool]:
             continue
         judged = [key for key in values if key[0] in (OUTPUTS, SLOPES)]
         repeated = all(MEAN in run.judge(values[key], [again[key]], [1]) for key in judged)
-        if repeated and all(_finite(values[key]) for key in judged):
+        if repeated and all(row_trial.finite(values[key]) for key in judged):
             coupled.append(any(MEAN not in fits[key] for key in judged))
     return coupled
 
@@ -391,7 +371,7 @@ def _cut(run: _Run, rows: Sequence[np.ndarray], values: Noted, cut: Sequence[int
     fitting = {}
     for key, value in values.items():
         of_parts = [values_of_slice.get(key, []) for values_of_slice in slices]
-        alike = all(len(values_of_slice) == len(value) and _finite(values_of_slice) for values_of_slice in of_parts)
+        alike = all(len(arrays) == len(value) and row_trial.finite(arrays) for arrays in of_parts)
         fitting[key] = run.judge(value, of_parts, cut) if alike else set()
     return fitting
 
@@ -427,12 +407,12 @@ def _precision(model: Model) -> int:
 
 def _variables(model: Model) -> list[Any]:
     """Variables of a model other than weights: some reads of them pass by TensorFlow's operation that is recorded."""
-    found = [getattr(getattr(model, "optimizer", None), "iterations", None)]
+    variables = [getattr(getattr(model, "optimizer", None), "iterations", None)]
     for layer in model._flatten_layers():
-        groups = (getattr(layer, name, ()) for name in ("_non_trainable_variables", "_non_trainable_weights"))
-        found += [variable for variables in groups for variable in variables]
-        found += [value for value in vars(layer).values() if isinstance(value, tf.Variable)]
-    return [variable for variable in found if variable is not None]
+        for name in ("_non_trainable_variables", "_non_trainable_weights"):
+            variables += getattr(layer, name, ())
+        variables += [value for value in vars(layer).values() if isinstance(value, tf.Variable)]
+    return [variable for variable in variables if variable is not None]
 
 
 def _of_tensorflow(variables: Iterable[Any]) -> list[Any]:
@@ -458,7 +438,3 @@ def _compressed(value: Any) -> np.ndarray:
     flat = np.pad(array.reshape(-1), (0, -array.size % _MOST_NUMBERS)).reshape(-1, _MOST_NUMBERS)
     signs = np.random.default_rng(2).choice((-1, 1), len(flat))
     return np.tensordot(signs.astype(array.dtype), flat, 1)
-
-
-def _finite(arrays: Sequence[np.ndarray]) -> bool:
-    return all(np.isfinite(np.asarray(array, np.float64)).all() for array in arrays)

@@ -82,11 +82,12 @@ class Kinds(NamedTuple):
 class StepWeighing:
     """Weighs the values of the step that is being traced, or records them in its trial.
 
-    summed_logs: names of the returned values that are sums over rows, for training steps (True) and test steps (False).
+    traced: the step that is being traced. summed_logs: names of the returned values that are sums over rows, for
+    training steps (True) and test steps (False).
     """
 
     def __init__(self, traced: TracedStep, within: WithinStep, reporter: Reporter) -> None:
-        self._traced, self._within, self._reporter = traced, within, reporter
+        self.traced, self._within, self._reporter = traced, within, reporter
         self._notes: Notes | None = None
         self._kinds: Kinds | None = None
         self._counts: dict[str, int] = {}
@@ -125,7 +126,7 @@ class StepWeighing:
 
     def _begin(self, kinds: Kinds | None, name: str, training: bool) -> None:
         self._kinds, self._counts, self._name = kinds, {}, name
-        self._traced.sums = False
+        self.traced.sums = False
         if kinds is None:
             return
         if kinds.whole_only:
@@ -134,7 +135,7 @@ class StepWeighing:
             self._reporter.notice_once("warning", _UNTRIED % (name, kinds.reason))
         self._refuse(kinds, name)
         updates = kinds.of("update").values()
-        self._traced.sums = bool(updates) and all(kind == SUM for kind in updates)
+        self.traced.sums = bool(updates) and all(kind == SUM for kind in updates)
         self.summed_logs[training] = frozenset(name for name, kind in kinds.of("log").items() if kind == SUM)
 
     def _refuse(self, kinds: Kinds, name: str) -> None:
@@ -175,7 +176,7 @@ class StepWeighing:
     def added(self, layer: str, loss: Tensor) -> Tensor:
         """Weigh a loss that a layer adds, as a term of the job's loss."""
         if self._notes is not None:
-            kind = self._traced.added.get(self._notes.note("added", tf.reduce_sum(loss), layer))
+            kind = self.traced.added.get(self._notes.note("added", tf.reduce_sum(loss), layer))
         else:
             kind = self._kind("added", unseen=_UNSEEN % layer)
         return loss * tf.cast(self._within.rows_over_own(), loss.dtype) if kind == SUM else loss
@@ -211,7 +212,7 @@ class StepWeighing:
 
     def _kind(self, category: str, unseen: str = "") -> str | None:
         """The kind of the next value of a category; None without a trial. unseen: warns of a value that it lacks."""
-        if self._kinds is None or self._traced.share is None:
+        if self._kinds is None or self.traced.share is None:
             return None
         number = self._counts.get(category, 0)
         self._counts[category] = number + 1

@@ -114,7 +114,7 @@ def _fits_with_moved_bounds(
             _fits(evaluate, rows, evaluate(rows, 0, ROWS))
             with compared.moved_bounds([bound]):
                 values = evaluate(rows, 0, ROWS)
-                fits = fits & _fits(evaluate, rows, values) if _finite(values) else fits
+                fits = fits & _fits(evaluate, rows, values) if finite(values) else fits
     return fits
 
 
@@ -134,7 +134,7 @@ def _try(evaluate: Evaluate, leaves: Sequence[Leaf], draws: Sequence[Draw]) -> t
         except Exception as error:  # whatever a function raises for numbers that it does not expect
             reason = first_line(error)
             continue
-        if not _finite(values):
+        if not finite(values):
             continue
         try:
             fits_draw = _fits(evaluate, rows, values)
@@ -164,7 +164,7 @@ def _fits(evaluate: Evaluate, rows: Sequence[np.ndarray], values: Sequence[np.nd
             begin += size
         if any(infinite(values_of_slice) for values_of_slice in slices):
             raise OverflowError("rows that were made up give infinite values")
-        if not all(map(_finite, slices)):  # as where a mask keeps none of a slice's rows
+        if not all(map(finite, slices)):  # as where a mask keeps none of a slice's rows
             return set()
         fitting &= judge(values, slices, cut)
     return fitting
@@ -267,7 +267,8 @@ def _can_have(dtype: np.dtype, value: float) -> bool:
     return dtype.kind != "b"
 
 
-def _finite(values: Sequence[np.ndarray]) -> bool:
+def finite(values: Sequence[np.ndarray]) -> bool:
+    """Whether all values are numbers."""
     return all(np.isfinite(np.asarray(value, np.float64)).all() for value in values)
 
 

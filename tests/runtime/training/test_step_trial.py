@@ -38,9 +38,9 @@ def model(*parts):
 
 @pytest.fixture
 def trial(monkeypatch):
-    weighing = StepWeighing(traced := TracedStep(), None, None)
+    weighing = StepWeighing(TracedStep(), None, None)
     monkeypatch.setattr(base_optimizer.BaseOptimizer, "apply", lambda _, grads, *rest: weighing.note_update(grads))
-    return StepTrial(traced, weighing, keras.layers.Layer)
+    return StepTrial(weighing, keras.layers.Layer)
 
 
 def step(of, loss, change=lambda gradients: gradients):
