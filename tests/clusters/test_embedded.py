@@ -167,12 +167,6 @@ def test_java_is_found_or_one_line_says_what_to_install(tmp_path, monkeypatch):
         local_spark.java_environment()
 
 
-def test_a_missing_spark_is_one_line(monkeypatch):
-    monkeypatch.setattr(local_spark, "find_spec", lambda name: None)
-    with pytest.raises(local_spark.CannotStart, match=r"no Spark here: pip install 'pyspark>=3.5,<4.4'"):
-        local_spark.create_session(2, {})
-
-
 @pytest.mark.spark
 def test_a_session_that_is_made_is_quiet_small_and_for_the_workers():
     code = """

@@ -111,6 +111,13 @@ def notebook(request, tmp_path_factory):
     notebook.close()
 
 
+def assert_refused(notebook, cell, says):
+    """In one line, without a traceback."""
+    answer = notebook.kernel.run(cell)
+    assert re.match(f"UsageError: {says}", answer.text) and answer.text.count("\n") == 1, answer.text
+    assert answer.traceback == ""
+
+
 def test_the_first_cell_trains_and_says_how_it_goes(notebook):
     answer = notebook.first
     assert answer.error == "", answer.traceback
@@ -151,8 +158,6 @@ def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
 
 @slow_in_ipython
 def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(notebook):
-    if notebook.kind == "embedded":
-        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     notebook.remote("offset = 41")
     notebook.remote("df = spark.range(100).selectExpr('id * 1.0 as a', 'id % 2 as label')")
     notebook.local("scale, names = 1.5, ('a', 'b')")
@@ -164,8 +169,6 @@ def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(note
 @slow_in_ipython
 def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):
     """Of a run that the session has trained, of another kernel's and of a file: the model of these two is sent."""
-    if notebook.kind == "embedded":
-        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     columns = "'id', 'id * 0.5 as a', 'id * id * 0.1 as b', '1.0 as c', '0.0 as d'"
     notebook.remote(f"rows = spark.range(3).selectExpr({columns})")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
@@ -185,15 +188,12 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_pat
         ("--data rows --name spark --features a b c d", "--name spark: .*another variable of that name"),
         ("--data rows --name x", "digits was trained without --data: name the model's columns"),
     ]:
-        answer = notebook.kernel.run(f"%ddl predict digits {line}")
-        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+        assert_refused(notebook, f"%ddl predict digits {line}", f".*{says}")
 
 
 @slow_in_ipython
 def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
     """And read again, by TensorFlow alone and as --data."""
-    if notebook.kind == "embedded":
-        notebook.run("%ddl spark")
     notebook.remote("numbers = spark.range(7).selectExpr('id', 'id * 0.5 as half').repartition(2)")
     folder = tmp_path / "numbers.tfrecord"
     line = f"%ddl tfrecord numbers file://{folder} --compression gzip"
@@ -210,14 +210,11 @@ def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
         (f"numberss file://{folder}2", "there is no.* DataFrame"),
         (f"numbers nosuch://host{folder}2", "nosuch"),
     ]:
-        answer = notebook.kernel.run(f"%ddl tfrecord {line}")
-        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+        assert_refused(notebook, f"%ddl tfrecord {line}", f".*{says}")
 
 
 @slow_in_ipython
 def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_path):
-    if notebook.kind == "embedded":
-        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     notebook.remote("known = spark.range(3).selectExpr('id as a', 'id * 0.5 as b', '1.0 as c', '0.0 as d', 'id as y')")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [1, 0.5, 1, 0], [2, 1, 1, 0]]) @ kernel + bias
@@ -235,8 +232,7 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
         ("--data known --label y --features a b c d --name numpy", "your variable numpy would be replaced"),
     ]:
         notebook.local("import numpy")
-        answer = notebook.kernel.run(f"%ddl evaluate digits {line}")
-        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+        assert_refused(notebook, f"%ddl evaluate digits {line}", f".*{says}")
     sleeping = "__import__('time').sleep(60), row"
     notebook.remote(f"slow = spark.createDataFrame(known.rdd.map(lambda row: ({sleeping})[1]), known.schema)")
     line = "%ddl evaluate digits --data slow --label y --features a b c d"
@@ -250,8 +246,6 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
 def test_requests_are_watched_while_they_come(notebook, tmp_path):
     """The requests drift, the error rises: the live view, an alert, and the cell that trains again."""
     assert notebook.first.error == ""  # the embedded Spark starts with the first run
-    if notebook.kind == "embedded":
-        notebook.run("from pyspark.sql import SparkSession\nspark = SparkSession.builder.getOrCreate()")
     columns = "'randn(1) as load', 'randn(2) as heat', 'randn(3) as wind'"
     notebook.remote(f"weather = spark.range(4000).selectExpr({columns}).selectExpr('*', 'load + heat as demand')")
     how = "--data weather --features load heat wind --label demand --batch-size 200 --validation 0.2"
@@ -294,8 +288,7 @@ def test_requests_are_watched_while_they_come(notebook, tmp_path):
     if notebook.kind == "embedded":  # the variables of another session are looked up when the stream starts
         mistakes.append((f"energy --log file://{log} --labels lables", "lables"))
     for line, says in mistakes:
-        answer = notebook.kernel.run(f"%ddl monitor {line}")
-        assert re.match(f"UsageError: .*{says}", answer.text) and answer.text.count("\n") == 1, answer.text
+        assert_refused(notebook, f"%ddl monitor {line}", f".*{says}")
 
 
 @slow_in_ipython
@@ -330,9 +323,7 @@ number + 1
     ],
 )
 def test_a_mistake_is_one_line(notebook, line, says):
-    answer = notebook.kernel.run(f"%%distributed {line}\n1")
-    assert re.match(f"UsageError: {says}", answer.text) and answer.text.count("\n") == 1
-    assert answer.traceback == ""
+    assert_refused(notebook, f"%%distributed {line}\n1", says)
 
 
 @slow_in_ipython

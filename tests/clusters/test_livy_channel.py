@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from IPython.core.error import UsageError
+from support import fake_livy
 from support.fake_livy import FakeLivy
 
 from ddl_magics.clusters import livy as livy_cluster
@@ -38,6 +39,7 @@ LATER = (503, b"")
 def quick(monkeypatch):
     monkeypatch.setattr(livy_http, "PAUSE_SECONDS", 0.01)
     monkeypatch.setattr(livy_channel, "PROBE_SECONDS", 0.1)
+    monkeypatch.setattr(livy_session, "REACH_SECONDS", 0.1)
 
 
 @pytest.fixture
@@ -48,25 +50,15 @@ def livy():
 
 @pytest.fixture
 def package(tmp_path):
-    """A package with the same functions as the runtime, which need no Spark."""
-    (tmp_path / "__init__.py").write_text("")
-    (tmp_path / "driver").mkdir()
-    (tmp_path / "driver" / "__init__.py").write_text("")
-    (tmp_path / "driver" / "remote.py").write_text(
-        "import json\n"
-        "def ask(argument, *more):\n"
+    functions = (
+        "def poll(argument, *more):\n"
         "    return json.dumps({'got': json.loads(argument), 'more': [sorted(m) for m in more]})\n"
+        "launch = poll\n"
         "def bad(argument): raise ValueError('no such run')\n"
         "def busy(argument): return json.dumps({'busy': 0})\n"
-        "BESIDE = CALLS = {'poll': ask, 'launch': ask, 'busy': busy, 'bad': bad}\n"
-        "def job(request):\n"
-        "    request = json.loads(request)\n"
-        "    return lambda context: BESIDE[request['function']](request['argument'])\n"
     )
-    runtime = shipping.pack(tmp_path)
-    yield runtime
-    for name in [name for name in sys.modules if name.startswith(runtime.module)]:
-        del sys.modules[name]
+    with fake_livy.driver(tmp_path, functions) as runtime:
+        yield runtime
 
 
 def http_of(livy, **how):
@@ -180,8 +172,7 @@ def test_a_session_that_has_ended_is_gone_at_once(livy, package, state, says):
 
 def test_another_session_of_the_same_number_is_not_taken_for_the_old_one(livy, package):
     channel = opened(livy, package)
-    for name in [name for name in sys.modules if name.startswith(package.module)]:
-        del sys.modules[name]
+    fake_livy.forget(package)
     importlib.invalidate_caches()
     for beside in (True, False):
         channel.has_side_channel = beside
@@ -330,12 +321,21 @@ def test_a_small_value_arrives_as_it_was(livy, package, value):
         ("valu", "--send valu: this notebook has no variable valu. Did you mean value?"),
         ("frame", "--send frame: a DataFrame cannot be sent; numbers, text"),
         ("objects", "--send objects: a ndarray cannot be sent"),
+        ("masked", "--send masked: a MaskedArray cannot be sent"),
+        ("matrix", "--send matrix: a matrix cannot be sent"),
         ("large", "--send large is too large (1041 kB of 512): write it to the cluster's storage"),
     ],
 )
 def test_what_cannot_be_sent_is_refused_in_one_line(livy, package, name, says):
     cluster = LivyCluster(LivySession(http_of(livy), 7), package)
-    names = {"value": 1, "frame": pd.DataFrame(), "objects": np.array([object()]), "large": np.zeros(10**5)}
+    names = {
+        "value": 1,
+        "frame": pd.DataFrame(),
+        "objects": np.array([object()]),
+        "masked": np.ma.array([1, 2], mask=[0, 1]),  # would arrive as something else
+        "matrix": np.matrix([[1, 2]]),
+        "large": np.zeros(10**5),
+    }
     refused = cluster.check(parse(f"--send {name}"), names)
     assert refused.kind == "usage" and refused.message.startswith(says)
     assert livy.statements == []

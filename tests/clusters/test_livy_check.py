@@ -1,13 +1,14 @@
 """`%ddl check` on a Livy: each line says how it is, and what to do where it is wrong."""
 
+import contextlib
 import json
 import sys
 import time
 
 import pytest
-from support.fake_livy import FakeLivy
+from support.fake_livy import FakeLivy, driver
 
-from ddl_magics.clusters import livy_check, shipping
+from ddl_magics.clusters import livy_check
 from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import LivySession
@@ -28,24 +29,18 @@ LINES = ["ddl_magics", "cluster", "Livy", "CSRF", "session", "idle timeout", "Sp
 LINES += ["encryption", "files", "side channel", "Python", "TensorFlow", "clock", "runs"]
 
 
+FUNCTIONS = """
+DETAILS = {}
+def busy(argument): return json.dumps({'busy': 0})
+def info(argument): return json.dumps(DETAILS)
+"""
+
+
 class Checked:
     """A fake Livy whose session's driver has no Spark but says that it has; `lines()` is the report."""
 
-    def __init__(self, folder, **how):
-        (folder / "__init__.py").write_text("")
-        (folder / "driver").mkdir()
-        (folder / "driver" / "__init__.py").write_text("")
-        (folder / "driver" / "remote.py").write_text(
-            "import json\nDETAILS = {}\n"
-            "def busy(argument): return json.dumps({'busy': 0})\n"
-            "def info(argument): return json.dumps(DETAILS)\n"
-            "BESIDE = CALLS = {'busy': busy, 'info': info}\n"
-            "def job(request):\n"
-            "    request = json.loads(request)\n"
-            "    return lambda context: BESIDE[request['function']](request['argument'])\n"
-        )
-        self.runtime = shipping.pack(folder)
-        self.livy = FakeLivy(**how)
+    def __init__(self, runtime, livy):
+        self.runtime, self.livy = runtime, livy
         self.connection, self.session = {}, {}
         self.details, self.there, self.ahead = dict(DETAILS), dict(THERE), 0.0
 
@@ -63,16 +58,10 @@ class Checked:
 
 @pytest.fixture
 def checked(tmp_path):
-    def make(**how):
-        made.append(Checked(tmp_path, **how))
-        return made[-1]
-
-    made = []
-    yield make
-    for one in made:
-        one.livy.__exit__()
-        for name in [name for name in sys.modules if name.startswith(one.runtime.module)]:
-            del sys.modules[name]
+    """`checked(side_channel, csrf)`: a Checked with such a FakeLivy."""
+    with contextlib.ExitStack() as stack:
+        runtime = stack.enter_context(driver(tmp_path, FUNCTIONS))
+        yield lambda **how: Checked(runtime, stack.enter_context(FakeLivy(**how)))
 
 
 def test_every_line_is_there_and_all_is_well(checked):

@@ -1,11 +1,8 @@
 """A run on a real Spark: what it keeps, what differs later, and the same run again."""
 
-import copy
-
 import numpy as np
 import pandas as pd
 import pytest
-from IPython.core.interactiveshell import InteractiveShell
 from support import shells
 from support.until import until
 
@@ -26,15 +23,10 @@ def shell(tmp_path, monkeypatch, spark_cluster):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.chdir(tmp_path)
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(config=copy.deepcopy(shells.NO_HISTORY), colors="nocolor")
-    shell.run_line_magic("load_ext", "ddl_magics")
-    shell.user_ns.update(spark=spark_cluster(2), rate=np.float32(0.5))
-    shells.session(shell).cluster = EmbeddedCluster(lambda: shell.user_ns)
-    yield shell
-    shells.session(shell).close()
-    shell.run_line_magic("unload_ext", "ddl_magics")
-    InteractiveShell.clear_instance()
+    with shells.loaded(None) as shell:
+        shell.user_ns.update(spark=spark_cluster(2), rate=np.float32(0.5))
+        shells.session(shell).cluster = EmbeddedCluster(lambda: shell.user_ns)
+        yield shell
 
 
 def rows(seed=0, count=400):

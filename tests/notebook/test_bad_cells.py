@@ -3,10 +3,9 @@
 import pytest
 from hypothesis import strategies as st
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
+from support import shells
 from support.bad_input import NASTY, TEXTS, each, one_line, tried
 from support.fake_cluster import FakeCluster
-from traitlets.config import Config
 
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.errors import CellSyntaxError
@@ -66,15 +65,8 @@ def shell(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JUPYTER_DATA_DIR", str(tmp_path_factory.mktemp("jupyter")))
         patch.setenv("IPYTHONDIR", str(tmp_path_factory.mktemp("ipython")))
-        InteractiveShell.clear_instance()
-        shell = InteractiveShell.instance(config=Config({"HistoryManager": {"enabled": False}}), colors="nocolor")
-        shell.run_line_magic("load_ext", "ddl_magics")
-        session = shell._ddl_magics[0].session
-        session.cluster = FakeCluster()
-        yield shell
-        session.close()
-        shell.run_line_magic("unload_ext", "ddl_magics")
-        InteractiveShell.clear_instance()
+        with shells.loaded(FakeCluster()) as shell:
+            yield shell
 
 
 def check_cell(shell, cell):

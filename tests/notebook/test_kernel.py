@@ -43,14 +43,8 @@ def kernel():
     kernel.close()
 
 
-def test_names_of_the_notebook_travel_with_the_cell(kernel):
-    kernel.run("import numpy as np\noffsets = np.arange(3.0)\ndef shift(a):\n    return a + offsets")
-    kernel.run("%%distributed --name travels\nshift(np.ones(3))", timeout=240)  # the first run starts slowly
-    assert kernel.value("travels.result.tolist()") == [1.0, 2.0, 3.0]
-
-
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
-    first = kernel.run(cell("--name first"), clickable=True)
+    first = kernel.run(cell("--name first"), clickable=True, timeout=240)  # the first run starts slowly
     second = kernel.run(cell("--name second"), clickable=True)
     assert first.seconds < 10 and second.seconds < 10 and first.text == second.text == ""
     assert "application/vnd.jupyter.widget-view+json" in first.displays[0]
@@ -97,30 +91,6 @@ def test_another_process_stops_the_run_of_a_busy_kernel(kernel):
     assert kernel.value("long.state") == "STOPPED"
 
 
-@pytest.mark.parametrize(
-    ("line", "says"),
-    [
-        ("--workers 9", "UsageError: 9 workers do not fit into 2 slots: ask for fewer with --workers 2, or give"),
-        ("--strategi ps", "UsageError: no option --strategi. Did you mean --strategy?"),
-        ("--data sparkk", "UsageError: --data: there is no DataFrame sparkk."),
-        (
-            "--conf spark.executor.memory=9g",
-            "UsageError: --conf spark.executor.memory comes too late: the Spark",
-        ),
-    ],
-)
-def test_mistakes_are_one_line_and_start_nothing(kernel, line, says):
-    before = len(store.list_runs())
-    answer = kernel.run(f"%%distributed {line}\n1")
-    assert answer.text.startswith(says) and answer.text.count("\n") == 1
-    assert answer.traceback == "" and len(store.list_runs()) == before
-
-
-def test_an_unknown_name_is_one_line(kernel):
-    answer = kernel.run("%%distributed\n\nx_trian + 1")
-    assert answer.text.startswith("UsageError: line 3: ") and "x_trian" in answer.text and answer.text.count("\n") == 1
-
-
 def test_nothing_of_ours_is_left_and_the_users_session_lives(kernel):
     assert processes.wait_until_gone() == {}
     assert kernel.value("spark.range(3).count()") == 3
@@ -128,25 +98,6 @@ def test_nothing_of_ours_is_left_and_the_users_session_lives(kernel):
 
 def stored(name):
     return list(store.RunFolder(store.find_run(name).folder).events())
-
-
-#: What a cell finds of the run that the cell before it has waited for.
-OF_GOOD = """
-import json
-equal = all((a == b).all() for a, b in zip(good.model().get_weights(), good.weights()))
-of_good = {
-    "history": {name: len(values) for name, values in good.history.items()},
-    "result": good.result,
-    "shapes": [array.shape for array in good.weights()],
-    "the model has the weights": bool(equal),
-    "ranks": [int(rank) for rank in good.workers["rank"]],
-    "last epoch": int(good.metrics.epoch.max()),
-    "log of rank 0": good.logs(0),
-    "logs": good.logs().splitlines()[0][1:12],
-    "figure": type(good.figure()).__name__,
-}
-print(json.dumps(of_good))
-"""
 
 
 @pytest.fixture(scope="module")
@@ -158,7 +109,6 @@ def executed():
     sources = [
         "%load_ext ddl_magics",
         cell("--name good --timeout 5m", epochs=3),
-        OF_GOOD,
         cell("--name leaving --workers 1 --no-wait", epochs=100_000),
         "import time\nwhile not leaving.history.get('loss'):\n    time.sleep(0.1)",
         "%%distributed --name bad --workers 1\nraise KeyError('here')",
@@ -177,8 +127,8 @@ def printed(outputs):
     return "".join(output.text for output in outputs if output.output_type == "stream")
 
 
-def test_where_nobody_can_click_a_cell_waits_and_prints_and_all_comes_back(executed):
-    _, good, of_good, *_ = executed.cells
+def test_where_nobody_can_click_a_cell_waits_and_prints(executed):
+    _, good, *_ = executed.cells
     lines = printed(good.outputs).splitlines()
     epochs = [line for line in lines if line.startswith("good  epoch ")]
     assert [line.split()[2] for line in epochs] == ["1/3", "2/3", "3/3"]
@@ -186,21 +136,10 @@ def test_where_nobody_can_click_a_cell_waits_and_prints_and_all_comes_back(execu
     assert "0 │ trained by 0" in lines and "FINISHED" in lines[-1]
     (block,) = (output.data for output in good.outputs if output.output_type == "display_data")
     assert "FINISHED" in block["text/plain"] and "<svg" in block["text/html"]
-    assert json.loads(printed(of_good.outputs)) == {
-        "history": {"loss": 3},
-        "result": 256.0,
-        "shapes": [[4, 1], [1]],
-        "the model has the weights": True,
-        "ranks": [0, 1],
-        "last epoch": 2,
-        "log of rank 0": "trained by 0\n",
-        "logs": " │ trained ",
-        "figure": "Figure",
-    }
 
 
 def test_nbclient_stores_text_and_the_block_and_fails_with_the_run(executed):
-    _, good, _, _, _, bad, never = (c.outputs for c in executed.cells)
+    _, good, _, _, bad, never = (c.outputs for c in executed.cells)
     text = printed(good)
     assert "WARN" not in text and "Setting default log level" not in text
     assert len(nbformat.writes(executed)) < 300_000 * 2

@@ -116,6 +116,17 @@ class Stage:
         return self.runs
 
 
+def planned(line, cell=CELL, name="tuned"):
+    objective = "" if "--objective" in line else "--objective score:max"
+    spec = parse(f"--name {name} --seed 1 {objective} {line}")
+    return make_plan(dataclasses.replace(spec, cell=cell, run=store.new_run_id()))
+
+
+def start(plan, stage):
+    record = {"created": time.time(), "spec": plan.spec.to_record(), "state": ev.RUNNING, "cluster": "stage"}
+    return Search.start(plan, store.SearchFolder.create(record), stage)
+
+
 @pytest.fixture(autouse=True)
 def folder(tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
@@ -129,10 +140,7 @@ def begin():
     searches = []
 
     def begin(line, stage, cell=CELL):
-        line = f"--name tuned --seed 1 --objective score:max {line}"
-        plan = make_plan(dataclasses.replace(parse(line), cell=cell, run=store.new_run_id()))
-        record = {"created": time.time(), "spec": plan.spec.to_record(), "state": ev.RUNNING, "cluster": "stage"}
-        searches.append(Search.start(plan, store.SearchFolder.create(record), stage))
+        searches.append(start(planned(line, cell), stage))
         return searches[-1]
 
     yield begin
@@ -511,18 +519,30 @@ def test_a_search_that_was_refused_continues_later(begin):
 def test_what_is_missing_is_one_line(monkeypatch, installed, search, words):
     monkeypatch.setattr(plans, "_installed", installed.get)
     with pytest.raises(UsageError) as caught:
-        plans.make_plan(dataclasses.replace(parse(f"--trials 3 --objective a:min --search {search}"), cell=CELL))
+        planned(f"--trials 3 --search {search}")
     message = str(caught.value)
     assert message.startswith(words) and message.endswith(", the extra search of this package.") and "\n" not in message
 
 
-def test_a_search_that_does_not_suit_its_parameters_is_refused_before_it_starts():
-    for line, words in (
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
         ("--search grid", "--search grid: lr has no step: give its call step=, or use suggest_categorical."),
         ("--search cmaes --set units=20", "--search cmaes needs two or more numeric parameters"),
-    ):
-        with pytest.raises(UsageError, match=words):
-            plans.make_plan(dataclasses.replace(parse(f"--trials 3 --objective a:min {line}"), cell=CELL))
+        (
+            "--objective a:max,b:min --prune asha",
+            "--prune asha compares trials by one metric: with several objectives, leave it out.",
+        ),
+        (
+            "--objective a:max,b:min --search cmaes",
+            "--search cmaes has one objective; use --search evolution.",
+        ),
+        ("--warm-start x --search random", "--warm-start is for --search tpe and cmaes, which learn from earlier"),
+    ],
+)
+def test_a_search_that_does_not_suit_its_parameters_is_refused_before_it_starts(options, says):
+    with pytest.raises(UsageError, match=re.escape(says)):
+        planned(f"--trials 3 {options}")
 
 
 def test_the_same_seed_samples_the_same_values(begin):
@@ -712,11 +732,6 @@ def test_one_trial_is_stopped_and_the_search_continues(begin):
     assert search.state == ev.FINISHED and search.best.number == 2
 
 
-def planned(line, cell=CELL):
-    line = f"--name next --seed 2 --objective score:max {line}"
-    return make_plan(dataclasses.replace(parse(line), cell=cell, run=store.new_run_id()))
-
-
 @pytest.fixture
 def earlier(begin):
     """A search with ten finished trials, a pruned one and a failed one, named tuned."""
@@ -734,12 +749,11 @@ def earlier(begin):
 
 @pytest.mark.parametrize("kind", ["tpe", "cmaes"])
 def test_a_search_learns_from_an_earlier_one(begin, earlier, kind):
-    plan = with_earlier_trials(planned(f"--trials 2 --search {kind} --warm-start tuned"))
+    plan = with_earlier_trials(planned(f"--trials 2 --search {kind} --warm-start tuned", name="next"))
     assert plan.spec.warm_start == earlier.id and len(plan.earlier) == 11
     assert ("warm start", "11 trials of an earlier search") in list(plan.lines())
     stage = Stage(slots=1)
-    record = {"created": time.time(), "spec": plan.spec.to_record(), "state": ev.RUNNING, "cluster": "stage"}
-    search = Search.start(plan, store.SearchFolder.create(record), stage)
+    search = start(plan, stage)
     for number in range(2):
         run = stage.started(number + 1)[number]
         assert run.name == f"next_{11 + number}" and run.spec.warm_start is None
@@ -751,45 +765,25 @@ def test_a_search_learns_from_an_earlier_one(begin, earlier, kind):
     assert [row.number for row in Search.stored(store.find_search("next")).view.rows] == [11, 12]
 
 
-def test_earlier_trials_out_of_the_ranges_are_left_out(earlier):
+def test_earlier_trials_that_do_not_fit_are_left_out(earlier):
     lr = sorted(row.params["lr"] for row in earlier.view.rows[:11])
     narrow = CELL.replace("1e-4", repr(lr[4]))
     assert len(with_earlier_trials(planned("--trials 2 --warm-start tuned", narrow)).earlier) == 7
     with pytest.raises(UsageError, match="cmaes learns from 10 finished trials or more"):
         with_earlier_trials(planned("--trials 2 --search cmaes --warm-start tuned", narrow))
-
-
-@pytest.mark.parametrize(
-    ("line", "cell", "says"),
-    [
+    more = CELL + "ddl.suggest_int('more', 1, 2)"
+    for line, cell, says in (
         ("--warm-start tunde", CELL, "--warm-start: there is no search tunde. Did you mean tuned?"),
         ("--warm-start tuned --objective score:min", CELL, "it optimized score:max, and this search score:min"),
-        (
-            "--warm-start tuned",
-            CELL + "ddl.suggest_int('more', 1, 2)",
-            "none of its 12 ended trials has a value of the",
-        ),
-        ("--warm-start tuned --search random", CELL, "--warm-start is for --search tpe and cmaes, which learn from"),
-    ],
-)
-def test_a_warm_start_that_cannot_be_is_one_line(earlier, line, cell, says):
-    line = line if "--objective" in line else f"{line} --objective score:max"
-    with pytest.raises(UsageError, match=re.escape(says)):
-        spec = dataclasses.replace(parse(f"--trials 2 {line}"), cell=cell, run="x")
-        with_earlier_trials(make_plan(spec))
+        ("--warm-start tuned", more, "none of its 12 ended trials has a value of the"),
+    ):
+        with pytest.raises(UsageError, match=re.escape(says)):
+            with_earlier_trials(planned(f"--trials 2 {line}", cell))
 
 
-def begin_with(stage, line, cell=CELL):
-    """A search with the objectives of `line`."""
-    spec = parse(f"--name tuned --seed 1 {line}")
-    plan = make_plan(dataclasses.replace(spec, cell=cell, run=store.new_run_id()))
-    record = {"created": time.time(), "spec": plan.spec.to_record(), "state": ev.RUNNING, "cluster": "stage"}
-    return Search.start(plan, store.SearchFolder.create(record), stage)
-
-
-def test_several_objectives_have_a_front_of_trials_that_no_other_one_beats():
+def test_several_objectives_have_a_front_of_trials_that_no_other_one_beats(begin):
     stage = Stage(slots=1)
-    search = begin_with(stage, "--trials 5 --objective score:max,size:min")
+    search = begin("--trials 5 --objective score:max,size:min", stage)
     assert (search.spec.search, search.spec.prune) == ("evolution", "no")
     for number, (score, size) in enumerate([(0.5, 10.0), (0.9, 99.0), (0.4, 50.0), (0.7, None)]):
         run = stage.started(number + 1)[number]
@@ -813,23 +807,5 @@ def test_several_objectives_have_a_front_of_trials_that_no_other_one_beats():
     assert Search.stored(store.find_search("tuned")).view.front == search.view.front
     for plot in [*studies.PLOTS, "front"]:
         assert search.figure(plot).data
-    earlier = with_earlier_trials(
-        planned_for("--trials 2 --search tpe --warm-start tuned --objective score:max,size:min")
-    )
+    earlier = with_earlier_trials(planned("--trials 2 --search tpe --warm-start tuned --objective score:max,size:min"))
     assert [trial.values for trial in earlier.earlier[:2]] == [[0.5, 10.0], [0.9, 99.0]]
-
-
-def planned_for(line, cell=CELL):
-    return make_plan(dataclasses.replace(parse(line), cell=cell, run=store.new_run_id()))
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ("--prune asha", "--prune asha compares trials by one metric: with several objectives, leave it out."),
-        ("--search cmaes", "--search cmaes has one objective; use --search evolution."),
-    ],
-)
-def test_what_does_not_suit_several_objectives_is_refused(options, says):
-    with pytest.raises(UsageError, match=re.escape(says)):
-        planned_for(f"--trials 2 --objective a:max,b:min {options}")

@@ -5,11 +5,10 @@ import json
 
 import pytest
 from IPython.core.error import UsageError
-from IPython.core.interactiveshell import InteractiveShell
+from support import shells
 from support.fake_cluster import FakeCluster, epoch, state, training
 from support.until import until
 
-import ddl_magics
 from ddl_magics import __main__ as command_line
 from ddl_magics import store
 from ddl_magics.clusters import local_spark
@@ -36,17 +35,13 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def shell():
-    shell = InteractiveShell()
-    ddl_magics.load_ipython_extension(shell)
-    yield shell
-    shell._ddl_magics[0].session.close()
-    ddl_magics.unload_ipython_extension(shell)
+    with shells.loaded(None) as shell:
+        yield shell
 
 
 def use(shell, cluster):
-    session = shell._ddl_magics[0].session
-    session.cluster = cluster
-    return session
+    shells.session(shell).cluster = cluster
+    return shells.session(shell)
 
 
 def test_a_cell_that_waits_prints_its_trials(shell, capsys):

@@ -42,6 +42,7 @@ class Notebook:
         else:
             self.temporary = folder / "tmp"
             self.temporary.mkdir()
+            self._has_spark = False  # the variable
             self._environment = {"TMPDIR": str(self.temporary)}
         if gateway is not None:
             self._environment["REQUESTS_CA_BUNDLE"] = str(gateway.ca)
@@ -96,6 +97,9 @@ class Notebook:
 
     def remote(self, code):
         """A cell, of one statement, of the Python that has Spark."""
+        if self.kind == "embedded" and not self._has_spark:
+            self.run("%ddl spark")
+            self._has_spark = True
         return self.run(REMOTE[self.kind] + code)
 
     def value(self, expression):

@@ -8,9 +8,38 @@ import contextlib
 import io
 import json
 import pickle
+import sys
 import threading
 import traceback
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from ddl_magics.clusters import shipping
+
+#: What the runtime's `driver.remote` has besides the functions that are called.
+_REMOTE = """
+BESIDE = CALLS = {name: value for name, value in globals().items() if callable(value)}
+def job(request):
+    request = json.loads(request)
+    return lambda context: BESIDE[request["function"]](request["argument"])
+"""
+
+
+@contextlib.contextmanager
+def driver(folder, functions):
+    """A package with these functions in the place of the runtime's, which need no Spark."""
+    (folder / "driver").mkdir()
+    for package in (folder, folder / "driver"):
+        (package / "__init__.py").write_text("")
+    (folder / "driver" / "remote.py").write_text(f"import json\n{functions}{_REMOTE}")
+    runtime = shipping.pack(folder)
+    yield runtime
+    forget(runtime)
+
+
+def forget(runtime):
+    """As in the Python of another session, which has not imported it."""
+    for name in [name for name in sys.modules if name.startswith(runtime.module)]:
+        del sys.modules[name]
 
 
 class FakeLivy:
