@@ -199,7 +199,8 @@ def cluster_checks(trees: Trees) -> list[str]:
         if room(path) != "clusters"
         for node in ast.walk(tree)
         if isinstance(node, ast.Call)
-        and ast.unparse(node.func) == "isinstance"
+        and isinstance(node.func, ast.Name)
+        and node.func.id == "isinstance"
         and re.search(r"Cluster\b|KernelSession\b", ast.unparse(node.args[1]))
     ]
 

@@ -206,6 +206,7 @@ def test_a_short_name_is_a_command():
     assert "python -m benchmarks.multi_host_step" in shown.stdout
 
 
+@pytest.mark.slow  # with smaller budgets and fewer workers: runs/test_bounds.py
 @pytest.mark.timeout(900)
 def test_memory_and_disk_of_a_simulated_day_of_256_workers_are_bounded(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))

@@ -4,9 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
-from support.paths import ROOT, script
-
-counts = script("counts")
+from support.rooms import counts, trees
 
 PACKAGE = Path(counts.PACKAGE)
 
@@ -87,7 +85,7 @@ def test_checks_of_a_clusters_class_are_counted_outside_of_clusters():
 
 
 def test_only_the_clusters_know_which_kind_they_are():
-    assert counts.cluster_checks(counts.read(ROOT)) == []
+    assert counts.cluster_checks(trees()) == []
 
 
 def test_loose_dicts_are_counted():
@@ -102,7 +100,7 @@ MOST_VAGUE_OF_ROOM, MOST_VAGUE = 2.0, 1.0
 
 
 def test_names_say_what_they_stand_for():
-    names = counts.vague_names(counts.read(ROOT))
+    names = counts.vague_names(trees())
     shares = {room: 100 * vague / bound for room, (vague, bound) in names.items() if bound}
     high = {room: share for room, share in shares.items() if share > MOST_VAGUE_OF_ROOM}
     assert not high, f"python scripts/counts.py --names {' '.join(high)}"

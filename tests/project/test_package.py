@@ -9,14 +9,13 @@ from pathlib import Path
 
 import pytest
 import yaml
-from support.paths import ROOT, script
+from support.paths import ROOT
+from support.rooms import trees
 from support.version_trial import ROWS
 
 import ddl_magics
 from ddl_magics import __main__
 from ddl_magics.clusters import livy_check, local_spark
-
-counts = script("counts")
 
 PACKAGE = ROOT / "ddl_magics"
 RUNTIME = "ddl_magics.runtime"
@@ -62,7 +61,7 @@ def imports():
     """(file, below the package, dotted name of what it imports, whether written as a relative import)."""
     return [
         (path.relative_to(PACKAGE.name), *imported)
-        for path, tree in counts.read(ROOT).items()
+        for path, tree in trees().items()
         for imported in _imports(path, tree)
     ]
 
@@ -79,9 +78,9 @@ def _imports(path, tree):
                 yield ".".join([*base, *filter(None, [node.module]), alias.name]), node.level > 0
 
 
-def _loaded_by(module):
-    """Top-level names of the modules that a fresh Python has loaded after importing `module`."""
-    program = f"import sys, {module}; print(*{{name.split('.')[0] for name in sys.modules}})"
+def _loaded_by(*modules):
+    """Top-level names of the modules that a fresh Python has loaded after importing these."""
+    program = f"import sys, {', '.join(modules)}; print(*{{name.split('.')[0] for name in sys.modules}})"
     done = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=True)
     return set(done.stdout.split())
 
@@ -99,16 +98,10 @@ def test_the_runtime_imports_nothing_that_a_cluster_may_lack(imports):
     assert not lacking, "what is not on every cluster"
 
 
-@pytest.mark.parametrize("file", PERHAPS_THERE)
-def test_what_may_be_missing_is_imported_when_it_is_needed(file):
-    loaded = _loaded_by("ddl_magics.runtime." + file[: -len(".py")].replace("/", "."))
-    assert not PERHAPS_THERE[file] & loaded
-
-
-@pytest.mark.parametrize("module", WITHOUT_TENSORFLOW)
-def test_only_ranks_load_tensorflow(module):
-    loaded = _loaded_by(f"ddl_magics.runtime.{module}")
-    assert not {"tensorflow", "keras"} & loaded
+def test_only_ranks_load_tensorflow_and_what_may_be_missing_is_imported_when_it_is_needed():
+    late = [file[: -len(".py")].replace("/", ".") for file in PERHAPS_THERE]
+    loaded = _loaded_by(*(f"{RUNTIME}.{module}" for module in (*WITHOUT_TENSORFLOW, *late)))
+    assert not {"tensorflow", "keras"}.union(*PERHAPS_THERE.values()) & loaded
 
 
 def test_only_clusters_know_how_the_runtime_works(imports):

@@ -80,12 +80,18 @@ MODULES = {".".join(path.relative_to(ROOT).with_suffix("").parts) for path in (R
 
 
 @functools.cache
+def trees():
+    """{path: its parsed file} of the package."""
+    return counts.read(ROOT)
+
+
+@functools.cache
 def imports(packages):
     """{module: modules of this package that it imports}, also inside functions and for type checkers alone.
 
     packages: with the `__init__` of a folder, where something is imported from the folder.
     """
-    return counts.imports(counts.read(ROOT), typing=True, functions=True, packages=packages)
+    return counts.imports(trees(), typing=True, functions=True, packages=packages)
 
 
 def in_runtime(module):
