@@ -62,6 +62,7 @@ def test_loops_are_told_what_to_write(learned):
 def test_without_the_options_slices_and_noise_are_another_model_and_the_run_says_so(learned, reference):
     """Negative control, and what a reader is told; of `synchronized_compiled` too, which XLA would not synchronize."""
     others = learned["not synchronized"]
+    others.assert_ranks_equal()  # also in the moving statistics of slices, which are averaged
     found = others.differences(reference)
     assert all(any(f"{name}: weights" in difference for difference in found) for name in others.results)
     said = [(e["level"], e["message"]) for e in others.ended.of_kind("notice") if "BatchNormalization" in e["message"]]

@@ -31,21 +31,18 @@ NOT_SGD = frozenset(
 
 FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 
-#: What every mechanism needs at least once; the rest runs with `make test-slow`.
+#: What every mechanism needs at least once, beside what test_four_workers.py has; the rest runs with `make test-slow`.
 ALWAYS = (
     "sgd_momentum",
     "accumulation",
     "callbacks",
-    "weighted",
     "embedding",
     "own_step",
     "pipeline",
     "rich_metrics",
     "two_fits",
     "adversaries",
-    "masked_losses",
     "masked_in_its_own_step",
-    "compiled_many_steps",
     "four_steps_and_a_remainder",
     "summed_and_divided",
     "mean_of_the_kept",
@@ -54,7 +51,6 @@ ALWAYS = (
     "own_contrast",
     "own_step_of_sums",
     "own_step_that_gathers",
-    "metrics_of_all_kinds",
     "outputs_of_own_slices",
     "outputs_eagerly",
     "callbacks_of_batches",

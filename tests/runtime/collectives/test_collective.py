@@ -26,12 +26,17 @@ def transport(request):
     return request.param
 
 
+def slow(*values):
+    """What shows nothing else over any transport: with `make test-slow`."""
+    return [pytest.param(value, marks=pytest.mark.slow) for value in values]
+
+
 def gone(outcome):
     assert isinstance(outcome, PeerLost), repr(outcome)
     return outcome.rank, outcome.reason
 
 
-@pytest.mark.parametrize("size", range(1, 9))
+@pytest.mark.parametrize("size", [1, 2, 3, 5, *slow(4, 6, 7, 8)])
 def test_sums_of_any_length_and_type_are_right_and_equal_to_the_bit(size, transport):
     chance = random.Random(size)
     lengths = [0, 1, size - 1, size, size + 1, chance.randrange(100), chance.randrange(10_000)]
@@ -67,7 +72,7 @@ def test_rounding_is_the_same_on_every_rank_over_many_blocks(transport):
     np.testing.assert_allclose(buffers[0], values.astype(np.float64).sum(axis=0), rtol=1e-4, atol=1e-2)
 
 
-@pytest.mark.parametrize("size", [2, 3])
+@pytest.mark.parametrize("size", [3, *slow(2)])
 def test_lengths_around_the_bounds_of_pieces_chunks_and_blocks(size, transport):
     # eight bytes a value
     cuts = {PIECE_BYTES, BLOCK_BYTES * size, CHUNK_BYTES * size, LOOPBACK_CHUNK_BYTES * size}
@@ -204,7 +209,7 @@ def test_a_rank_that_leaves_is_named_with_its_reason(size, transport):
         assert time.monotonic() - start < 1
 
 
-@pytest.mark.parametrize("size", [2, 3, 6])
+@pytest.mark.parametrize("size", [2, 6, *slow(3)])
 def test_the_last_collective_is_complete_although_ranks_leave_right_after_it(size, transport):
     """A rank that is done may be gone before its neighbours have read all of its data."""
     for attempt in range(10):
@@ -334,8 +339,9 @@ def test_only_the_other_ranks_of_this_attempt_are_admitted():
 # Ranks in processes of their own.
 
 
-@pytest.mark.parametrize(("size", "elements"), [(2, 8_000_000), (3, 10), (3, 8_000_000)])
-def test_a_killed_rank_is_named_within_a_second(size, elements, transport):
+@pytest.mark.parametrize("size_and_elements", [(3, 10), (3, 8_000_000), *slow((2, 8_000_000))])
+def test_a_killed_rank_is_named_within_a_second(size_and_elements, transport):
+    size, elements = size_and_elements
     with ProcessRing(size, elements, transport) as ring:
         for rank in range(size):
             ring.send(rank, steps=None)
@@ -356,7 +362,7 @@ def test_a_slow_rank_is_waited_for(transport):
         ring.processes[1].send_signal(signal.SIGSTOP)
         for rank in range(3):
             ring.send(rank, steps=1)
-        time.sleep(2)
+        time.sleep(1)
         ring.processes[1].send_signal(signal.SIGCONT)
         assert [ring.receive(rank) for rank in range(3)] == [{"steps": 1}] * 3  # the process checks the values
 

@@ -7,7 +7,7 @@ from support.simulation import RATE, simulate
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.training import stability
 
-WORKERS = (1, 4, 10, 20)
+WORKERS = (1, 4, pytest.param(10, marks=pytest.mark.slow), 20)
 SOLVED = 1e-3
 #: The rate of `eamsgd` is that of one process with this momentum.
 MOMENTUM = 0.8
