@@ -18,7 +18,7 @@ KERAS2 = keras.__version__.startswith("2.")
 def moved(make, factor, compiled):
     optimizer = make()
     model = keras.Sequential([keras.layers.Dense(1, use_bias=False, kernel_initializer="ones")])
-    model.compile(optimizer, "mse", run_eagerly=not compiled)
+    model.compile(optimizer, "mse", run_eagerly=not compiled, jit_compile=False)
     model.build((None, 2))
     optimizer = model.optimizer
     learning_rate.scale(optimizer, factor)
