@@ -5,7 +5,7 @@ from collections.abc import Iterable, Sequence
 
 from ddl_magics.runtime.wording import counted, in_bytes
 
-__all__ = ["aligned", "counted", "in_bytes", "nearest", "plain", "quoted"]
+__all__ = ["aligned", "counted", "first_line", "in_bytes", "nearest", "plain", "quoted"]
 
 #: Maximum number of characters of a text in a message.
 MAX_QUOTED = 80
@@ -19,6 +19,11 @@ def quoted(text: str) -> str:
 def plain(text: str) -> str:
     """`quoted` without the quotes."""
     return text if text.isprintable() and len(text) <= MAX_QUOTED else quoted(text)[1:-1]
+
+
+def first_line(error: Exception) -> str:
+    """The first line of an error's message; the name of its class where it has none."""
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
 
 
 def nearest(name: str, names: Iterable[str]) -> str:

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import os
 import platform
-from importlib.metadata import PackageNotFoundError, version
 
 from ddl_magics.clusters import local_spark, machine, session_details
 from ddl_magics.clusters.base import NotStarted, Ready, Unreachable
 from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.wording import counted, in_bytes
-
-#: Distributions of TensorFlow.
-_TENSORFLOW = ("tensorflow", "tensorflow-cpu")
 
 
 def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: str | None) -> list[tuple[str, str]]:
@@ -36,7 +32,7 @@ def lines(name: str, status: Ready | NotStarted | Unreachable, workers_problem: 
         *findings,
         ("Spark", _spark()),
         ("Java", _java()),
-        ("TensorFlow", _installed(_TENSORFLOW) or "missing: pip install tensorflow"),
+        ("TensorFlow", machine.installed("tensorflow", "tensorflow-cpu") or "missing: pip install tensorflow"),
         ("machine", _machine()),
     ]
 
@@ -52,17 +48,8 @@ def _state(status: Ready | NotStarted | Unreachable) -> str:
     assert_never(status)
 
 
-def _installed(names: tuple[str, ...]) -> str | None:
-    for name in names:
-        try:
-            return version(name)
-        except PackageNotFoundError:
-            continue
-    return None
-
-
 def _spark() -> str:
-    installed = _installed(("pyspark",))
+    installed = machine.installed("pyspark")
     if installed is None:
         return f"missing: {local_spark.INSTALL_LOCAL}"
     return local_spark.version_problem() or installed

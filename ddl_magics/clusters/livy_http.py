@@ -200,22 +200,24 @@ def _read(reply: Any, deadline: float) -> bytes:
     return b"".join(blocks)
 
 
+def _parsed(data: bytes) -> Any:
+    """The JSON in the body of an error; None where it is none."""
+    try:
+        return json.loads(data)
+    except ValueError:
+        return None
+
+
 def _error_message(data: bytes) -> str:
     """The message in the body of an error, which is an object or a bare string; "" where there is none."""
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return ""
+    value = _parsed(data)
     text = next((value[key] for key in _MESSAGE_KEYS if value.get(key)), None) if isinstance(value, dict) else value
     return " ".join(str(text).split())[:_SHOWN_CHARACTERS].rstrip(".") if isinstance(text, str) else ""
 
 
 def _is_from_livy(data: bytes) -> bool:
     """Whether a 404 is Livy's "no such session", and not one of a gateway or for an unknown path."""
-    try:
-        value = json.loads(data)
-    except ValueError:
-        return False
+    value = _parsed(data)
     return bool(value) and (isinstance(value, str) or (isinstance(value, dict) and "msg" in value))
 
 

@@ -10,12 +10,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from ddl_magics.clusters import machine
+from ddl_magics.wording import first_line
 
 #: How long `java -version` may take.
 JAVA_SECONDS = 5.0
@@ -78,7 +78,7 @@ def is_connect(value: Any) -> bool:
 
 def version_problem() -> str | None:
     """Why the installed pyspark cannot send anything to workers with this Python, in one line, or None."""
-    installed = _installed_pyspark()
+    installed = machine.installed("pyspark")
     if installed is None:
         return None  # `create_session` says so
     numbers = _numbers(installed)
@@ -91,13 +91,6 @@ def version_problem() -> str | None:
     return None
 
 
-def _installed_pyspark() -> str | None:
-    try:
-        return version("pyspark")
-    except PackageNotFoundError:
-        return None
-
-
 def _numbers(installed: str) -> tuple[int, ...]:
     """Major and minor version."""
     return tuple(int(number) for number in re.findall(r"[0-9]+", installed)[:2])
@@ -105,7 +98,7 @@ def _numbers(installed: str) -> tuple[int, ...]:
 
 def javas() -> Javas:
     """The Java versions of the installed Spark; for an unknown newer Spark, those of the newest in `JAVAS`."""
-    installed = _installed_pyspark()
+    installed = machine.installed("pyspark")
     major = _numbers(installed)[0] if installed else min(JAVAS)
     return JAVAS[min(max(major, min(JAVAS)), max(JAVAS))]
 
@@ -153,7 +146,7 @@ def create_session(workers: int, conf: Mapping[str, str]) -> Any:
         try:
             session = builder.getOrCreate()
         except Exception as error:
-            raise CannotStart(f"the embedded Spark did not start: {_first_line(error)}") from error
+            raise CannotStart(f"the embedded Spark did not start: {first_line(error)}") from error
     session.sparkContext.setLogLevel("ERROR")
     return session
 
@@ -279,7 +272,3 @@ def _environment(changes: Mapping[str, str]) -> Iterator[None]:
                 os.environ.pop(key, None)
             else:
                 os.environ[key] = value
-
-
-def _first_line(error: Exception) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)

@@ -1,4 +1,4 @@
-"""This machine's cores, memory, disk, and the Python of Spark's local workers; Spark is not called."""
+"""This machine's cores, memory, disk, packages, and the Python of Spark's local workers; Spark is not called."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from contextlib import suppress
 from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 #: Memory of one worker's process with TensorFlow loaded, before the cell's data and model.
@@ -66,6 +68,14 @@ def free_disk() -> int:
     return shutil.disk_usage(tempfile.gettempdir()).free
 
 
+def installed(*distributions: str) -> str | None:
+    """The version of the first of these distributions that is installed for this Python; None without any."""
+    for name in distributions:
+        with suppress(PackageNotFoundError):
+            return version(name)
+    return None
+
+
 def workers_python(name: str) -> WorkersPython | None:
     """The Python that Spark's `pythonExec` names on this machine; None if it does not run."""
     path = shutil.which(name)
@@ -76,10 +86,10 @@ def workers_python(name: str) -> WorkersPython | None:
 def _ask(path: str) -> WorkersPython | None:
     try:
         completed = subprocess.run([path, "-c", _ASK], capture_output=True, text=True, timeout=ASK_SECONDS, check=True)
-        version, missing = json.loads(completed.stdout)
+        numbers, missing = json.loads(completed.stdout)
     except (OSError, subprocess.SubprocessError, ValueError):
         return None
-    return WorkersPython(path, (version[0], version[1]), tuple(missing))
+    return WorkersPython(path, (numbers[0], numbers[1]), tuple(missing))
 
 
 def _dotted(version: tuple[int, ...]) -> str:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from IPython.core.error import UsageError
@@ -19,6 +18,7 @@ from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
 from ddl_magics.runtime.provenance import frames, values
 from ddl_magics.runtime.run_spec import RunSpec
+from ddl_magics.session import origin
 from ddl_magics.session.session import Session
 from ddl_magics.session.waiting import wait_in_cell
 from ddl_magics.wording import counted
@@ -88,7 +88,7 @@ class Reproduction:
     def differences(self, namespace: Mapping[str, Any]) -> list[Difference]:
         """What has changed since the run, as far as it can be compared before running again."""
         stored, spec = self._provenance, self.spec
-        record = keeper.kernel_and_git(_working_folder())
+        record = keeper.kernel_and_git(origin.folder())
         current = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
         lines = list(differences.environment(stored, current))
         if self._compares_variables:
@@ -134,13 +134,6 @@ class Reproduction:
     def _compares_data(self) -> bool:
         """Whether --data names one of these variables."""
         return self._compares_variables and bool(self.spec.data and self.spec.data.isidentifier())
-
-
-def _working_folder() -> str | None:
-    try:
-        return str(Path.cwd())
-    except OSError:
-        return None
 
 
 def reproduce(kernel: Kernel, run: str, rerun: bool) -> str:

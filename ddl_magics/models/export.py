@@ -14,7 +14,6 @@ import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,13 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ddl_magics._version import __version__
+from ddl_magics.clusters import machine
 from ddl_magics.clusters.scoring import DESCRIPTION
 from ddl_magics.errors import CannotExport
 from ddl_magics.models import conversion
 from ddl_magics.models.signature import Example, Signature, Tensor, example_for, input_specs, signature_of
 from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
-from ddl_magics.wording import nearest
+from ddl_magics.wording import first_line, nearest
 
 #: Where the folder of a format has the model.
 FILES = {
@@ -182,16 +182,12 @@ def _explained(format: str) -> Iterator[None]:
     except (CannotExport, OSError):
         raise
     except Exception as error:  # of TensorFlow, MLflow and tf2onnx, of many kinds
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CannotExport(f"the model cannot be exported as {format}: {reason}") from error
+        raise CannotExport(f"the model cannot be exported as {format}: {first_line(error)}") from error
 
 
 def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "ddl_magics": __version__}
-    for name in _VERSIONS:
-        with contextlib.suppress(PackageNotFoundError):
-            versions[name] = version(name)
-    return versions
+    packages = {name: version for name in _VERSIONS if (version := machine.installed(name)) is not None}
+    return {"python": platform.python_version(), "ddl_magics": __version__, **packages}
 
 
 def _as_json(value: Any) -> Any:

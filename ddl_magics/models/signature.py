@@ -9,6 +9,7 @@ from typing import Any, Union
 import numpy as np
 
 from ddl_magics.errors import CannotExport
+from ddl_magics.wording import first_line
 
 #: Rows as a model takes them: an array, or a dict of arrays.
 Example = Union["np.ndarray[Any, Any]", dict[str, "np.ndarray[Any, Any]"]]
@@ -44,8 +45,7 @@ def signature_of(model: Any, example: Example) -> Signature:
     try:
         outputs = model.predict_on_batch(example)
     except Exception as error:  # of TensorFlow and Keras, of many kinds
-        reason = next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
-        raise CannotExport(f"the model cannot be called with its example: {reason}; give {_LIKE}") from None
+        raise CannotExport(f"the model cannot be called with its example: {first_line(error)}; give {_LIKE}") from None
     symbolic = getattr(_functional(model), "_outputs_struct", None)
     if isinstance(outputs, list | tuple):
         names = list(getattr(model, "output_names", None) or map(str, range(len(outputs))))

@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters import machine
 from ddl_magics.options.table import PRUNERS, SEARCHES
 from ddl_magics.runtime.cell.suggestions import Choices, FloatRange, IntRange, Parameter
 from ddl_magics.runtime.run_spec import RunSpec
@@ -89,20 +89,13 @@ def require_optuna(search: str | None = None) -> None:
     Raises:
         UsageError: one is missing, or too old.
     """
-    installed = _installed("optuna")
+    installed = machine.installed("optuna")
     if installed is None:
         raise UsageError(f"--trials needs Optuna {_INSTALL}")
     if int(installed.partition(".")[0]) < OLDEST_OPTUNA:
         raise UsageError(f"--trials needs Optuna {OLDEST_OPTUNA} or newer, and {installed} is installed {_INSTALL}")
-    if search == "cmaes" and _installed("cmaes") is None:
+    if search == "cmaes" and machine.installed("cmaes") is None:
         raise UsageError(f"--search cmaes needs the package cmaes {_INSTALL}")
-
-
-def _installed(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def objectives(spec: RunSpec) -> tuple[tuple[str, str], ...]:

@@ -14,22 +14,22 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from math import isnan
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.error import UsageError
 
-from ddl_magics.clusters.base import Refused
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver.run_result import DEATHS
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import view as views
 from ddl_magics.search.deaths import Deaths, Executor
+from ddl_magics.search.launcher import Launcher
 from ddl_magics.search.plan import Plan, objectives
 from ddl_magics.search.scores import Scores
 from ddl_magics.search.study import REASON, RUN, Study, texts, why_pruned
 from ddl_magics.search.view import SearchView
-from ddl_magics.store import RunInUse, RunRecord, SearchFolder
+from ddl_magics.store import RunInUse, SearchFolder
 from ddl_magics.store.owner import HEARTBEAT_SECONDS
 from ddl_magics.wording import nearest
 
@@ -59,25 +59,6 @@ _RECORDED_ENDS = (ev.FINISHED, ev.STOPPED, ev.FAILED)
 _KINDS = frozenset(("state", "fit", "epoch", "values", "worker"))
 
 _log = logging.getLogger(__name__)
-
-
-class Launcher(Protocol):
-    """Starts the runs of one search on its cluster."""
-
-    def room(self, workers: int) -> int:
-        """How many runs of so many workers the cluster's slots hold; 0 if it does not answer."""
-
-    def start(self, spec: RunSpec) -> Run:
-        """Start a run, or queue it. Raises UsageError where it is refused."""
-
-    def attach(self, record: RunRecord) -> Run | None:
-        """Follow the run of an earlier kernel again, or return it as it ended; None if it is lost."""
-
-    def give_back(self) -> None:
-        """Release what --release names, as the search has ended."""
-
-    def replace(self, executor: str) -> str | Refused:
-        """Exclude an executor of Spark. Returns a line on how, or why it stays."""
 
 
 class LiveTrial:
@@ -117,7 +98,7 @@ class Scheduler:
         self._metrics = [metric for metric, _ in self._objectives]
         self._metric = self._metrics[0]
         self._live: dict[int, LiveTrial] = {}
-        self._deaths = Deaths()
+        self._deaths = Deaths(launcher.replace)
         self._events: queue.SimpleQueue[tuple[int, str, list[ev.RawEvent]]] = queue.SimpleQueue()
         self._state, self._message = ev.RUNNING, ""
         self._stop_reason = ""
@@ -342,7 +323,7 @@ class Scheduler:
         state, failure = event.state, event.failure or {}
         message = str(failure.get("message") or event.message or state)
         executor = live.executors.get(failure.get("rank", ev.JOB)) if failure.get("kind") in DEATHS else None
-        excused = executor is not None and self._excuses(executor)
+        excused = executor is not None and self._deaths.excuses(executor)
         if state == ev.FINISHED:
             self._complete(live)
         elif state == ev.STOPPED:
@@ -382,22 +363,6 @@ class Scheduler:
             self._study.fail(live.number, "stopped with the search")
         else:
             self._study.prune(live.number, "stopped on request")
-
-    def _excuses(self, executor: Executor) -> bool:
-        """Count a death, and exclude the executor after several. Returns whether the executor caused it, not the trial.
-
-        It caused the death that excludes it, and those of all runs that its exclusion ends.
-        """
-        if self._deaths.is_excluded(executor):
-            return True
-        if not self._deaths.add(executor):
-            return False
-        outcome = self._launcher.replace(executor.id)
-        if isinstance(outcome, Refused):
-            self._deaths.keep(executor, outcome.message)
-            return False
-        self._deaths.exclude(executor, outcome)
-        return True
 
     def _may_try_again(self, live: LiveTrial, excused: bool = False) -> bool:
         if live.pruned or self._stop_reason or self._state != ev.RUNNING:

@@ -23,8 +23,9 @@ from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import study as studies
 from ddl_magics.search import text
 from ddl_magics.search import view as views
+from ddl_magics.search.launcher import Launcher
 from ddl_magics.search.plan import Plan, make_plan, objectives, require_optuna
-from ddl_magics.search.scheduler import Launcher, Scheduler
+from ddl_magics.search.scheduler import Scheduler
 from ddl_magics.search.space import searched
 from ddl_magics.search.stored_view import StoredView
 from ddl_magics.search.view import SearchView, TrialRow

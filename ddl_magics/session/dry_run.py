@@ -16,9 +16,9 @@ from ddl_magics.runtime.assert_never import assert_never
 from ddl_magics.runtime.parameter_server import update_rules
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import space
+from ddl_magics.search.launcher import capacity
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials
-from ddl_magics.session.trial_runs import capacity
 from ddl_magics.wording import counted, in_bytes
 
 #: Number of variables that are listed, the largest first.
@@ -52,9 +52,7 @@ def _slots(cluster: Cluster, spec: RunSpec) -> str:
             return f"{workers}; it has {counted(status.slots, 'slot')}"
         waits = "" if status.free >= spec.workers else "; the run would wait for its turn"
         return f"{workers} on {status.free} free of {counted(status.slots, 'slot')}{waits}"
-    if isinstance(status, NotStarted):
-        return f"{workers}; {status.message}"
-    if isinstance(status, Unreachable):
+    if isinstance(status, NotStarted | Unreachable):
         return f"{workers}; {status.message}"
     assert_never(status)
 

@@ -11,6 +11,14 @@ def notebook() -> str:
     return os.environ.get("JPY_SESSION_NAME", "")
 
 
+def folder() -> str | None:
+    """The folder of the kernel, which is the notebook's; None if it has been deleted."""
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
 def cell() -> str:
     """The id of the cell that is being executed, or "". JupyterLab and Notebook 7 send it with their requests."""
     from IPython.core.getipython import get_ipython

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import builtins
 import dataclasses
-import os
 import re
 import secrets
 import shutil
@@ -26,10 +25,10 @@ from ddl_magics.runs.follower import Follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.search import Search, space
+from ddl_magics.search.launcher import Launcher
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.warm_start import with_earlier_trials
 from ddl_magics.session import origin
-from ddl_magics.session.trial_runs import TrialRuns
 from ddl_magics.wording import nearest
 
 #: How long an exiting kernel waits for its runs. Jupyter kills a kernel that takes longer than 2.5 s.
@@ -117,7 +116,7 @@ class Session:
             run=store.new_run_id(),
             name=self._name(spec.name, namespace, kind),
             seed=secrets.randbelow(SEED_LIMIT) if spec.seed is None else spec.seed,
-            folder=_working_folder(),
+            folder=origin.folder(),
         )
 
     def _start(self, spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Run:
@@ -156,7 +155,7 @@ class Session:
         cluster = self._current(start=True)
         folder = self._search_folder(spec, cluster)
         try:
-            launcher = self._trial_runs(spec, cluster, namespace)
+            launcher = self._launcher(spec, cluster, namespace)
             search = Search.start(dataclasses.replace(plan, spec=spec), folder, launcher)
         except BaseException:
             shutil.rmtree(folder.path, ignore_errors=True)
@@ -164,13 +163,13 @@ class Session:
         self.searches[spec.run] = search
         return search
 
-    def _trial_runs(
+    def _launcher(
         self,
         spec: RunSpec,
         cluster: Cluster,
         namespace: Mapping[str, Any],
         clusters: Callable[[Mapping[str, Any]], Cluster] | None = None,
-    ) -> TrialRuns:
+    ) -> Launcher:
         # A copy: later trials must not see what later cells assign.
         copied = dict(namespace)
 
@@ -190,7 +189,7 @@ class Session:
             copied.clear()  # the search has ended, and must not keep the notebook's arrays
             self._give_back(cluster, spec.release)
 
-        return TrialRuns(cluster, start, attach, max_runs, release)
+        return Launcher(cluster, start, attach, max_runs, release)
 
     def _give_back(self, cluster: Cluster, release: str | None) -> None:
         """Do what --release says after a search, unless other runs need the cluster."""
@@ -232,7 +231,7 @@ class Session:
             cluster = self._current(start=True)
         elif isinstance(status, Unreachable):  # its trials may still train there
             raise UsageError(f"{record.name} cannot be attached: {status.message}")
-        search = Search.resume(record, self._trial_runs(spec, cluster, namespace, clusters))
+        search = Search.resume(record, self._launcher(spec, cluster, namespace, clusters))
         self.searches[record.id] = search
         return search
 
@@ -369,11 +368,3 @@ class Session:
 
 def _cannot_store(error: OSError) -> UsageError:
     return UsageError(f"runs cannot be stored ({error}): set JUPYTER_DATA_DIR to a folder that you can write to.")
-
-
-def _working_folder() -> str | None:
-    """The folder of the kernel, which is the notebook's; None if it has been deleted."""
-    try:
-        return os.getcwd()
-    except OSError:
-        return None

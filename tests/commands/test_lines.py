@@ -114,12 +114,17 @@ def test_a_verb_in_other_words():
 @pytest.mark.parametrize(
     ("line", "offers"),
     [
-        ("pr", ["predict"]),
-        ("predict ", ["digits"]),
-        ("predict digits --data df --n", ["--name"]),
-        ("tfrecord ", []),
-        ("tfrecord df hdfs:///a --", ["--compression"]),
+        ("%ddl pr", ["predict"]),
+        ("%ddl predict ", ["digits"]),
+        ("%ddl predict digits --data df --n", ["--name"]),
+        ("%ddl tfrecord ", []),
+        ("%ddl tfrecord df hdfs:///a --", ["--compression"]),
+        ("%%distributed --strategy=al", ["--strategy=allreduce"]),
+        ("%%distributed --gather=", ["--gather=auto", "--gather=yes", "--gather=no"]),
+        ("%%distributed --resume di", ["digits"]),
+        ("%%distributed --resume=", ["--resume=digits"]),
+        ("%%distributed --name ", []),
     ],
 )
-def test_verbs_runs_and_options_are_completed(line, offers):
-    assert candidates(f"%ddl {line}", {}, lambda: ["digits"]) == offers
+def test_verbs_runs_options_and_values_are_completed(line, offers):
+    assert candidates(line, {}, lambda: ["digits"]) == offers

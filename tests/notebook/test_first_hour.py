@@ -9,7 +9,6 @@ import types
 import numpy as np
 import pandas as pd
 import pytest
-from IPython.core.completer import provisionalcompleter
 from IPython.utils.capture import capture_output
 from support.fake_cluster import FakeCluster, epoch, state, training
 from support.paths import ROOT
@@ -202,17 +201,17 @@ def test_other_cells_are_left_alone(notebook, capsys, tmp_path, monkeypatch, cel
 
 
 def test_pyspark_that_cannot_pickle_for_this_python_is_named(monkeypatch):
-    monkeypatch.setattr(local_spark, "version", lambda name: "3.3.4")
+    monkeypatch.setattr(machine, "installed", lambda *names: "3.3.4")
     monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
     says = "pyspark 3.3.4 cannot send a cell to workers from Python 3.11: pip install 'pyspark>=3.5,<4.4' and restart"
     assert local_spark.version_problem().startswith(says)
     assert EmbeddedCluster().check(parse(""), {}).message.startswith(says)
-    monkeypatch.setattr(local_spark, "version", lambda name: "3.4.0")
+    monkeypatch.setattr(machine, "installed", lambda *names: "3.4.0")
     assert local_spark.version_problem() is None
 
 
 def test_check_names_what_would_fail(notebook, capsys, monkeypatch):
-    monkeypatch.setattr(local_spark, "version", lambda name: "3.3.4")
+    monkeypatch.setattr(machine, "installed", lambda *names: "3.3.4")
     monkeypatch.setattr(sys, "version_info", (3, 11, 2, "final", 0))
     notebook.user_ns["spark"] = _connect_session()
     monkeypatch.setenv("JAVA_HOME", "/nonexistent")
@@ -240,7 +239,7 @@ def test_a_java_of_another_spark_is_named(tmp_path, monkeypatch, spark, java, sa
     (tmp_path / "bin" / "java").touch(0o755)
     (tmp_path / "release").write_text(f'JAVA_VERSION="{java}"\n')
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    monkeypatch.setattr(local_spark, "version", lambda name: spark)
+    monkeypatch.setattr(machine, "installed", lambda *names: spark)
     if said is None:
         assert local_spark.java_environment() == {}
         return
@@ -473,27 +472,6 @@ def test_the_help_has_groups_that_hold_each_option_once():
     assert sorted(grouped) == sorted(option.flag for option in table.OPTIONS)
     heads = [line for line in help_text().splitlines() if line.endswith(":") and not line.startswith(" ")]
     assert heads == ["training:", "data:", "search:", "faults:", "cluster:", "output:"]
-
-
-@pytest.mark.parametrize(
-    ("typed", "offers"),
-    [
-        ("%%distributed --strategy=al", ["--strategy=allreduce"]),
-        ("%%distributed --gather=", ["--gather=auto", "--gather=no", "--gather=yes"]),
-        ("%%distributed --resume di", ["digits"]),
-        ("%%distributed --resume=", ["--resume=digits"]),
-        ("%%distributed --name ", []),
-    ],
-)
-def test_completion_of_values(shell, typed, offers):
-    shell.run_cell("%%distributed --name digits\nx = 1")
-    with provisionalcompleter():
-        found = sorted(completion.text for completion in shell.Completer.completions(typed, len(typed)))
-    full = [
-        text if text.startswith("--") or "=" not in typed else typed.split()[-1].split("=")[0] + "=" + text
-        for text in found
-    ]
-    assert [text for text in full if text.startswith(("--", "digits"))] == offers
 
 
 def test_completion_of_a_run_offers_what_a_cell_uses(shell):

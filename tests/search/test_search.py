@@ -15,12 +15,12 @@ from support.fake_cluster import epoch, state
 from support.until import until
 
 from ddl_magics import store
+from ddl_magics.clusters import machine
 from ddl_magics.clusters.base import Refused
 from ddl_magics.errors import SearchFailed
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import Search, scheduler
-from ddl_magics.search import plan as plans
 from ddl_magics.search import study as studies
 from ddl_magics.search.plan import make_plan
 from ddl_magics.search.scores import Scores
@@ -517,7 +517,7 @@ def test_a_search_that_was_refused_continues_later(begin):
     ],
 )
 def test_what_is_missing_is_one_line(monkeypatch, installed, search, words):
-    monkeypatch.setattr(plans, "_installed", installed.get)
+    monkeypatch.setattr(machine, "installed", installed.get)
     with pytest.raises(UsageError) as caught:
         planned(f"--trials 3 --search {search}")
     message = str(caught.value)

@@ -17,7 +17,7 @@ from ddl_magics.options.parsing import parse
 from ddl_magics.runs import follower
 from ddl_magics.runtime import events as ev
 from ddl_magics.search import scheduler
-from ddl_magics.session.trial_runs import TrialRuns
+from ddl_magics.search.launcher import Launcher
 from ddl_magics.store import cleaning
 
 LINE = "--trials 3 --objective accuracy:max --name tuned --parallel 2 --prune no"
@@ -141,7 +141,7 @@ def test_no_more_trials_run_at_once_than_fit_into_this_machines_memory():
     def room(master, most):
         cluster = FakeCluster(slots=9)
         cluster.status = lambda: Ready(9, 9, {"master": master})
-        return TrialRuns(cluster, None, None, most).room(2)
+        return Launcher(cluster, None, None, most).room(2)
 
     assert (room("local[9]", 3), room("local[9]", None), room("yarn", 3)) == (3, 4, 4)
 

@@ -1,4 +1,4 @@
-"""Starts the runs of a search's trials, on the cluster of the search."""
+"""`Launcher` starts the runs of a search's trials, on the cluster of the search."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from ddl_magics.store import RunRecord
 SLOTS_SECONDS = 5.0
 
 
-class TrialRuns:
-    """The `Launcher` of a search.
+class Launcher:
+    """Starts the runs of one search.
 
     Args:
         cluster: where the trials run.
@@ -77,7 +77,7 @@ class TrialRuns:
 
 
 def capacity(status: Ready, workers: int, max_runs: int | None) -> int:
-    """How many runs with this number of workers fit into the slots; max_runs: as for `TrialRuns`."""
+    """How many runs with this number of workers fit into the slots; max_runs: as for `Launcher`."""
     room = status.slots // workers
     is_local = str(status.details.get("master", "")).startswith("local")
     return min(room, max_runs) if is_local and max_runs is not None else room
