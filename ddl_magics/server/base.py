@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import gzip
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from jupyter_server.auth.decorator import authorized
 from jupyter_server.base.handlers import APIHandler
 from tornado import web
 
@@ -18,7 +20,7 @@ from ddl_magics.server.listing import Entry, Listing
 from ddl_magics.server.search_views import SearchViews
 from ddl_magics.server.stopping import StopService
 from ddl_magics.server.view_service import ViewService
-from ddl_magics.store import RunRecord, SearchRecord
+from ddl_magics.store import RunFolder, RunInUse, RunRecord, SearchFolder, SearchRecord
 
 #: Longest time that a request may wait for an update, interval of its checks, and number of requests that may wait.
 MAX_WAIT_SECONDS = 30.0
@@ -43,9 +45,14 @@ class Service:
 
 
 class BaseHandler(APIHandler):
-    """Base class of the handlers; decorate each method with `web.authenticated` and `authorized`."""
+    """Base class of the handlers, all of whose methods need a login and the authorizer's consent."""
 
     auth_resource = "ddl_magics"
+
+    def __init_subclass__(cls) -> None:
+        for verb in map(str.lower, cls.SUPPORTED_METHODS):
+            if verb in vars(cls):
+                setattr(cls, verb, web.authenticated(authorized(vars(cls)[verb])))
 
     def initialize(self, service: Service) -> None:
         self.service = service
@@ -58,7 +65,11 @@ class BaseHandler(APIHandler):
         super().on_connection_close()
 
     async def reply(self, value: Any, content_type: str = "application/json") -> None:
-        """Send a JSON value, or a text as it is; compressed if the client accepts it."""
+        """Send a JSON value, or a text as it is; compressed if the client accepts it. None: status 204, no content."""
+        if value is None:
+            self.set_status(204)
+            await self.finish()
+            return
         self.set_header("Vary", "Accept-Encoding")
         body = await asyncio.to_thread(_encode, value, self.accepts_gzip)
         if body.startswith(_GZIP_MAGIC):
@@ -89,6 +100,14 @@ class BaseHandler(APIHandler):
         if record is None:
             raise web.HTTPError(404, "there is no such search")
         return record
+
+    async def discard(self, folder: RunFolder | SearchFolder) -> None:
+        """Remove a run or a search, and answer. Raises 409 if it has not ended, and OSError."""
+        try:
+            await asyncio.to_thread(folder.discard)
+        except RunInUse as error:
+            raise web.HTTPError(409, f"{error}: stop it first") from None
+        await self.reply(None)
 
     async def store_error(self, run: str, error: OSError) -> web.HTTPError:
         """The answer to a change that failed: 404 if the run was deleted meanwhile, else 409."""
@@ -158,6 +177,15 @@ def _json(value: Any) -> str:
         # JSON has no NaN and no infinity: they are sent as null.
         finite = json.loads(json.dumps(value), parse_constant=lambda _: None)
         return json.dumps(finite, separators=(",", ":"))
+
+
+@contextlib.contextmanager
+def answered(status: int, kind: type[Exception], message: str = "") -> Iterator[None]:
+    """Answer an error of this kind with the status, and with its message unless another one is passed."""
+    try:
+        yield
+    except kind as error:
+        raise web.HTTPError(status, message or str(error)) from None
 
 
 def unchanged_store(error: OSError) -> web.HTTPError:

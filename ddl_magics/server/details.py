@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,6 +12,7 @@ from ddl_magics.history.description import described
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunFolder, RunRecord, labels
 from ddl_magics.store.labels import InvalidLabels
+from ddl_magics.store.owned_folder import read_object
 
 #: Number of files listed of a run.
 MAX_FILES = 100
@@ -23,7 +23,7 @@ UPDATES = ("title", "labels", "note")
 def details(record: RunRecord) -> dict[str, Any]:
     """The fields of `RunDetails` in `openapi.yaml` that `RunRow` does not have."""
     folder = RunFolder(record.folder)
-    owner = _read(record.folder / "owner.json")
+    owner = read_object(record.folder / "owner.json")
     return {
         "note": record.note,
         "provenance": [section.to_record() for section in described(provenance.read(record.folder))],
@@ -35,7 +35,7 @@ def details(record: RunRecord) -> dict[str, Any]:
         "owner": {**{name: owner.get(name) for name in ("host", "pid", "heartbeat")}, "alive": folder.has_live_owner()},
         "cell_files": [_cell_file(file) for file in record.cell_files[:MAX_FILES]],
         "files": _files(record.folder / "files"),
-        "size": _size(record.folder / "events.jsonl"),
+        "size": folder.events_bytes(),
         "stop_requested": folder.requested("stop"),
     }
 
@@ -78,18 +78,3 @@ def _files(folder: Path) -> list[dict[str, Any]]:
     except OSError:
         return []
     return [{"name": name, "size": size} for name, size in sorted(files)[:MAX_FILES]]
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {}

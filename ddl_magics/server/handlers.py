@@ -11,7 +11,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from jupyter_server.auth.decorator import authorized
 from jupyter_server.utils import url_path_join
 from tornado import web
 
@@ -20,7 +19,7 @@ from ddl_magics.errors import CannotServe
 from ddl_magics.runs import ending
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import details, download, eventfile, logs, served
-from ddl_magics.server.base import BaseHandler, Service, unchanged_store
+from ddl_magics.server.base import BaseHandler, Service, answered, unchanged_store
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
 from ddl_magics.serving.servers import find_served
 from ddl_magics.store.labels import InvalidLabels
@@ -37,90 +36,59 @@ _RANK = re.compile(r"all|-1|[0-9]{1,6}")
 class RunsHandler(BaseHandler):
     """Lists all runs, or those that changed since a version."""
 
-    @web.authenticated
-    @authorized
     async def get(self) -> None:
         limit = self.integer_argument("limit", 50, 1, MAX_PAGE_SIZE)
         since = self.get_query_argument("since", None)
+        page: Page | None
         if since is not None:
-            try:
+            with answered(410, LookupError, "this version is not known any more: ask without since"):
                 page = await asyncio.to_thread(self.service.listing.changes, since, limit)
-            except LookupError:
-                raise web.HTTPError(410, "this version is not known any more: ask without since") from None
-            if page is None:
-                self.set_status(204)
-                await self.finish()
-            else:
-                await self._answer(page)
-            return
-        cursor, words = self.get_query_argument("cursor", None), self.get_query_argument("q", "")
-        live = self.boolean_argument("live")
-        try:
-            page = await asyncio.to_thread(self.service.listing.page, limit, cursor, live, words)
-        except ValueError as error:
-            raise web.HTTPError(400, str(error)) from None
-        await self._answer(page)
-
-    async def _answer(self, page: Page) -> None:
-        await self.reply({**asdict(page), "store": str(store.runs_folder())})
+        else:
+            cursor, words = self.get_query_argument("cursor", None), self.get_query_argument("q", "")
+            live = self.boolean_argument("live")
+            with answered(400, ValueError):
+                page = await asyncio.to_thread(self.service.listing.page, limit, cursor, live, words)
+        await self.reply(page and {**asdict(page), "store": str(store.runs_folder())})
 
 
 class MatchesHandler(BaseHandler):
     """Names the runs and searches that match a query."""
 
-    @web.authenticated
-    @authorized
     async def get(self) -> None:
         words = self.get_query_argument("q", "")
-        try:
+        with answered(400, ValueError):
             ids = await asyncio.to_thread(self.service.listing.matching, words)
-        except ValueError as error:
-            raise web.HTTPError(400, str(error)) from None
         await self.reply({"ids": ids})
 
 
 class RunHandler(BaseHandler):
     """Reads, renames and deletes one run."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str) -> None:
         await self.reply(await self.details(run))
 
-    @web.authenticated
-    @authorized
     async def patch(self, run: str) -> None:
         record = await self.record(run)
         try:
-            await asyncio.to_thread(details.update, record, self.json_body())
-        except InvalidLabels as error:
-            raise web.HTTPError(400, str(error)) from None
+            with answered(400, InvalidLabels):
+                await asyncio.to_thread(details.update, record, self.json_body())
         except OSError as error:
             raise await self.store_error(run, error) from None
         await self.reply(await self.details(run))
 
-    @web.authenticated
-    @authorized
     async def delete(self, run: str) -> None:
         entry = await self.entry(run)
         if entry.newer:
             raise web.HTTPError(409, entry.problem)
-        folder = store.RunFolder(store.runs_folder() / entry.id)
         try:
-            await asyncio.to_thread(folder.discard)
-        except store.RunInUse as error:
-            raise web.HTTPError(409, f"{error}: stop it first") from None
+            await self.discard(store.RunFolder(store.runs_folder() / entry.id))
         except OSError as error:
             raise await self.store_error(run, error) from None
-        self.set_status(204)
-        await self.finish()
 
 
 class EventsHandler(BaseHandler):
     """Reads the events of a run after a sequence number."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str) -> None:
         after, seconds = self.integer_argument("after", 0, 0, MAX_INTEGER), self.wait_argument()
         path = (await self.record(run)).folder / "events.jsonl"
@@ -154,8 +122,6 @@ class EventsHandler(BaseHandler):
 class ViewHandler(BaseHandler):
     """Reads a run as messages for the view that draws it."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str) -> None:
         page, number = self.get_query_argument("page", ""), self.integer_argument("n", 0, 0, MAX_INTEGER)
         seconds = self.wait_argument()
@@ -172,8 +138,7 @@ class ViewHandler(BaseHandler):
             await self.wait_until(has_updates, seconds)
             record = await self.record(run)
             if not await asyncio.to_thread(has_updates):
-                self.set_status(204)
-                await self.finish()
+                await self.reply(None)
                 return
         await self.reply(await asyncio.to_thread(views.update, record, page, number))
 
@@ -181,8 +146,6 @@ class ViewHandler(BaseHandler):
 class ReplayHandler(BaseHandler):
     """Reads the workers' table over the course of a run."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str) -> None:
         record = await self.record(run)
         await self.reply(await asyncio.to_thread(self.service.views.replay, record))
@@ -191,8 +154,6 @@ class ReplayHandler(BaseHandler):
 class LogsHandler(BaseHandler):
     """Reads what a rank printed."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str, rank: str) -> None:
         if not _RANK.fullmatch(rank):
             raise web.HTTPError(404, "there is no such rank")
@@ -207,8 +168,6 @@ class LogsHandler(BaseHandler):
 class StopHandler(BaseHandler):
     """Stops a run after its current step."""
 
-    @web.authenticated
-    @authorized
     async def post(self, run: str) -> None:
         try:
             result = await self.service.stops.stop(await self.record(run))
@@ -220,25 +179,17 @@ class StopHandler(BaseHandler):
 class SearchHandler(BaseHandler):
     """Deletes one search."""
 
-    @web.authenticated
-    @authorized
     async def delete(self, search: str) -> None:
         record = await self.search(search)
         try:
-            await asyncio.to_thread(store.SearchFolder(record.folder).discard)
-        except store.RunInUse as error:
-            raise web.HTTPError(409, f"{error}: stop it first") from None
+            await self.discard(store.SearchFolder(record.folder))
         except OSError as error:
             raise unchanged_store(error) from None
-        self.set_status(204)
-        await self.finish()
 
 
 class SearchViewHandler(BaseHandler):
     """Reads a search as messages for the view that draws it."""
 
-    @web.authenticated
-    @authorized
     async def get(self, search: str) -> None:
         version, seconds = self.get_query_argument("version", ""), self.wait_argument()
         record = await self.search(search)
@@ -246,17 +197,11 @@ class SearchViewHandler(BaseHandler):
         if answer is None and not record.over:
             await self.wait_until(lambda: self._has_update(search, version), seconds)
             answer = await self._update(await self.search(search), version)
-        if answer is None:
-            self.set_status(204)
-            await self.finish()
-        else:
-            await self.reply(answer)
+        await self.reply(answer)
 
     async def _update(self, record: store.SearchRecord, version: str) -> dict[str, Any] | None:
-        try:
+        with answered(409, LookupError):
             return await asyncio.to_thread(self.service.searches.update, record, version)
-        except LookupError as error:
-            raise web.HTTPError(409, str(error)) from None
 
     def _has_update(self, search: str, version: str) -> bool:
         record = self.service.listing.search(search)
@@ -269,8 +214,6 @@ class SearchViewHandler(BaseHandler):
 class SearchStopHandler(BaseHandler):
     """Ends a search: no further trial is started, and those that run end after their current step."""
 
-    @web.authenticated
-    @authorized
     async def post(self, search: str) -> None:
         record = await self.search(search)
         try:
@@ -283,8 +226,6 @@ class SearchStopHandler(BaseHandler):
 class ServersHandler(BaseHandler):
     """Lists the served models."""
 
-    @web.authenticated
-    @authorized
     async def get(self) -> None:
         await self.reply({"servers": await asyncio.to_thread(served.servers)})
 
@@ -292,25 +233,17 @@ class ServersHandler(BaseHandler):
 class ServerStopHandler(BaseHandler):
     """Ends a served model."""
 
-    @web.authenticated
-    @authorized
     async def post(self, server: str) -> None:
-        try:
+        with answered(404, CannotServe):
             served_model = await asyncio.to_thread(find_served, server)
-        except CannotServe as error:
-            raise web.HTTPError(404, str(error)) from None
-        try:
+        with answered(409, CannotServe):
             message = await asyncio.to_thread(served_model.stop)
-        except CannotServe as error:
-            raise web.HTTPError(409, str(error)) from None
         await self.reply({"message": message})
 
 
 class ExportHandler(BaseHandler):
     """Sends a run as a file, chunk by chunk."""
 
-    @web.authenticated
-    @authorized
     async def get(self, run: str) -> None:
         format_ = self.get_query_argument("format", "json")
         if format_ not in download.CONTENT_TYPES:
@@ -337,8 +270,6 @@ class ExportHandler(BaseHandler):
 class SpecificationHandler(BaseHandler):
     """Sends the OpenAPI document of these routes."""
 
-    @web.authenticated
-    @authorized
     async def get(self) -> None:
         await self.reply(SPECIFICATION.read_text(encoding="utf-8"), "application/yaml")
 

@@ -24,6 +24,7 @@ from ddl_magics import store
 from ddl_magics.history import query
 from ddl_magics.server import rows
 from ddl_magics.server.summary import Summary, summarize
+from ddl_magics.store.files import stamp
 
 MAX_PAGE_SIZE = 200
 #: Number of removed ids that are remembered. A client that missed more of them has to read the pages again.
@@ -232,14 +233,14 @@ class Listing:
 
     def _update_search(self, path: str) -> None:
         """Read a search again if its file has changed. An unreadable search is not listed, but its runs are."""
-        name, folder, stamp = os.path.basename(path), store.SearchFolder(Path(path)), _stamp(f"{path}/search.json")
+        name, folder, file_stamp = os.path.basename(path), store.SearchFolder(Path(path)), stamp(f"{path}/search.json")
         cached = self._searches.get(name)
-        if cached is not None and cached.stamp == stamp and (cached.record.over or folder.has_live_owner()):
+        if cached is not None and cached.stamp == file_stamp and (cached.record.over or folder.has_live_owner()):
             return
         record = folder.record()
         if record is not None:
             self._revision += 1
-            self._searches[name] = SearchEntry(record, stamp, self._revision)
+            self._searches[name] = SearchEntry(record, file_stamp, self._revision)
         elif cached is not None:
             self._forget(self._searches, name)
 
@@ -248,7 +249,7 @@ class Listing:
         name = os.path.basename(folder)
         cached = self._entries.get(name)
         # Strings, because making a `Path` takes several times as long as the `stat`.
-        stamps = [_stamp(f"{folder}/{file}") for file in _FILES]
+        stamps = [stamp(f"{folder}/{file}") for file in _FILES]
         # A kernel may die without changing a file.
         if (
             cached is not None
@@ -269,9 +270,9 @@ class Listing:
     def _row(self, entry: Entry) -> dict[str, Any]:
         if entry.record is None:
             return rows.unreadable(entry.id, entry.created, entry.problem)
-        stamp = entry.stamps[_FILES.index("events.jsonl")]
-        if entry.summary is None or entry.summary[0] != stamp:
-            entry.summary = (stamp, summarize(entry.record.folder / "events.jsonl"))
+        events_stamp = entry.stamps[_FILES.index("events.jsonl")]
+        if entry.summary is None or entry.summary[0] != events_stamp:
+            entry.summary = (events_stamp, summarize(entry.record.folder / "events.jsonl"))
         return rows.row(entry.record, entry.summary[1])
 
 
@@ -284,14 +285,6 @@ def _folders(parent: Path) -> dict[str, str]:
             }
     except FileNotFoundError:
         return {}
-
-
-def _stamp(path: str) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(folder: Path) -> Entry | None:

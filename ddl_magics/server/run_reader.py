@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 import time
-from pathlib import Path
 from typing import Any, BinaryIO
 
 from ddl_magics.dashboard.history import History
@@ -12,7 +11,7 @@ from ddl_magics.dashboard.snapshot import Snapshot
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import eventfile
 from ddl_magics.server.details import failure
-from ddl_magics.store import RunRecord, snapshots
+from ddl_magics.store import RunFolder, RunRecord, snapshots
 
 #: Time that one request may read: short for the first request, so that a view soon has something to draw; longer for
 #: the next ones, because every answer has a fixed cost.
@@ -46,13 +45,12 @@ class RunReader:
             "cluster": record.cluster,
             "waiting": False,
         }
-        self._folder, self._workers = record.folder, workers
-        self._path: Path = record.folder / "events.jsonl"
+        self._folder, self._workers = RunFolder(record.folder), workers
         self._size = -1
         self._begin(from_snapshot=True)
 
     def _begin(self, from_snapshot: bool) -> None:
-        snapshot = (snapshots.read(self._folder) if from_snapshot else None) or Snapshot(History(self._workers))
+        snapshot = (snapshots.read(self._folder.path) if from_snapshot else None) or Snapshot(History(self._workers))
         self.history, self.last_seen = snapshot.history, snapshot.last_seen
         self.damaged = 0
         self._last_seq = snapshot.seq  # number of the last event that was read
@@ -70,14 +68,14 @@ class RunReader:
 
         Its size tells, not the offset: an incomplete last line may never be completed.
         """
-        return _size(self._path) != self._size
+        return self._folder.events_bytes() != self._size
 
     def read_more(self, seconds: float) -> None:
         """Read on to the end of the file, for about `seconds` at most."""
         deadline = time.monotonic() + seconds
-        self._has_more, self._size = True, _size(self._path)
+        self._has_more, self._size = True, self._folder.events_bytes()
         try:
-            with open(self._path, "rb") as file:
+            with open(self._folder.path / "events.jsonl", "rb") as file:
                 self._find(file)
                 while self._has_more and self._read(file) and time.monotonic() < deadline:
                     pass
@@ -122,10 +120,3 @@ class RunReader:
     def _feed(self, event: ev.Event) -> None:
         self.history.feed([event.raw])
         self.last_seen = event.time
-
-
-def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except OSError:
-        return 0

@@ -5,7 +5,6 @@ The server stores nothing about a page: its version tells what it has. A view is
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections import OrderedDict
@@ -14,6 +13,7 @@ from typing import Any
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import SearchFolder, SearchRecord
+from ddl_magics.store.files import stamp
 
 #: Number of views that are kept in memory.
 MAX_VIEWS = 16
@@ -58,23 +58,15 @@ class SearchViews:
 
     def _view(self, record: SearchRecord) -> dict[str, Any] | None:
         folder = SearchFolder(record.folder)
-        stamp = _stamp(folder)
+        view_stamp = stamp(folder.view_path)
         with self._lock:
             cached = self._views.get(record.id)
-            if cached is None or cached[0] != stamp:
-                cached = self._views[record.id] = stamp, _read(folder)
+            if cached is None or cached[0] != view_stamp:
+                cached = self._views[record.id] = view_stamp, _read(folder)
             self._views.move_to_end(record.id)
             while len(self._views) > MAX_VIEWS:
                 self._views.popitem(last=False)
             return cached[1]
-
-
-def _stamp(folder: SearchFolder) -> tuple[int, int, int] | None:
-    try:
-        status = os.stat(folder.view_path)
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns, status.st_size
 
 
 def _read(folder: SearchFolder) -> dict[str, Any] | None:

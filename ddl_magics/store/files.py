@@ -52,3 +52,12 @@ def synchronize_folder(folder: Path) -> None:
             synchronize(descriptor)
         finally:
             os.close(descriptor)
+
+
+def stamp(path: str | Path) -> tuple[int, int, int] | None:
+    """Inode, mtime and size of a file, which tell whether it has changed; None without it."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return None
+    return status.st_ino, status.st_mtime_ns, status.st_size

@@ -14,7 +14,8 @@ import pytest
 from support.fake_cluster import training
 from support.stored import finished, kill_owner, stored
 
-from ddl_magics.server import eventfile, listing, run_reader
+from ddl_magics.server import eventfile, listing
+from ddl_magics.store import RunFolder
 
 ROUTES = ("", "/events", "/view", "/logs/all", "/export?format=csv", "/export?format=html")
 
@@ -33,9 +34,9 @@ def reads(monkeypatch):
 
         monkeypatch.setattr(owner, name, called)
 
-    for owner, name in ((listing, "_stamp"), (listing, "_folders"), (eventfile, "read"), (listing, "summarize")):
+    for owner, name in ((listing, "stamp"), (listing, "_folders"), (eventfile, "read"), (listing, "summarize")):
         watch(owner, name)
-    watch(run_reader, "_size")
+    watch(RunFolder, "events_bytes")
     return seen
 
 
