@@ -5,8 +5,9 @@ import os
 
 import pytest
 from IPython.core.error import UsageError
+from support import mlflow_server
 from support.fake_cluster import FakeCluster, epoch, training
-from support.mlflow_server import mlflow_server
+from support.stored import stored
 from support.tensorboards import free_port
 from support.until import until
 
@@ -41,8 +42,14 @@ def uri(request, tmp_path_factory):
     if request.param == "database":
         yield f"sqlite:///{folder}/mlflow.db"
     else:
-        with mlflow_server(folder) as url:
+        with mlflow_server.mlflow_server(folder) as url:
             yield url
+
+
+def test_without_its_environment_a_server_says_how_to_make_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(mlflow_server, "PYTHON", tmp_path / "python")
+    with pytest.raises(AssertionError, match="make mlflow-env"), mlflow_server.mlflow_server(tmp_path):
+        pass
 
 
 def spec(line, cell=CELL):
@@ -67,8 +74,9 @@ def values(client, found, name):
 def test_mlflow_follows_a_run(uri, tmp_path):
     script = list(training(epochs=3))
     script.insert(-1, ev.make("artifact", 0, name="model-0.keras", size=5, sha256=""))
-    cluster = FakeCluster(script, artifacts={"model-0.keras": b"model"})
-    cluster.visible = len(script) - EPOCH_EVENTS - LAST_EVENTS - 1
+    cluster = FakeCluster(
+        script, artifacts={"model-0.keras": b"model"}, visible=len(script) - EPOCH_EVENTS - LAST_EVENTS - 1
+    )
     run = Session(cluster).submit(spec(f"--name digits --set units=3 --mlflow {uri}"), {})
 
     def logged():
@@ -119,7 +127,7 @@ def test_what_continues_writes_nothing_twice(uri):
     """As after `%ddl attach`: all events are read again."""
     from ddl_magics.history.scalars import scalars
 
-    record = store.RunFolder.create(_record()).record()
+    record = stored(created=1.8e9).record()
     events = [{**epoch(number, loss=1.0 - number / 10), "time": 1.8e9 + number} for number in range(4)]
     first = mlflow.begin(uri, "ddl_magics", record, {"units": 3})
     first.add(scalars(events[:2]))
@@ -128,20 +136,6 @@ def test_what_continues_writes_nothing_twice(uri):
     again.add(scalars(events))
     client, found = of_id(uri, record.id)
     assert [step for step, _ in values(client, found, "loss")] == [1, 2, 3, 4]
-
-
-def _record():
-    run = store.new_run_id()
-    made = {**spec("--name digits").to_record(), "run": run}
-    return {
-        "id": run,
-        "name": "digits",
-        "created": 1.8e9,
-        "spec": made,
-        "cluster": "c",
-        "notebook": "",
-        "state": "RUNNING",
-    }
 
 
 def test_a_place_that_fails_costs_the_run_nothing_and_gets_all_once_it_works(tmp_path, monkeypatch):

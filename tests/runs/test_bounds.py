@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import threading
 
 import pytest
 from support.endless import EndlessRun, size_of
@@ -15,7 +16,10 @@ from ddl_magics.runtime import bounded_log, merging
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import logs
 from ddl_magics.session.session import Session
-from ddl_magics.store import RunFolder
+from ddl_magics.store import RunFolder, owner
+
+#: An hour of a run is 20 s of a processor, which others may need more.
+pytestmark = pytest.mark.timeout(600)
 
 TAIL = 400
 
@@ -28,6 +32,8 @@ def small(tmp_path, monkeypatch):
     monkeypatch.setattr(bounded_log, "OLD_EVENTS", dict.fromkeys(merging.MERGES, 500))
     monkeypatch.setattr(folder_writer, "REWRITE_BYTES", 400_000)
     monkeypatch.setattr("ddl_magics.store.snapshots.EVENTS", TAIL // 2)
+    # The run's time is simulated: a thread in real time would replace files while the test counts their bytes.
+    monkeypatch.setattr(owner, "HEARTBEAT_SECONDS", threading.TIMEOUT_MAX)
 
 
 @pytest.mark.parametrize("watched", [False, True])

@@ -130,8 +130,7 @@ def test_a_driver_address_with_missing_fields(livy, address):
 @pytest.fixture
 def session(monkeypatch):
     """The cluster that has the run, which can be reached; it has sent `SENT` events."""
-    cluster = FakeCluster()
-    cluster.visible = SENT
+    cluster = FakeCluster(visible=SENT)
     monkeypatch.setattr(ending, "_reach", lambda record: cluster)
     return cluster
 

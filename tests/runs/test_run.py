@@ -21,7 +21,6 @@ from ddl_magics.options.parsing import parse
 from ddl_magics.runs import follower, run_text, tables, transfer
 from ddl_magics.runs import run as run_module
 from ddl_magics.runs.run import Run
-from ddl_magics.runs.run_queue import RunQueue
 from ddl_magics.runtime import events as ev
 from ddl_magics.session.session import Session
 from ddl_magics.session.waiting import wait_in_cell
@@ -173,8 +172,7 @@ def test_the_failure_is_raised_with_rank_host_and_traceback_and_the_history_stay
 
 
 def test_waiting_is_bounded():
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     run = submit(cluster)
     with pytest.raises(TimeoutError, match=r"digits is RUNNING after 0.2 s and continues: .*digits.stop\(\)"):
         run.wait(0.2)
@@ -183,8 +181,7 @@ def test_waiting_is_bounded():
 
 
 def test_a_stop_request_of_another_process_is_heard():
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     run = submit(cluster)
     Run.stored(store.find_run(run.id)).request_stop()
     run.wait(10)
@@ -193,8 +190,7 @@ def test_a_stop_request_of_another_process_is_heard():
 
 def test_the_notebook_stops_a_run_whose_driver_forgot_its_timeout(monkeypatch):
     monkeypatch.setattr(follower, "TIMEOUT_GRACE_SECONDS", 0.0)
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     assert submit(cluster, "--timeout 0.1").wait(10).state == ev.STOPPED
 
 
@@ -243,8 +239,7 @@ def test_an_ensemble_has_models_and_histories_of_every_rank(tmp_path, monkeypatc
 def test_the_progress_of_a_transfer_is_sent_to_the_views_and_not_stored(monkeypatch, seconds, parts):
     monkeypatch.setattr(transfer, "REPORT_SECONDS", seconds)
     artifact = ev.make("artifact", 0, name="model-0.keras", size=2500, sha256="")
-    cluster = FakeCluster([artifact, state(ev.FINISHED)], artifacts={"model-0.keras": b"k" * 2500})
-    cluster.visible = 0
+    cluster = FakeCluster([artifact, state(ev.FINISHED)], artifacts={"model-0.keras": b"k" * 2500}, visible=0)
     run = submit(cluster)
     seen = []
     run.listen(seen.extend)
@@ -309,8 +304,7 @@ def test_a_run_without_a_model_says_so():
 
 
 def test_a_driver_that_is_gone_loses_the_run():
-    cluster = FakeCluster()
-    cluster.visible = 4
+    cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
     cluster.broken = ProcessLookupError("the session has ended")
     with pytest.raises(DistributedCellError, match="lost: the session has ended") as caught:
@@ -320,8 +314,7 @@ def test_a_driver_that_is_gone_loses_the_run():
 
 
 def test_a_driver_that_does_not_answer_for_a_while_is_waited_for(monkeypatch):
-    cluster = FakeCluster()
-    cluster.visible = 4
+    cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
     cluster.broken = ConnectionError("503")
     time.sleep(0.2)  # many polls
@@ -337,8 +330,7 @@ def test_a_driver_that_does_not_answer_for_a_while_is_waited_for(monkeypatch):
 
 
 def test_a_run_that_the_notebook_fails_to_follow_is_ended(monkeypatch):
-    cluster = FakeCluster()
-    cluster.visible = 4
+    cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
     cluster.broken = MemoryError()
     monkeypatch.setattr(cluster, "stop", lambda run, reason: cluster.stopped.append(run))
@@ -372,8 +364,7 @@ def test_a_view_that_raises_does_not_harm_the_run_and_is_logged_once(caplog):
 
 
 def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
-    cluster = FakeCluster()
-    cluster.visible = 4
+    cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
 
     until(lambda: store.find_run(run.id).state == "RUNNING", 10)
@@ -400,8 +391,7 @@ def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
 
 def test_a_run_that_another_process_has_taken_over_is_stored_by_that_alone(monkeypatch, caplog):
     monkeypatch.setattr(owner, "HEARTBEAT_SECONDS", 0.05)
-    cluster = FakeCluster()
-    cluster.visible = 4
+    cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
     until(lambda: store.find_run(run.id).state == "RUNNING", 10)
     folder = store.find_run(run.id).folder
@@ -431,8 +421,7 @@ def test_listeners_get_every_event_once_however_late_they_come():
 
 
 def test_a_second_run_waits_for_its_turn_and_sees_the_names_as_they_were():
-    cluster = FakeCluster(slots=2)
-    cluster.visible = 2
+    cluster = FakeCluster(slots=2, visible=2)
     session, names = Session(cluster), {"x": 1}
     first = submit(cluster, "--name first", names, session)
     second = submit(cluster, "--name second", names, session)
@@ -451,8 +440,7 @@ def test_a_second_run_waits_for_its_turn_and_sees_the_names_as_they_were():
 
 
 def test_a_queued_run_can_be_stopped_and_lets_the_next_one_pass():
-    cluster = FakeCluster(slots=2)
-    cluster.visible = 2
+    cluster = FakeCluster(slots=2, visible=2)
     session = Session(cluster)
     first, second = (submit(cluster, f"--name {name}", session=session) for name in ("first", "second"))
     assert second.stop(10).state == ev.STOPPED and second.id not in cluster.launched
@@ -462,27 +450,13 @@ def test_a_queued_run_can_be_stopped_and_lets_the_next_one_pass():
 
 
 def test_a_queued_run_that_cannot_be_any_more_fails():
-    cluster = FakeCluster(slots=2)
-    cluster.visible = 2
+    cluster = FakeCluster(slots=2, visible=2)
     session = Session(cluster)
     submit(cluster, "--name first", session=session)
     second = submit(cluster, "--name second", session=session)
     cluster.refuse = Refused("slots", "2 workers do not fit into 1 slots")
     with pytest.raises(DistributedCellError, match="second: 2 workers do not fit into 1 slots"):
         second.wait(10)
-
-
-def test_slots_count_as_taken_from_the_launch_on():
-    queue = RunQueue()
-    for run in "abc":
-        queue.join(run)
-    assert not queue.take("b", 1, 4, 4), "a is before it"
-    assert queue.take("a", 3, 4, 4)
-    assert not queue.take("b", 2, 4, 4), "the cluster's own count lags behind"
-    assert queue.ahead("c") == ["a", "b"]
-    queue.leave("a")
-    assert not queue.take("b", 2, 4, 1), "somebody else's job"
-    assert queue.take("b", 2, 4, 4)
 
 
 def test_a_refused_run_leaves_nothing_behind():
@@ -531,8 +505,7 @@ def test_a_run_waits_for_a_session_that_executes_another_cell(monkeypatch, stops
 
 
 def test_an_interrupt_while_the_driver_is_asked_leaves_no_run_behind(monkeypatch):
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
 
     def interrupt(timeout):
         raise KeyboardInterrupt
@@ -543,10 +516,7 @@ def test_an_interrupt_while_the_driver_is_asked_leaves_no_run_behind(monkeypatch
     )
     with pytest.raises(KeyboardInterrupt):
         submit(cluster)
-    deadline = time.monotonic() + 10
-    while store.list_runs()[0].state != ev.STOPPED and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert store.list_runs()[0].state == ev.STOPPED
+    until(lambda: store.list_runs()[0].state == ev.STOPPED, 10)
 
 
 def test_a_name_does_not_replace_a_variable_but_a_run():
@@ -595,8 +565,7 @@ class Interrupting:
 
 
 def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypatch):
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     run = submit(cluster)
     say = Interrupting(monkeypatch, run, 1)
     with pytest.raises(RunInterrupted, match="digits is STOPPED; its history and model are kept"):
@@ -606,8 +575,7 @@ def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypa
 
 
 def test_a_second_interrupt_leaves_the_run_to_itself(monkeypatch):
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     monkeypatch.setattr(cluster, "stop", lambda run, reason: None)
     run = submit(cluster)
     with pytest.raises(RunInterrupted, match=r"no longer waiting for digits, which is RUNNING; digits.wait\(\)"):
@@ -618,8 +586,7 @@ def test_a_second_interrupt_leaves_the_run_to_itself(monkeypatch):
 
 def test_the_end_of_the_kernel_stops_its_runs(monkeypatch):
     monkeypatch.setattr("ddl_magics.session.session.EXIT_SECONDS", 1.0)
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     session = Session(cluster)
     run = submit(cluster, session=session)
     session.close()
@@ -628,8 +595,7 @@ def test_the_end_of_the_kernel_stops_its_runs(monkeypatch):
 
 def test_the_end_of_the_kernel_marks_what_does_not_end_in_time(monkeypatch):
     monkeypatch.setattr("ddl_magics.session.session.EXIT_SECONDS", 0.1)
-    cluster = FakeCluster()
-    cluster.visible = 2
+    cluster = FakeCluster(visible=2)
     monkeypatch.setattr(cluster, "stop", lambda run, reason: None)
     session = Session(cluster)
     run = submit(cluster, session=session)
@@ -695,8 +661,7 @@ def test_what_is_missing_of_a_stored_run_is_said():
 
 
 def test_a_stop_that_does_not_arrive_is_asked_for_again():
-    cluster = FakeCluster()
-    cluster.visible = 3
+    cluster = FakeCluster(visible=3)
     run, asked = running(submit(cluster)), []
 
     def stop(request):
@@ -721,8 +686,7 @@ def test_results_that_cannot_be_fetched_are_told_though_the_run_has_ended(monkey
 
 
 def test_a_run_that_another_kernel_follows_has_no_results_yet():
-    cluster = FakeCluster()
-    cluster.visible = 3
+    cluster = FakeCluster(visible=3)
     run = running(submit(cluster))
     until(lambda: store.find_run(run.id).state == ev.RUNNING, 10)
     other = Run.stored(store.find_run(run.id))

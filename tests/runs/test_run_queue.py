@@ -13,3 +13,16 @@ def test_the_cluster_is_needed_until_the_results_are_here():
     assert not queue.idle, "a is being fetched"
     queue.leave("a")
     assert queue.idle
+
+
+def test_slots_count_as_taken_from_the_launch_on():
+    queue = RunQueue()
+    for run in "abc":
+        queue.join(run)
+    assert not queue.take("b", 1, 4, 4), "a is before it"
+    assert queue.take("a", 3, 4, 4)
+    assert not queue.take("b", 2, 4, 4), "the cluster's own count lags behind"
+    assert queue.ahead("c") == ["a", "b"]
+    queue.leave("a")
+    assert not queue.take("b", 2, 4, 1), "somebody else's job"
+    assert queue.take("b", 2, 4, 4)

@@ -19,6 +19,7 @@ START_SECONDS = 100
 @contextlib.contextmanager
 def s3(folder):
     """moto's S3, with an empty bucket: the address of its server. It takes any key."""
+    assert MOTO.exists(), "make stores-env makes the environment of S3"
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with _running([str(MOTO), "-H", "127.0.0.1", "-p", str(port)], folder / "moto.log"):

@@ -46,11 +46,11 @@ class FakeCluster(Cluster):
     name = "fake"
     poll_seconds = 0.01
 
-    def __init__(self, script=None, slots=2, artifacts=None):
+    def __init__(self, script=None, slots=2, artifacts=None, visible=None):
         self.script = list(training() if script is None else script)
         self.slots = slots
         self.artifacts = artifacts or {}
-        self.visible = len(self.script)
+        self.visible = len(self.script) if visible is None else visible
         self.launched, self.stopped, self.released = {}, [], []
         self.namespaces = {}
         self.refuse = None

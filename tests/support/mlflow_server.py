@@ -16,6 +16,7 @@ PYTHON = ROOT / ".venv-mlflow" / "bin" / "python"
 @contextlib.contextmanager
 def mlflow_server(folder):
     """The address of a server that keeps its runs below `folder`."""
+    assert PYTHON.exists(), "make mlflow-env makes the environment of MLflow's server"
     port = free_port()
     command = [str(PYTHON), "-m", "mlflow", "server", "--host", "127.0.0.1", "--port", str(port), "--workers", "1"]
     stores = ["--backend-store-uri", f"sqlite:///{folder}/mlflow.db", "--artifacts-destination", f"{folder}/artifacts"]
