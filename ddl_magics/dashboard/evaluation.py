@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ddl_magics.dashboard.svg import COLOURS
 from ddl_magics.dashboard.text import number
 from ddl_magics.errors import NotInEvaluation
 from ddl_magics.wording import counted, nearest
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _SIZE = 460
-_COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 #: So many classes have their numbers in the cells of the confusion matrix.
 _WITH_NUMBERS = 20
 
@@ -132,7 +132,7 @@ class Evaluation(Mapping[str, Any]):
         figure.add_scatter(x=[0, 1], y=[0, 1], mode="lines", line={"color": "#9aa3ad", "dash": "dot"}, showlegend=False)
         for position, (index, (false, true)) in enumerate(curves.items()):
             area = float(np.sum(np.diff(false) * (true[1:] + true[:-1]) / 2))
-            colour = _COLOURS[position % len(_COLOURS)]
+            colour = COLOURS[position % len(COLOURS)]
             figure.add_scatter(
                 x=false, y=true, mode="lines", name=f"class {index}, area {area:.4f}", line={"color": colour}
             )

@@ -7,15 +7,14 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from ..runtime.events import RawEvent
-from .charts import Chart, charts, history_of
+from .charts import Chart, Line, charts, history_of
+from .svg import FAINT, colour
 
 if TYPE_CHECKING:
     import plotly.graph_objects as go
 
 _ROW_PIXELS = 250
 _HEAD_PIXELS = 110
-_TRAIN, _VALIDATION = "#2f6fde", "#d9730d"
-_RANKS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 
 
 def figure(title: str, events: Iterable[RawEvent]) -> go.Figure:
@@ -49,7 +48,7 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
                 name=escape(line.name),
                 mode="lines" if len(line.x) > 1 else "markers",
                 connectgaps=True,
-                line=_pen(line.style, k),
+                line=_pen(line, k),
                 legend=f"legend{i + 1}" if i else "legend",
                 showlegend=has_legend,
             )
@@ -74,16 +73,11 @@ def draw(title: str, drawn_charts: list[Chart]) -> go.Figure:
     return plot
 
 
-def _pen(style: str, k: int) -> dict[str, Any]:
-    if style == "ranks":
-        return {"color": "rgba(47,111,222,.35)", "width": 1, "dash": "dot"}
-    if style == "steps":
-        return {"color": "rgba(47,111,222,.35)", "width": 1}
-    if style == "train":
-        return {"color": _TRAIN, "width": 2}
-    if style == "validation":
-        return {"color": _VALIDATION, "width": 2, "dash": "dot"}
-    return {"color": _RANKS[k % len(_RANKS)], "width": 1.5}
+def _pen(line: Line, k: int) -> dict[str, Any]:
+    dash = {"dash": "dot"} if line.style in ("ranks", "validation") else {}
+    if line.style in FAINT:
+        return {"color": "rgba(47,111,222,.35)", "width": 1, **dash}
+    return {"color": colour(line, k), "width": 1.5 if line.style == "plain" else 2, **dash}
 
 
 def _legends(plot: go.Figure, drawn_charts: list[Chart]) -> dict[str, Any]:

@@ -7,11 +7,13 @@ from html import escape
 from typing import Any
 
 from ..runtime.events import FAILED, FINISHED, LOST, TERMINAL, RawEvent
+from ..runtime.wording import counted
 from . import monitor
 from .charts import Chart, charts, history_of
 from .figure import draw
 from .history import History
 from .svg import FAINT, colour, svg
+from .text import duration
 
 #: MIME type for a renderer of runs: the id, the name and the state.
 RUN_TYPE = "application/vnd.ddl-magics.run+json"
@@ -101,7 +103,7 @@ def _info(run: Mapping[str, Any], history: History) -> dict[str, Any]:
     strategy, workers = run.get("strategy"), run.get("workers")
     facts = [STRATEGY_TITLES.get(strategy or "", strategy)]
     if workers and strategy not in ("single", "monitor"):
-        facts.append(f"{workers} worker{'' if workers == 1 else 's'}")
+        facts.append(counted(workers, "worker"))
     info["facts"] = " · ".join(_truncate(str(fact)) for fact in (*facts, run.get("cluster")) if fact)
     return info
 
@@ -144,10 +146,7 @@ def _style(run_id: str) -> str:
 def _duration(info: Mapping[str, Any]) -> str:
     if info["created"] is None or info["ended"] is None or info["state"] not in TERMINAL:
         return ""
-    seconds = max(0, round(info["ended"] - info["created"]))
-    hours, minutes = seconds // 3600, seconds // 60 % 60
-    text = f"{hours}:{minutes:02}:{seconds % 60:02}" if hours else f"{minutes}:{seconds % 60:02}"
-    return f" · took {text}"
+    return f" · took {duration(round(info['ended'] - info['created']))}"
 
 
 def _failure(failure: Mapping[str, Any] | None) -> str:
@@ -170,7 +169,7 @@ def _metrics(history: History) -> str:
     heads = "".join(f"<th>{escape(_truncate(name))}</th>" for name in history.latest)
     cells = "".join(f"<td>{value:.4g}</td>" for value in history.latest.values())
     epochs_done = history.progress.epoch
-    head = f"after {epochs_done} epoch{'' if epochs_done == 1 else 's'}" if epochs_done else "so far"
+    head = f"after {counted(epochs_done, 'epoch')}" if epochs_done else "so far"
     return f"<table><tr><th></th>{heads}</tr><tr><td>{head}</td>{cells}</tr></table>"
 
 

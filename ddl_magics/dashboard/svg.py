@@ -10,8 +10,9 @@ WIDTH, HEIGHT = 260, 130
 LARGEST, SMALLEST = 1e300, 1e-300
 #: Styles of lines that stand back behind the others, and have no name in a caption.
 FAINT = ("ranks", "steps")
+#: Colours of lines in the order of their charts: of the training, of the validation, and further ones.
+COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 _LEFT, _RIGHT, _TOP, _BOTTOM = 40, 8, 8, 18
-_COLOURS = ("#2f6fde", "#d9730d", "#1f9d68", "#8b5cf6", "#d6336c", "#0c8599", "#7a6a00", "#66707a")
 
 
 def svg(chart: Chart) -> str:
@@ -50,7 +51,7 @@ def svg(chart: Chart) -> str:
 def colour(line: Line, k: int) -> str:
     """The colour of the k-th line of a chart."""
     by_style = {"ranks": 0, "steps": 0, "train": 0, "validation": 1}
-    return _COLOURS[by_style.get(line.style, k) % len(_COLOURS)]
+    return COLOURS[by_style.get(line.style, k) % len(COLOURS)]
 
 
 def _points(line: Line) -> list[tuple[float, float]]:

@@ -34,7 +34,6 @@ from ddl_magics.runtime.monitoring.sources import REFERENCE_FILE
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.strategies import ENSEMBLE
 from ddl_magics.store import RunFolder, RunRecord, find_run, labels
-from ddl_magics.store.labels import Labels
 from ddl_magics.wording import counted, nearest
 
 if TYPE_CHECKING:
@@ -47,6 +46,7 @@ if TYPE_CHECKING:
     from ddl_magics.models.signature import Example
     from ddl_magics.models.transformer import KerasTransformer
     from ddl_magics.runs.follower import Follower
+    from ddl_magics.runtime.data.records import Inputs
     from ddl_magics.runtime.data.transform import Transform
     from ddl_magics.serving.servers import Served
 
@@ -139,7 +139,7 @@ class Run:
     @property
     def tags(self) -> list[str]:
         """The run's tags, also those given in the panel; assign a list to change them."""
-        return list(self._labels.tags)
+        return list(self._folder.labels().tags)
 
     @tags.setter
     def tags(self, tags: Sequence[str]) -> None:
@@ -148,15 +148,11 @@ class Run:
     @property
     def note(self) -> str:
         """What people have written about the run, or ""; assign a text to change it."""
-        return self._labels.note
+        return self._folder.labels().note
 
     @note.setter
     def note(self, text: str) -> None:
         self._folder.label(note=labels.note(text))
-
-    @property
-    def _labels(self) -> Labels:
-        return self._folder.labels()
 
     @property
     def provenance(self) -> Provenance:
@@ -229,7 +225,7 @@ class Run:
         if self._follower is None and not self._timeline.over:
             raise NotInRun(f"{self.name} is {self.state} in another kernel: its results are here when it has ended")
         try:
-            settled = self._timeline.wait(_is_settled, timeout)
+            settled = self._timeline.wait_until_settled(timeout)
         except KeyboardInterrupt:
             raise RunInterrupted(
                 f"no longer waiting for {self.name}, which is {self.state} and continues; {self.name}.wait() waits "
@@ -254,7 +250,7 @@ class Run:
             TimeoutError: the run has not ended after `timeout` seconds.
         """
         self.request_stop()
-        if not self._timeline.wait(_is_settled, timeout):
+        if not self._timeline.wait_until_settled(timeout):
             raise TimeoutError(
                 f"{self.name} is still {self.state} {timeout:g} s after it was asked to stop; {self.name}.wait() waits "
                 "longer."
@@ -285,7 +281,7 @@ class Run:
 
     def settled(self, timeout: float) -> bool:
         """Wait at most `timeout` seconds; returns whether the run has ended and its results are here."""
-        return self._timeline.wait(_is_settled, timeout)
+        return self._timeline.wait_until_settled(timeout)
 
     def listen(self, listener: Callable[[list[ev.RawEvent]], None]) -> None:
         """Call `listener` with the events so far, and then with new ones of a run that this kernel follows.
@@ -299,7 +295,7 @@ class Run:
 
     def give_up(self, timeout: float) -> None:
         """Mark the run as lost, as the kernel exits, unless it ends within `timeout` seconds."""
-        self._timeline.wait(_is_settled, max(timeout, 0.0))
+        self._timeline.wait_until_settled(max(timeout, 0.0))
         if self._follower is not None and not self._timeline.over:
             self._follower.give_up("its kernel has ended")
 
@@ -398,15 +394,14 @@ class Run:
             features: as for `ddl_magics.predict`; if left out, the columns of --data, which become the same tensors as
                 in training.
             transform: the function of --transform, where the run had one.
-            index: as for `model`.
-            rank: as for `model`.
+            index, rank: as for `model`.
             options: `output`, `batch_size`, `on_error` and `custom_objects`, as for `ddl_magics.predict`.
 
         Raises:
             CannotScore: a column is missing or of another kind, or the first row cannot be scored.
             DistributedCellError, LookupError: as `model`.
         """
-        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        inputs = self._inputs(features)
         return predict(df, self._model_file(index, rank), features=inputs, **self._transform(transform), **options)
 
     def evaluate(
@@ -430,8 +425,7 @@ class Run:
             label: the column of the labels; if left out, that of --label.
             features: as for `predict`.
             transform: as for `predict`.
-            index: as for `model`.
-            rank: as for `model`.
+            index, rank: as for `model`.
             options: `weight` (that of --weight if left out), `batch_size` and `custom_objects`, as for
                 `ddl_magics.evaluate`.
 
@@ -439,10 +433,13 @@ class Run:
             CannotScore: a column is missing or of another kind, or a row cannot be evaluated.
             DistributedCellError, LookupError: as `model`.
         """
-        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        inputs = self._inputs(features)
         arguments = {"weight": self.spec.weight, **options, "label": label or self.spec.label}
         arguments.update(self._transform(transform))
         return evaluate(df, self._model_file(index, rank), features=inputs, **arguments)
+
+    def _inputs(self, features: Sequence[str] | None) -> Inputs | Sequence[str]:
+        return training_inputs(self.name, self.spec, self.events) if features is None else features
 
     def _transform(self, function: Transform | None) -> dict[str, Any]:
         """The arguments of `ddl_magics.predict` for the function of --transform, which a run does not keep."""
@@ -465,8 +462,7 @@ class Run:
 
         Args:
             features: as for `predict`.
-            index: as for `model`.
-            rank: as for `model`.
+            index, rank: as for `model`.
             options: as for `predict`.
 
         Raises:
@@ -479,7 +475,7 @@ class Run:
                 f"{self.name} was trained with --transform {self.spec.transform}, a function that a pipeline cannot "
                 "save: use run.predict, or make the function a layer of the model"
             )
-        inputs = training_inputs(self.name, self.spec, self.events) if features is None else features
+        inputs = self._inputs(features)
         return KerasTransformer(self._model_file(index, rank).read_bytes(), inputs, **options)
 
     def export(
@@ -503,8 +499,7 @@ class Run:
                 "litert".
             example: rows of the model's inputs, an array or a dict of arrays; zeros if left out.
             custom_objects: as for `model`.
-            index: as for `model`.
-            rank: as for `model`.
+            index, rank: as for `model`.
 
         Raises:
             CannotExport: a library is missing, the folder is there, or the model does not fit into the format.
@@ -571,8 +566,7 @@ class Run:
             log_inputs: whether the log has the inputs.
             log_sample: the share of requests that are logged.
             custom_objects: as for `model`.
-            index: as for `model`.
-            rank: as for `model`.
+            index, rank: as for `model`.
 
         Raises:
             CannotServe, CannotExport, DistributedCellError, LookupError, ValueError, ImportError: it cannot be served.
@@ -619,7 +613,7 @@ class Run:
         Raises:
             LookupError: the run has no such file, or it is out of reach.
         """
-        self._timeline.wait(_is_settled)
+        self._timeline.wait_until_settled()
         file = cell_files(self.events).get(name)
         if file is None:
             raise NotInRun(f"{self.name} has no file {name}.{nearest(name, self.files) or ' Its files lists them.'}")
@@ -761,7 +755,3 @@ def _damage(record: RunRecord, events: Sequence[ev.RawEvent], unreadable: int) -
     if not unreadable:
         return ""
     return f"events.jsonl is damaged: {counted(unreadable, 'line')} cannot be read and are left out"
-
-
-def _is_settled(timeline: Timeline) -> bool:
-    return timeline.settled

@@ -6,7 +6,7 @@ The memory is bounded, however long the run: see `bounded_log.py`.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from ddl_magics.runtime import events as ev
@@ -16,11 +16,11 @@ from ddl_magics.runtime.bounded_log import BoundedLog, Line
 class Timeline:
     """Grows by `extend`, until `settle`: no more events come, and the artifacts are here. Thread-safe."""
 
-    def __init__(self, events: Iterable[ev.RawEvent] = (), state: str = ev.QUEUED) -> None:
+    def __init__(self, events: Iterable[ev.RawEvent] = ()) -> None:
         self._changed = threading.Condition()
         self._log = BoundedLog()
         self._settled = False
-        self.state = state
+        self.state = ev.QUEUED
         self.failure: Mapping[str, Any] | None = None
         self.extend(events)
 
@@ -32,10 +32,6 @@ class Timeline:
     @property
     def over(self) -> bool:
         return self.state in ev.TERMINAL
-
-    @property
-    def settled(self) -> bool:
-        return self._settled
 
     def events(self, after: int = 0) -> list[ev.RawEvent]:
         """The events with a sequence number above `after`; old ones may have been merged."""
@@ -75,7 +71,7 @@ class Timeline:
             self._settled = True
             self._changed.notify_all()
 
-    def wait(self, predicate: Callable[[Timeline], bool], timeout: float | None = None) -> bool:
-        """Block until `predicate(self)` is true, for at most `timeout` seconds; returns whether it is."""
+    def wait_until_settled(self, timeout: float | None = None) -> bool:
+        """Block until the timeline is settled, for at most `timeout` seconds; returns whether it is."""
         with self._changed:
-            return self._changed.wait_for(lambda: predicate(self), timeout)
+            return self._changed.wait_for(lambda: self._settled, timeout)

@@ -19,7 +19,7 @@ import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Protocol, TypedDict
+from typing import Any, TypedDict
 from urllib.parse import urlsplit
 
 from ddl_magics.serving.kafka_writer import KafkaWriter
@@ -53,20 +53,6 @@ class Record(TypedDict):
     outputs: dict[str, Any] | None  # None for a request that failed
     latency: float  # seconds
     error: str | None
-
-
-class RequestLog(Protocol):
-    """Where a server logs its requests. One thread calls it; no method but `close` blocks."""
-
-    @property
-    def dropped(self) -> int:
-        """Records that could not be written."""
-
-    def write(self, record: Record) -> None:
-        """Take a record, to write it soon."""
-
-    def close(self) -> None:
-        """Write what is waiting, within `CLOSE_SECONDS`."""
 
 
 def open_log(uri: str) -> RequestLog:
@@ -110,8 +96,8 @@ def _finite(value: Any) -> Any:
     return _finite(_as_lists(value))
 
 
-class QueuedLog:
-    """A `RequestLog` whose records a thread of its own writes.
+class RequestLog:
+    """Where a server logs its requests: a thread writes them. One thread calls it; no method but `close` blocks.
 
     A subclass has `_write(records)`, called with what has arrived, or with nothing after `FLUSH_SECONDS`; and
     `_finish()`. Both run in the thread.
@@ -186,8 +172,8 @@ def _values(record: Record) -> int:
     return sum(int(getattr(array, "size", 1)) for arrays in tensors if arrays for array in arrays.values())
 
 
-class FolderLog(QueuedLog):
-    """A `RequestLog` of files `MODEL-VERSION-HOST-PID-N.jsonl` in a folder of this machine."""
+class FolderLog(RequestLog):
+    """A log of files `MODEL-VERSION-HOST-PID-N.jsonl` in a folder of this machine."""
 
     def __init__(self, folder: Path, rotate_seconds: float = ROTATE_SECONDS) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -211,21 +197,23 @@ class FolderLog(QueuedLog):
 
     def _file(self, model: str, version: str) -> _GrowingFile:
         file = self._files.get((model, version))
-        if file is not None and file.size >= ROTATE_BYTES:
-            self._files.pop((model, version)).complete()
-            file = None
-        if file is None:
-            self._number += 1
-            name = f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
-            while (self._folder / name).exists():  # of an earlier process with this number
-                self._number += 1
-                name = f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
-            file = self._files[model, version] = _GrowingFile(self._folder, name)
+        if file is not None and file.size < ROTATE_BYTES:
+            return file
+        if file is not None:
+            file.complete()
+        file = self._files[model, version] = _GrowingFile(self._next_path(model, version))
         return file
 
+    def _next_path(self, model: str, version: str) -> Path:
+        while True:
+            self._number += 1
+            path = self._folder / f"{model}-{version}-{socket.gethostname()}-{os.getpid()}-{self._number}.jsonl"
+            if not path.exists():  # as that of an earlier process with this number
+                return path
 
-class KafkaLog(QueuedLog):
-    """A `RequestLog` that is a topic of Kafka: the record's JSON as value, the request's id as key."""
+
+class KafkaLog(RequestLog):
+    """A topic of Kafka: the record's JSON as value, the request's id as key."""
 
     def __init__(self, writer: KafkaWriter) -> None:
         self._writer = writer
@@ -248,8 +236,8 @@ class KafkaLog(QueuedLog):
 class _GrowingFile:
     """A file that has a dot before its name until it is complete."""
 
-    def __init__(self, folder: Path, name: str) -> None:
-        self._path, self._growing = folder / name, folder / f".{name}"
+    def __init__(self, path: Path) -> None:
+        self._path, self._growing = path, path.with_name(f".{path.name}")
         self._file = self._growing.open("wb")
         self.size, self.since = 0, time.monotonic()
 

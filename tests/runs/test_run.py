@@ -40,7 +40,7 @@ def submit(cluster, line="--name digits", namespace=None, session=None):
 
 
 def running(run):
-    assert run._timeline.wait(lambda timeline: timeline.state == ev.RUNNING, 10)
+    until(lambda: run.state == ev.RUNNING, 10)
     return run
 
 
