@@ -37,6 +37,17 @@ def fit_classifier(optimizer, dtype, epochs=3, model=None, metrics=("accuracy",)
     return model, history.history
 
 
+ENTROPY = "sparse_categorical_crossentropy"
+
+
+def fit_network(dtype, optimizer="sgd", loss=ENTROPY, rows=ROWS, epochs=2, fit=None, **compiled):
+    """fit, compiled: further arguments of `fit` and of `compile`."""
+    x, y = table(dtype, rows)
+    model = network()
+    model.compile(optimizer, loss, **compiled)
+    return model, model.fit(x, y, epochs=epochs, verbose=0, **{"batch_size": BATCH, **(fit or {})}).history
+
+
 def sgd_momentum(dtype):
     return fit_classifier(keras.optimizers.SGD(0.1, momentum=0.9), dtype)
 
@@ -191,12 +202,9 @@ def two_fits(dtype):
 
 
 def summed_loss(dtype):
-    x, y = table(dtype)
-    model = network()
-    model.compile(
-        keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="sum"), metrics=["accuracy"]
-    )
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.2, verbose=0).history
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
+    sgd = keras.optimizers.SGD(0.004)
+    return fit_network(dtype, sgd, loss, fit={"validation_split": 0.2}, metrics=["accuracy"])
 
 
 def sequence(dtype):
@@ -222,44 +230,23 @@ def regularised(dtype):
 
 
 def multi_step_execution(dtype):
-    x, y = table(dtype, 200)
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", steps_per_execution=5)
-    return model, model.fit(x, y, batch_size=20, epochs=2, verbose=0).history
+    return fit_network(dtype, rows=200, fit={"batch_size": 20}, steps_per_execution=5)
 
 
 def compiled(dtype):
-    model = network()
-    x, y = table(dtype)
-    model.compile(
-        keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=0.5),
-        "sparse_categorical_crossentropy",
-        metrics=["accuracy"],
-        jit_compile=True,
-    )
-    history = model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0)
-    return model, history.history
+    sgd = keras.optimizers.SGD(0.1, momentum=0.9, clipnorm=0.5)
+    fit = {"validation_split": 0.2}
+    return fit_network(dtype, sgd, epochs=3, fit=fit, metrics=["accuracy"], jit_compile=True)
 
 
 def compiled_many_steps(dtype):
-    x, y = table(dtype)
-    model = network()
-    metrics = ["accuracy", "sparse_categorical_crossentropy"]
-    model.compile(
-        keras.optimizers.SGD(0.1),
-        "sparse_categorical_crossentropy",
-        metrics=metrics,
-        jit_compile=True,
-        steps_per_execution=4,
-    )
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+    sgd = keras.optimizers.SGD(0.1)
+    return fit_network(dtype, sgd, metrics=["accuracy", ENTROPY], jit_compile=True, steps_per_execution=4)
 
 
 def four_steps_and_a_remainder(dtype):
-    x, y = table(dtype)
-    model = network()
-    model.compile("adam", "sparse_categorical_crossentropy", metrics=["accuracy"], steps_per_execution=4)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.1, verbose=0).history
+    fit = {"validation_split": 0.1}
+    return fit_network(dtype, "adam", epochs=3, fit=fit, metrics=["accuracy"], steps_per_execution=4)
 
 
 def run_cases(names, dtype, ddl=None, label=""):

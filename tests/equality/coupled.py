@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, ROWS, layers, network, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_network, layers, network, table  # cell: dropped
 
 
 def regression(dtype, loss, epochs=2, rate=0.01, outputs=3, **compiled):
@@ -108,12 +108,9 @@ def losses_of_all_kinds(dtype):
 
 def weighted_mean_of_weights(dtype):
     """Keras' own reduction that divides by the weights of a batch."""
-    x, y = table(dtype)
-    model = network()
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="mean_with_sample_weight")
-    model.compile(keras.optimizers.SGD(0.1), loss)
     weights = np.linspace(0.1, 2.0, ROWS).astype(dtype)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, sample_weight=weights, verbose=0).history
+    return fit_network(dtype, keras.optimizers.SGD(0.1), loss, fit={"sample_weight": weights})
 
 
 def overlap_of_sets(dtype):

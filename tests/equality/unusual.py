@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, layers, network, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, fit_network, layers, network, table  # cell: dropped
 
 
 def generator(dtype):
@@ -40,10 +40,7 @@ def weighted_pipeline(dtype):
 
 
 def eager(dtype):
-    model = network()
-    x, y = table(dtype, 90)
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"], run_eagerly=True)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+    return fit_network(dtype, rows=90, metrics=["accuracy"], run_eagerly=True)
 
 
 def added_loss(dtype):
@@ -277,22 +274,28 @@ def masked_sequences_compiled(dtype):
     return tagger(dtype, layers.LSTM(5, return_sequences=True), jit_compile=True)
 
 
-def masked_in_its_own_step(dtype):
-    entropy = keras.losses.SparseCategoricalCrossentropy()
+def by_its_own_step(loss_of, inputs, outputs, rate):
+    """A model whose train_step has a loss of its own."""
 
     class Own(keras.Model):
         def train_step(self, data):
             x, y = data
             with tf.GradientTape() as tape:
-                loss = entropy(y, self(x, training=True))
+                loss = loss_of(y, self(x, training=True))
             gradients = tape.gradient(loss, self.trainable_variables)
             self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
             return {"loss": loss}
 
+    model = Own(inputs, outputs)
+    model.compile(keras.optimizers.SGD(rate))
+    return model
+
+
+def masked_in_its_own_step(dtype):
     words = np.random.default_rng(11).integers(0, 9, (ROWS, 6))
-    given = keras.Input((6,), dtype="int32")
-    model = Own(given, layers.Dense(9, activation="softmax")(layers.Embedding(9, 4, mask_zero=True)(given)))
-    model.compile(keras.optimizers.SGD(0.5))
+    inputs = keras.Input((6,), dtype="int32")
+    outputs = layers.Dense(9, activation="softmax")(layers.Embedding(9, 4, mask_zero=True)(inputs))
+    model = by_its_own_step(keras.losses.SparseCategoricalCrossentropy(), inputs, outputs, 0.5)
     return model, model.fit(words, words, batch_size=ROWS, epochs=2, verbose=0).history
 
 
@@ -313,29 +316,16 @@ def built_by_its_data(dtype):
 
 def own_reduction(dtype):
     each = keras.losses.SparseCategoricalCrossentropy(from_logits=True, reduction="none")
-
-    class Own(keras.Model):
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = tf.reduce_mean(each(y, self(x, training=True)))
-            gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            return {"loss": loss}
-
     inputs = keras.Input((FEATURES,))
-    model = Own(inputs, layers.Dense(CLASSES)(inputs))
-    model.compile(keras.optimizers.SGD(0.2))
+    outputs = layers.Dense(CLASSES)(inputs)
+    model = by_its_own_step(lambda y, predicted: tf.reduce_mean(each(y, predicted)), inputs, outputs, 0.2)
     x, y = table(dtype)
     return model, model.fit(x, y, batch_size=BATCH, epochs=3, verbose=0).history
 
 
 def unreduced_loss(dtype):
-    x, y = table(dtype)
-    model = network()
-    model.compile(keras.optimizers.SGD(0.004), keras.losses.SparseCategoricalCrossentropy(reduction="none"))
-    model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0)
-    return model, {}
+    loss = keras.losses.SparseCategoricalCrossentropy(reduction="none")
+    return fit_network(dtype, keras.optimizers.SGD(0.004), loss)[0], {}
 
 
 def one_weight_eagerly(dtype):

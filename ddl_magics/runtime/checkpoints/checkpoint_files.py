@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import hashlib
 import os
 import shutil
 import threading
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, NamedTuple, Protocol, 
 from ..run_spec import RunSpec
 from ..spark import storage
 from ..transport import messages, wire
+from ..transport.incoming import blocks, size_and_checksum
 from . import checkpoint, checkpoint_storage
 
 if TYPE_CHECKING:
@@ -96,13 +96,9 @@ class CheckpointFiles:
             raise NoCheckpoint(str(error)) from None
         except (OSError, ValueError, KeyError, TypeError, zipfile.BadZipFile) as error:
             raise NoCheckpoint("%s cannot be read as a checkpoint: %s" % (source.location, error)) from None
-        digest = hashlib.sha256()
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
-                digest.update(block)
-        size, sha256 = os.path.getsize(path), digest.hexdigest()
-        header = dict(position._asdict(), name=position.file, size=size, sha256=sha256)
-        self.keep(AdoptedFile(path, header, size, sha256))
+        content = size_and_checksum(path)
+        header = {**position._asdict(), "name": position.file, **content}
+        self.keep(AdoptedFile(path, header, **content))
 
     def files(self) -> list[CheckpointFile]:
         """One of each fit, in the order of the fits."""
@@ -170,8 +166,7 @@ def send(channel: wire.Channel, files: Sequence[CheckpointFile]) -> None:
     try:
         for file in files:
             channel.send_json(messages.CHECKPOINT, file.header)
-            with open(file.path, "rb") as content:
-                for block in iter(lambda: content.read(messages.CHUNK_BYTES), b""):
-                    channel.send(messages.PIECE, block)
+            for block in blocks(file.path):
+                channel.send(messages.PIECE, block)
     except (wire.ConnectionLost, OSError):
         pass

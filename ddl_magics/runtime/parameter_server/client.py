@@ -28,20 +28,20 @@ class RequestRefused(Exception):
     """The server did not carry out a request: one line that says why."""
 
 
-class NonFinite(RequestRefused):
+class RankAtFault(RequestRefused):
+    """Because of the rank `rank`."""
+
+    def __init__(self, rank: int, message: str) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+class NonFinite(RankAtFault):
     """A vector of `rank` holds NaN or infinity and was not applied."""
 
-    def __init__(self, rank: int, message: str) -> None:
-        super().__init__(message)
-        self.rank = rank
 
-
-class RankLost(RequestRefused):
+class RankLost(RankAtFault):
     """`rank` has ended or died before it brought what this rank waits for."""
-
-    def __init__(self, rank: int, message: str) -> None:
-        super().__init__(message)
-        self.rank = rank
 
 
 #: The version of a centre: an int of one server, a tuple of ints of several.

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import tempfile
@@ -13,6 +12,7 @@ from ..checkpoints.checkpoint import Position
 from ..files.names import FILES
 from ..rank_end import RankEnd
 from ..transport import messages, wire
+from ..transport.incoming import blocks, size_and_checksum
 from .stop import Stop
 
 
@@ -60,14 +60,9 @@ class Reporter:
         self._channel.send_json(messages.RANK_ENDED, rank_end.to_json())
 
     def _stream(self, path: str, fields: dict[str, Any], announcement: int, piece: int) -> None:
-        digest = hashlib.sha256()
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
-                digest.update(block)
-        header = dict(fields, size=os.path.getsize(path), sha256=digest.hexdigest())
+        header = {**fields, **size_and_checksum(path)}
         self._channel.send_json(announcement, header)
         if not header["size"]:
             self._channel.send(piece, b"")
-        with open(path, "rb") as file:
-            for block in iter(lambda: file.read(messages.CHUNK_BYTES), b""):
-                self._channel.send(piece, block)
+        for block in blocks(path):
+            self._channel.send(piece, block)

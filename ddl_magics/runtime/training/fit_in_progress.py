@@ -6,21 +6,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Protocol, Sequence
 
 from ..keras_types import Model
-
-
-class FitCheckpoints(Protocol):
-    """The checkpoints of a call of `fit`."""
-
-    @property
-    def reports(self) -> bool:
-        """Whether the events of the fit belong to this attempt: an earlier attempt may have sent them."""
-
-    @property
-    def skipped(self) -> bool:
-        """Whether the fit returned in an earlier attempt, so that this attempt trains nothing."""
-
-    def join(self, model: Model, epoch: int) -> None:
-        """Continue with the epoch in which the workers of a parameter server are."""
+from .checkpointing import FitCheckpoints
 
 
 class EpochSync(Protocol):

@@ -1,11 +1,27 @@
-"""A file that a peer sends in chunks: it is complete when its announced size and checksum have arrived."""
+"""A file between peers, in chunks: it is complete when its announced size and checksum have arrived."""
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
 import os
-from typing import Any, BinaryIO, Mapping
+from typing import Any, BinaryIO, Iterator, Mapping
+
+from .messages import CHUNK_BYTES
+
+
+def blocks(path: str) -> Iterator[bytes]:
+    """A file in blocks that go into a chunk."""
+    with open(path, "rb") as file:
+        yield from iter(lambda: file.read(CHUNK_BYTES), b"")
+
+
+def size_and_checksum(path: str) -> dict[str, Any]:
+    """What an `IncomingFile` is told of a file: {"size": bytes, "sha256": hex digest}."""
+    digest = hashlib.sha256()
+    for block in blocks(path):
+        digest.update(block)
+    return {"size": os.path.getsize(path), "sha256": digest.hexdigest()}
 
 
 class IncomingFile:

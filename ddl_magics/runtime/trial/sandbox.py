@@ -6,10 +6,10 @@ import contextlib
 from typing import Any, Iterator
 
 import tensorflow as tf
+from tensorflow.python import pywrap_tfe
 
 from ..keras_types import Model
 from .comparisons import Comparisons
-from .eager_mode import functions_run_eagerly, recording
 from .layers_in_trial import layers_in_trial
 from .model_attributes import restored_attributes
 from .repeatable_noise import RepeatableNoise
@@ -33,7 +33,7 @@ class Sandbox:
     def entered(self) -> Iterator[list[Any]]:
         """Run what follows eagerly, and undo it. Yields the list of the variables that it creates and assigns."""
         noise, reads, compares = self.noise.drawn(), self.scalars.noted(), self.comparisons.noted()
-        with tf.init_scope(), recording(), noise, undone_assignments() as created, without_effects(), reads, compares:
+        with tf.init_scope(), _recording(), noise, undone_assignments() as created, without_effects(), reads, compares:
             yield created
 
     @contextlib.contextmanager
@@ -43,6 +43,30 @@ class Sandbox:
         layer_class: Keras' class of layers. training: call the cell's layers, and each `tf.function`, as the step calls
         them in training; otherwise, call all layers as in inference.
         """
-        eager = functions_run_eagerly() if training else contextlib.nullcontext()
+        eager = _functions_run_eagerly() if training else contextlib.nullcontext()
         with self.entered(), restored_attributes(model), layers_in_trial(layer_class, training), eager:
             yield
+
+
+@contextlib.contextmanager
+def _recording() -> Iterator[None]:
+    """Tapes record meanwhile, also where TensorFlow has stopped them."""
+    stopped = pywrap_tfe.TFE_Py_TapeSetIsStopped()
+    if stopped:
+        pywrap_tfe.TFE_Py_TapeSetRestartOnThread()
+    try:
+        yield
+    finally:
+        if stopped:
+            pywrap_tfe.TFE_Py_TapeSetStopOnThread()
+
+
+@contextlib.contextmanager
+def _functions_run_eagerly() -> Iterator[None]:
+    """A `tf.function` runs like a function of Python, so that what it draws and compares is seen."""
+    before = tf.config.functions_run_eagerly()
+    tf.config.run_functions_eagerly(True)
+    try:
+        yield
+    finally:
+        tf.config.run_functions_eagerly(before)
