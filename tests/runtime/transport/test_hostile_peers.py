@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from support import attacks
 from support.rings import CREDENTIALS, ThreadRing, together
+from support.until import until
 
 from ddl_magics.runtime.collectives import rendezvous
 from ddl_magics.runtime.collectives.announcement import STEP
@@ -117,7 +118,7 @@ def test_every_attack_on_a_listener_is_refused_while_ranks_train(acceptor, tmp_p
     assert not (tmp_path / "canary").exists()
     assert acceptor.listener.refused >= len(outcomes)
     assert resident_bytes() - memory < 64 * MEBIBYTE
-    wait_for(lambda: open_files() <= files + 2 and threading.active_count() <= threads)
+    until(lambda: open_files() <= files + 2 and threading.active_count() <= threads, 3, pause=0.02)
 
 
 def test_a_good_peer_connects_during_a_flood(acceptor):
@@ -253,10 +254,3 @@ def test_a_stranger_that_poses_as_the_driver_is_refused(behave):
     assert "go away" not in str(caught.value)
     assert time.monotonic() - start < 2
     server.close()
-
-
-def wait_for(condition, seconds=3):
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "waited in vain"
-        time.sleep(0.02)

@@ -32,9 +32,7 @@ class Acceptor:
         self.address = self.listener.address
 
     def wait_for(self, count=1):
-        deadline = time.monotonic() + 5
-        while len(self.channels) < count and time.monotonic() < deadline:
-            time.sleep(0.002)
+        until(lambda: len(self.channels) >= count, 5, pause=0.002)
         return self.channels[:count]
 
     def close(self):

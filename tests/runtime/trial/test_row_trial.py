@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from ddl_magics.runtime.gradients.packed_arrays import pack, unpack
 from ddl_magics.runtime.trial import row_trial
 from ddl_magics.runtime.trial.comparisons import Comparisons
 from ddl_magics.runtime.trial.repeatable_noise import RepeatableNoise
@@ -141,13 +140,3 @@ def test_a_function_that_gives_no_number_is_told_why():
     leaves = [Leaf(OUTPUT, (3,), np.dtype("float32"))]
     verdict = row_trial.verdict(lambda rows, begin, size: refuses(*rows, None), leaves)
     assert verdict.kind is None and verdict.reason == "ValueError: no such rows"
-
-
-def test_arrays_travel_as_bytes():
-    arrays = [np.arange(6.0).reshape(2, 3), np.zeros((0, 4), np.int32), np.array([True, False])]
-    for ours, theirs in zip(arrays, unpack(pack(arrays), arrays), strict=True):
-        assert ours.dtype == theirs.dtype and np.array_equal(ours, theirs)
-    with pytest.raises(ValueError, match=r"have different shapes, \(4,\) and \(3,\)"):
-        unpack(pack(arrays[:1]), [np.zeros((2, 4))])
-    with pytest.raises(ValueError, match="strings cannot be gathered"):
-        pack([np.array(["a"], object)])
