@@ -11,7 +11,7 @@ A message is a `Block`, the answer a `Times`.
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 import numpy as np
@@ -109,6 +109,23 @@ def serve_mirrored(rank: str, addresses: list[str]) -> None:
     serve(tf_keras, make_network)
 
 
+def compile_updates() -> None:
+    """Have all optimizers of Keras 3 in this process make their updates as ranks do, by XLA."""
+    from keras.src.optimizers import base_optimizer
+
+    from ddl_magics.runtime.training import compiled_update
+
+    original = base_optimizer.BaseOptimizer.apply
+
+    def apply(self: Any, grads: Sequence[Any], trainable_variables: Sequence[Any] | None = None) -> Any:
+        def update(gradients: Sequence[Any]) -> Any:
+            return original(self, gradients, trainable_variables)
+
+        return compiled_update.apply(update, self, list(grads), trainable_variables or ())
+
+    base_optimizer.BaseOptimizer.apply = apply
+
+
 def main() -> None:
     in_a_rank = "ddl" in globals()
     if not in_a_rank and sys.argv[1] == "mirrored":
@@ -116,9 +133,7 @@ def main() -> None:
     import keras
 
     if not in_a_rank and sys.argv[1] == "compiled":
-        from ddl_magics.runtime.training import compiled_update
-
-        compiled_update.install()
+        compile_updates()
     serve(keras)
 
 

@@ -49,20 +49,3 @@ def can_compile(optimizer: Optimizer, gradients: Sequence[Gradient], variables: 
             for variable in variables
         )
     )
-
-
-def install() -> None:
-    """Have all optimizers of Keras 3 in this process make their updates so, for a comparison with ranks that do."""
-    from keras.src.optimizers import base_optimizer
-
-    original = base_optimizer.BaseOptimizer.apply
-
-    def compiled_apply(
-        self: Any, grads: Sequence[Gradient], trainable_variables: Sequence[Variable] | None = None
-    ) -> Any:
-        def update(gradients: Sequence[Gradient]) -> Any:
-            return original(self, gradients, trainable_variables)
-
-        return apply(update, self, list(grads), trainable_variables or ())
-
-    base_optimizer.BaseOptimizer.apply = compiled_apply
