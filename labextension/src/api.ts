@@ -198,15 +198,9 @@ function queryString(query: Query): string {
 
 /** The error in an answer. An answer without a JSON message, e.g. a HTML page, is not from our extension. */
 async function errorOf(response: Response): Promise<ApiError> {
-  try {
-    const body: unknown = await response.json();
-    if (typeof body === "object" && body !== null && "message" in body) {
-      const { message } = body;
-      if (typeof message === "string" && message) return new ApiError(message, response.status, true);
-    }
-  } catch {
-    // Not JSON.
-  }
+  const body: { message?: unknown } | null = await response.json().catch(() => null);
+  const message = body?.message;
+  if (typeof message === "string" && message) return new ApiError(message, response.status, true);
   return new ApiError(`Jupyter Server answered ${response.status} ${response.statusText}`, response.status, false);
 }
 

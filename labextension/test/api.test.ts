@@ -24,14 +24,35 @@ async function errorOf(request: Promise<unknown>): Promise<ApiError> {
   throw new Error("the request did not fail");
 }
 
-test("the query of a list", async () => {
-  await answering(200, { runs: [] }).list({ limit: 50, live: true, q: "a b", cursor: "1~x" });
-  expect(requests).toEqual([["ddl_magics/runs?limit=50&live=true&q=a+b&cursor=1%7Ex", "GET", undefined]]);
+const ANSWER = { problem: null, runs: [], servers: [], message: "done" };
+
+test.each<[string, string, (api: Api) => Promise<unknown>]>([
+  [
+    "GET",
+    "runs?limit=50&live=true&q=a+b&cursor=1%7Ex",
+    (api) => api.list({ limit: 50, live: true, q: "a b", cursor: "1~x" }),
+  ],
+  ["GET", "runs", (api) => api.list({ q: "" })],
+  ["GET", "runs/..%2Fx%3Fy", (api) => api.run("../x?y")],
+  ["GET", "runs/r1/logs/-1?tail=true", (api) => api.logs("r1", -1, { tail: true })],
+  ["GET", "servers", (api) => api.servers()],
+  ["POST", "servers/digits/stop", (api) => api.stopServer("digits")],
+  ["DELETE", "runs/r1", (api) => api.delete("r1")],
+  ["POST", "runs/r1/stop", (api) => api.stop("r1")],
+])("%s %s", async (method, path, request) => {
+  await request(answering(200, ANSWER));
+  expect(requests).toEqual([[`ddl_magics/${path}`, method, undefined]]);
 });
 
-test("an empty argument is left out", async () => {
-  await answering(200, {}).list({ q: "" });
-  expect(requests[0]?.[0]).toBe("ddl_magics/runs");
+test("a change of a run is the body of the request", async () => {
+  await answering(200, ANSWER).update("r1", { title: "best" });
+  expect(requests).toEqual([["ddl_magics/runs/r1", "PATCH", '{"title":"best"}']]);
+});
+
+test("what an answer becomes", async () => {
+  expect(await answering(200, { servers: [] }).servers()).toEqual([]);
+  expect(await answering(200, { message: "digits is not served any more" }).stopServer("digits")).toContain("digits");
+  expect(answering(200, {}).exportUrl("r1", "csv")).toBe("/user/me/ddl_magics/runs/r1/export?format=csv");
 });
 
 test("no update is null", async () => {
@@ -44,36 +65,9 @@ test("a route that must have an answer fails without one", async () => {
   expect((await errorOf(answering(204, null).replay("r1"))).message).toBe("Jupyter Server sent an empty answer");
 });
 
-test("an id is escaped in the path", async () => {
-  await answering(200, { problem: null }).run("../x?y");
-  expect(requests[0]?.[0]).toBe("ddl_magics/runs/..%2Fx%3Fy");
-  expect(answering(200, {}).exportUrl("r1", "csv")).toBe("/user/me/ddl_magics/runs/r1/export?format=csv");
-});
-
 test("a run that cannot be read is an error", async () => {
   const { message, status } = await errorOf(answering(200, { problem: "run.json is damaged" }).run("r1"));
   expect([message, status]).toEqual(["run.json is damaged", 409]);
-});
-
-test("served models", async () => {
-  expect(await answering(200, { servers: [] }).servers()).toEqual([]);
-  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/servers", "GET"]);
-  expect(await answering(200, { message: "digits is not served any more" }).stopServer("digits")).toContain("digits");
-  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/servers/digits/stop", "POST"]);
-});
-
-test("requests that change a run", async () => {
-  await answering(200, {}).update("r1", { title: "best" });
-  expect(requests).toEqual([["ddl_magics/runs/r1", "PATCH", '{"title":"best"}']]);
-  await answering(204, null).delete("r1");
-  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/runs/r1", "DELETE"]);
-  await answering(200, {}).stop("r1");
-  expect(requests[0]?.slice(0, 2)).toEqual(["ddl_magics/runs/r1/stop", "POST"]);
-});
-
-test("the query of a log", async () => {
-  await answering(200, {}).logs("r1", -1, { tail: true });
-  expect(requests[0]?.[0]).toBe("ddl_magics/runs/r1/logs/-1?tail=true");
 });
 
 test("the message of the extension is the error", async () => {

@@ -33,11 +33,9 @@ export class FakeFeed implements PanelFeed {
 
 /** Actions that add their names and arguments to `called`, and answer with `result`. */
 export function fakeActions(called: string[], result: () => unknown = () => null): RunActions {
-  const action =
-    (name: string | symbol) =>
-    (...values: unknown[]) => {
-      called.push([name, ...values].join(" "));
-      return Promise.resolve(result());
-    };
-  return new Proxy({} as RunActions, { get: (_, name) => action(name) });
+  const call = async (...words: unknown[]) => {
+    called.push(words.join(" "));
+    return result();
+  };
+  return new Proxy({} as RunActions, { get: (_, name) => call.bind(null, name) });
 }

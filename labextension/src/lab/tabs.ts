@@ -90,9 +90,9 @@ export class PageTabs {
       void this.tracker.add(tab);
     }
     const { shell } = this.app;
-    if (!tab.isAttached && hasTabbedMainArea(this.app)) shell.add(tab, "main");
+    if (!tab.isAttached && "layoutModified" in shell) shell.add(tab, "main");
     else if (!tab.isAttached) {
-      // The main area of Notebook 7 has one document: the tab goes below it.
+      // The main area of Notebook 7 has no tabs, but one document: the tab goes below it.
       shell.add(tab, "down");
       requestAnimationFrame(() => growDownArea(tab));
     }
@@ -107,11 +107,6 @@ export class PageTabs {
     tab.title.label = titles.join(" | ");
     tab.title.caption = tab.content.runs.join("\n");
   }
-}
-
-/** Whether the main area has tabs, as in JupyterLab. */
-function hasTabbedMainArea(app: JupyterFrontEnd): boolean {
-  return "layoutModified" in app.shell;
 }
 
 /** Gives the area below the document half of the page: Notebook 7 opens it only one line high. */

@@ -4,6 +4,7 @@ import { LogPages } from "../../src/run/logpages";
 import { LogsTab } from "../../src/run/logstab";
 import { english } from "../../src/translation";
 import { find, findAll, texts } from "../dom";
+import { seconds } from "../layoutless";
 import { LogServer } from "./log";
 
 let server: LogServer;
@@ -13,7 +14,6 @@ let logs: LogsTab;
 
 const lines = () => texts(".ddl-runpage-log > div > span");
 const count = () => find("[role=status]").textContent;
-const seconds = (time: number) => vi.advanceTimersByTimeAsync(time * 1000);
 
 function search(text: string): void {
   find<HTMLInputElement>("input").value = text;
@@ -99,12 +99,7 @@ test("the lines of one rank, or of the job", async () => {
   await seconds(0.1);
   const rank = find<HTMLSelectElement>("select");
   expect([...rank.options].map(({ text }) => text)).toEqual(["All ranks", "The job", "Rank 0", "Rank 1"]);
-  for (const [value, shown] of [
-    ["1", 3],
-    ["-1", 1],
-    ["all", 6],
-  ] as const) {
-    // biome-ignore format: a table
+  for (const [value, shown] of Object.entries({ "1": 3, "-1": 1, all: 6 })) {
     rank.value = value;
     rank.dispatchEvent(new Event("change"));
     await seconds(0.1);
