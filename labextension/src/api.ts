@@ -59,6 +59,9 @@ export class ApiError extends Error {
   }
 }
 
+/** What an id belongs to. */
+type Collection = "runs" | "searches";
+
 type Query = Record<string, string | number | boolean | undefined>;
 
 /** Each method rejects with an `ApiError`, or with the reason of an aborted `signal`. Null: there is nothing new. */
@@ -96,14 +99,14 @@ export class Api {
     return required(await this.fetch<RunDetails>(pathOf(run), { method: "PATCH", body: JSON.stringify(update) }));
   }
 
-  /** Deletes a run that has ended, with its files. */
-  async delete(run: string): Promise<void> {
-    await this.fetch(pathOf(run), { method: "DELETE" });
+  /** Deletes a run that has ended, with its files, or a search that has ended, with its trials. */
+  async delete(id: string, collection: Collection = "runs"): Promise<void> {
+    await this.fetch(pathOf(id, "", collection), { method: "DELETE" });
   }
 
-  /** Stops a run after its current step. */
-  async stop(run: string): Promise<StopResult> {
-    return required(await this.fetch<StopResult>(pathOf(run, "stop"), { method: "POST" }));
+  /** Stops a run after its current step, or a search: no further trial starts. */
+  async stop(id: string, collection: Collection = "runs"): Promise<StopResult> {
+    return required(await this.fetch<StopResult>(pathOf(id, "stop", collection), { method: "POST" }));
   }
 
   /** A message for a `RunModel`: a full one without `page`, else the changes since message `n`. */
@@ -123,17 +126,7 @@ export class Api {
 
   /** A message for a `SearchModel`: a full one without `version`, else what has changed since. */
   searchView(search: string, query: ViewSearchQuery, signal?: AbortSignal): Promise<SearchUpdate | null> {
-    return this.get<SearchUpdate>(searchPath(search, "view"), { ...query }, signal);
-  }
-
-  /** Ends a search: no further trial starts. */
-  async stopSearch(search: string): Promise<StopResult> {
-    return required(await this.fetch<StopResult>(searchPath(search, "stop"), { method: "POST" }));
-  }
-
-  /** Deletes a search that has ended, with its trials. */
-  async deleteSearch(search: string): Promise<void> {
-    await this.fetch(searchPath(search), { method: "DELETE" });
+    return this.get<SearchUpdate>(pathOf(search, "view", "searches"), { ...query }, signal);
   }
 
   /** The served models. */
@@ -183,12 +176,8 @@ function required<T>(answer: T | null): T {
   return answer;
 }
 
-function pathOf(run: string, route = ""): string {
-  return `runs/${encodeURIComponent(run)}${route && `/${route}`}`;
-}
-
-function searchPath(search: string, route = ""): string {
-  return `searches/${encodeURIComponent(search)}${route && `/${route}`}`;
+function pathOf(id: string, route = "", collection: Collection = "runs"): string {
+  return `${collection}/${encodeURIComponent(id)}${route && `/${route}`}`;
 }
 
 function queryString(query: Query): string {

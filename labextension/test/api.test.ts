@@ -39,6 +39,7 @@ test.each<[string, string, (api: Api) => Promise<unknown>]>([
   ["POST", "servers/digits/stop", (api) => api.stopServer("digits")],
   ["DELETE", "runs/r1", (api) => api.delete("r1")],
   ["POST", "runs/r1/stop", (api) => api.stop("r1")],
+  ["POST", "searches/s1/stop", (api) => api.stop("s1", "searches")],
 ])("%s %s", async (method, path, request) => {
   await request(answering(200, ANSWER));
   expect(requests).toEqual([[`ddl_magics/${path}`, method, undefined]]);

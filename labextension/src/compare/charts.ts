@@ -3,6 +3,7 @@
 import type { Translation } from "../translation";
 import { countTicks, timeTicks } from "../view/axes";
 import { Chart, type ChartContent, type Trace } from "../view/chart";
+import { ChartGroup } from "../view/chartgroup";
 import { h, setChildren } from "../view/dom";
 import { duration, number } from "../view/format";
 import type { Line } from "../view/model";
@@ -31,10 +32,8 @@ interface Plan {
   lines: [ComparedRun, Line][];
 }
 
-export class OverlaidCharts {
-  readonly element = h("div", { class: "ddl-charts" });
-  private readonly charts = new Map<string, Chart>();
-  private readonly observer = new ResizeObserver(() => this.resize());
+export class OverlaidCharts extends ChartGroup {
+  protected readonly charts = new Map<string, Chart>();
   private readonly sync = `ddl-compare-${pages++}`;
   private axis: Axis | null = null;
 
@@ -42,13 +41,13 @@ export class OverlaidCharts {
     private readonly trans: Translation,
     private readonly colours: () => Palette,
   ) {
-    this.observer.observe(this.element);
+    super();
   }
 
   /** Draws the runs that are shown; returns what is left out. */
   draw(runs: readonly ComparedRun[], axis: Axis): Omitted {
     // A zoomed x range makes no sense on another axis.
-    if (axis !== this.axis) this.clear();
+    if (axis !== this.axis) this.setCharts([]);
     this.axis = axis;
     const shown = runs.filter((run) => run.shown);
     const all = chartNames(shown.map(({ follower }) => follower.model));
@@ -71,15 +70,6 @@ export class OverlaidCharts {
     });
     this.resize();
     return { runs: [...unaligned], metrics: all.length - names.length };
-  }
-
-  recolour(): void {
-    for (const chart of this.charts.values()) chart.recolour();
-  }
-
-  destroy(): void {
-    this.observer.disconnect();
-    this.clear();
   }
 
   /** Puts charts with these names into the document, in this order; existing ones are reused. */
@@ -146,15 +136,5 @@ export class OverlaidCharts {
       xRange: [0, end],
       ...(name === RATE && { yRange: "zero" }),
     };
-  }
-
-  private clear(): void {
-    for (const chart of this.charts.values()) chart.destroy();
-    this.charts.clear();
-    this.element.replaceChildren();
-  }
-
-  private resize(): void {
-    for (const chart of this.charts.values()) chart.resize();
   }
 }

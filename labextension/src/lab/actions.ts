@@ -83,7 +83,7 @@ export class LabActions implements RunActions {
     if (!ids.length || !(await confirmStop(titles, searches.length > 0, trans))) return [];
     const results = await Promise.all(
       ids.map(async (run) => {
-        const result = await this.attempt(() => (searches.includes(run) ? api.stopSearch(run) : api.stop(run)));
+        const result = await this.attempt(() => api.stop(run, searches.includes(run) ? "searches" : "runs"));
         return result && { run, result };
       }),
     );
@@ -120,9 +120,7 @@ export class LabActions implements RunActions {
     // A trial goes with its search.
     const own = rows.filter((row) => isSearch(row) || !ids.includes(feed.list.searchOf(row)?.id ?? ""));
     const deleted = await Promise.all(
-      own.map((row) =>
-        this.attempt(() => (isSearch(row) ? api.deleteSearch(row.id) : api.delete(row.id)).then(() => true)),
-      ),
+      own.map((row) => this.attempt(() => api.delete(row.id, isSearch(row) ? "searches" : "runs").then(() => true))),
     );
     feed.refresh();
     return deleted.filter(Boolean).length;

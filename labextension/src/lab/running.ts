@@ -23,8 +23,7 @@ export const runningPlugin: JupyterFrontEndPlugin<void> = {
       // JupyterLab has already asked for a confirmation.
       shutdownAll: () => {
         for (const row of feed.list.liveWork()) {
-          const stopped = isSearch(row) ? runs.api.stopSearch(row.id) : runs.api.stop(row.id);
-          void stopped.then(() => feed.refresh());
+          void runs.api.stop(row.id, isSearch(row) ? "searches" : "runs").then(() => feed.refresh());
         }
       },
       refreshRunning: () => feed.refresh(),

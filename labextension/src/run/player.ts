@@ -70,7 +70,8 @@ export class Player {
   private start(): void {
     if (this.position >= this.end) this.seek(this.begin);
     this.lastFrame = Date.now();
-    const interval = prefersReducedMotion() ? REDUCED_MOTION_FRAME_MS : FRAME_MS;
+    const reduced = globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches;
+    const interval = reduced ? REDUCED_MOTION_FRAME_MS : FRAME_MS;
     this.timer = setInterval(() => this.advance(), interval);
     this.draw();
   }
@@ -96,8 +97,4 @@ export class Player {
     setAttribute(this.slider, "aria-valuetext", text);
     setText(this.clock, text);
   }
-}
-
-function prefersReducedMotion(): boolean {
-  return globalThis.matchMedia?.("(prefers-reduced-motion: reduce)").matches ?? false;
 }

@@ -3,6 +3,7 @@
 import { DEVICES, type Device, SPREAD, type Spread } from "../generated";
 import { epochAt, epochTicks, type Range, timeTicks } from "./axes";
 import { Chart, type ChartContent, type Trace, valueAt } from "./chart";
+import { ChartGroup } from "./chartgroup";
 import { createSelect, h, type Option, setOptions } from "./dom";
 import { duration, gigabytes, number, percent } from "./format";
 import type { Line, RunModel } from "./model";
@@ -40,16 +41,15 @@ const BY_RANK = "by rank: ";
 
 let views = 0;
 
-export class Charts {
-  readonly element: HTMLElement;
-  private readonly charts: Chart[];
-  private readonly observer: ResizeObserver;
+export class Charts extends ChartGroup {
+  protected readonly charts: Chart[];
   private readonly lossTitle = h("h3", {}, "loss");
   private readonly metric: HTMLSelectElement;
   private readonly device: HTMLSelectElement;
   private model: RunModel | null = null;
 
   constructor(colours: () => Palette) {
+    super();
     const draw = () => this.model && this.draw(this.model);
     const [metric, metricTitle] = createSelect("metric in the second chart");
     const [device, deviceTitle] = createSelect("resource in the fourth chart");
@@ -64,9 +64,7 @@ export class Charts {
       new Chart(h("h3", {}, "samples/s"), time, colours),
       new Chart(h("h3", {}, deviceTitle), time, colours),
     ];
-    this.element = h("div", { class: "ddl-charts" }, ...this.charts.map((chart) => chart.element));
-    this.observer = new ResizeObserver(() => this.resize());
-    this.observer.observe(this.element);
+    this.element.append(...this.charts.map((chart) => chart.element));
   }
 
   draw(model: RunModel): void {
@@ -100,19 +98,6 @@ export class Charts {
       chart.draw(contents[i] ?? null);
     });
     this.resize();
-  }
-
-  recolour(): void {
-    for (const chart of this.charts) chart.recolour();
-  }
-
-  destroy(): void {
-    this.observer.disconnect();
-    for (const chart of this.charts) chart.destroy();
-  }
-
-  private resize(): void {
-    for (const chart of this.charts) chart.resize();
   }
 }
 

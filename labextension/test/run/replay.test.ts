@@ -63,15 +63,12 @@ test("the past model has the workers and the log of the time, and is running", (
   });
   const at = (seconds: number) => modelAt(run, seconds, frames, printed);
   expect(at(12).ranks()).toEqual([]);
-  expect(
-    at(61)
-      .ranks()
-      .map(({ numbers }) => numbers.compute),
-  ).toEqual([7]);
-  expect(at(61).ranks()[0]?.info).toMatchObject({ host: "wn4", state: "" });
+  const past = at(61);
+  expect(past.ranks().map(({ numbers }) => numbers.compute)).toEqual([7]);
+  expect(past.ranks()[0]?.info).toMatchObject({ host: "wn4", state: "" });
   expect([12, 61, 99].map((seconds) => at(seconds).logs.length)).toEqual([0, 2, 3]);
-  expect(at(61).logs.at(-1)).toEqual([1, "out", "at 61"]);
-  expect([at(61).over, times(at(61)), at(61).state?.failure]).toEqual([false, "1:01 elapsed", null]);
+  expect(past.logs.at(-1)).toEqual([1, "out", "at 61"]);
+  expect([past.over, times(past), past.state?.failure]).toEqual([false, "1:01 elapsed", null]);
 });
 
 test("epoch and step are those of the time; the epochs of several fits are numbered through", () => {

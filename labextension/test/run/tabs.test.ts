@@ -28,11 +28,8 @@ beforeEach(() => {
 });
 
 test("the first tab is selected, the others are hidden", () => {
-  expect([selected(), shown().map(({ textContent }) => textContent), events]).toEqual([
-    ["Charts"],
-    ["Charts"],
-    ["+Charts"],
-  ]);
+  expect([selected(), events]).toEqual([["Charts"], ["+Charts"]]);
+  expect(shown().map(({ textContent }) => textContent)).toEqual(["Charts"]);
 });
 
 test("a click selects a tab and hides the one before", () => {
@@ -46,11 +43,7 @@ test("arrows, Home and End move along the tabs, which are one Tab stop", () => {
   tabs()[0]?.focus();
   const walked = ["ArrowRight", "End", "ArrowRight", "ArrowLeft", "Home"].map((name) => {
     key(name);
-    expect(
-      tabs()
-        .map((tab) => tab.tabIndex)
-        .filter((index) => index === 0),
-    ).toHaveLength(1);
+    expect(tabs().filter((tab) => tab.tabIndex === 0)).toHaveLength(1);
     return selected()[0];
   });
   expect(walked).toEqual(["Logs", "Cell", "Cell", "Logs", "Charts"]);

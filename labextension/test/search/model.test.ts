@@ -51,12 +51,7 @@ test("where values stand on an axis", () => {
   expect(lr?.position(1e-4)).toBeCloseTo(0);
   expect(lr?.position(10 ** -2.5)).toBeCloseTo(0.5);
   expect([lr?.position(null), lr?.label(1), lr?.label(0)]).toEqual([null, "0.100", "0.000100"]);
-  expect([act?.position("relu"), act?.position(null), act?.position(true), act?.position("no")]).toEqual([
-    0,
-    0.5,
-    1,
-    null,
-  ]);
+  expect(["relu", null, true, "no"].map((value) => act?.position(value))).toEqual([0, 0.5, 1, null]);
   expect([act?.label(0.4), act?.label(1)]).toEqual(["None", "true"]);
   const value = objectiveScale("val_accuracy", [trial(0, { value: 0.5 }), trial(1, { value: 1 })]);
   expect([value.position(0.75), value.of(trial(0, { value: 0.6 }))]).toEqual([0.5, 0.6]);
@@ -80,9 +75,6 @@ test("brushes choose the trials that are in all of them", () => {
 test("lines", () => {
   expect([polyline([]), polyline([[1, 2]]), polyline([[0, 1], [2, 3.25]])]).toEqual(["", "M1.0 2.0h3", "M0.0 1.0L2.0 3.3"]); // biome-ignore format: one line
   const line = [[0, 0], [10, 10]] as const; // biome-ignore format: one line
-  expect([distanceTo(line, 5, 9), distanceTo(line, 13, 14), distanceTo([], 0, 0)]).toEqual([
-    4,
-    5,
-    Number.POSITIVE_INFINITY,
-  ]);
+  expect([distanceTo(line, 5, 9), distanceTo(line, 13, 14)]).toEqual([4, 5]);
+  expect(distanceTo([], 0, 0)).toBe(Number.POSITIVE_INFINITY);
 });

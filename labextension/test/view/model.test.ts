@@ -1,9 +1,14 @@
-import { expect, test } from "vitest";
+import { beforeEach, expect, test } from "vitest";
 import { RunModel, unpack } from "../../src/view/model";
 import { delta, full, info, PROGRESS, RUN, STATE } from "../messages";
 
+let model: RunModel;
+
+beforeEach(() => {
+  model = new RunModel();
+});
+
 test("an update before the first full message is rejected", () => {
-  const model = new RunModel();
   expect(model.apply(delta(5))).toBe(false);
   expect(model.run).toBeNull();
   expect(model.apply(full(6))).toBe(true);
@@ -11,7 +16,6 @@ test("an update before the first full message is rejected", () => {
 });
 
 test("an update after a missing message is rejected and changes nothing", () => {
-  const model = new RunModel();
   model.apply(full(1));
   expect(model.apply(delta(3, { logs: [[0, "out", "too early"]] }))).toBe(false);
   expect(model.logs).toEqual([]);
@@ -20,7 +24,6 @@ test("an update after a missing message is rejected and changes nothing", () => 
 });
 
 test("a message replaces the points of a series from an index on", () => {
-  const model = new RunModel();
   model.apply(full(1, { lines: { "metric:loss": { points: [[1, 4], [2, 2]] } } })); // biome-ignore format: points
   model.apply(delta(2, { lines: { "metric:loss": { at: 1, points: [[3, 1], [4, Number.NaN]] } } })); // biome-ignore format: points
   expect(model.line("metric:loss")).toEqual({ x: [1, 3, 4], y: [4, 1, null] });
@@ -31,7 +34,6 @@ test("a message replaces the points of a series from an index on", () => {
 });
 
 test("an update changes only the parts that it has", () => {
-  const model = new RunModel();
   model.apply(full(1, { latest: { loss: 1 }, workers: [info(0), info(1)], numbers: [{ rank: 1, cpu: 50 }] }));
   model.apply(delta(2, { workers: [info(1, { state: "failed" })], numbers: [{ rank: 0, cpu: 70 }] }));
   expect(model.state).toEqual(STATE);
@@ -42,7 +44,6 @@ test("an update changes only the parts that it has", () => {
 });
 
 test("a full message replaces everything", () => {
-  const model = new RunModel();
   model.apply(full(1, { workers: [info(0)], logs: [[0, "out", "old"]], lines: { rate: { points: [[1, 1]] } } }));
   model.apply(full(9, { workers: [info(1)] }));
   expect(model.ranks().map(({ info }) => info.rank)).toEqual([1]);
@@ -51,14 +52,12 @@ test("a full message replaces everything", () => {
 });
 
 test("a line tells how many log lines were dropped", () => {
-  const model = new RunModel();
   model.apply(full(1));
   model.apply(delta(2, { logs: [[0, "out", "kept"]], dropped: 12 }));
   expect(model.logs.map(([, , text]) => text)).toEqual([expect.stringContaining("12 lines"), "kept"]);
 });
 
 test("the log is bounded, and all lines are counted", () => {
-  const model = new RunModel();
   model.apply(full(1));
   for (let n = 2; n < 302; n++) model.apply(delta(n, { logs: Array.from({ length: 10 }, () => [0, "out", "x"]) }));
   expect(model.logged).toBe(3000);

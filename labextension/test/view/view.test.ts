@@ -176,12 +176,13 @@ test("every control has an accessible name", () => {
   }
 });
 
+const line = (y: number) => ({ points: [[1, y], [2, y]] as Point[] }); // biome-ignore format: a line
+const BAND = { "low:loss": line(0.25), "median:loss": line(0.5), "high:loss": line(0.75) };
+
 test("the ranks' own values of a metric are a band behind the job's, and lines on demand", () => {
-  const line = (y: number) => ({ points: [[1, y], [2, y]] as Point[] }); // biome-ignore format: a line
   const ranks = { "0:loss": line(0.25), "1:loss": line(0.75) };
-  const band = { "low:loss": line(0.25), "median:loss": line(0.5), "high:loss": line(0.75) };
   const workers = { workers: [info(0), info(1)], numbers: [{ rank: 0 }, { rank: 1 }] };
-  apply(full(1, { ...workers, latest: { loss: 0.5 }, lines: { "metric:loss": line(0.5), ...band, ...ranks } }));
+  apply(full(1, { ...workers, latest: { loss: 0.5 }, lines: { "metric:loss": line(0.5), ...BAND, ...ranks } }));
   const [loss, second] = findAll(".ddl-chart");
   expect(loss?.querySelector(".ddl-values")?.textContent).toBe("0.500");
   expect(loss?.querySelector(".ddl-values")?.getAttribute("title")).toContain("the lowest, the median and the highest");
@@ -191,9 +192,7 @@ test("the ranks' own values of a metric are a band behind the job's, and lines o
 });
 
 test("with many ranks, a metric by rank is the lowest, the median and the highest", () => {
-  const line = (y: number) => ({ points: [[1, y], [2, y]] as Point[] }); // biome-ignore format: a line
-  const band = { "low:loss": line(0.25), "median:loss": line(0.5), "high:loss": line(0.75) };
-  apply(full(1, { lines: { "metric:loss": line(0.5), ...band } }));
+  apply(full(1, { lines: { "metric:loss": line(0.5), ...BAND } }));
   const second = findAll(".ddl-chart")[1];
   expect(second?.querySelector(".ddl-values")?.textContent).toBe("0.2500.5000.750");
   expect(second?.querySelector("[role=img]")?.getAttribute("aria-label")).toBe(
