@@ -8,19 +8,10 @@ import type { Connection, PanelFeed } from "../src/panel/feed";
 import { RunList } from "../src/panel/runlist";
 import { page } from "./panel/rows";
 
-export class FakeFeed implements PanelFeed {
-  list = new RunList();
-  connection: Connection = { kind: "loading" };
+/** What is watched and refreshed, without a server. */
+export class Watched {
   refreshed = 0;
   readonly changed = new Signal<this, void>(this);
-  readonly ended = new Signal<this, RunRow | SearchRow>(this);
-
-  set(rows: Row[], searches: SearchRow[] = [], connection: Connection = { kind: "ready" }): void {
-    this.list = new RunList();
-    this.list.addPage(page("v1", rows, { searches }));
-    this.connection = connection;
-    this.changed.emit();
-  }
 
   watch(): () => void {
     return () => {};
@@ -28,6 +19,19 @@ export class FakeFeed implements PanelFeed {
 
   refresh(): void {
     this.refreshed += 1;
+  }
+}
+
+export class FakeFeed extends Watched implements PanelFeed {
+  list = new RunList();
+  connection: Connection = { kind: "loading" };
+  readonly ended = new Signal<this, RunRow | SearchRow>(this);
+
+  set(rows: Row[], searches: SearchRow[] = [], connection: Connection = { kind: "ready" }): void {
+    this.list = new RunList();
+    this.list.addPage(page("v1", rows, { searches }));
+    this.connection = connection;
+    this.changed.emit();
   }
 }
 

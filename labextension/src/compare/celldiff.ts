@@ -3,7 +3,7 @@
 import { bodyOf } from "../cell";
 import { diffElement, diffSummary, lineDiff } from "../panel/diff";
 import type { Translation } from "../translation";
-import { createSelect, h, setOptions, setText, setVisible } from "../view/dom";
+import { createSelect, h, type Option, setOptions, setText, setVisible } from "../view/dom";
 import type { ComparedRun } from "./comparison";
 
 type TitleOf = (run: ComparedRun) => string;
@@ -59,10 +59,8 @@ export class CellDiff {
 
   private setOptions(select: HTMLSelectElement, index: number): void {
     const id = this.selected ? select.value : this.runs[index]?.id;
-    setOptions(
-      select,
-      this.runs.map((run) => [run.id, `${run.style.letter} ${this.titleOf(run)}`]),
-    );
+    const options = this.runs.map((run): Option => [run.id, `${run.style.letter} ${this.titleOf(run)}`]);
+    setOptions(select, options);
     if (id !== undefined) select.value = id;
   }
 }

@@ -80,10 +80,8 @@ export class OverlaidCharts extends ChartGroup {
       this.charts.delete(name);
     }
     const charts = names.map((name) => this.chart(name));
-    setChildren(
-      this.element,
-      charts.map(({ element }) => element),
-    );
+    const elements = charts.map(({ element }) => element);
+    setChildren(this.element, elements);
     return charts;
   }
 

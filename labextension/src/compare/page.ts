@@ -72,17 +72,8 @@ export class ComparePage extends LiveView {
       this.draw();
     });
     setAttribute(this.root, "aria-label", trans.__("Comparison of runs"));
-    this.root.append(
-      this.banner,
-      this.limitNote,
-      this.legend.element,
-      axes,
-      this.charts.element,
-      this.empty,
-      this.omittedNote,
-      this.table.element,
-      this.cells.element,
-    );
+    const charts = [this.legend.element, axes, this.charts.element, this.empty, this.omittedNote];
+    this.root.append(this.banner, this.limitNote, ...charts, this.table.element, this.cells.element);
     feed.changed.connect(this.redraw);
     this.start(host);
   }
@@ -111,9 +102,7 @@ export class ComparePage extends LiveView {
     const known = runs.filter(({ details }) => details !== null);
     setVisible(this.table.element, known.length > 1);
     const columns = known.map((run) => ({ style: run.style, title: titleOf(run) }));
-    const compared = known.map(({ style, details, follower }) => {
-      return { letter: style.letter, details, model: follower.model };
-    });
+    const compared = known.map((run) => ({ ...run, letter: run.style.letter, model: run.follower.model }));
     this.table.draw(columns, differences(compared, trans, Date.now() / 1000));
     this.cells.draw(runs, titleOf);
   }

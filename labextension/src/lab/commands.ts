@@ -100,12 +100,9 @@ export function addCommands(app: JupyterFrontEnd, runs: IRuns, actions: LabActio
       const rows = listedOf(args).filter(canBeStopped);
       const searches = rows.filter(isSearch).map(({ id }) => id);
       // A trial ends with its search.
-      const runs = rows.filter((row): row is Row => !isSearch(row));
-      const own = runs.filter((row) => !searches.includes(feed.list.searchOf(row)?.id ?? ""));
-      return actions.stopAll(
-        own.map(({ id }) => id),
-        searches,
-      );
+      const runs = rows.filter((row) => !isSearch(row) && !searches.includes(feed.list.searchOf(row)?.id ?? ""));
+      const ids = runs.map(({ id }) => id);
+      return actions.stopAll(ids, searches);
     },
   });
   commands.addCommand(COMMANDS.compare, {

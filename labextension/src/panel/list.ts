@@ -103,21 +103,16 @@ export class ListView {
     const shown = this.items.slice(first, end);
     const ids = new Set(shown.map(({ row }) => row.id));
     for (const id of this.pool.keys()) if (!ids.has(id)) this.pool.delete(id);
-    setChildren(
-      this.box,
-      shown.map((item, i) => this.drawRow(item, first + i, height)),
-    );
+    const elements = shown.map((item, i) => this.drawRow(item, first + i, height));
+    setChildren(this.box, elements);
     const { active } = this;
     setAttribute(this.box, "aria-activedescendant", active !== null && ids.has(active) ? rowId(active) : undefined);
   }
 
   private drawRow(item: ListItem, index: number, height: number): HTMLElement {
     const { row, search, expanded, position, size } = item;
-    let view = this.pool.get(row.id);
-    if (!view) {
-      view = new RowView(this.options.trans);
-      this.pool.set(row.id, view);
-    }
+    const view = this.pool.get(row.id) ?? new RowView(this.options.trans);
+    this.pool.set(row.id, view);
     view.draw(row, search, this.now);
     const { element } = view;
     element.style.top = `${index * height}px`;

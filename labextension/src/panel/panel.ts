@@ -76,15 +76,8 @@ export class PanelView {
     this.served = new ServersView(trans, options.stopServer);
     options.servers.changed.connect(this.redrawServers);
     const { filterBar, empty, list, served } = this;
-    host.append(
-      served.element,
-      filterBar.element,
-      this.banner,
-      empty.element,
-      list.element,
-      this.foot,
-      this.announcement,
-    );
+    const content = [served.element, filterBar.element, this.banner, empty.element, list.element];
+    host.append(...content, this.foot, this.announcement);
     feed.changed.connect(this.redraw);
     feed.ended.connect(this.announceEnd);
     this.clock = setInterval(() => {

@@ -1,11 +1,11 @@
 /** One row of the list: a run, a search, or a trial of one. */
 
 import type { Listed } from "../api";
-import type { RunRow, SearchRow, UnreadableRun } from "../generated";
+import type { SearchRow } from "../generated";
 import type { Translation } from "../translation";
-import { h, setAttribute, setText, setVisible } from "../view/dom";
+import { h, setAttribute, setAttributes, setText, setVisible } from "../view/dom";
 import { duration } from "../view/format";
-import { bestOf, dateOrTime, elapsed, location, parameters, progress, rowLabel, score, searchProgress, size, title } from "./format"; // biome-ignore format: texts
+import { bestOf, dateOrTime, elapsed, location, parameters, progressOf, rowLabel, score, size, title } from "./format"; // biome-ignore format: texts
 import { isReadable, isSearch } from "./runlist";
 import { Sparkline } from "./sparkline";
 
@@ -38,75 +38,40 @@ export class RowView {
 
   /** @param search the search that the row stands below */
   draw(row: Listed, search: SearchRow | null, now: number): void {
-    this.element.id = rowId(row.id);
-    setAttribute(this.element, "data-run", row.id);
-    setAttribute(this.element, "aria-label", rowLabel(row, search, this.trans));
+    const { trans, element } = this;
+    const run = !isSearch(row) && isReadable(row) ? row : null;
+    const work = isSearch(row) ? row : run; // null: the row cannot be read
+    element.id = rowId(row.id);
+    const state = work?.state ?? "UNREADABLE";
+    setAttributes(element, { "data-run": row.id, "data-state": state, "aria-label": rowLabel(row, search, trans) });
     setVisible(this.fold, isSearch(row));
     setText(this.name, title(row));
-    if (isSearch(row)) this.drawSearch(row, now);
-    else if (isReadable(row)) this.drawRun(row, search, now);
-    else this.drawUnreadable(row, now);
-  }
-
-  private drawSearch(row: SearchRow, now: number): void {
-    const { trans } = this;
-    setAttribute(this.element, "data-state", row.state);
-    setAttribute(this.name, "title", row.name);
-    setText(this.chip, row.state);
-    setText(this.time, row.live ? duration(elapsed(row, now)) : dateOrTime(row.created, new Date(now * 1000)));
-    setVisible(this.track, row.live && row.planned !== null);
-    this.bar.style.width = `${(100 * row.done) / Math.max(1, row.planned ?? 0)}%`;
-    this.drawProgress(searchProgress(row, trans));
-    setText(this.loss, bestOf(row, trans));
-    this.sparkline.draw([]);
-    setText(this.size, row.search ?? "");
-    this.drawLocation(location(row), [row.cluster, row.notebook]);
-    this.labels.replaceChildren();
-  }
-
-  private drawUnreadable(row: UnreadableRun, now: number): void {
-    setAttribute(this.element, "data-state", "UNREADABLE");
-    setAttribute(this.name, "title", title(row));
-    setText(this.chip, this.trans.__("UNREADABLE"));
-    setText(this.time, dateOrTime(row.created, new Date(now * 1000)));
-    setVisible(this.track, false);
-    this.drawProgress(row.problem);
-    for (const part of [this.loss, this.size, this.location]) setText(part, "");
-    this.sparkline.draw([]);
-    this.labels.replaceChildren();
-  }
-
-  private drawRun(run: RunRow, search: SearchRow | null, now: number): void {
-    const { trans } = this;
-    setAttribute(this.element, "data-state", run.state);
-    setAttribute(this.name, "title", run.title ? `${run.title} (${run.name})` : title(run));
-    setText(this.chip, run.state);
+    setAttribute(this.name, "title", run?.title ? `${run.title} (${run.name})` : title(row));
+    setText(this.chip, work?.state ?? trans.__("UNREADABLE"));
     // Of a trial, how long it took tells more than when it began.
-    const date = () => dateOrTime(run.created, new Date(now * 1000));
-    setText(this.time, run.live || search ? duration(elapsed(run, now)) : date());
-    setVisible(this.track, run.live && run.fraction !== null);
-    this.bar.style.width = `${(run.fraction ?? 0) * 100}%`;
-    this.drawProgress(progress(run, trans));
-    setText(this.loss, score(run, search, trans));
-    this.sparkline.draw(run.sparkline);
-    setText(this.size, size(run, trans));
+    const lasting = work && (work.live || search) ? work : null;
+    setText(this.time, lasting ? duration(elapsed(lasting, now)) : dateOrTime(row.created, new Date(now * 1000)));
+    const share = isSearch(row) ? shareDone(row) : (run?.fraction ?? null);
+    setVisible(this.track, row.live && share !== null);
+    this.bar.style.width = `${100 * (share ?? 0)}%`;
+    const progress = isSearch(row) || isReadable(row) ? progressOf(row, trans) : row.problem;
+    setText(this.progress, progress);
+    setAttribute(this.progress, "title", progress);
+    setText(this.loss, isSearch(row) ? bestOf(row, trans) : run ? score(run, search, trans) : "");
+    this.sparkline.draw(run?.sparkline ?? []);
+    setText(this.size, isSearch(row) ? (row.search ?? "") : run ? size(run, trans) : "");
     // A trial has the cluster and the notebook of its search.
-    if (search) this.drawLocation(parameters(run), [parameters(run)]);
-    else this.drawLocation(location(run), [run.cluster, run.notebook]);
-    this.labels.replaceChildren(
-      ...run.labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)),
-    );
+    const sampled = run && search ? parameters(run) : null;
+    setText(this.location, sampled ?? (work ? location(work) : ""));
+    setAttribute(this.location, "title", sampled ?? [work?.cluster, work?.notebook].filter(Boolean).join("\n"));
+    const labels = run?.labels ?? [];
+    this.labels.replaceChildren(...labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)));
   }
+}
 
-  private drawLocation(text: string, details: string[]): void {
-    setText(this.location, text);
-    setAttribute(this.location, "title", details.filter(Boolean).join("\n"));
-  }
-
-  private drawProgress(text: string): void {
-    setText(this.progress, text);
-    setAttribute(this.progress, "title", text);
-  }
+/** The share of the trials that have ended; null if it is unknown. */
+function shareDone({ done, planned }: SearchRow): number | null {
+  return planned === null ? null : done / Math.max(1, planned);
 }
 
 /** The element id of the row of a run or a search. */

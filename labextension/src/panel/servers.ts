@@ -25,18 +25,13 @@ export class ServersView {
     setVisible(this.element, servers.length > 0);
     const names = new Set(servers.map(({ name }) => name));
     for (const name of this.rows.keys()) if (!names.has(name)) this.rows.delete(name);
-    setChildren(
-      this.list,
-      servers.map((server) => {
-        let row = this.rows.get(server.name);
-        if (!row) {
-          row = new ServerRow(this.trans, () => this.stop(server.name));
-          this.rows.set(server.name, row);
-        }
-        row.draw(server);
-        return row.element;
-      }),
-    );
+    const elements = servers.map((server) => {
+      const row = this.rows.get(server.name) ?? new ServerRow(this.trans, () => this.stop(server.name));
+      this.rows.set(server.name, row);
+      row.draw(server);
+      return row.element;
+    });
+    setChildren(this.list, elements);
   }
 }
 

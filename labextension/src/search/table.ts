@@ -75,11 +75,8 @@ export class TrialTable {
 
   private drawHead(model: SearchModel): void {
     const { metric = "", others = [], axes = [] } = model.info ?? {};
-    this.columns = columns(
-      metric,
-      others,
-      axes.map(({ name }) => name),
-    );
+    const parameters = axes.map(({ name }) => name);
+    this.columns = columns(metric, others, parameters);
     const titles = JSON.stringify([this.columns.map(({ title }) => title), this.order]);
     if (titles === this.titles) return;
     this.titles = titles;

@@ -79,10 +79,8 @@ export class Charts extends ChartGroup {
     ]);
     this.lossTitle.textContent = first ?? "loss";
     const devices = DEVICES.filter((name) => deviceLines(model, name).length);
-    setOptions(
-      this.device,
-      devices.map((name) => [name, DEVICE_CHARTS[name].title]),
-    );
+    const deviceOptions = devices.map((name): Option => [name, DEVICE_CHARTS[name].title]);
+    setOptions(this.device, deviceOptions);
     const device = devices.find((name) => name === this.device.value);
     const rate = rateContent(model);
     const contents = [

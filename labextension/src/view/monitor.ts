@@ -90,13 +90,10 @@ function charts(view: MonitorView): HTMLElement[] {
   const legend = latencies.map(([name, values, colour]) =>
     h("span", { style: `color: var(--ddl-c${colour})` }, `${name} ${last(values)} `),
   );
+  const lines = latencies.map(([, values, colour]): [Values, number] => [values, colour]);
   const found = [
     chart("requests/s", [h("span", {}, last(view.rate))], [[view.rate, 0]]),
-    chart(
-      "latency, ms",
-      legend,
-      latencies.map(([, values, colour]): [Values, number] => [values, colour]),
-    ),
+    chart("latency, ms", legend, lines),
   ];
   if (view.error) found.push(errorChart(view.error));
   return found;
@@ -119,13 +116,11 @@ function chart(
   const y = (value: number) => HEIGHT - (value / most) * HEIGHT;
   const paths = lines.map(([values, colour]) => {
     const step = WIDTH / Math.max(1, values.length - 1);
-    const d = values
-      .map((value, i) =>
-        value === null
-          ? ""
-          : `${i && values[i - 1] !== null ? "L" : "M"}${(i * step).toFixed(1)} ${y(value).toFixed(1)}`,
-      )
-      .join("");
+    const points = values.map((value, i) => {
+      if (value === null) return "";
+      return `${i && values[i - 1] !== null ? "L" : "M"}${(i * step).toFixed(1)} ${y(value).toFixed(1)}`;
+    });
+    const d = points.join("");
     return s("path", { d: values.length === 1 ? `${d}h${WIDTH}` : d, style: `stroke: var(--ddl-c${colour})` });
   });
   const dashed = level === null ? [] : [s("line", { x1: 0, x2: WIDTH, y1: y(level), y2: y(level) })];

@@ -1,7 +1,7 @@
 /** The live view of one run, independent of notebook and widget: its host applies deltas and handles Stop. */
 
 import { Charts } from "./charts";
-import { h, setAttribute, setText, setVisible } from "./dom";
+import { h, setAttributes, setText, setVisible } from "./dom";
 import { RunHeader } from "./header";
 import { HeatMap } from "./heatmap";
 import { LiveView } from "./liveview";
@@ -76,19 +76,14 @@ export class RunView extends LiveView {
       setText(this.empty, "Waiting for the kernel …");
       return;
     }
-    setAttribute(this.root, "aria-label", `run ${run.name}`);
-    setAttribute(this.root, "data-state", state.state);
-    setAttribute(this.root, "data-run", run.id);
+    setAttributes(this.root, { "aria-label": `run ${run.name}`, "data-state": state.state, "data-run": run.id });
     setText(this.announcement, `${run.name}: ${this.model.state?.state}`);
     this.header.draw(model);
     this.notice.draw(model);
     this.charts.draw(model);
     this.monitor.draw(model.monitor);
-    const parts = [this.charts.element, this.notice.element, this.monitor.element];
-    setVisible(
-      this.empty,
-      parts.every((part) => part.hidden),
-    );
+    const isEmpty = [this.charts, this.notice, this.monitor].every(({ element }) => element.hidden);
+    setVisible(this.empty, isEmpty);
     setText(this.empty, emptyText(run.strategy === "monitor", model.over));
     this.drawWorkers();
     this.logs.draw(model);

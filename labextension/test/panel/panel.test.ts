@@ -1,40 +1,26 @@
 // @vitest-environment jsdom
 /** The panel in a document without a layout. */
 
-import { Signal } from "@lumino/signaling";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import type { ServedModel } from "../../src/generated";
 import { PanelView } from "../../src/panel/panel";
 import type { IServerFeed } from "../../src/panel/serverfeed";
 import { english } from "../../src/translation";
 import { find, findAll, isShown, texts } from "../dom";
-import { FakeFeed } from "../fakes";
+import { FakeFeed, Watched } from "../fakes";
 import { finished, NOW, run, search, trial, unreadable } from "./rows";
 
-class FakeServers implements IServerFeed {
+class FakeServers extends Watched implements IServerFeed {
   servers: ServedModel[] = [];
-  readonly changed = new Signal<this, void>(this);
 
   set(...servers: Partial<ServedModel>[]): void {
     const latency = { p50: 0.0012, p95: 0.0034, p99: null };
     const common = { version: "2", url: "http://127.0.0.1:8080", grpc: "127.0.0.1:8081", alive: true, problem: "" };
     const counts = { rate: 12.5, rates: [1, 2, 3], requests: 40, errors: 1, recent_errors: 1, dropped: 0, latency };
-    this.servers = servers.map((server) => ({
-      name: "digits",
-      detached: false,
-      log: null,
-      ...common,
-      ...counts,
-      ...server,
-    }));
+    const usual = { name: "digits", detached: false, log: null, ...common, ...counts };
+    this.servers = servers.map((server) => ({ ...usual, ...server }));
     this.changed.emit();
   }
-
-  watch(): () => void {
-    return () => {};
-  }
-
-  refresh(): void {}
 }
 
 let feed: FakeFeed;
