@@ -269,30 +269,23 @@ class Cluster:
         """Release "executors" or the "session", as --release says. Returns a line for the user."""
         if resource == "session":
             return self._end_session()
-        reply = self._change_executors("release")
-        if isinstance(reply, Refused):
-            return reply
-        if not reply:
-            return "there are no executors to give back"
-        return (
-            f"{counted(reply, 'executor')} given back; a Spark job waits until a run or %ddl acquire asks for new ones"
+        return self._change_executors(
+            "release",
+            "{} given back; a Spark job waits until a run or %ddl acquire asks for new ones",
+            "there are no executors to give back",
         )
 
     def ask_again(self) -> str | Refused:
         """Request the released executors again. Returns a line for the user."""
-        reply = self._change_executors("acquire")
-        if isinstance(reply, Refused):
-            return reply
-        return f"asked for {counted(reply, 'executor')}" if reply else "no executors were given back with %ddl release"
+        return self._change_executors("acquire", "asked for {}", "no executors were given back with %ddl release")
 
     def replace_executor(self, executor: str) -> str | Refused:
         """Replace an executor of a session that we started. Returns a line for the user."""
         if not self._is_ours():
             return Refused("usage", "the session is yours")
-        reply = self._change_executors("replace", executor=executor)
-        if isinstance(reply, Refused):
-            return reply
-        return "it was replaced by another" if reply else "Spark has lost it already"
+        return self._change_executors(
+            "replace", "it was replaced by another", "Spark has lost it already", executor=executor
+        )
 
     def _is_ours(self) -> bool:
         """Whether the session was started here."""
@@ -302,15 +295,16 @@ class Cluster:
         """End the session, if it was started here. The next run starts a new one."""
         return Refused("usage", NOT_OURS)
 
-    def _change_executors(self, action: str, **arguments: str) -> int | Refused:
-        """The number of executors that were released or requested."""
+    def _change_executors(self, action: str, changed: str, unchanged: str, **arguments: str) -> str | Refused:
+        """Release or request executors. changed: the line for the user, with {} for their number."""
         try:
             reply = self._call("executors", {"do": action, **arguments})
         except (ConnectionError, ProcessLookupError, TimeoutError) as error:
             return Refused("spark", f"{self.name} does not answer: {error}")
         if "count" not in reply:
             return Refused("spark", _message(reply))
-        return int(reply["count"])
+        count = int(reply["count"])
+        return changed.format(counted(count, "executor")) if count else unchanged
 
     def cache(self, option: str, clear: bool) -> list[Mapping[str, Any]] | str:
         """The data that the hosts cache for --data, as `driver.api.cache` lists it, or a line with the problem.

@@ -136,12 +136,13 @@ def folder(tmp_path, monkeypatch):
 
 @pytest.fixture
 def begin():
-    """`begin(line, stage)`: a search; the test's end leaves it."""
+    """`begin(line)`: a search, which the test's end leaves, and its launcher."""
     searches = []
 
-    def begin(line, stage, cell=CELL):
+    def begin(line, slots=1, cell=CELL):
+        stage = Stage(slots)
         searches.append(start(planned(line, cell), stage))
-        return searches[-1]
+        return searches[-1], stage
 
     yield begin
     for search in searches:
@@ -154,8 +155,7 @@ def states(search):
 
 
 def test_a_slot_that_is_free_takes_the_next_trial_at_once(begin):
-    stage = Stage(slots=3)
-    search = begin("--trials 5 --prune no", stage)
+    search, stage = begin("--trials 5 --prune no", slots=3)
     assert search.run(0) is stage.runs[0], "at once"
     first, second, third = stage.started(3)
     assert [run.name for run in stage.runs] == ["tuned_0", "tuned_1", "tuned_2"]
@@ -188,8 +188,7 @@ def test_a_slot_that_is_free_takes_the_next_trial_at_once(begin):
 
 
 def test_a_trial_is_an_ordinary_run_with_its_values(begin):
-    stage = Stage(slots=4)
-    begin("--trials 9 --workers 2 --parallel 1 --timeout 1h", stage)
+    _, stage = begin("--trials 9 --workers 2 --parallel 1 --timeout 1h", slots=4)
     (run,) = stage.started(1)
     spec = run.spec
     assert (spec.trial, spec.workers, spec.trials, spec.timeout, spec.seed) == (0, 2, None, None, 1)
@@ -200,8 +199,7 @@ def test_a_trial_is_an_ordinary_run_with_its_values(begin):
 
 
 def test_asha_ends_the_worse_trials_and_says_why(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 4", stage)
+    search, stage = begin("--trials 4")
     good = stage.started(1)[0]
     good.begin(3)
     good.finish(0.9, 0.9, 0.9)
@@ -222,8 +220,7 @@ def test_asha_ends_the_worse_trials_and_says_why(begin):
 
 
 def test_a_death_of_the_machine_is_tried_again_and_an_exception_is_not(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 4 --prune no", stage)
+    search, stage = begin("--trials 4 --prune no")
     stage.started(1)[0].finish(0.5)
     died = stage.started(2)[1]
     died.report(0.1)
@@ -253,9 +250,8 @@ def die(run, executor, kind="signal"):
 
 @pytest.mark.parametrize("users", [False, True])
 def test_an_executor_on_which_trials_died_twice_is_replaced_or_named(begin, users):
-    stage = Stage(slots=2)
+    search, stage = begin("--trials 4 --search random --prune no", slots=2)
     stage.users = users
-    search = begin("--trials 4 --search random --prune no", stage)
     die(stage.started(2)[0], "7")
     die(stage.runs[1], "7", "error")
     stage.started(4)
@@ -270,8 +266,7 @@ def test_an_executor_on_which_trials_died_twice_is_replaced_or_named(begin, user
 
 
 def test_the_trial_whose_second_death_excludes_an_executor_has_another_run(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 1 --search random --prune no", stage)
+    search, stage = begin("--trials 1 --search random --prune no")
     for number in (1, 2):
         die(stage.started(number)[-1], "7")
     stage.started(3)[2].finish(0.4)
@@ -280,8 +275,7 @@ def test_the_trial_whose_second_death_excludes_an_executor_has_another_run(begin
 
 
 def test_values_that_kill_every_executor_end_a_trial(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 2 --search random --prune no", stage)
+    search, stage = begin("--trials 2 --search random --prune no")
     for number, executor in enumerate("7788", 1):
         die(stage.started(number)[-1], executor)
         if number == 3:
@@ -302,16 +296,14 @@ def being_pruned(stage):
 
 
 def test_a_trial_that_dies_as_it_is_pruned_is_pruned(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 2", stage)
+    search, stage = begin("--trials 2")
     bad = being_pruned(stage)
     bad.fail("signal", "killed by SIGKILL")
     assert states(search.wait(10)) == ["finished", "pruned"] and len(stage.runs) == 2
 
 
 def test_a_mistake_in_the_cell_ends_the_search(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 40", stage)
+    search, stage = begin("--trials 40")
     for number in range(3):
         stage.started(number + 1)[number].fail()
     with pytest.raises(SearchFailed, match="tuned: the first 3 trials failed: ValueError: bad"):
@@ -320,8 +312,7 @@ def test_a_mistake_in_the_cell_ends_the_search(begin):
 
 
 def test_a_wrong_metric_is_named(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 1", stage)
+    search, stage = begin("--trials 1")
     run = stage.started(1)[0]
     printed = []
     progress = SearchProgress()
@@ -336,8 +327,7 @@ def test_a_wrong_metric_is_named(begin):
 
 
 def test_stop(begin):
-    stage = Stage(slots=2)
-    search = begin("--trials 9", stage)
+    search, stage = begin("--trials 9", slots=2)
     first, second = stage.started(2)
     first.report(0.5)
     search.request_stop()
@@ -351,23 +341,20 @@ def test_stop(begin):
 
 
 def test_a_stop_from_another_process_and_a_timeout(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 9", stage)
+    search, stage = begin("--trials 9")
     Search.stored(store.find_search("tuned")).request_stop()
     until(lambda: stage.started(1)[0].stopped is not None, 10)
     stage.runs[0].end(ev.STOPPED)
     assert search.wait(10).state == ev.STOPPED
 
-    stage = Stage(slots=1)
-    search = begin("--trials 9 --timeout 0.1s", stage)
+    search, stage = begin("--trials 9 --timeout 0.1s")
     until(lambda: stage.started(1)[0].stopped is not None, 10)
     stage.runs[0].end(ev.STOPPED)
     assert "--timeout is over after 0.1 s" in str(search.wait(10))
 
 
 def test_one_trial_that_was_stopped_by_its_user(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 2", stage)
+    search, stage = begin("--trials 2")
     stage.started(1)[0].report(0.5)
     stage.runs[0].end(ev.STOPPED)
     stage.started(2)[1].finish(0.4)
@@ -375,8 +362,7 @@ def test_one_trial_that_was_stopped_by_its_user(begin):
 
 
 def test_the_grid_is_gone_through_once(begin):
-    stage = Stage(slots=4)
-    search = begin("--trials 40 --search grid", stage, GRID)
+    search, stage = begin("--trials 40 --search grid", slots=4, cell=GRID)
     for number in range(6):
         until(lambda number=number: len(stage.runs) > number, 10)
         stage.runs[number].finish(0.1)
@@ -390,8 +376,7 @@ def test_the_grid_is_gone_through_once(begin):
 @pytest.mark.parametrize("sampler", ["tpe", "random", "evolution", "cmaes"])
 @pytest.mark.parametrize("pruner", ["asha", "median", "hyperband", "no"])
 def test_every_sampler_with_every_pruner(begin, sampler, pruner):
-    stage = Stage(slots=2)
-    search = begin(f"--trials 16 --search {sampler} --prune {pruner}", stage)
+    search, stage = begin(f"--trials 16 --search {sampler} --prune {pruner}", slots=2)
     done = 0
     while not search.settled(0.005):
         for run in stage.runs[done:]:
@@ -421,8 +406,7 @@ def killed(search, stage):
 
 
 def test_a_search_whose_kernel_was_killed_continues_and_tells_nothing_twice(begin):
-    stage = Stage(slots=3)
-    search = begin("--trials 6 --prune no", stage)
+    search, stage = begin("--trials 6 --prune no", slots=3)
     finished, lives, lost = stage.started(3)
     finished.finish(0.7)
     ended = stage.started(4)[3]
@@ -460,8 +444,7 @@ def test_a_search_whose_kernel_was_killed_continues_and_tells_nothing_twice(begi
 
 
 def test_a_trial_that_was_being_pruned_as_the_kernel_was_killed_is_not_trained_again(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 3", stage)
+    search, stage = begin("--trials 3")
     being_pruned(stage)
     second = Stage(slots=1)
     continued = Search.resume(killed(search, stage), second)
@@ -470,8 +453,7 @@ def test_a_trial_that_was_being_pruned_as_the_kernel_was_killed_is_not_trained_a
 
 
 def test_a_run_whose_last_event_was_not_stored_has_ended_all_the_same(begin):
-    stage = Stage(slots=2)
-    search = begin("--trials 2 --prune no", stage)
+    search, stage = begin("--trials 2 --prune no", slots=2)
     for run in stage.started(2):
         run.report(0.4)
     until(lambda: [row.epochs for row in search.view.rows] == [1, 1], 10)
@@ -489,8 +471,7 @@ def test_a_run_whose_last_event_was_not_stored_has_ended_all_the_same(begin):
 
 
 def test_a_search_that_was_refused_continues_later(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 3 --prune no", stage)
+    search, stage = begin("--trials 3 --prune no")
     stage.refuse = "the session has ended"
     stage.started(1)[0].finish(0.5)
     with pytest.raises(SearchFailed, match="the session has ended"):
@@ -547,8 +528,7 @@ def test_a_search_that_does_not_suit_its_parameters_is_refused_before_it_starts(
 
 def test_the_same_seed_samples_the_same_values(begin):
     def values():
-        stage = Stage(slots=4)
-        search = begin("--trials 14 --parallel 1 --prune no", stage)
+        search, stage = begin("--trials 14 --parallel 1 --prune no", slots=4)
         for number in range(14):
             run = stage.started(number + 1)[number]
             run.finish(float(run.spec.set["lr"]))
@@ -560,8 +540,7 @@ def test_the_same_seed_samples_the_same_values(begin):
 
 
 def test_a_value_that_is_not_a_number_ends_a_trial_early(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 1", stage)
+    search, stage = begin("--trials 1")
     run = stage.started(1)[0]
     run.begin(3)
     run.report(None)
@@ -574,8 +553,7 @@ def test_a_value_that_is_not_a_number_ends_a_trial_early(begin):
 
 def test_an_objective_that_comes_late_or_never(begin):
     """It is compared from its first value on, with other trials' first value."""
-    stage = Stage(slots=1)
-    search = begin("--trials 3", stage)
+    search, stage = begin("--trials 3")
     good = stage.started(1)[0]
     good.begin(4)
     for number in range(4):
@@ -600,8 +578,7 @@ def test_an_objective_that_comes_late_or_never(begin):
 
 
 def test_trials_that_all_fail_end_the_search_and_one_that_finished_does_not(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 5 --prune no", stage)
+    search, stage = begin("--trials 5 --prune no")
     stage.started(1)[0].finish(0.5)
     for number in range(1, 5):
         stage.started(number + 1)[number].fail()
@@ -609,8 +586,7 @@ def test_trials_that_all_fail_end_the_search_and_one_that_finished_does_not(begi
 
 
 def test_the_options_of_the_best_trial_are_words_of_a_line(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 1 --search grid", stage, 'act = ddl.suggest_categorical("act", ["leaky relu"])')
+    search, stage = begin("--trials 1 --search grid", cell='act = ddl.suggest_categorical("act", ["leaky relu"])')
     stage.started(1)[0].finish(0.5)
     assert parse(search.wait(10).best.options).set == {"act": "leaky relu"}
 
@@ -638,7 +614,7 @@ def test_scores_of_repeated_epochs_and_calls():
 
 
 def test_damaged_searches_are_no_searches(begin):
-    search = begin("--trials 3", Stage(slots=1))
+    search, _ = begin("--trials 3")
     path = search._folder.path / "search.json"
     whole = json.loads(path.read_text())
     assert store.find_search("tuned").id == search.id
@@ -657,15 +633,13 @@ def test_damaged_searches_are_no_searches(begin):
 
 
 def test_a_secret_of_the_session_is_not_known_when_a_search_continues(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 3 --conf spark.my.password=x", stage)
+    search, stage = begin("--trials 3 --conf spark.my.password=x")
     with pytest.raises(UsageError, match=r"--conf spark\.my\.password is a secret, and was not stored"):
         Search.resume(killed(search, stage), Stage(slots=1))
 
 
 def test_the_text(begin):
-    stage = Stage(slots=2)
-    search = begin("--trials 4 --prune no --set units=20", stage)
+    search, stage = begin("--trials 4 --prune no --set units=20", slots=2)
     first = stage.started(2)[0]
     first.finish(0.25)
     until(lambda: search.view.ended_trials == 1, 10)
@@ -680,8 +654,7 @@ def test_the_text(begin):
 
 
 def test_figures(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 8 --prune no", stage)
+    search, stage = begin("--trials 8 --prune no")
     for number in range(8):
         run = stage.started(number + 1)[number]
         run.finish(0.1, float(run.spec.set["lr"]))
@@ -713,8 +686,7 @@ def test_importances_of_pruned_trials_are_those_of_their_first_value():
 
 
 def test_one_trial_is_stopped_and_the_search_continues(begin):
-    stage = Stage(slots=2)
-    search = begin("--trials 3 --prune no", stage)
+    search, stage = begin("--trials 3 --prune no", slots=2)
     first, second = stage.started(2)
     first.report(0.5)
     search.stop_trial(0)
@@ -735,8 +707,7 @@ def test_one_trial_is_stopped_and_the_search_continues(begin):
 @pytest.fixture
 def earlier(begin):
     """A search with ten finished trials, a pruned one and a failed one, named tuned."""
-    stage = Stage(slots=1)
-    search = begin("--trials 12 --prune no", stage)
+    search, stage = begin("--trials 12 --prune no")
     for number in range(10):
         stage.started(number + 1)[number].finish(0.25, 0.5 + number / 100)
     run = stage.started(11)[10]
@@ -782,8 +753,7 @@ def test_earlier_trials_that_do_not_fit_are_left_out(earlier):
 
 
 def test_several_objectives_have_a_front_of_trials_that_no_other_one_beats(begin):
-    stage = Stage(slots=1)
-    search = begin("--trials 5 --objective score:max,size:min", stage)
+    search, stage = begin("--trials 5 --objective score:max,size:min")
     assert (search.spec.search, search.spec.prune) == ("evolution", "no")
     for number, (score, size) in enumerate([(0.5, 10.0), (0.9, 99.0), (0.4, 50.0), (0.7, None)]):
         run = stage.started(number + 1)[number]
