@@ -64,34 +64,25 @@ def test_clean_removes_what_is_not_kept(capsys):
     assert capsys.readouterr().err.startswith("say what to keep: python -m ddl_magics clean [--keep 30d]")
 
 
-def test_stop_leaves_a_request_for_the_owner(capsys):
-    folder = trained()
-    assert main(["stop", "digits"]) == 0
-    assert "stops after its current step" in capsys.readouterr().out
-    assert folder.requested("stop")
-
-
-def test_stop_does_not_read_the_events(monkeypatch, capsys):
+def test_stop_leaves_a_request_for_the_owner_and_does_not_read_the_events(monkeypatch, capsys):
     """A long run has some hundred MB of them, and the panel waits for this process."""
-    trained()
+    folder = trained()
     monkeypatch.setattr(RunFolder, "lines", None)
     assert main(["stop", "digits"]) == 0
+    assert "stops after its current step" in capsys.readouterr().out and folder.requested("stop")
     assert main(["stop", "digts"]) == 1
     assert capsys.readouterr().err == "there is no run digts. Did you mean digits?\n"
 
 
-def test_stop_of_a_run_whose_kernel_is_gone_says_what_is_left(capsys):
+def test_stop_of_a_run_whose_kernel_is_gone_or_that_ended_says_so(capsys):
     folder = trained()
     claim(folder, **dead_process())
     assert main(["stop", "digits"]) == 1
     assert capsys.readouterr().out.startswith("digits is LOST: its kernel is gone")
     assert not folder.requested("stop")
-
-
-def test_stop_of_a_run_that_ended(capsys):
-    trained(state=ev.FINISHED)
-    assert main(["stop", "digits"]) == 1
-    assert capsys.readouterr().out == "digits has ended already: FINISHED.\n"
+    trained(state=ev.FINISHED, name="ended")
+    assert main(["stop", "ended"]) == 1
+    assert capsys.readouterr().out == "ended has ended already: FINISHED.\n"
 
 
 def test_as_a_process_it_is_fast_and_needs_no_tensorflow(tmp_path):

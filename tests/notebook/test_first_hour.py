@@ -372,15 +372,6 @@ def test_ddl_alone_shows_what_one_may_want_next(shell, capsys):
     assert "stop RUN" in run(shell, "%ddl --help", capsys)[0]
 
 
-FAILURE = {
-    "rank": 1,
-    "host": "wn3",
-    "kind": "error",
-    "message": "ValueError: bad",
-    "traceback": "Traceback\nValueError",
-}
-
-
 def test_a_live_run_is_one_card_that_follows_it(shell, monkeypatch):
     """What a notebook shows of a cell that ends in the run."""
     cluster = session(shell).cluster = FakeCluster()
@@ -409,10 +400,15 @@ def test_a_live_run_is_one_card_that_follows_it(shell, monkeypatch):
 
 
 def test_a_failed_run_says_why_wherever_it_is_shown(shell, capsys):
-    session(shell).cluster = FakeCluster([*list(training())[:10], state(ev.FAILED, "rank 1", failure=FAILURE)])
-    text, _ = run(shell, "%%distributed --name digits\n1/0", capsys)
-    assert "Traceback\nValueError" in text
+    failure = {"rank": 1, "host": "wn3", "kind": "error", "message": "ValueError: bad"}
+    failed = state(ev.FAILED, "rank 1", failure={**failure, "traceback": "Traceback\nValueError"})
+    session(shell).cluster = FakeCluster([*list(training())[:10], failed])
+    text, error = run(shell, "%%distributed --name digits\n1/0", capsys)
+    traceback = text.partition("-" * 75)[2].strip().splitlines()
+    assert traceback == ["DistributedCellError (digits, rank 1 on wn3)", "Traceback", "ValueError"], "the remote one"
+    assert isinstance(error, DistributedCellError)
     digits = shell.user_ns["digits"]
+    assert digits.history["loss"] == [1.0]
     assert repr(digits) == "<Run digits FAILED: 1 epoch, loss 1, accuracy 0.5; rank 1: ValueError: bad>"
     assert "ValueError: bad" in digits._repr_html_() and "<p" in digits._repr_html_()
     text, error = run(shell, "digits.model()", capsys)

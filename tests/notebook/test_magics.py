@@ -7,14 +7,14 @@ import pandas as pd
 import pytest
 from IPython.core.completer import provisionalcompleter
 from IPython.core.interactiveshell import InteractiveShell
-from support.fake_cluster import FakeCluster, state, training
+from support.fake_cluster import FakeCluster
 from support.shells import NO_HISTORY, run, session
 from support.stored import stored
 from support.until import until
 
 from ddl_magics import store
 from ddl_magics.clusters.embedded import EmbeddedCluster
-from ddl_magics.errors import CellSyntaxError, DistributedCellError
+from ddl_magics.errors import CellSyntaxError
 from ddl_magics.runtime import events as ev
 
 
@@ -102,23 +102,6 @@ def test_the_source_keeps_the_notebooks_line_numbers(shell, capsys):
     assert spec.cell.splitlines()[3] == "x = 1"
 
 
-def test_a_failure_shows_the_remote_traceback_only(shell, capsys):
-    traceback = 'Traceback (most recent call last):\n  File "<cell>", line 2, in <module>\nZeroDivisionError: by zero'
-    failure = {
-        "rank": 1,
-        "host": "wn3",
-        "kind": "error",
-        "message": "ZeroDivisionError: by zero",
-        "traceback": traceback,
-    }
-    session(shell).cluster = FakeCluster([*list(training())[:10], state(ev.FAILED, "rank 1", failure=failure)])
-    text, error = run(shell, "%%distributed\n1/0", capsys)
-    assert isinstance(error, DistributedCellError)
-    shown = text.partition("-" * 75)[2]
-    assert shown.strip().splitlines() == ["DistributedCellError (run_1, rank 1 on wn3)", *traceback.splitlines()]
-    assert shell.user_ns["run_1"].history["loss"] == [1.0]
-
-
 def test_help_prints_and_runs_nothing(shell, capsys):
     for cell in ("%%distributed --help\n", "%distributed --help", "%%ddl_distributed -h\nx = 1"):
         text, error = run(shell, cell, capsys)
@@ -158,42 +141,31 @@ def test_a_resuming_run_gets_the_folder_and_uri_of_the_other_runs_checkpoints(sh
     assert second.checkpoints == str(store.runs_folder() / first.id / "files")
 
 
-def test_configuration_sets_defaults_and_tells_mistakes(shell, capsys, caplog):
-    run(shell, "%config Distributed.workers = 1", capsys)
-    run(shell, "%%distributed --name one\nx = 1", capsys)
-    assert shell.user_ns["one"].spec.workers == 1
-    run(shell, "%config Distributed.strategy = 'all'", capsys)
-    assert "--strategy has no value 'all'" in caplog.text
-    assert "Distributed.batch_size" in run(shell, "%config Distributed", capsys)[0]
-
-
-def test_ipythons_configuration_file_sets_defaults(shell, capsys):
+def test_ipythons_configuration_file_and_config_set_defaults(shell, capsys, caplog):
     shell.run_line_magic("unload_ext", "ddl_magics")
     shell.config.Distributed.workers = 1
     shell.run_line_magic("load_ext", "ddl_magics")
     session(shell).cluster = FakeCluster()
+    run(shell, "%config Distributed.seed = 5", capsys)
     run(shell, "%%distributed --name one\nx = 1", capsys)
-    assert shell.user_ns["one"].spec.workers == 1
+    assert (shell.user_ns["one"].spec.workers, shell.user_ns["one"].spec.seed) == (1, 5)
+    run(shell, "%config Distributed.strategy = 'all'", capsys)
+    assert "--strategy has no value 'all'" in caplog.text
 
 
-def test_variables_expand_in_the_line(shell, capsys):
-    shell.user_ns["n"] = 1
-    run(shell, "%%distributed --workers {n} --name one\nx = 1", capsys)
-    assert shell.user_ns["one"].spec.workers == 1
-
-
-def test_a_regular_expression_in_the_line_stays_as_it_is(shell, capsys):
+@pytest.mark.parametrize(
+    ("typed", "where"),
+    [
+        ("{code} > {1 + 1}", "zip > 2"),
+        (r"{code} rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'", r"zip rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'"),
+        ("z rlike '^[0-9]{5}' and '[{undefined name}]'", "z rlike '^[0-9]{5}' and '[{undefined name}]'"),
+    ],
+)
+def test_variables_expand_in_the_line_and_regular_expressions_stay(shell, capsys, typed, where):
+    """A line that cannot be expanded stays as it is."""
     shell.user_ns["code"], shell.user_ns["df"] = "zip", object()
-    line = "--data df --label y --where \"{code} rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'\""
-    run(shell, f"%%distributed {line} --name one\nx = 1", capsys)
-    assert shell.user_ns["one"].spec.where == "zip rlike '^[0-9]{5}(-[0-9]{4,6})?[a-z]{2,}$'"
-
-
-def test_a_line_that_cannot_be_expanded_stays_as_it_is(shell, capsys):
-    shell.user_ns["df"] = object()
-    line = "--data df --label y --where \"z rlike '^[0-9]{5}' and y rlike '[{undefined name}]'\""
-    run(shell, f"%%distributed {line} --name one\nx = 1", capsys)
-    assert shell.user_ns["one"].spec.where == "z rlike '^[0-9]{5}' and y rlike '[{undefined name}]'"
+    run(shell, f'%%distributed --data df --label y --where "{typed}" --name one\nx = 1', capsys)
+    assert shell.user_ns["one"].spec.where == where
 
 
 def test_where_the_run_was_made_is_stored(shell, capsys, monkeypatch):
