@@ -1,7 +1,7 @@
 /** One row of the list: a run, a search, or a trial of one. */
 
 import type { Listed } from "../api";
-import type { SearchRow } from "../generated";
+import type { RunRow, SearchRow } from "../generated";
 import type { Translation } from "../translation";
 import { h, setAttribute, setAttributes, setText, setVisible } from "../view/dom";
 import { duration } from "../view/format";
@@ -38,28 +38,49 @@ export class RowView {
 
   /** @param search the search that the row stands below */
   draw(row: Listed, search: SearchRow | null, now: number): void {
-    const { trans, element } = this;
-    const run = !isSearch(row) && isReadable(row) ? row : null;
-    const work = isSearch(row) ? row : run; // null: the row cannot be read
-    element.id = rowId(row.id);
-    const state = work?.state ?? "UNREADABLE";
-    setAttributes(element, { "data-run": row.id, "data-state": state, "aria-label": rowLabel(row, search, trans) });
+    this.element.id = rowId(row.id);
+    setAttributes(this.element, {
+      "data-run": row.id,
+      "data-state": readable(row)?.state ?? "UNREADABLE",
+      "aria-label": rowLabel(row, search, this.trans),
+    });
+    this.drawHead(row, search, now);
+    this.drawProgress(row);
+    this.drawScore(row, search);
+    this.drawPlace(row, search);
+  }
+
+  private drawHead(row: Listed, search: SearchRow | null, now: number): void {
     setVisible(this.fold, isSearch(row));
+    setText(this.chip, readable(row)?.state ?? this.trans.__("UNREADABLE"));
     setText(this.name, title(row));
-    setAttribute(this.name, "title", run?.title ? `${run.title} (${run.name})` : title(row));
-    setText(this.chip, work?.state ?? trans.__("UNREADABLE"));
+    const named = !isSearch(row) && isReadable(row) && row.title ? `${row.title} (${row.name})` : title(row);
+    setAttribute(this.name, "title", named);
     // Of a trial, how long it took tells more than when it began.
-    const lasting = work && (work.live || search) ? work : null;
+    const lasting = row.live || search ? readable(row) : null;
     setText(this.time, lasting ? duration(elapsed(lasting, now)) : dateOrTime(row.created, new Date(now * 1000)));
-    const share = isSearch(row) ? shareDone(row) : (run?.fraction ?? null);
+  }
+
+  private drawProgress(row: Listed): void {
+    const share = isSearch(row) ? shareDone(row) : isReadable(row) ? row.fraction : null;
     setVisible(this.track, row.live && share !== null);
     this.bar.style.width = `${100 * (share ?? 0)}%`;
-    const progress = isSearch(row) || isReadable(row) ? progressOf(row, trans) : row.problem;
-    setText(this.progress, progress);
-    setAttribute(this.progress, "title", progress);
+    const text = isSearch(row) || isReadable(row) ? progressOf(row, this.trans) : row.problem;
+    setText(this.progress, text);
+    setAttribute(this.progress, "title", text);
+  }
+
+  private drawScore(row: Listed, search: SearchRow | null): void {
+    const { trans } = this;
+    const run = isSearch(row) || !isReadable(row) ? null : row;
     setText(this.loss, isSearch(row) ? bestOf(row, trans) : run ? score(run, search, trans) : "");
     this.sparkline.draw(run?.sparkline ?? []);
     setText(this.size, isSearch(row) ? (row.search ?? "") : run ? size(run, trans) : "");
+  }
+
+  private drawPlace(row: Listed, search: SearchRow | null): void {
+    const run = isSearch(row) || !isReadable(row) ? null : row;
+    const work = readable(row);
     // A trial has the cluster and the notebook of its search.
     const sampled = run && search ? parameters(run) : null;
     setText(this.location, sampled ?? (work ? location(work) : ""));
@@ -67,6 +88,11 @@ export class RowView {
     const labels = run?.labels ?? [];
     this.labels.replaceChildren(...labels.map((label) => h("span", { class: "ddl-row-label", title: label }, label)));
   }
+}
+
+/** The run or the search of a row; null if it cannot be read. */
+function readable(row: Listed): RunRow | SearchRow | null {
+  return isSearch(row) || isReadable(row) ? row : null;
 }
 
 /** The share of the trials that have ended; null if it is unknown. */
