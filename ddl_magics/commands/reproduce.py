@@ -12,7 +12,6 @@ from ddl_magics.clusters.base import Ready
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.history import comparison, differences, keeper, provenance
 from ddl_magics.history.differences import Difference
-from ddl_magics.history.provenance import Provenance
 from ddl_magics.options.line import cell_of, masked_settings
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
@@ -89,7 +88,7 @@ class Reproduction:
         """What has changed since the run, as far as it can be compared before running again."""
         stored, spec = self._provenance, self.spec
         record = keeper.kernel_and_git(origin.folder())
-        current = Provenance(**{field: check(record.get(field)) for field, check in provenance.SECTIONS.items()})
+        current = provenance.checked(record)
         lines = list(differences.environment(stored, current))
         if self._compares_variables:
             fingerprints = values.fingerprints({name: namespace[name] for name in stored.sent if name in namespace})

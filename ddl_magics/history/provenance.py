@@ -48,7 +48,7 @@ class Provenance:
     problem: str = ""
 
     def __bool__(self) -> bool:
-        return any(getattr(self, name) for name in SECTIONS)
+        return any(getattr(self, name) for name in (*SECTIONS, "ranks"))
 
     @property
     def packages(self) -> Mapping[str, str]:
@@ -68,7 +68,15 @@ def read(run: Path) -> Provenance:
     if not isinstance(stored, dict) or stored.get("format") != FORMAT:
         return Provenance(problem=f"{NAME} is of another version of ddl_magics")
     stored = ev.encodable(stored)
-    return Provenance(**{name: check(stored.get(name)) for name, check in SECTIONS.items()})
+    return checked(stored)
+
+
+def checked(stored: Mapping[str, Any]) -> Provenance:
+    """The provenance in an object that may be damaged: without parts of other types."""
+    sections: dict[str, Any] = {
+        name: check(stored[name]) for name, check in SECTIONS.items() if isinstance(stored.get(name), dict)
+    }
+    return Provenance(ranks=_ranks(stored.get("ranks")), **sections)
 
 
 def write(run: Path, sections: Mapping[str, Any]) -> None:
@@ -92,10 +100,8 @@ def _texts(value: Any, *, missing: bool = False) -> dict[str, Any]:
     return {name: text for name, text in value.items() if isinstance(text, str) or (missing and text is None)}
 
 
-def _process(value: Any) -> dict[str, Any]:
+def _process(value: Mapping[str, Any]) -> dict[str, Any]:
     """A Python: host, platform, python and packages."""
-    if not isinstance(value, dict):
-        return {}
     return {**_texts(value), "packages": _texts(value.get("packages"), missing=True)}
 
 
@@ -104,22 +110,20 @@ def _ranks(value: Any) -> tuple[dict[str, Any], ...]:
     return tuple({**_process(group), "cores": _count(group.get("cores"))} for group in groups)
 
 
-def _spark(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict):
-        return {}
+def _spark(value: Mapping[str, Any]) -> dict[str, Any]:
     return {**_texts(value), "settings": _texts(value.get("settings"))}
 
 
-def _git(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("commit"), str):
+def _git(value: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("commit"), str):
         return {}
     untracked = value.get("untracked")
     names = [name for name in untracked if isinstance(name, str)] if isinstance(untracked, list) else []
     return {**_texts(value), "changed": bool(value.get("changed")), "cut": bool(value.get("cut")), "untracked": names}
 
 
-def _notebook(value: Any) -> dict[str, Any]:
-    if not isinstance(value, dict) or not isinstance(value.get("path"), str):
+def _notebook(value: Mapping[str, Any]) -> dict[str, Any]:
+    if not isinstance(value.get("path"), str):
         return {}
     cells, saved = value.get("cells"), value.get("saved")
     cell_texts = [_texts(cell) for cell in cells if isinstance(cell, dict)] if isinstance(cells, list) else []
@@ -127,16 +131,12 @@ def _notebook(value: Any) -> dict[str, Any]:
     return {**_texts(value), **moment, "cells": cell_texts, "cut": bool(value.get("cut"))}
 
 
-def _variables(value: Any) -> dict[str, dict[str, Any]]:
-    if not isinstance(value, dict):
-        return {}
+def _variables(value: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
     return {name: _fingerprint(fingerprint) for name, fingerprint in value.items() if isinstance(fingerprint, dict)}
 
 
-def _fingerprint(value: Any) -> dict[str, Any]:
+def _fingerprint(value: Mapping[str, Any]) -> dict[str, Any]:
     """The checked fields of the fingerprint of a value or a DataFrame."""
-    if not isinstance(value, dict):
-        return {}
     counts = ("bytes", "length", "rows", "validation_rows", "files")
     fingerprints = _texts(value)
     fingerprints.update({name: value[name] for name in counts if _count(value.get(name)) is not None})
@@ -160,11 +160,10 @@ def _count(value: Any) -> int | None:
     return value if type(value) is int and 0 <= value <= MAX_COUNT else None
 
 
-#: Section -> the function that checks it.
-SECTIONS: Mapping[str, Callable[[Any], Any]] = {
+#: Section, an object -> the function that checks it.
+SECTIONS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "kernel": _process,
     "driver": _process,
-    "ranks": _ranks,
     "spark": _spark,
     "git": _git,
     "notebook": _notebook,

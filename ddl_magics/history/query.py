@@ -11,7 +11,7 @@ import math
 import operator
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -142,19 +142,12 @@ def _packages(record: RunRecord) -> Iterator[str]:
         yield f"{name}=={version}"
 
 
-def _spec_text(name: str) -> Callable[[RunRecord], Iterator[str]]:
-    def read(record: RunRecord) -> Iterator[str]:
-        if record.spec.get(name) is not None:
-            yield str(record.spec[name])
-
-    return read
+def _spec_text(name: str) -> Callable[[RunRecord], Iterable[str]]:
+    return lambda record: () if record.spec.get(name) is None else (str(record.spec[name]),)
 
 
-def _git(name: str) -> Callable[[RunRecord], Iterator[str]]:
-    def read(record: RunRecord) -> Iterator[str]:
-        yield str(provenance.read(record.folder).git.get(name, ""))
-
-    return read
+def _git(name: str) -> Callable[[RunRecord], Iterable[str]]:
+    return lambda record: (str(provenance.read(record.folder).git.get(name, "")),)
 
 
 #: Field -> its values of a run.

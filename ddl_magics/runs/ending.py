@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
@@ -55,10 +56,7 @@ class Ending:
 
 def ask(run: Run) -> Ending:
     """Ask the kernel that follows the run to end it."""
-    unasked = _why_not_ask(run.name, run.state, run.cluster, run.attachable, run.followed)
-    if unasked is None:
-        run.request_stop()
-    return unasked or _stop_requested(run.name)
+    return _ask(run.name, run.state, run.cluster, run.attachable, run.followed, run.request_stop)
 
 
 def ask_stored(record: RunRecord) -> Ending:
@@ -69,10 +67,8 @@ def ask_stored(record: RunRecord) -> Ending:
     """
     folder = RunFolder(record.folder)
     attachable, followed = bool(record.driver_address), folder.has_live_owner()
-    unasked = _why_not_ask(record.name, record.state, record.cluster, attachable, followed)
-    if unasked is None:
-        folder.request("stop")
-    return unasked or _stop_requested(record.name)
+    request_stop = partial(folder.request, "stop")
+    return _ask(record.name, record.state, record.cluster, attachable, followed, request_stop)
 
 
 def ask_stored_search(record: SearchRecord) -> Ending:
@@ -99,14 +95,13 @@ def why_not_ask_search(name: str, state: str) -> Ending | None:
     return Ending("ended", f"{name} has ended already: {state}.") if state in ev.TERMINAL else None
 
 
-def _stop_requested(name: str) -> Ending:
-    return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
-
-
-def _why_not_ask(name: str, state: str, cluster: str, attachable: bool, followed: bool) -> Ending | None:
-    """The ending of a run that no kernel can be asked to end; None if one can. `followed`: its kernel is alive."""
+def _ask(
+    name: str, state: str, cluster: str, attachable: bool, followed: bool, request_stop: Callable[[], object]
+) -> Ending:
+    """Ask the kernel of a run to end it, unless none can be asked. `followed`: its kernel is alive."""
     if state not in ev.TERMINAL:
-        return None
+        request_stop()
+        return Ending("asked", f"{name} stops after its current step; its history and model are kept.")
     if state != ev.LOST:
         return Ending("ended", f"{name} has ended already: {state}.")
     if attachable:

@@ -8,7 +8,6 @@ from ddl_magics import store
 from ddl_magics.dashboard.text import TextProgress, duration, number
 from ddl_magics.history.description import in_words
 from ddl_magics.history.provenance import Provenance
-from ddl_magics.runs import ending
 from ddl_magics.runs.run import Run
 from ddl_magics.runtime import events as ev
 from ddl_magics.wording import aligned, counted
@@ -123,8 +122,3 @@ def next_steps(run: Run | None) -> str:
 def _steps(head: str, steps: dict[str, str]) -> str:
     width = max(map(len, steps))
     return "\n".join([head, *(f"  {command:<{width}}  {purpose}" for command, purpose in steps.items())])
-
-
-def stop(run: Run) -> str:
-    """Ask a run to stop; returns the outcome in one line."""
-    return ending.ask(run).text

@@ -11,8 +11,9 @@ import contextlib
 import os
 import re
 import shutil
+import stat
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -170,19 +171,16 @@ def _remove_remains() -> None:
 
 def _last_change(folder: Path) -> float:
     """Time of the newest change of the folder or of anything in it."""
-    newest = 0.0
-    for path in (folder, *folder.rglob("*")):
-        with contextlib.suppress(OSError):
-            newest = max(newest, path.lstat().st_mtime)
-    return newest
+    return max((status.st_mtime for status in _statuses(folder)), default=0.0)
 
 
 def _bytes(folder: Path) -> int:
-    size = 0
+    return sum(status.st_size for status in _statuses(folder) if not stat.S_ISDIR(status.st_mode))
+
+
+def _statuses(folder: Path) -> Iterator[os.stat_result]:
+    """The status of the folder and of all folders and files in it."""
     for path, _, names in os.walk(folder):
-        for name in names:
-            try:
-                size += os.lstat(os.path.join(path, name)).st_size
-            except OSError:
-                continue
-    return size
+        for name in ("", *names):
+            with contextlib.suppress(OSError):
+                yield os.lstat(os.path.join(path, name))

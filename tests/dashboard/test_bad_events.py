@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from support.bad_input import BROKEN_EVENTS, NASTY, STRANGE_EVENTS, TEXTS, each, numbered, schema, tried
 
 from ddl_magics.dashboard.history import History
-from ddl_magics.dashboard.live import LiveView
 from ddl_magics.dashboard.loglines import LogTail
 from ddl_magics.dashboard.messages import Packer
 from ddl_magics.dashboard.pictures import bundle, pictures
@@ -129,9 +128,3 @@ def _with(text):
         ev.make("picture", 0, mime="text/html", data=text),
         ev.make("state", -1, state="FAILED", message=text, failure=failure),
     ]
-
-
-def test_a_page_that_sends_nonsense():
-    view = LiveView("a", "run", "ps", 2, "c", lambda: None)
-    for content in (None, [], "x", {"type": None}, {"type": ["hello"]}, {"type": {}}):
-        view._receive(None, content, None)

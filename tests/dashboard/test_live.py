@@ -70,7 +70,9 @@ def test_stop_is_handed_on_without_blocking_the_kernel(view):
     assert view.stopped.wait(5)
 
 
-@pytest.mark.parametrize("content", ["stop", None, {}, {"type": "what"}])
+@pytest.mark.parametrize(
+    "content", ["stop", None, [], {}, {"type": "what"}, {"type": None}, {"type": ["hello"]}, {"type": {}}]
+)
 def test_other_messages_are_ignored(view, content):
     view._receive(view.widget, content, [])
     assert not view.stopped.is_set() and not view.sent

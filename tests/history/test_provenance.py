@@ -7,6 +7,7 @@ import re
 import subprocess
 import zlib
 from importlib import metadata
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -184,7 +185,9 @@ def test_a_damaged_or_foreign_file_is_a_line(content, problem):
 
 def test_parts_of_other_types_are_left_out():
     run = finished()
-    wrong = {name: [1, {"a": 1}, None] for name in provenance.SECTIONS} | {"kernel": {"packages": {"a": 1, "b": "2"}}}
+    wrong = {name: [1, {"a": 1}, None] for name in (*provenance.SECTIONS, "ranks")} | {
+        "kernel": {"packages": {"a": 1, "b": "2"}}
+    }
     wrong |= {"sent": {"x": {"shape": [1, "a"], "sha256": 7, "type": "int"}}, "git": {"commit": 7}}
     provenance.write(run.path, wrong)
     kept = provenance.read(run.path)
@@ -205,10 +208,7 @@ def test_no_event_stops_the_keeper(count):
 
 
 def test_a_full_disk_costs_the_file_alone(monkeypatch):
-    def full(*arguments, **options):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(provenance, "write_atomically", full)
+    monkeypatch.setattr(provenance, "write_atomically", Mock(side_effect=OSError(28, "No space left on device")))
     run = Session(FakeCluster([of_driver(), *training()])).submit(parse("--name digits"), {}).wait(10)
     assert run.state == ev.FINISHED and not run.provenance
 

@@ -6,6 +6,7 @@ import json
 import math
 import threading
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -289,10 +290,7 @@ def test_a_model_that_cannot_be_fetched_stays_with_the_driver(tmp_path, monkeypa
     artifact = ev.make("artifact", 0, name="model-0.keras", size=3, sha256="")
     cluster = FakeCluster([artifact, state(ev.FINISHED)])
 
-    def fails(request):
-        raise ConnectionError("503")
-
-    monkeypatch.setattr(cluster, "_fetch", fails)
+    monkeypatch.setattr(cluster, "_fetch", Mock(side_effect=ConnectionError("503")))
     with pytest.raises(LookupError, match=r"model-0.keras could not be fetched: ConnectionError: 503"):
         submit(cluster).save_model(tmp_path / "m.keras")
     assert cluster.released == []
@@ -350,11 +348,8 @@ def test_a_view_that_raises_does_not_harm_the_run_and_is_logged_once(caplog):
     cluster = FakeCluster()
     run = submit(cluster)
 
-    def break_down(events):
-        raise RuntimeError
-
     received = []
-    run.listen(break_down)
+    run.listen(Mock(side_effect=RuntimeError))
     run.listen(received.extend)
     run.wait(10)
     assert received == run.events
@@ -369,9 +364,7 @@ def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
 
     until(lambda: store.find_run(run.id).state == "RUNNING", 10)
 
-    def full(*arguments, **options):
-        raise OSError(28, "No space left on device")
-
+    full = Mock(side_effect=OSError(28, "No space left on device"))
     with monkeypatch.context() as patch:
         patch.setattr(store.RunFolder, "append", full)
         patch.setattr(store.run_folder, "write_atomically", full)
@@ -676,10 +669,7 @@ def test_a_stop_that_does_not_arrive_is_asked_for_again():
 
 
 def test_results_that_cannot_be_fetched_are_told_though_the_run_has_ended(monkeypatch):
-    def fail(self):
-        raise ValueError("bad name")
-
-    monkeypatch.setattr(follower.Follower, "_collect", fail)
+    monkeypatch.setattr(follower.Follower, "_collect", Mock(side_effect=ValueError("bad name")))
     run = submit(FakeCluster()).wait(10)
     said = [event["message"] for event in run.events if event["kind"] == "notice"]
     assert run.state == ev.FINISHED and "not all of its results could be fetched (ValueError: bad name)" in said

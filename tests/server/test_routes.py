@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import os
+from unittest.mock import Mock
 
 import pytest
 from support.fake_cluster import epoch, state, steps, training
@@ -327,10 +328,7 @@ async def test_a_store_that_takes_no_changes_says_so(ask, monkeypatch, verb, met
     folder = stored() if verb == "POST" else finished()
     path = f"runs/{folder.path.name}{'/stop' if verb == 'POST' else ''}"
 
-    def fail(*arguments):
-        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
-
-    monkeypatch.setattr(store.RunFolder, method, fail)
+    monkeypatch.setattr(store.RunFolder, method, Mock(side_effect=OSError(errno.EROFS, os.strerror(errno.EROFS))))
     code, answer, _ = await ask(path, verb, {"title": "the one"})
     assert (code, answer["message"]) == (409, "the store cannot be changed: Read-only file system")
     folder.remove()
@@ -423,10 +421,7 @@ async def test_a_store_that_cannot_be_listed_is_not_an_empty_one(monkeypatch):
     folder, known = finished(), listing.Listing()
     before = known.page()
 
-    def fail(path):
-        raise OSError(24, "too many open files")
-
-    monkeypatch.setattr(listing.os, "scandir", fail)
+    monkeypatch.setattr(listing.os, "scandir", Mock(side_effect=OSError(24, "too many open files")))
     assert [row["id"] for row in known.page().runs] == [folder.path.name]
     assert known.changes(before.version) is None
 
@@ -435,11 +430,8 @@ async def test_a_run_that_cannot_be_read_is_not_written_over(monkeypatch):
     folder = finished()
     before = (folder.path / "run.json").read_bytes()
 
-    def fail(path):
-        raise OSError(5, "input/output error")
-
     with monkeypatch.context() as patch:
-        patch.setattr(type(folder.path), "read_bytes", fail)
+        patch.setattr(type(folder.path), "read_bytes", Mock(side_effect=OSError(5, "input/output error")))
         for change in (lambda: folder.update({"progress": {}}), lambda: folder.label(["new"])):
             with pytest.raises(OSError, match="input/output"):
                 change()

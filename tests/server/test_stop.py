@@ -104,11 +104,7 @@ async def test_the_kernel_that_follows_a_run_is_asked(stop, page):
     assert not (await page(folder))["stop_requested"]
     assert (await stop(folder))["outcome"] == "asked"
     assert folder.requested("stop") and (await page(folder))["stop_requested"]
-
-
-async def test_what_has_ended_is_left_alone(stop):
-    folder = finished()
-    assert (await stop(folder))["outcome"] == "ended" and not folder.requested("stop")
+    assert (await stop(finished()))["outcome"] == "ended"
 
 
 async def test_an_embedded_run_without_a_kernel_needs_no_process(stop, stops_by):

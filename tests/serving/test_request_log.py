@@ -6,6 +6,7 @@ import socket
 import subprocess
 import sys
 import time
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -100,10 +101,7 @@ def test_waiting_records_have_a_bound_of_memory(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_is_told_and_counted(tmp_path, monkeypatch, capsys):
-    def full(self, line):
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr(request_log._GrowingFile, "append", full)
+    monkeypatch.setattr(request_log._GrowingFile, "append", Mock(side_effect=OSError(28, "No space left on device")))
     log = FolderLog(tmp_path)
     log.write(_record())
     log.close()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 from support.stored import claim, dead_process, stored
@@ -176,10 +177,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     path = tmp_path / "a.json"
     store.write_atomically(path, [b"old"])
 
-    def fail(*_):
-        raise OSError("disk full")
-
-    monkeypatch.setattr(os, "replace", fail)
+    monkeypatch.setattr(os, "replace", Mock(side_effect=OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         store.write_atomically(path, [b"new"])
     assert path.read_bytes() == b"old" and os.listdir(tmp_path) == ["a.json"]
