@@ -2,7 +2,7 @@
 
 What a run asks of Spark where it has no --data is little: a task for each rank, on executors that keep their Python.
 Everything else is as on Spark: driver, supervisors, and ranks that are forks of a prewarmed process. A launch costs no
-JVM, and runs of 1, 2 and 4 workers share the processes. Tests that count processes of their session do not see them.
+JVM, and runs of 1, 2 and 4 workers share the processes. Tests that count prewarmed processes do not see theirs.
 """
 
 import itertools
@@ -51,7 +51,7 @@ class Executor:
     def _start(self):
         command = [self._python, "-m", "support.executor_process", "--executor-id", str(self._number)]
         variables = {"SPARK_REUSE_WORKER": "1"}  # Spark's word for: it stays
-        variables |= {processes.SESSION_VARIABLE: os.environ[processes.SESSION_VARIABLE] + "-executors"}
+        variables |= {processes.SESSION_VARIABLE: os.environ[processes.SESSION_VARIABLE] + processes.OF_POOL}
         return subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

@@ -2,7 +2,10 @@
 
 import json
 
+import pytest
+
 from ddl_magics.runtime.data import feed, rank_data, share_files
+from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
 
@@ -52,6 +55,14 @@ class LocalSpark:
 
 def prepare(sc, *arguments):
     return feed.prepare(sc, DataPlan(*arguments), "test")
+
+
+def refusal(sc, frame, options, namespace=None):
+    """The line with which --data is refused."""
+    with pytest.raises(DataError) as caught:
+        prepare(sc, frame, options, namespace or {})
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
 
 
 def spec(**changes):

@@ -142,6 +142,13 @@ def run_cell(spark, cell, namespace=None, seconds=180, **spec):
     return start(spark, cell, namespace, **spec).wait(seconds)
 
 
+def finished(spark, cell, namespace=None, **spec):
+    """As `run_cell`, of a cell that must finish."""
+    ended = run_cell(spark, cell, namespace, **spec)
+    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    return ended
+
+
 def fetch(run, name):
     """The bytes of an artifact."""
     data, size = b"", 1

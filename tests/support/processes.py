@@ -11,6 +11,9 @@ MARK = "ddl_runtime_"
 #: Inherited by all that the tests start, so that a snapshot leaves other people's runs out.
 SESSION_VARIABLE = "DDL_MAGICS_TEST_SESSION"
 
+#: Behind the session's name in the processes of `rank_pool`, whose prewarmed processes are not Spark's.
+OF_POOL = "-executors"
+
 
 def start_session():
     """Mark this process and its descendants as one test session; each process of `pytest -n` is one."""
@@ -20,14 +23,14 @@ def start_session():
 def our_processes():
     """Command lines of this session's runtime processes, by pid, without prewarmed ones: those are meant to stay.
 
-    Zombies are counted out: they run nothing.
+    Those of `rank_pool` are among them. Zombies are counted out: they run nothing.
     """
-    return {pid: command for pid, command in _all().items() if not _is_prewarmed(pid)}
+    return {pid: command for pid, command in _all("", OF_POOL).items() if not _is_prewarmed(pid)}
 
 
 def prewarmed():
-    """Process numbers of the prewarmed processes of this session: they wait for a run."""
-    return {pid for pid in _all() if _is_prewarmed(pid)}
+    """Process numbers of the prewarmed processes of this session's Spark: they wait for a run."""
+    return {pid for pid in _all("") if _is_prewarmed(pid)}
 
 
 def _is_prewarmed(pid):
@@ -37,17 +40,17 @@ def _is_prewarmed(pid):
         return False
 
 
-def _all():
-    return {pid: command for pid, command in session().items() if MARK in command}
+def _all(*suffixes):
+    return {pid: command for pid, command in session(*suffixes).items() if MARK in command}
 
 
-def session():
+def session(*suffixes):
     """Command lines of all that this session has started and that has inherited its variables, by pid."""
-    variable = f"{SESSION_VARIABLE}={os.environ[SESSION_VARIABLE]}".encode()
+    variables = {f"{SESSION_VARIABLE}={os.environ[SESSION_VARIABLE]}{suffix}".encode() for suffix in suffixes or [""]}
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            if variable in (folder / "environ").read_bytes().split(b"\0"):
+            if not variables.isdisjoint((folder / "environ").read_bytes().split(b"\0")):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 found[int(folder.name)] = command
         except (FileNotFoundError, ProcessLookupError, PermissionError):

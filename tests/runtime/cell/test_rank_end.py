@@ -1,10 +1,19 @@
 """What is told of an exception of TensorFlow: its last words."""
 
+import sys
+from types import SimpleNamespace
+
 import pytest
 
-from ddl_magics.runtime.cell.ending import _traceback, essence
+from ddl_magics.runtime.cell.ending import _traceback, essence, observe
 from ddl_magics.runtime.stopping import NotANumber
 
+RANK = SimpleNamespace(
+    config=SimpleNamespace(rank=1),
+    stop=SimpleNamespace(asked=False),
+    errors=SimpleNamespace(first=None),
+    cluster=None,
+)
 MESSAGES = {
     "TensorFlow 2.21": (
         "Graph execution error:\n\nDetected at node loss/Assert defined at (most recent call last):\n"
@@ -31,6 +40,19 @@ MESSAGES = {
 def test_a_trace_is_left_out(message):
     said = "Received a label value of 6 which is outside the valid range of [0, 2).  Label values: 6 5"
     assert essence(message) == essence(said) == said
+
+    def cell():
+        raise ValueError(message)
+
+    failure = observe(cell, RANK).failure
+    assert (failure.rank, failure.kind, failure.message) == (1, "error", f"ValueError: {said}")
+
+
+def test_an_exit_of_the_cell_is_no_crash():
+    failure = observe(lambda: sys.exit(3), RANK).failure
+    assert (failure.rank, failure.kind) == (1, "exit") and failure.message.startswith(
+        "the cell called sys.exit(3); let"
+    )
 
 
 @pytest.mark.parametrize("message", MESSAGES.values(), ids=MESSAGES)

@@ -24,11 +24,6 @@ for batches in (dataset, dataset, validation):
 """
 
 
-@pytest.fixture
-def spark(spark_cluster):
-    return spark_cluster(2)
-
-
 def table(spark, folder, rows=600):
     """The DataFrame of three Parquet files with the columns a, b and y."""
     folder.mkdir()
@@ -57,8 +52,7 @@ def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
 
     def run():
         options = {"data": "df", "label": "y", "batch_size": 32, "validation": 0.2, "cache": str(folder)}
-        ended = launch.run_cell(spark, CELL, {"df": frame}, **options)
-        assert ended.state == "FINISHED", ended.message
+        ended = launch.finished(spark, CELL, {"df": frame}, **options)
         jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("ddl_magics " + ended.run)
         told = [event["message"] for event in ended.of_kind("notice") if "cache" in event["message"]]
         return ended, [ended.logs(rank) for rank in range(2)], len(jobs), told

@@ -26,14 +26,7 @@ from ddl_magics.runtime.data import (
 from ddl_magics.runtime.data.columns import DataError, describe
 from ddl_magics.runtime.data.plan import DataPlan
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
 ROWS = 2500
-
-
-@pytest.fixture
-def spark(spark_cluster):
-    return spark_cluster(2)
 
 
 def table(first, last):
@@ -170,7 +163,7 @@ def test_training_is_that_of_one_process(spark_cluster, tmp_path):
     for number, first in enumerate(range(0, ROWS, 1000)):
         pq.write_table(table(first, min(first + 1000, ROWS)), tmp_path / f"part-{number}.parquet")
     for workers in (1, 2, 4):
-        ended = launch.run_cell(
+        ended = launch.finished(
             spark,
             CELL,
             workers=workers,
@@ -179,7 +172,6 @@ def test_training_is_that_of_one_process(spark_cluster, tmp_path):
             label="y",
             batch_size=96,
         )
-        assert ended.state == "FINISHED", (ended.message, ended.failure)
         trained[workers] = launch.weights(ended.run)
     for workers in (2, 4):
         for one, other in zip(trained[1], trained[workers], strict=True):
@@ -199,7 +191,7 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
     pq.write_table(table(0, 300), first / "a.parquet")
     pq.write_table(table(300, 301), first / "b.parquet")
     pq.write_table(table(301, 500), second)
-    ended = launch.run_cell(
+    ended = launch.finished(
         spark,
         LOGGED,
         workers=2,
@@ -209,7 +201,6 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
         features=["z"],
         label="y",
     )
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
     rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
     np.testing.assert_allclose(sorted(rows), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]

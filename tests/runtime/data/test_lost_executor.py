@@ -42,8 +42,7 @@ def test_every_row_is_used_once(spark_cluster, tmp_path, partitions):
         rows = spark.range(ROWS).selectExpr("id", "0 p").repartition(100, "p").drop("p")
     value = F.udf(killing(str(flag), ROWS * 3 // 4), "double")
     frame = rows.select(value("id").alias("a"), (F.col("id") % 7).alias("y"))
-    ended = launch.run_cell(spark, CELL, {"df": frame}, data="df", features=["a"], label="y", batch_size=64)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    ended = launch.finished(spark, CELL, {"df": frame}, data="df", features=["a"], label="y", batch_size=64)
     assert flag.exists()
     seen = sorted(event["metrics"]["row"] for event in ended.of_kind("values"))
     assert seen == [float(row) for row in range(ROWS)]

@@ -4,11 +4,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import launch
-from support.feeds import LocalSpark, batches, open_rank, prepare, shares, spec
+from support.feeds import LocalSpark, batches, open_rank, refusal, shares, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
-from ddl_magics.runtime.data.columns import DataError
 
 INPUTS = {"features": ["image=pixels", "meta=a+b", "c"], "label": "first=y,both=y+z"}
 
@@ -71,9 +70,7 @@ def test_names_with_signs_are_columns_first(tmp_path):
     ],
 )
 def test_mistakes_are_refused_in_one_line(changes, message):
-    with pytest.raises(DataError) as caught:
-        prepare(LocalSpark(), frame(), spec(**changes), {})
-    assert str(caught.value).startswith(message)
+    assert refusal(LocalSpark(), frame(), spec(**changes)).startswith(message)
 
 
 def test_the_notebook_knows_names_and_shapes_of_a_dict():
@@ -107,16 +104,14 @@ fit = model.fit(dataset.map(doubles), epochs=2, verbose=0)
 """
 
 
-def test_workers_learn_with_dicts_what_one_process_learns(spark_cluster):
+def test_workers_learn_with_dicts_what_one_process_learns(spark):
     """Of as many rows as have one order for 1 and 2 workers, which have as many rows of the last batch each."""
-    spark = spark_cluster(2)
     rows = list(frame(502)[["pixels", "a", "b", "y", "z"]].itertuples(index=False, name=None))
     namespace = {"df": spark.createDataFrame(rows, "pixels array<array<bigint>>, a long, b double, y long, z long")}
     options = dict(INPUTS, features=["image=pixels", "meta=a+b"], data="df", batch_size=32, seed=5)
     results = []
     for strategy in ("allreduce", "single"):
-        ended = launch.run_cell(spark, CELL, namespace=namespace, workers=2, strategy=strategy, **options)
-        assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+        ended = launch.finished(spark, CELL, namespace=namespace, workers=2, strategy=strategy, **options)
         results.append(ended.result)
     two, one = results
     for name, values in one["history"].items():

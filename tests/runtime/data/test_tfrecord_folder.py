@@ -19,14 +19,6 @@ from ddl_magics.runtime.data.columns import DataError
 
 from .test_file_feed import assert_equal, prepared, stored
 
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-
-
-@pytest.fixture
-def spark(spark_cluster):
-    return spark_cluster(2)
-
-
 SCHEMA = t.StructType(
     [
         t.StructField("byte", t.ByteType()),
@@ -200,8 +192,7 @@ for a in [float(a) for batch, labels in dataset for a in batch]:
 
 def test_a_run_reads_tfrecord_files(spark, folder):
     data = f"file://{folder}/plain.tfrecord,file://{folder}/packed.tfrecord"
-    ended = launch.run_cell(spark, CELL, workers=2, batch_size=64, data=data, features=["id"], label="y")
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    ended = launch.finished(spark, CELL, workers=2, batch_size=64, data=data, features=["id"], label="y")
     rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
     assert sorted(rows) == sorted([*range(900)] * 2)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]

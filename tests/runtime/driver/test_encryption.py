@@ -49,8 +49,7 @@ def spark(spark_cluster, tmp_path_factory):
 def seen(spark, **spec):
     """What has travelled while a run was in progress, and the run's end."""
     with Capture() as capture:
-        ended = launch.run_cell(spark, CELL, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure)
+        ended = launch.finished(spark, CELL, **spec)
     assert PRINTED.decode() in ended.logs()
     return capture, ended
 

@@ -6,13 +6,11 @@ import signal
 import time
 
 import pytest
-from support import launch
+from support import launch, processes
 from support.until import until
 
 #: From the fault to the end of the run.
 BOUND_SECONDS = 30.0
-#: After this long none of our processes may be left.
-CLEAR_SECONDS = 10.0
 
 TRAINING = """
 import keras, numpy as np
@@ -31,12 +29,9 @@ SLOWLY = (
 
 
 @pytest.fixture(autouse=True)
-def nothing_left(our_processes):
+def nothing_left():
     yield
-    deadline = time.monotonic() + CLEAR_SECONDS
-    # One look each: a prewarmed process has its name only after it has started.
-    while (left := our_processes()) and time.monotonic() < deadline:
-        time.sleep(0.2)
+    left = processes.wait_until_gone(10)
     for pid in left:  # the next test is not to pay for this one
         os.kill(pid, signal.SIGKILL)
     assert left == {}
@@ -93,19 +88,17 @@ FAULTS = {
 }
 
 
-#: Seen as well where a callback raises, and in a notebook.
-SLOW = {"raises on rank 1"}
+#: Seen as well where a callback raises and in a notebook, and in tests/runtime/cell/test_rank_end.py.
+SLOW = {"raises on rank 1", "sys.exit", "a label out of range"}
 
 
 @pytest.mark.parametrize(
     "fault", [pytest.param(each, marks=pytest.mark.slow) if each in SLOW else each for each in FAULTS]
 )
-def test_fault_of_the_cell(spark_cluster, fault):
+def test_fault_of_the_cell(rank_pool, fault):
     cell, (rank, kind, message) = FAULTS[fault]
-    spark = spark_cluster(2)
-    ended = launch.run_cell(spark, cell, seconds=90)
+    ended = launch.run_cell(rank_pool(2), cell, seconds=90)
     assert_failed(ended, ended.failure["rank"] if rank is None else rank, kind, message)
-    still_usable(spark)
 
 
 def running(spark, cell=ENDLESS, **spec):
@@ -160,28 +153,34 @@ def test_a_supervisor_killed(spark_cluster):
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps", "single"])
-def test_stop_keeps_model_and_history(spark_cluster, strategy):
-    spark = spark_cluster(2)
-    run = launch.start(spark, ENDLESS, strategy=strategy)
+def test_stop_keeps_model_and_history(rank_pool, strategy):
+    run = launch.start(rank_pool(2), ENDLESS, strategy=strategy)
     run.until(lambda r: any(e["kind"] == "epoch" for e in r.events), 90)
     asked = time.monotonic()
     run.stop()
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "STOPPED" and time.monotonic() - asked < 30
     assert ended.history["loss"] and len(launch.weights(run.run)) == 4
-    still_usable(spark)
 
 
-def test_stop_of_a_cell_that_does_not_train(spark_cluster):
-    cell = "import time\nprint('here', flush=True)\nwhile True: time.sleep(0.1)"
-    run = launch.start(spark_cluster(2), cell, workers=1)
-    run.until(lambda r: any(e["kind"] == "log" for e in r.events), 90)
+@pytest.mark.parametrize(
+    ("cell", "kind", "words"),
+    [
+        ("import time\nprint('here', flush=True)\nwhile True: time.sleep(0.1)", "log", ""),
+        ("while True:\n    ddl.log(value=1.0)", "values", ""),
+        (ENDLESS, "worker", "TensorFlow"),
+    ],
+    ids=["it does not train", "it reports without end", "TensorFlow is loaded"],
+)
+def test_stop_of_a_cell_at_any_time(rank_pool, cell, kind, words):
+    run = launch.start(rank_pool(2), cell, workers=1)
+    run.until(lambda r: any(e["kind"] == kind and words in e.get("state", "") for e in r.events), 90)
     run.stop()
     assert run.wait(BOUND_SECONDS).state == "STOPPED"
 
 
-def test_timeout(spark_cluster):
-    ended = launch.run_cell(spark_cluster(2), SLOWLY, workers=1, timeout=15)
+def test_timeout(rank_pool):
+    ended = launch.run_cell(rank_pool(2), SLOWLY, workers=1, timeout=15)
     assert ended.state == "STOPPED" and "stopped by --timeout after 15 s" in ended.message
     assert ended.history["loss"] and len(launch.weights(ended.run)) == 4
 
@@ -199,17 +198,3 @@ def test_refused_before_it_starts(spark_cluster, cell, spec, message):
     spark = spark_cluster(2)
     with pytest.raises(launch.Refused, match=message):
         launch.start(spark, cell, {"frame": spark.range(10)}, **spec)
-
-
-def test_stop_while_tensorflow_loads(spark_cluster):
-    run = launch.start(spark_cluster(2), ENDLESS, workers=1)
-    run.until(lambda r: any(e["kind"] == "worker" and "TensorFlow" in e["state"] for e in r.events), 60)
-    run.stop()
-    assert run.wait(BOUND_SECONDS).state == "STOPPED"
-
-
-def test_stop_of_a_cell_that_reports_without_end(spark_cluster):
-    run = launch.start(spark_cluster(2), "while True:\n    ddl.log(value=1.0)", workers=1)
-    run.until(lambda r: any(e["kind"] == "values" for e in r.events), 90)
-    run.stop()
-    assert run.wait(BOUND_SECONDS).state == "STOPPED"

@@ -5,7 +5,7 @@ import os
 
 import numpy as np
 import pytest
-from support.launch import Refused, fetch, load_driver, run_cell, start
+from support.launch import Refused, fetch, finished, load_driver, start
 
 from ddl_magics.runtime import events as ev
 from ddl_magics.runtime.driver import out
@@ -22,8 +22,7 @@ np.arange(4)
 
 def test_the_files_are_in_the_folder_and_nothing_is_held_for_the_notebook(spark_cluster, tmp_path):
     out = tmp_path / "models" / "of mine"
-    ended = run_cell(spark_cluster(2), CELL, workers=1, out=f"file://{out}")
-    assert ended.state == ev.FINISHED
+    ended = finished(spark_cluster(2), CELL, workers=1, out=f"file://{out}")
     names = ["model-0.keras", "result.npy", "weights-0.npz"]
     assert sorted(os.listdir(out)) == ["history.json", *names], "and no unfinished or hidden file beside them"
     artifacts = {event["name"]: event for event in ended.of_kind("artifact")}

@@ -10,7 +10,7 @@ from support import launch, processes
 
 BOUND_SECONDS = 60.0
 
-#: Stateful wherever state can be: momenta, dropout, shuffles, BatchNorm, a callback with a memory; slow enough to kill.
+#: With state: momenta, shuffles, a callback with a memory; slow enough to kill.
 CELL = """
 import keras, numpy as np, time
 keras.config.set_floatx("float64")
@@ -19,18 +19,17 @@ y = np.sin(x[:, :2])
 class Slow(keras.callbacks.Callback):
     def on_train_batch_begin(self, batch, logs=None):
         time.sleep(SLEEP)
-model = keras.Sequential([LAYERS])
-model.compile(keras.optimizers.OPTIMIZER, "mse", metrics=["mae"])
+model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, "relu"), keras.layers.Dense(2)])
+model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse", metrics=["mae"])
 first = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
 plateau = keras.callbacks.ReduceLROnPlateau(monitor="loss", factor=0.5, patience=0, min_delta=0.2)
 fit = model.fit(x, y, batch_size=16, epochs=5, validation_data=(x, y), callbacks=[plateau, Slow()], verbose=0)
 [first.history, fit.history, fit.epoch, float(model.optimizer.learning_rate), ddl.size]
 """
-DENSE = "keras.layers.Dense(8, activation='relu'), keras.layers.Dense(2)"
 
 
-def cell(layers="keras.Input((8,)), " + DENSE, optimizer="SGD(0.1, momentum=0.9)", sleep=0.15):
-    return CELL.replace("LAYERS", layers).replace("OPTIMIZER", optimizer).replace("SLEEP", str(sleep))
+def cell(sleep=0.15):
+    return CELL.replace("SLEEP", str(sleep))
 
 
 @pytest.fixture(autouse=True)
@@ -88,9 +87,8 @@ def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had
     assert "its supervisor process on the executor died" in third
 
 
-def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(spark_cluster):
-    spark = spark_cluster(2)
-    run = launch.start(spark, cell(), strategy="ps")
+def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_pool):
+    run = launch.start(rank_pool(2), cell(), strategy="ps")
     kill_in_epoch(run, 1, rank=1)
     run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 2)], 60)
     kill_in_epoch(run, 3, rank=0)
@@ -136,8 +134,8 @@ def test_stop_between_two_attempts(spark_cluster):
 
 
 @pytest.mark.parametrize("servers", [pytest.param(1, marks=pytest.mark.slow), 2])
-def test_a_parameter_server_that_is_killed(spark_cluster, servers):
-    spark = spark_cluster(2)
+def test_a_parameter_server_that_is_killed(rank_pool, servers):
+    spark = rank_pool(2)
     run = launch.start(spark, cell(), strategy="ps", ps=servers)
     run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
     shards = [number for number, words in processes.our_processes().items() if "parameter_server" in words]

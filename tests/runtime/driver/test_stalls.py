@@ -96,8 +96,8 @@ def assert_stop_is_named(run, rank):
     assert info["message"].startswith(f"continues on {host} after a stall of ")
 
 
-def test_a_stopped_rank_is_named_and_a_hung_one_is_ended(spark_cluster, tmp_path):
-    run = start(spark_cluster(2), tmp_path, stall=STALL_SECONDS)
+def test_a_stopped_rank_is_named_and_a_hung_one_is_ended(rank_pool, tmp_path):
+    run = start(rank_pool(2), tmp_path, stall=STALL_SECONDS)
     assert_stop_is_named(run, 0)
     before = len(run.events)
     (tmp_path / "hang").touch()

@@ -71,8 +71,7 @@ def test_files_of_a_cell(spark_cluster, tmp_path):
     (notebook / "old.h5").write_bytes(b"old")
     before = {path: path.read_bytes() for path in notebook.rglob("*") if path.is_file()}
     cell = CELL.replace("NOTEBOOK", repr(str(notebook))).replace("ELSEWHERE", repr(str(elsewhere)))
-    run = launch.run_cell(spark_cluster(2), cell, folder=str(notebook))
-    assert run.state == "FINISHED", run.failure
+    run = launch.finished(spark_cluster(2), cell, folder=str(notebook))
     assert [e["message"] for e in run.of_kind("notice")] == []
 
     files = {event["name"]: event for event in run.of_kind("file")}

@@ -6,7 +6,7 @@ import uuid
 import numpy as np
 import pytest
 from kafka import rig
-from support.launch import Running, fetch, load_driver, run_cell
+from support.launch import Running, fetch, finished, load_driver
 from support.monitoring_logs import ROWS, expected_counts, lines, requests, trained, write_whole
 from support.until import until
 
@@ -124,8 +124,7 @@ def test_a_run_with_data_keeps_how_it_is_distributed(spark_cluster):
     rows = [(float(a), float(b), float(a + b)) for a, b in random.normal(size=(3000, 2))]
     frame = spark.createDataFrame(rows, ["load", "heat", "demand"])
     how = {"data": "frame", "features": ["load", "heat"], "label": "demand", "batch_size": 64, "validation": 0.2}
-    ended = run_cell(spark, CELL, {"frame": frame}, **how)
-    assert ended.state == "FINISHED", ended.message
+    ended = finished(spark, CELL, {"frame": frame}, **how)
     kept = json.loads(fetch(ended.run, "reference.json"))
     assert [feature["name"] for feature in kept["features"]] == ["load", "heat", "output"]
     assert [sum(feature["counts"]) for feature in kept["features"]] == [2400, 2400, 300]

@@ -184,8 +184,7 @@ def test_a_run_knows_its_label_and_its_features(spark_cluster, frame):
     """Of a regression; in float32."""
     spark = spark_cluster(2)
     data = {"data": "frame", "features": ["c", "a"], "label": "size", "weight": "weight", "batch_size": 250}
-    ended = launch.run_cell(spark, SEEN, {"frame": frame}, **data)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, SEEN, {"frame": frame}, **data)
     folder = stored(ev.FINISHED, ended.events, **data)
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
     run = Run.stored(folder.record())

@@ -207,8 +207,7 @@ def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster
     spark = spark_cluster(2)
     trained = frame.selectExpr("cast(id as int) id", "a / 3 a", "b", "c")
     data = {"data": "frame", "features": ["numbers=b+a", "count=id"], "label": "y=c", "batch_size": 250}
-    ended = launch.run_cell(spark, SEEN, {"frame": trained}, **data)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, SEEN, {"frame": trained}, **data)
     folder = stored(ev.FINISHED, ended.events, data="frame")
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
     run = Run.stored(folder.record())
@@ -237,8 +236,7 @@ def test_a_run_with_transform_has_its_function_applied_again(spark_cluster, fram
     spark = spark_cluster(2)
     trained = frame.selectExpr("a", "b", "c", "cast(id % 3 as float) factor", "a + b y")
     data = {"data": "frame", "features": ["numbers=a+b+c", "factor"], "label": "y", "transform": "weighted"}
-    ended = launch.run_cell(spark, TRANSFORMED, {"frame": trained}, **data)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, TRANSFORMED, {"frame": trained}, **data)
     folder = stored(ev.FINISHED, ended.events, data="frame", transform="weighted", label="y")
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
     run = Run.stored(folder.record())
@@ -277,8 +275,7 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     hours = spark.createDataFrame(rows, ["city", "hour", "load", "wind"]).repartition(3)
     windows = {"sequence_length": 4, "order_by": "hour", "group_by": ["city"], "horizon": 1, "sequence_stride": 1}
     data = {"data": "hours", "features": ["load", "wind"], "label": "y=load", "batch_size": 8, **windows}
-    ended = launch.run_cell(spark, WINDOWS, {"hours": hours}, **data)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, WINDOWS, {"hours": hours}, **data)
     folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
     run = Run.stored(folder.record())
