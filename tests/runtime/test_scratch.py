@@ -47,34 +47,36 @@ def test_a_folder_in_use_stays_and_that_of_a_killed_process_is_removed():
     assert not Path(ours).exists()
 
 
-def test_a_young_folder_and_one_without_a_lock_are_left_alone(tmp_path):
-    young = tmp_path / "ddl-run-young"
-    young.mkdir()
-    (young / scratch.LOCK).touch()
+@pytest.fixture
+def folder(tmp_path):
+    """One that has a process's name and lock."""
+    path = tmp_path / "ddl-run-x"
+    path.mkdir()
+    (path / scratch.LOCK).touch()
+    return path
+
+
+def test_a_young_folder_and_one_without_a_lock_are_left_alone(tmp_path, folder):
     strange = tmp_path / "ddl-strange"
     strange.mkdir()
     scratch.sweep()
-    assert young.exists() and strange.exists()
+    assert folder.exists() and strange.exists()
 
 
 @pytest.mark.timeout(20)
-def test_a_fifo_in_place_of_a_lock_blocks_nobody(tmp_path):
+def test_a_fifo_in_place_of_a_lock_blocks_nobody(folder):
     """Another user can make one, of any name and age."""
-    trap = tmp_path / "ddl-run-trap"
-    trap.mkdir()
-    os.mkfifo(trap / scratch.LOCK)
-    age(trap)
+    (folder / scratch.LOCK).unlink()
+    os.mkfifo(folder / scratch.LOCK)
+    age(folder)
     scratch.sweep()
-    assert trap.exists()
+    assert folder.exists()
 
 
-def test_a_link_in_place_of_a_lock_or_a_folder_is_not_followed(tmp_path):
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / scratch.LOCK).touch()
-    age(elsewhere)
+def test_a_link_in_place_of_a_lock_or_a_folder_is_not_followed(tmp_path, folder):
+    age(folder)
+    elsewhere, linked = folder.rename(tmp_path / "elsewhere"), tmp_path / "ddl-run-linked"
     (tmp_path / "ddl-run-link").symlink_to(elsewhere)
-    linked = tmp_path / "ddl-run-linked"
     linked.mkdir()
     (linked / scratch.LOCK).symlink_to(elsewhere / scratch.LOCK)
     scratch.sweep()
@@ -82,11 +84,8 @@ def test_a_link_in_place_of_a_lock_or_a_folder_is_not_followed(tmp_path):
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")
-def test_the_folder_of_another_user_is_left_alone(tmp_path):
-    theirs = tmp_path / "ddl-run-theirs"
-    theirs.mkdir()
-    (theirs / scratch.LOCK).touch()
-    age(theirs)
-    os.chown(theirs, 65534, 65534)
+def test_the_folder_of_another_user_is_left_alone(folder):
+    age(folder)
+    os.chown(folder, 65534, 65534)
     scratch.sweep()
-    assert theirs.exists()
+    assert folder.exists()

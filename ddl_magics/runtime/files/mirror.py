@@ -153,18 +153,20 @@ class Mirror:
 
 def is_folder(path: str) -> bool:
     """`os.path.isdir`, whatever the cell's paths mean."""
-    try:
-        return stat.S_ISDIR(_stat(path).st_mode)
-    except OSError:
-        return False
+    return stat.S_ISDIR(_mode(path))
 
 
 def is_file(path: str) -> bool:
     """`os.path.isfile`, whatever the cell's paths mean."""
+    return stat.S_ISREG(_mode(path))
+
+
+def _mode(path: str) -> int:
+    """0 where there is nothing."""
     try:
-        return stat.S_ISREG(_stat(path).st_mode)
+        return _stat(path).st_mode
     except OSError:
-        return False
+        return 0
 
 
 def _entries(folder: str, limit: int | None = None) -> list[tuple[str, bool]]:

@@ -16,7 +16,7 @@ class BadSource(ValueError):
     """A line: what is wrong with a source, and what to write."""
 
 
-class Source(NamedTuple):
+class LogSource(NamedTuple):
     """A folder, or a topic and the brokers, HOST:PORT,HOST:PORT."""
 
     uri: str
@@ -24,17 +24,17 @@ class Source(NamedTuple):
     brokers: str = ""
 
 
-def read(option: str, text: str) -> Source:
+def read(option: str, text: str) -> LogSource:
     """The source that `text` names, after `option`. Raises `BadSource`."""
     url = urlsplit(text)
     if url.scheme != KAFKA:
-        return Source(text)
+        return LogSource(text)
     topic = url.path.strip("/")
     if "@" in text:
         raise BadSource("%s: leave user and password out of the address, which is stored with the monitor" % option)
     if not url.netloc or not topic or "/" in topic:
         raise BadSource("%s %s: write kafka://HOST:PORT/TOPIC" % (option, text))
-    return Source(text, topic, url.netloc)
+    return LogSource(text, topic, url.netloc)
 
 
 def kafka_package(version: str) -> str:
@@ -42,7 +42,7 @@ def kafka_package(version: str) -> str:
     return "org.apache.spark:spark-sql-kafka-0-10_%s:%s" % ("2.12" if version.startswith("3.") else "2.13", version)
 
 
-def stream(session: Any, source: Source) -> Any:
+def stream(session: Any, source: LogSource) -> Any:
     """A streaming DataFrame with the records in its column `value`."""
     if not source.topic:
         return session.readStream.format("text").option("maxFilesPerTrigger", FILES_PER_BATCH).load(source.uri)
@@ -50,13 +50,13 @@ def stream(session: Any, source: Source) -> Any:
     return _of_topic(reader, source)
 
 
-def table(session: Any, source: Source) -> Any:
+def table(session: Any, source: LogSource) -> Any:
     """The same as a DataFrame, of all that is there now."""
     if not source.topic:
         return session.read.text(source.uri)
     return _of_topic(session.read.format(KAFKA), source)
 
 
-def _of_topic(reader: Any, source: Source) -> Any:
+def _of_topic(reader: Any, source: LogSource) -> Any:
     reader = reader.option("kafka.bootstrap.servers", source.brokers).option("subscribe", source.topic)
     return reader.option("startingOffsets", "earliest").load().select("value")

@@ -11,23 +11,16 @@ from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JNetworkError
+from support.jobs import job
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
 from ddl_magics.runtime.driver.run_result import judge
-from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
-from ddl_magics.runtime.transport.credentials import Credentials
 
-CONFIG = JobConfig(
-    spec=RunSpec(strategy="ps", seed=0),
-    credentials=Credentials("r", b""),
-    driver=("127.0.0.1", 1),
-    spark="3",
-    executor_cores=1,
-)
+CONFIG = job(RunSpec(strategy="ps", seed=0))
 
 
 class Channel:

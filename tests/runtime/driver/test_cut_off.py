@@ -11,13 +11,13 @@ from types import SimpleNamespace
 
 import pytest
 from chaos import hosts as chaos_hosts
+from support.jobs import job
 from support.paths import environment
 from support.rings import CREDENTIALS
 
 from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import attempt as attempts
 from ddl_magics.runtime.provenance.packages import Distinct
-from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import link_watch, sockets, wire
 
@@ -135,13 +135,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
     run = Run(tmp_path)
     listener = wire.Listener(network.driver_address, CREDENTIALS, DRIVER, run.admit, run.accept)
     address = (network.driver_address, listener.address[1])
-    config = JobConfig(
-        spec=RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False),
-        credentials=CREDENTIALS,
-        driver=address,
-        spark="3",
-        executor_cores=1,
-    )
+    config = job(RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False), CREDENTIALS, address)
     try:
         first = run.attempt = attempts.Attempt(run, 1, 2, "", hosts, config)
         first.start()

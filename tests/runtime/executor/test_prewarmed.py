@@ -12,13 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import launch, processes
+from support import jobs, launch, processes
 from support.until import until
 
-from ddl_magics.runtime.rank import JobConfig
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
-from ddl_magics.runtime.transport.credentials import Credentials
 
 pytestmark = pytest.mark.timeout(600)  # a cluster, and several runs in it
 
@@ -58,23 +56,21 @@ def waiting(number):
 
 
 @pytest.fixture(scope="module")
-def cluster(spark_cluster):
+def spark(spark_cluster):
     """Where each executor has one Python worker: of several idle ones, Spark would give a run whichever it likes."""
     return spark_cluster(2, fresh=True)
 
 
 @pytest.fixture
-def prewarmed(cluster):
-    """(a cluster of two workers, the two processes that wait there): of the test before, or of a run for them."""
-    spark = cluster
+def waited(spark):
+    """The two processes that wait in the cluster: of the test before, or of a run for them."""
     if len(processes.prewarmed()) != 2:
         run(spark)
-    return spark, waiting(2)
+    return waiting(2)
 
 
 @pytest.mark.fresh_cluster
-def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_each_other(prewarmed):
-    spark, waited = prewarmed
+def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_each_other(spark, waited):
     runs = [run(spark), run(spark)]
     assert [parents(each) for each in runs] == [waited, waited] and processes.prewarmed() == waited
     assert len(waited | pids(runs[0]) | pids(runs[1])) == 6
@@ -86,17 +82,15 @@ def test_later_runs_are_forks_of_the_prewarmed_processes_and_find_nothing_of_eac
 
 @pytest.mark.slow
 @pytest.mark.fresh_cluster
-def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_were_killed_gets_others(prewarmed):
-    spark, first = prewarmed
-    assert parents(run(spark, workers=1)) < first
-    for pid in first:
+def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_were_killed_gets_others(spark, waited):
+    assert parents(run(spark, workers=1)) < waited
+    for pid in waited:
         os.kill(pid, signal.SIGKILL)
-    assert parents(run(spark)).isdisjoint(first)
+    assert parents(run(spark)).isdisjoint(waited)
 
 
 @pytest.mark.fresh_cluster
-def test_a_forked_rank_dies_as_any_other(prewarmed):
-    spark, waited = prewarmed
+def test_a_forked_rank_dies_as_any_other(spark, waited):
     cell = "import os, signal\nprint('parent', os.getppid())\nif ddl.rank: os.kill(os.getpid(), signal.SIGKILL)"
     ended = launch.run_cell(spark, cell + "\nimport time\ntime.sleep(60)", prewarm=True, attempts=1)
     assert ended.state == "FAILED" and "was killed by SIGKILL" in ended.message
@@ -105,8 +99,7 @@ def test_a_forked_rank_dies_as_any_other(prewarmed):
 
 @pytest.mark.slow
 @pytest.mark.fresh_cluster
-def test_nothing_is_left_after_the_session(cluster):
-    spark = cluster
+def test_nothing_is_left_after_the_session(spark):
     run(spark)  # those of the test before may be ending with their worker, whose task was cancelled
     waited = waiting(2)
     homes = [Path(os.readlink(f"/proc/{pid}/cwd")) for pid in waited]
@@ -117,13 +110,7 @@ def test_nothing_is_left_after_the_session(cluster):
 
 # -- without Spark, this process is the worker
 
-JOB = JobConfig(
-    spec=RunSpec(workers=1, seed=11),
-    credentials=Credentials("r", b""),
-    driver=("127.0.0.1", 0),
-    spark="none",
-    executor_cores=2,
-)
+JOB = replace(jobs.job(RunSpec(workers=1, seed=11)), executor_cores=2)
 THREADS = {"OMP_NUM_THREADS": "1"}
 
 
@@ -173,21 +160,31 @@ def test_it_is_ended_where_a_process_would_be_started_otherwise(worker, monkeypa
     assert waiting_process.process.returncode == -signal.SIGKILL and not os.path.exists(waiting_process.home)
 
 
-def test_modules_that_came_to_the_worker_are_another_start(worker, monkeypatch, tmp_path):
-    start(worker)
-    monkeypatch.syspath_prepend(str(tmp_path))
-    assert take(worker, tmp_path) is None
+def changed_archive(folder, monkeypatch):
+    os.utime(folder / "modules.zip", (0, 0))
 
 
-@pytest.mark.parametrize("installed", [(), ("numpy-2.0.0.dist-info",)], ids=["new", "again"])
-def test_packages_that_were_installed_meanwhile_are_another_start(worker, monkeypatch, tmp_path, installed):
-    monkeypatch.syspath_prepend(str(tmp_path))
-    for name in installed:
-        (tmp_path / name).mkdir()
-    start(worker)
-    for name in installed:
-        (tmp_path / name).rmdir()
+def new_path(folder, monkeypatch):
+    monkeypatch.syspath_prepend(str(folder / "more"))
+
+
+def new_package(folder, monkeypatch):
+    (folder / "keras-3.0.0.dist-info").mkdir()
+
+
+def package_again(folder, monkeypatch):
+    (folder / "numpy-2.0.0.dist-info").rmdir()
+    (folder / "numpy-2.0.0.dist-info").mkdir()
+
+
+@pytest.mark.parametrize("change", [changed_archive, new_path, new_package, package_again])
+def test_other_modules_than_at_the_start_are_another_start(worker, monkeypatch, tmp_path, change):
+    (tmp_path / "modules.zip").touch()
     (tmp_path / "numpy-2.0.0.dist-info").mkdir()
+    for path in (tmp_path, tmp_path / "modules.zip"):
+        monkeypatch.syspath_prepend(str(path))
+    start(worker)
+    change(tmp_path, monkeypatch)
     assert take(worker, tmp_path) is None
 
 
@@ -199,15 +196,6 @@ def test_a_file_saved_beside_the_packages_is_none(worker, monkeypatch, tmp_path)
     assert rank is not None
     worker.rank_process.kill(rank.process)
     worker.leave(rank)
-
-
-def test_an_archive_of_modules_that_was_changed_is_another_start(worker, monkeypatch, tmp_path):
-    archive = tmp_path / "modules.zip"
-    archive.touch()
-    monkeypatch.syspath_prepend(str(archive))
-    start(worker)
-    os.utime(archive, (0, 0))
-    assert take(worker, tmp_path) is None
 
 
 def test_one_that_has_died_and_one_for_other_threads_are_replaced(worker):

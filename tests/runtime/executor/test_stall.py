@@ -6,9 +6,9 @@ import socket
 import subprocess
 import sys
 import threading
-from types import SimpleNamespace
 
 import pytest
+from support.jobs import job
 from support.paths import environment
 from support.rings import CREDENTIALS, ThreadRing
 from support.until import until
@@ -16,7 +16,6 @@ from support.until import until
 from ddl_magics.runtime.collectives.announcement import USER, Announcement
 from ddl_magics.runtime.executor import process_state, stall_watch
 from ddl_magics.runtime.executor.stall import BEFORE, StallClock
-from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.rank.pulse import Pulse
 from ddl_magics.runtime.rank.rank import Rank
 from ddl_magics.runtime.run_spec import RunSpec
@@ -98,13 +97,7 @@ def test_time_in_which_this_process_did_not_run_is_no_stall():
 
 def test_a_pulse_says_where_a_rank_is_and_whether_it_waits_for_others():
     ours, theirs = socket.socketpair()
-    config = JobConfig(
-        spec=RunSpec(seed=0),
-        credentials=CREDENTIALS,
-        driver=("h", 1),
-        spark="3",
-        executor_cores=1,
-    )
+    config = job(RunSpec(seed=0), CREDENTIALS)
     rank = Rank(config.of_rank(0, "h", ""), wire.Channel(theirs, wire.Identity("supervisor", -1, 0)))
     assert Pulse.of(rank) == BEFORE
     with ThreadRing(2) as ring:
@@ -156,11 +149,21 @@ def test_a_process_that_offers_no_stack_is_not_asked(tmp_path):
         process.kill()
 
 
-def test_a_stall_is_reported_once_and_its_end_once_more(hanging, tmp_path, monkeypatch):
+@pytest.fixture
+def watch_of(tmp_path, monkeypatch):
+    """`watch_of(process, ...)`: the watch over a process, and the list of its notices and failures."""
     monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(spec=RunSpec(stall=None, stall_notice=0.5, strategy="single"), uses_tf_distribute=False)
-    said, over = [], threading.Event()
-    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
+
+    def watch_of(process, **options):
+        said, config = [], job(RunSpec(strategy="single", **options))
+        notice = lambda *line: said.append(line)  # noqa: E731
+        return stall_watch.StallWatch(1, config, process.pid, str(tmp_path), notice, said.append), said
+
+    return watch_of
+
+
+def test_a_stall_is_reported_once_and_its_end_once_more(hanging, watch_of):
+    (watch, said), over = watch_of(hanging, stall_notice=0.5), threading.Event()
     thread = threading.Thread(target=watch.run, args=(over,))
     thread.start()
     os.kill(hanging.pid, signal.SIGSTOP)
@@ -189,31 +192,25 @@ if not libc.vfork():
 
 
 def test_a_process_that_waits_in_the_kernel_is_told_from_one_that_is_stopped_and_is_not_asked_for_its_stack(
-    tmp_path, monkeypatch
+    tmp_path, watch_of
 ):
-    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
     command = [sys.executable, "-c", UNINTERRUPTIBLE, str(tmp_path)]
-    job = SimpleNamespace(spec=RunSpec(stall=1.0, stall_notice=0.3, strategy="single"), uses_tf_distribute=False)
-    said, ended = [], []
     with subprocess.Popen(
         command, env=environment(), stdout=subprocess.PIPE, text=True, start_new_session=True
     ) as rank:
         assert rank.stdout.readline() == "here\n"
         until(lambda: process_state.read(rank.pid).letter == "D", 10)
-        watch = stall_watch.StallWatch(1, job, rank.pid, str(tmp_path), lambda *line: said.append(line), ended.append)
+        watch, said = watch_of(rank, stall=1.0, stall_notice=0.3)
         watch.run(threading.Event())
         os.killpg(rank.pid, signal.SIGKILL)
-    ((level, text),) = said
+    (level, text), failure = said
     about = f"process {rank.pid} waits for a disk or a network file system (state D, in "
     assert level == "warning" and about in text and text.endswith("look at that host's disks and network file systems")
-    assert about in ended[0].message and ended[0].kind == "stalled" and ended[0].message.endswith("--stall ended it")
+    assert about in failure.message and failure.kind == "stalled" and failure.message.endswith("--stall ended it")
 
 
-def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, tmp_path, monkeypatch):
-    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(spec=RunSpec(stall=0.3, stall_notice=0.1, strategy="single"), uses_tf_distribute=False)
-    said, over = [], threading.Event()
-    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: said.append(line), said.append)
+def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, watch_of):
+    (watch, said), over = watch_of(hanging, stall=0.3, stall_notice=0.1), threading.Event()
     watch.feed(STEP)
     thread = threading.Thread(target=watch.run, args=(over,))
     with watch.relaying():
@@ -224,13 +221,10 @@ def test_a_rank_whose_messages_the_driver_does_not_read_is_not_stalled(hanging, 
     assert said[0][0] == "warning" and "look at what its code waits for" in said[0][1] and said[1].kind == "stalled"
 
 
-def test_a_stall_of_the_time_of_the_option_ends_the_rank(hanging, tmp_path, monkeypatch):
-    monkeypatch.setattr(stall_watch, "TICK_SECONDS", 0.05)
-    job = SimpleNamespace(spec=RunSpec(stall=0.5, stall_notice=60.0, strategy="single"), uses_tf_distribute=False)
-    ended = []
-    watch = stall_watch.StallWatch(1, job, hanging.pid, str(tmp_path), lambda *line: None, ended.append)
+def test_a_stall_of_the_time_of_the_option_ends_the_rank(hanging, watch_of):
+    watch, said = watch_of(hanging, stall=0.5, stall_notice=60.0)
     watch.feed(STEP)
     watch.run(threading.Event())
-    (failure,) = ended
+    (failure,) = said
     assert (failure.rank, failure.kind) == (1, "stalled") and "in wait_for_a_file" in failure.traceback
     assert "it has made no step for" in failure.message and "after step 1 of epoch 1" in failure.message

@@ -7,13 +7,13 @@ import subprocess
 import sys
 from types import SimpleNamespace
 
+from support.jobs import job
+
 from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import rank_messages
 from ddl_magics.runtime.driver.run_files import RunFiles
-from ddl_magics.runtime.rank.config import JobConfig
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import wire
-from ddl_magics.runtime.transport.credentials import Credentials
 
 RANK = """
 import json, socket, sys
@@ -51,14 +51,8 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     scratch.mkdir()
     (notebook / "old.txt").write_text("old")
     (scratch / "names.pkl").write_bytes(names.pack(CELL, {}))
-    job = JobConfig(
-        spec=RunSpec(cell=CELL, strategy="single", seed=1, folder=str(notebook)),
-        credentials=Credentials("r", b""),
-        driver=("h", 1),
-        spark="3",
-        executor_cores=1,
-    )
-    config = job.of_rank(0, "h", str(scratch))
+    spec = RunSpec(cell=CELL, strategy="single", seed=1, folder=str(notebook))
+    config = job(spec).of_rank(0, "h", str(scratch))
     ours, theirs = socket.socketpair()
     command = [sys.executable, "-c", RANK, str(theirs.fileno())]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[theirs.fileno()], text=True)
