@@ -44,9 +44,7 @@ def run(rank: Rank) -> None:
 
 
 def _send_files(rank: Rank) -> None:
-    def warn(message: str) -> None:
-        rank.reporter.notice("warning", message)
-
+    warn = functools.partial(rank.reporter.notice, "warning")
     written.send(rank.files.written(), rank.reporter.send_file, warn)
     outside = rank.files.outside()
     if outside:
@@ -101,12 +99,9 @@ def _new_or_changed(before: Mapping[str, Any], namespace: Mapping[str, Any]) -> 
 
 def _pictures(rank: Rank) -> Pictures:
     """Those of this rank: an ensemble's members show what they trained, other ranks what rank 0 shows."""
-
-    def warn(message: str) -> None:
-        rank.reporter.notice_once("warning", message)
-
     config = rank.config
     emit = functools.partial(rank.reporter.emit, "picture")
+    warn = functools.partial(rank.reporter.notice_once, "warning")
     pictures = Pictures(emit, warn, showing=config.size if config.in_ensemble else int(config.is_chief))
     os.environ["MPLBACKEND"] = "Agg"  # not that of the notebook, which this process has inherited
     pictures.hook(config.spec.cell)
@@ -136,9 +131,7 @@ def _datasets(rank: Rank) -> dict[str, Dataset]:
         if config.is_chief:
             rank.reporter.emit("reading", rows=rows, of=sum(shares), row_bytes=size, seconds=seconds)
 
-    def stopped() -> bool:
-        return rank.stop.asked
-
+    stopped = lambda: rank.stop.asked  # noqa: E731
     for notice in file_share.finish(rank.reading, config.manifest, folder, config.rank, stopped, report):
         rank.reporter.notice("info", notice)
     batch = config.spec.batch_size

@@ -95,44 +95,47 @@ def names(root: str) -> List[Tuple[str, str, int]]:
     return [(match[0], "%s.%s" % match.group(1, 2), int(match[3])) for match in matches if match]
 
 
+def entries(environment: Mapping[str, str], folder: str | None) -> List[Tuple[str, str, int]]:
+    """The same of all folders of this host, with the path in place of the name."""
+    return [
+        (os.path.join(root, name), generation, rank)
+        for root in roots(environment, folder)
+        for name, generation, rank in names(root)
+    ]
+
+
 def look(environment: Mapping[str, str], folder: str | None, key: str) -> Dict[str, Any]:
     """What this host has of `key`: {digest: {"ranks": [...], "made": seconds since the epoch, "feed": {...}}}."""
     generations: Dict[str, Any] = {}
-    for root in roots(environment, folder):
-        for name, generation, rank in names(root):
-            its_key, digest = generation.split(".")
-            if its_key != key:
+    for path, generation, rank in entries(environment, folder):
+        its_key, digest = generation.split(".")
+        if its_key != key:
+            continue
+        if digest not in generations:
+            entry = read_entry(path)
+            if entry is None:
                 continue
-            if digest not in generations:
-                entry = read_entry(os.path.join(root, name))
-                if entry is None:
-                    continue
-                generations[digest] = {"ranks": [], "made": entry["made"], "feed": entry["feed"]}
-            generations[digest]["ranks"].append(rank)
+            generations[digest] = {"ranks": [], "made": entry["made"], "feed": entry["feed"]}
+        generations[digest]["ranks"].append(rank)
     return generations
 
 
 def listed(environment: Mapping[str, str], folder: str | None) -> List[Dict[str, Any]]:
     """What `%ddl cache` shows of this host's entries: the place, data, shares of the same rows, bytes, times."""
     listing: Dict[Tuple[str, str], Dict[str, Any]] = {}
-    for root in roots(environment, folder):
-        for name, generation, _ in names(root):
-            path = os.path.join(root, name)
-            entry = read_entry(path)
-            if entry is None:
-                continue
-            shares = listing.setdefault(
-                (root, generation),
-                {"root": root, "data": entry["data"], "shares": 0, "bytes": 0, "made": entry["made"], "used": 0.0},
-            )
-            shares["shares"] += 1
-            shares["bytes"] += sum(size for size, _ in entry["files"].values())
-            shares["used"] = max(shares["used"], os.stat(path).st_mtime)
+    for path, generation, _ in entries(environment, folder):
+        root, entry = os.path.dirname(path), read_entry(path)
+        if entry is None:
+            continue
+        empty = {"root": root, "data": entry["data"], "shares": 0, "bytes": 0, "made": entry["made"], "used": 0.0}
+        shares = listing.setdefault((root, generation), empty)
+        shares["shares"] += 1
+        shares["bytes"] += sum(size for size, _ in entry["files"].values())
+        shares["used"] = max(shares["used"], os.stat(path).st_mtime)
     return list(listing.values())
 
 
 def clear(environment: Mapping[str, str], folder: str | None) -> None:
     """Remove this host's entries. A run that has mapped one keeps its files."""
-    for root in roots(environment, folder):
-        for name, _, _ in names(root):
-            shutil.rmtree(os.path.join(root, name), ignore_errors=True)
+    for path, _, _ in entries(environment, folder):
+        shutil.rmtree(path, ignore_errors=True)

@@ -143,6 +143,12 @@ def used_as(dtype: np.dtype, in_matrix: bool) -> str:
     return "floatx" if dtype.kind == "f" or in_matrix else dtype.name
 
 
+def uses_of(columns: Sequence[Column], tensors: Sequence[Sequence[int]]) -> list[str]:
+    """What a dataset makes of tensors before their rows are read. tensors: of each, the indices of its columns."""
+    dtypes = [np.result_type(*(np.dtype(columns[index]["dtype"]) for index in indices)) for indices in tensors]
+    return [used_as(dtype, len(indices) > 1) for dtype, indices in zip(dtypes, tensors)]
+
+
 def inputs(
     columns: Sequence[Column], arrangement: Arrangement, tensors: Sequence[TensorLayout] | None = None
 ) -> Inputs:
@@ -153,10 +159,7 @@ def inputs(
     """
     tensor_columns = arrangement["tensors"][: len(indices(arrangement["features"]))]
     if tensors is None:
-        dtypes = [
-            np.result_type(*(np.dtype(columns[index]["dtype"]) for index in indices)) for indices in tensor_columns
-        ]
-        uses = [used_as(dtype, len(indices) > 1) for dtype, indices in zip(dtypes, tensor_columns)]
+        uses = uses_of(columns, tensor_columns)
     else:
         uses = [tensor["use"].replace("sparse", "floatx") for tensor in tensors[: len(tensor_columns)]]
     return {

@@ -103,22 +103,20 @@ class _Share:
         if job.manifest is None:
             return
         cache: ShareCache | None = None
-        data_folder: str | None = None
+        cached_folder: str | None = None
         if job.cache is not None:
             cache = ShareCache(job.cache, rank, share_files.keras_floatx(os.environ), os.environ)
-            data_folder = cache.fetch()
-        if data_folder is None and job.cache is not None and rank not in job.cache["dealt"]:
-            self.problem = Failure(rank, socket.gethostname(), UNCACHED, "the cache has no longer its rows of --data")
-            return
+            cached_folder = cache.fetch()
+            if cached_folder is None and rank not in job.cache["dealt"]:
+                message = "the cache has no longer its rows of --data"
+                self.problem = Failure(rank, socket.gethostname(), UNCACHED, message)
+                return
         try:
-            if data_folder is None:
-                data_folder = share_files.make_folder(job.manifest, rank, os.environ, job.cache)
-                cleanup.callback(scratch.remove, data_folder)
-                if not job.manifest["files"]:  # which the rank reads itself
-                    share_files.store(blobs, data_folder, job.manifest, rank)
-                self._to_keep = None if cache is None else (cache, data_folder)
-            else:
-                cleanup.callback(scratch.remove, data_folder)
+            data_folder = cached_folder or share_files.make_folder(job.manifest, rank, os.environ, job.cache)
+            cleanup.callback(scratch.remove, data_folder)
+            if cached_folder is None and not job.manifest["files"]:  # which the rank reads itself
+                share_files.store(blobs, data_folder, job.manifest, rank)
+            self._to_keep = (cache, data_folder) if cache is not None and cached_folder is None else None
             os.symlink(data_folder, os.path.join(folder, "data"))
         except share_files.NoRoom as error:
             self.problem = Failure(rank, socket.gethostname(), "error", str(error))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Iterable, Mapping, Sequence
 
-import numpy as np
-
 from ..data import by_value
 from ..data.columns import DataError, check_column, describe, quoted
-from ..data.roles import Choice, TensorColumns, indices, label_texts, used_as
+from ..data.roles import Choice, TensorColumns, indices, label_texts, uses_of
 from ..spark import jvm_gateway, spark_error
 from . import evaluator
 from .predictor import FRAME, bounded, check_frame, inputs_of, session_of
@@ -112,12 +110,11 @@ def _with_labels(frame: DataFrame, inputs: Inputs, label: str, weight: str | Non
             return features + first_tensor
         return {name: index + first_tensor for name, index in features.items()}
 
-    dtypes = [np.result_type(*(np.dtype(described[i]["dtype"]) for i in columns)) for columns in arranged["tensors"]]
     labelled: Inputs = {
         **inputs,
         "columns": [*inputs["columns"], *described],
         "tensors": [*inputs["tensors"], *([first_column + i for i in columns] for columns in arranged["tensors"])],
-        "uses": [*inputs["uses"], *(used_as(d, len(columns) > 1) for d, columns in zip(dtypes, arranged["tensors"]))],
+        "uses": [*inputs["uses"], *uses_of(described, arranged["tensors"])],
     }
     assert arranged["label"] is not None and indices(arranged["label"])
     weight_tensor = arranged["weight"]

@@ -109,7 +109,7 @@ def gathered_result(records: Iterable[Gathered], get: Callable[[], Model], batch
         )
         batch_weight = None if weight is None else tf.constant(weight[start : start + batch_rows])
         model.compute_metrics(None, batch[0], batch[1], batch_weight)
-    yield values_of(results_of(compiled_metrics(model), model))
+    yield values_of(compiled_results(model))
 
 
 # -- the model's step
@@ -235,19 +235,15 @@ def states(model: Model) -> List[np.ndarray]:
 
 def all_results(model: Model) -> Mapping[str, Any]:
     """{name: tensor} as `evaluate` returns it."""
-    if not is_compiled(model):
-        return {}
-    results: Mapping[str, Any] = model.get_metrics_result()
-    return results
+    return dict(model.get_metrics_result()) if is_compiled(model) else {}
 
 
-def results_of(of_compile: List[Metric], model: Model) -> Mapping[str, Any]:
+def compiled_results(model: Model) -> Mapping[str, Any]:
     """{name: tensor} of the metrics of `compile`."""
-    container = getattr(model, "_compile_metrics", None)
+    container = getattr(model, "_compile_metrics", None)  # of Keras 3
     if container is not None:
-        results: Mapping[str, Any] = container.result()
-        return results
-    return {metric.name: metric.result() for metric in of_compile}
+        return dict(container.result())
+    return {metric.name: metric.result() for metric in compiled_metrics(model)}
 
 
 def values_of(results: Mapping[str, Any]) -> Dict[str, Any]:

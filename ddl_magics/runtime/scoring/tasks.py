@@ -48,30 +48,20 @@ class Tasks:
         """The task of a function of scorer.py, which gets rows, a function that returns the model, and arguments."""
         shipped, get, make_arrays = self._scorer[function.__name__], self.getter(), self._make_arrays
 
-        def run(rows: Iterable[Any]) -> Iterator[Any]:
-            yield from shipped(rows, get, make_arrays=make_arrays, **arguments)
-
-        return run
+        return lambda rows: shipped(rows, get, make_arrays=make_arrays, **arguments)
 
     def of_batches(self, plan: Plan) -> Task:
         """The task that scores pyarrow.RecordBatches, whose columns of the plan hold numbers or arrays of them."""
         shipped, get = by_value.functions_of(arrow_batches)["score_batches"], self.getter()
-        column_arrays, values, call = (
-            self._packing["column_arrays"],
-            self._packing["batch_values"],
-            self._scorer["call"],
-        )
-        checked = self._scorer["checked"]
+        column_arrays, values = self._packing["column_arrays"], self._packing["batch_values"]
+        call, checked = self._scorer["call"], self._scorer["checked"]
 
         def make_arrays(batch: Any, plan: Plan) -> Any:
             inputs = plan["inputs"]
             column_values = values([batch.column(index) for index in plan["indices"]], inputs["columns"])
             return checked(column_arrays(column_values, inputs["columns"], inputs["tensors"]), inputs)
 
-        def run(batches: Iterable[Any]) -> Iterator[Any]:
-            yield from shipped(batches, get, plan, make_arrays, call)
-
-        return run
+        return lambda batches: shipped(batches, get, plan, make_arrays, call)
 
     def getter(self) -> Callable[[], Any]:
         """On an executor, a function that returns the model."""
@@ -79,16 +69,10 @@ class Tasks:
         key, model, custom_objects = self._key, self._model, self._custom_objects
         threads, compiled = self._threads, self._compiled
 
-        def get() -> Any:
-            return loaded(key, lambda: read_model(model.value, custom_objects, threads, compiled))
-
-        return get
+        return lambda: loaded(key, lambda: read_model(model.value, custom_objects, threads, compiled))
 
     def batches(self, **arguments: Any) -> Callable[[Iterable[Any], Any], Iterator[Any]]:
         """On an executor, `scorer.labelled` with these arguments."""
         labelled, make_arrays = self._scorer["labelled"], self._make_arrays
 
-        def batches(rows: Iterable[Any], model: Any) -> Iterator[Any]:
-            yield from labelled(rows, model, make_arrays=make_arrays, **arguments)
-
-        return batches
+        return lambda rows, model: labelled(rows, model, make_arrays=make_arrays, **arguments)
