@@ -9,6 +9,16 @@ from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
 
+#: A cell that reports all of its rows, and how they are read there.
+LOGGED = """
+for a in [float(a) for batch, labels in dataset for a in batch]:
+    ddl.log(row=a)
+"""
+
+
+def logged_rows(ended):
+    return sorted(event["metrics"]["row"] for event in ended.of_kind("values"))
+
 
 class LocalRdd:
     """What the feed uses of an RDD, in this process."""

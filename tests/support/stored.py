@@ -7,10 +7,11 @@ import subprocess
 import sys
 import time
 
-from ddl_magics import store
+from ddl_magics import Run, store
 from ddl_magics.options.parsing import parse
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner
+from support import launch
 from support.fake_cluster import epoch, training
 from support.fake_cluster import state as event_state
 from support.paths import TESTS
@@ -54,6 +55,14 @@ def finished(epochs=2, **fields):
     last = {"epoch": epochs, "epochs": epochs, "steps": 10, "begun": time.time(), "metrics": {"loss": 1 / epochs}}
     folder.update({"ended": time.time(), "progress": last})
     return folder
+
+
+def trained(spark, cell, namespace, **spec):
+    """The run of a cell that has trained a model, with the model's file."""
+    ended = launch.finished(spark, cell, namespace, **spec)
+    folder = stored(ev.FINISHED, ended.events, **spec)
+    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
+    return Run.stored(folder.record())
 
 
 def long(workers=256, steps=10**6, bucket=1000, **fields):

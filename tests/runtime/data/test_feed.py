@@ -669,8 +669,6 @@ def test_unusable_columns_of_pandas(local, values, message):
             "column 'x' of df is of type date: turn it into numbers, as in df.withColumn('x', "
             "F.col('x').cast('timestamp').cast('double')), or leave it out of --features",
         ),
-        ("map('a', id)", "column 'x' of df is of type map<string,bigint>: turn it into numbers"),
-        ("array(named_struct('a', id))", "column 'x' of df is of type struct<a:bigint>: turn it into numbers"),
     ],
 )
 def test_unusable_columns_of_spark(spark, expression, message):

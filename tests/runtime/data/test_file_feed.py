@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.ml.linalg import Vectors
 from support import launch
-from support.feeds import batches, open_rank, spec
+from support.feeds import LOGGED, batches, logged_rows, open_rank, spec
 
 from ddl_magics.runtime.data import (
     conditions,
@@ -178,12 +178,6 @@ def test_training_is_that_of_one_process(spark_cluster, tmp_path):
             np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-12)
 
 
-LOGGED = """
-for a in [float(a) for batch, labels in dataset for a in batch]:
-    ddl.log(row=a)
-"""
-
-
 def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
     """Of a folder and a file, whose names have signs."""
     os.makedirs(tmp_path / "more ,%41 rows")
@@ -201,8 +195,7 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
         features=["z"],
         label="y",
     )
-    rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
-    np.testing.assert_allclose(sorted(rows), np.sqrt(np.arange(100, 500)), rtol=1e-6)
+    np.testing.assert_allclose(logged_rows(ended), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
     pq.write_table(holed("z", None)(table(0, 500)), tmp_path / "holed.parquet")
     data = f"file://{tmp_path}/holed.parquet"

@@ -6,14 +6,11 @@ from pathlib import Path
 
 import pytest
 from support import launch
+from support.feeds import LOGGED, logged_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.fresh_cluster, pytest.mark.timeout(300)]
 
 ROWS = 2000
-CELL = """
-for a in [float(a) for batch, labels in dataset for a in batch]:
-    ddl.log(row=a)
-"""
 
 
 def killing(flag, at):
@@ -42,7 +39,6 @@ def test_every_row_is_used_once(spark_cluster, tmp_path, partitions):
         rows = spark.range(ROWS).selectExpr("id", "0 p").repartition(100, "p").drop("p")
     value = F.udf(killing(str(flag), ROWS * 3 // 4), "double")
     frame = rows.select(value("id").alias("a"), (F.col("id") % 7).alias("y"))
-    ended = launch.finished(spark, CELL, {"df": frame}, data="df", features=["a"], label="y", batch_size=64)
+    ended = launch.finished(spark, LOGGED, {"df": frame}, data="df", features=["a"], label="y", batch_size=64)
     assert flag.exists()
-    seen = sorted(event["metrics"]["row"] for event in ended.of_kind("values"))
-    assert seen == [float(row) for row in range(ROWS)]
+    assert logged_rows(ended) == [float(row) for row in range(ROWS)]

@@ -11,7 +11,7 @@ import pytest
 from pyspark.ml.linalg import Vectors, VectorUDT
 from pyspark.sql import types as t
 from support import launch
-from support.feeds import spec
+from support.feeds import LOGGED, logged_rows, spec
 
 import ddl_magics
 from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding
@@ -184,17 +184,10 @@ def test_a_rank_reads_of_tfrecord_what_spark_deals_it(spark, folder, tmp_path, n
     assert_equal(own, dealt)
 
 
-CELL = """
-for a in [float(a) for batch, labels in dataset for a in batch]:
-    ddl.log(row=a)
-"""
-
-
 def test_a_run_reads_tfrecord_files(spark, folder):
     data = f"file://{folder}/plain.tfrecord,file://{folder}/packed.tfrecord"
-    ended = launch.finished(spark, CELL, workers=2, batch_size=64, data=data, features=["id"], label="y")
-    rows = [e["metrics"]["row"] for e in ended.of_kind("values")]
-    assert sorted(rows) == sorted([*range(900)] * 2)
+    ended = launch.finished(spark, LOGGED, workers=2, batch_size=64, data=data, features=["id"], label="y")
+    assert logged_rows(ended) == sorted([*range(900)] * 2)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
 
 

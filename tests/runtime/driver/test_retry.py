@@ -10,6 +10,9 @@ from support import launch, processes
 
 BOUND_SECONDS = 60.0
 
+#: Ranks are started anew, and may import TensorFlow each time.
+pytestmark = pytest.mark.timeout(300)
+
 #: With state: momenta, shuffles, a callback with a memory; slow enough to kill.
 CELL = """
 import keras, numpy as np, time

@@ -4,14 +4,12 @@ import keras
 import numpy as np
 import pytest
 from sklearn.metrics import confusion_matrix, roc_auc_score
-from support import launch
 from support.spark import cached
-from support.stored import stored
+from support.stored import trained
 
-from ddl_magics import CannotScore, Run, evaluate
+from ddl_magics import CannotScore, evaluate
 from ddl_magics.dashboard.evaluation import Evaluation
 from ddl_magics.errors import NotInEvaluation
-from ddl_magics.runtime import events as ev
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -184,10 +182,7 @@ def test_a_run_knows_its_label_and_its_features(spark_cluster, frame):
     """Of a regression; in float32."""
     spark = spark_cluster(2)
     data = {"data": "frame", "features": ["c", "a"], "label": "size", "weight": "weight", "batch_size": 250}
-    ended = launch.finished(spark, SEEN, {"frame": frame}, **data)
-    folder = stored(ev.FINISHED, ended.events, **data)
-    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    run = Run.stored(folder.record())
+    run = trained(spark, SEEN, {"frame": frame}, **data)
     given, model = NUMBERS[:, [2, 0]].astype("float32"), run.model()
     weighted = model.evaluate(given, SIZE, BATCH, sample_weight=WEIGHT, verbose=0, return_dict=True)
     ours = run.evaluate(frame, batch_size=BATCH)

@@ -8,12 +8,10 @@ import pytest
 import tensorflow as tf
 from pyspark.ml.linalg import DenseVector
 from pyspark.sql import functions as F
-from support import launch
 from support.spark import cached
-from support.stored import stored
+from support.stored import trained
 
-from ddl_magics import CannotScore, Run, predict
-from ddl_magics.runtime import events as ev
+from ddl_magics import CannotScore, predict
 from ddl_magics.runtime.data import arrow, packing
 from ddl_magics.runtime.scoring import scorer
 from ddl_magics.runtime.scoring.predictor import bounded
@@ -205,12 +203,9 @@ model.fit(dataset, epochs=1, verbose=0)
 def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster, frame):
     """To the last bit, in Keras' dtype of the training; the columns have another order and others between them."""
     spark = spark_cluster(2)
-    trained = frame.selectExpr("cast(id as int) id", "a / 3 a", "b", "c")
+    rows = frame.selectExpr("cast(id as int) id", "a / 3 a", "b", "c")
     data = {"data": "frame", "features": ["numbers=b+a", "count=id"], "label": "y=c", "batch_size": 250}
-    ended = launch.finished(spark, SEEN, {"frame": trained}, **data)
-    folder = stored(ev.FINISHED, ended.events, data="frame")
-    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    run = Run.stored(folder.record())
+    run = trained(spark, SEEN, {"frame": rows}, **data)
     found = named(run.predict(frame.selectExpr("day", "a / 3 a", "id", "b"), output="p").collect())
     b_and_a = NUMBERS[:, 1::-1].astype("float64") / [1, 3]
     assert [found[i]["p_numbers"] for i in range(ROWS)] == b_and_a.tolist()
@@ -234,12 +229,9 @@ model.fit(dataset, epochs=1, verbose=0)
 
 def test_a_run_with_transform_has_its_function_applied_again(spark_cluster, frame):
     spark = spark_cluster(2)
-    trained = frame.selectExpr("a", "b", "c", "cast(id % 3 as float) factor", "a + b y")
+    rows = frame.selectExpr("a", "b", "c", "cast(id % 3 as float) factor", "a + b y")
     data = {"data": "frame", "features": ["numbers=a+b+c", "factor"], "label": "y", "transform": "weighted"}
-    ended = launch.finished(spark, TRANSFORMED, {"frame": trained}, **data)
-    folder = stored(ev.FINISHED, ended.events, data="frame", transform="weighted", label="y")
-    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    run = Run.stored(folder.record())
+    run = trained(spark, TRANSFORMED, {"frame": rows}, **data)
 
     def weighted(row):
         return row["numbers"] * row["factor"]
@@ -275,10 +267,7 @@ def test_a_run_of_windows_has_the_same_windows_made_of_other_frames(spark_cluste
     hours = spark.createDataFrame(rows, ["city", "hour", "load", "wind"]).repartition(3)
     windows = {"sequence_length": 4, "order_by": "hour", "group_by": ["city"], "horizon": 1, "sequence_stride": 1}
     data = {"data": "hours", "features": ["load", "wind"], "label": "y=load", "batch_size": 8, **windows}
-    ended = launch.finished(spark, WINDOWS, {"hours": hours}, **data)
-    folder = stored(ev.FINISHED, ended.events, **{**data, "group_by": ("city",)})
-    folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
-    run = Run.stored(folder.record())
+    run = trained(spark, WINDOWS, {"hours": hours}, **data)
     scored = run.predict(hours, output="p")
     assert scored.columns == ["city", "hour", "load", "wind", "p_seen", "p_y"]
     found = {(row["city"], row["hour"]): row["p_seen"] for row in scored.collect()}
