@@ -35,8 +35,22 @@ DEFAULT_SPEC = {
 }
 
 
+class Reports:
+    """What a run has reported."""
+
+    def of_kind(self, kind, rank=None):
+        return [e for e in self.events if e["kind"] == kind and rank in (None, e["rank"])]
+
+    def logs(self, rank=None):
+        return "".join(e["text"] for e in self.of_kind("log", rank))
+
+    def pid(self, rank):
+        """The process of a rank's newest attempt."""
+        return self.of_kind("worker", rank)[-1]["pid"]
+
+
 @dataclass
-class Ended:
+class Ended(Reports):
     """A run that has ended: its state, its failure or None, and its events."""
 
     run: str
@@ -44,9 +58,6 @@ class Ended:
     message: str
     failure: dict | None
     events: list
-
-    def of_kind(self, kind, rank=None):
-        return [e for e in self.events if e["kind"] == kind and rank in (None, e["rank"])]
 
     @property
     def result(self):
@@ -61,15 +72,12 @@ class Ended:
         """Epoch metrics of the last fit that had an epoch, as Keras' History has them."""
         return next(filter(None, reversed(histories(self.events))), {})
 
-    def logs(self, rank=None):
-        return "".join(e["text"] for e in self.of_kind("log", rank))
-
 
 class Refused(Exception):
     """The driver did not start the run."""
 
 
-class Running:
+class Running(Reports):
     """A run in progress."""
 
     def __init__(self, run):

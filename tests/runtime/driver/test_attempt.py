@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JNetworkError
-from support.jobs import job
+from support import jobs
 
 from ddl_magics.runtime import events
 from ddl_magics.runtime.driver import attempt as attempts
@@ -20,7 +20,7 @@ from ddl_magics.runtime.rank_end import Failure, RankEnd
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.runtime.transport import messages, wire
 
-CONFIG = job(RunSpec(strategy="ps", seed=0))
+CONFIG = jobs.job(RunSpec(strategy="ps", seed=0))
 
 
 class Channel:
@@ -64,27 +64,13 @@ class Jobs:
     join = cancel
 
 
-class Run:
-    """In the place of a `RunContext` and of all that it holds: what an attempt calls."""
-
+class Run(jobs.Run):
     def __init__(self):
-        self.journal = self.limits = self.network = self
+        super().__init__()
         self.warned = []
         self.checkpoints = SimpleNamespace(files=list, warn_once=self.warned.append)
         self.log = SimpleNamespace(histories=dict, append=lambda event, number: None)
         self.servers = SimpleNamespace(addresses=[("h", 2)], death=None)
-        self.states = []
-
-    def enter(self, state, message, **fields):
-        self.states.append((state, message))
-
-    def start(self, *_):
-        pass
-
-    check_time = check_event = start
-
-    def note_hosts(self, hosts):
-        self.hosts = sorted(hosts)
 
 
 class Ranks:

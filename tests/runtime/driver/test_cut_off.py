@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from chaos import hosts as chaos_hosts
-from support.jobs import job
+from support import jobs
 from support.paths import environment
 from support.rings import CREDENTIALS
 
@@ -71,12 +71,11 @@ class Hosts:
             process.stdin.close()
 
 
-class Run:
-    """In the place of a `RunContext` and of all that it holds. got: (attempt, kind) of all that has come, in order."""
+class Run(jobs.Run):
+    """got: (attempt, kind) of all that has come, in order."""
 
     def __init__(self, folder):
-        self.journal = self.limits = self.network = self
-        self.servers = None
+        super().__init__()
         self.attempt, self.got, self.pids, self._folder = None, [], [], folder
         self.log = SimpleNamespace(histories=dict, append=self._append)
         self.checkpoints = SimpleNamespace(files=list, keep=lambda file: self._take("checkpoint"))
@@ -93,19 +92,6 @@ class Run:
 
     def _take(self, kind):
         self.got.append((self.attempt.number, kind))
-
-    def enter(self, state, message, **fields):
-        pass
-
-    def start(self):
-        pass
-
-    check_time = start
-
-    def note_hosts(self, hosts):
-        pass
-
-    check_event = note_hosts
 
     def admit(self, identity):
         return self.attempt.admit(identity)
@@ -135,7 +121,7 @@ def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_bes
     run = Run(tmp_path)
     listener = wire.Listener(network.driver_address, CREDENTIALS, DRIVER, run.admit, run.accept)
     address = (network.driver_address, listener.address[1])
-    config = job(RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False), CREDENTIALS, address)
+    config = jobs.job(RunSpec(cell=CELL, strategy="single", seed=0, prewarm=False), CREDENTIALS, address)
     try:
         first = run.attempt = attempts.Attempt(run, 1, 2, "", hosts, config)
         first.start()

@@ -103,11 +103,7 @@ def test_fault_of_the_cell(rank_pool, fault):
 
 def running(spark, cell=ENDLESS, **spec):
     run = launch.start(spark, cell, **spec)
-    return run.until(lambda r: any(e["kind"] == "steps" for e in r.events), 90)
-
-
-def worker_pid(run, rank):
-    return [e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == rank][-1]
+    return run.until(lambda run: run.of_kind("steps"), 90)
 
 
 def parent_of(pid):
@@ -133,7 +129,7 @@ def group_of(pid):
 def test_a_rank_killed_in_mid_step(spark_cluster, strategy):
     spark = spark_cluster(2)
     run = running(spark, strategy=strategy, attempts=1)
-    os.kill(worker_pid(run, 1), signal.SIGKILL)
+    os.kill(run.pid(1), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert_failed(ended, 1, "signal", "was killed by SIGKILL")
     still_usable(spark)
@@ -142,7 +138,7 @@ def test_a_rank_killed_in_mid_step(spark_cluster, strategy):
 def test_a_supervisor_killed(spark_cluster):
     spark = spark_cluster(2)
     run = running(spark, "import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + ENDLESS, attempts=1)
-    worker = worker_pid(run, 1)
+    worker = run.pid(1)
     group = [pid for pid in pids() if group_of(pid) == worker]
     assert len(group) == 2, "the rank, and what its cell has started"
     os.kill(parent_of(worker), signal.SIGKILL)
@@ -155,7 +151,7 @@ def test_a_supervisor_killed(spark_cluster):
 @pytest.mark.parametrize("strategy", ["allreduce", "ps", "single"])
 def test_stop_keeps_model_and_history(rank_pool, strategy):
     run = launch.start(rank_pool(2), ENDLESS, strategy=strategy)
-    run.until(lambda r: any(e["kind"] == "epoch" for e in r.events), 90)
+    run.until(lambda run: run.of_kind("epoch"), 90)
     asked = time.monotonic()
     run.stop()
     ended = run.wait(BOUND_SECONDS)
@@ -174,7 +170,7 @@ def test_stop_keeps_model_and_history(rank_pool, strategy):
 )
 def test_stop_of_a_cell_at_any_time(rank_pool, cell, kind, words):
     run = launch.start(rank_pool(2), cell, workers=1)
-    run.until(lambda r: any(e["kind"] == kind and words in e.get("state", "") for e in r.events), 90)
+    run.until(lambda run: any(words in event.get("state", "") for event in run.of_kind(kind)), 90)
     run.stop()
     assert run.wait(BOUND_SECONDS).state == "STOPPED"
 

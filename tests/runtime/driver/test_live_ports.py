@@ -74,7 +74,7 @@ def test_attacks_on_every_port_of_a_run_are_refused_and_it_continues(spark_clust
     running = launch.start(spark, CELL, strategy=strategy)
 
     def steps():
-        return sum(event["count"] for event in running.events if event["kind"] == "steps")
+        return sum(event["count"] for event in running.of_kind("steps"))
 
     running.until(lambda _: steps() > 0, seconds=120)
     ours = listening_ports([os.getpid(), *processes.our_processes()])

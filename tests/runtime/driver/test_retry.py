@@ -43,18 +43,10 @@ def nothing_left():
     assert {name for name in processes.shared_files() - shared if name.startswith("ddl")} == set()
 
 
-def pid(run, rank):
-    return [e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == rank][-1]
-
-
 def kill_in_epoch(run, number, rank, which=int):
     """SIGKILL a rank's process, or `which` it descends from, in epoch `number` (from 0) of the second fit."""
-
-    def there(run):
-        return any(e["kind"] == "steps" and (e["fit"], e["epoch"]) == (1, number) for e in run.events)
-
-    run.until(there, 90)
-    os.kill(which(pid(run, rank)), signal.SIGKILL)
+    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, number) for e in run.of_kind("steps")), 90)
+    os.kill(which(run.pid(rank)), signal.SIGKILL)
 
 
 @functools.cache
@@ -80,7 +72,7 @@ def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had
     spark = spark_cluster(2)
     run = launch.start(spark, cell())
     kill_in_epoch(run, 2, rank=0)
-    run.until(lambda r: any(e["kind"] == "state" and "attempt 2 of 3" in e["message"] for e in r.events), 30)
+    run.until(lambda run: any("attempt 2 of 3" in e["message"] for e in run.of_kind("state")), 30)
     kill_in_epoch(run, 3, rank=1, which=processes.executor_of)
     ended = run.wait(BOUND_SECONDS)
     assert_as_undisturbed(ended, spark)
@@ -93,7 +85,7 @@ def test_after_the_end_of_a_rank_and_of_an_executor_a_run_ends_as_if_nothing_had
 def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_pool):
     run = launch.start(rank_pool(2), cell(), strategy="ps")
     kill_in_epoch(run, 1, rank=1)
-    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 2)], 60)
+    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, 2) for e in run.of_kind("epoch")), 60)
     kill_in_epoch(run, 3, rank=0)
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "FINISHED", ended.message
@@ -111,8 +103,8 @@ def test_killed_more_often_than_attempts_allow_it_ends_and_another_run_goes_on(s
     spark = spark_cluster(2)
     run = launch.start(spark, cell(), attempts=2)
     kill_in_epoch(run, 2, rank=1)
-    run.until(lambda r: any(e["attempt"] == 2 and e["kind"] == "steps" for e in r.events), 60)
-    os.kill(pid(run, 0), signal.SIGKILL)
+    run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps")), 60)
+    os.kill(run.pid(0), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert ended.state == "FAILED" and (ended.failure["rank"], ended.failure["kind"]) == (0, "signal")
     assert (
@@ -140,7 +132,7 @@ def test_stop_between_two_attempts(spark_cluster):
 def test_a_parameter_server_that_is_killed(rank_pool, servers):
     spark = rank_pool(2)
     run = launch.start(spark, cell(), strategy="ps", ps=servers)
-    run.until(lambda r: [e for e in r.events if e["kind"] == "epoch" and (e["fit"], e["epoch"]) == (1, 1)], 90)
+    run.until(lambda run: any((e["fit"], e["epoch"]) == (1, 1) for e in run.of_kind("epoch")), 90)
     shards = [number for number, words in processes.our_processes().items() if "parameter_server" in words]
     assert len(shards) == servers
     os.kill(shards[-1], signal.SIGKILL)

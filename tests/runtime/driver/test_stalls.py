@@ -54,18 +54,10 @@ def start(spark, folder, rank=1, **spec):
     return run.until(lambda run: len(notices(run, "warning")) == len(notices(run, "info")), 30)
 
 
-def steps(run, rank):
-    return [e for e in run.events if e["kind"] == "steps" and e["rank"] == rank]
-
-
 def seconds_of_steps(run, rank):
     """From the first report of steps to the last one."""
-    times = [event["time"] for event in steps(run, rank)]
+    times = [event["time"] for event in run.of_kind("steps", rank)]
     return times[-1] - times[0] if times else 0.0
-
-
-def pid(run, rank):
-    return [e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == rank][-1]
 
 
 def notices(run, level, after=0):
@@ -75,12 +67,12 @@ def notices(run, level, after=0):
 
 
 def messages_of(run, state):
-    return [e["message"] for e in run.events if e["kind"] == "state" and e["state"] == state]
+    return [e["message"] for e in run.of_kind("state") if e["state"] == state]
 
 
 def assert_stop_is_named(run, rank):
     """SIGSTOP, and SIGCONT once the stall is reported: by this rank alone, once, and once more that it goes on."""
-    before, number = len(run.events), pid(run, rank)
+    before, number = len(run.events), run.pid(rank)
     os.kill(number, signal.SIGSTOP)
     began = time.monotonic()
     run.until(lambda run: notices(run, "warning", before), 30)
@@ -117,10 +109,10 @@ def test_a_stopped_rank_is_named_and_a_hung_one_is_ended(rank_pool, tmp_path):
 @pytest.mark.slow
 def test_a_worker_of_a_parameter_server_that_stands_still_is_restarted_alone(spark_cluster, tmp_path):
     run = start(spark_cluster(2), tmp_path, strategy="ps", stall=STALL_SECONDS)
-    os.kill(pid(run, 1), signal.SIGSTOP)
+    os.kill(run.pid(1), signal.SIGSTOP)
     run.until(lambda run: [e for e in notices(run, "warning") if e["rank"] == 1], 30)
     run.until(lambda run: any("it is restarted (attempt 2 of 3)" in m for m in messages_of(run, "RUNNING")), 40)
-    run.until(lambda run: any(e["attempt"] == 2 for e in steps(run, 1)), 60)
+    run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps", 1)), 60)
     (tmp_path / "go").touch()
     ended = run.wait(60)
     assert ended.state == "FINISHED", ended.message
@@ -140,7 +132,7 @@ def test_every_strategy_notices_and_begins_again(spark_cluster, tmp_path, strate
     workers = 1 if strategy == "single" else 2
     run = start(spark_cluster(2, python), tmp_path, strategy=strategy, workers=workers, stall=STALL_SECONDS)
     assert_stop_is_named(run, workers - 1)
-    stopped = pid(run, workers - 1)
+    stopped = run.pid(workers - 1)
     os.kill(stopped, signal.SIGSTOP)
     begins_again(run, workers - 1)
     assert not os.path.exists(f"/proc/{stopped}"), "it is still there beside its successor"
@@ -169,13 +161,13 @@ def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named_and_ended(spa
     run = launch.start(spark_cluster(2), cell, strategy=strategy, stall_notice=NOTICE_SECONDS, stall=2 * STALL_SECONDS)
     states = {"running", "serving"}
     run.until(lambda run: len({e["rank"] for e in run.events if e.get("state") in states}) == 2, 90)
-    os.kill(pid(run, 1), signal.SIGSTOP)
+    os.kill(run.pid(1), signal.SIGSTOP)
     run.until(lambda run: any(e["rank"] == 1 for e in notices(run, "warning")), 30)
-    os.kill(pid(run, 1), signal.SIGCONT)
+    os.kill(run.pid(1), signal.SIGCONT)
     run.until(lambda run: notices(run, "info"), 30)
     (said,) = (e["message"] for e in notices(run, "warning") if e["rank"] == 1)
-    assert "it has not run for" in said and f"process {pid(run, 1)} is stopped (state T" in said
-    os.kill(pid(run, 1), signal.SIGSTOP)
+    assert "it has not run for" in said and f"process {run.pid(1)} is stopped (state T" in said
+    os.kill(run.pid(1), signal.SIGSTOP)
     begins_again(run, 1)
     go.touch()
     assert run.wait(60).state == "FINISHED"

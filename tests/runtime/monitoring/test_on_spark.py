@@ -32,8 +32,7 @@ class Monitored(Running):
 
     @property
     def watch(self):
-        found = [event for event in self.events if event["kind"] == "watch"]
-        return found[-1] if found else None
+        return next(reversed(self.of_kind("watch")), None)
 
     @property
     def totals(self):
@@ -41,7 +40,7 @@ class Monitored(Running):
 
     @property
     def notices(self):
-        return [event["message"] for event in self.events if event["kind"] == "notice"]
+        return [event["message"] for event in self.of_kind("notice")]
 
     def thing(self, name):
         return next(thing for thing in self.watch["things"] if thing["name"] == name)
