@@ -81,7 +81,7 @@ class Ranks:
 
     def _start(self, rank: int, scratch: Path) -> None:
         scratch.mkdir(parents=True)
-        (scratch / "names.pkl").write_bytes(names.pack("", {}))
+        (scratch / "names.pkl").write_bytes(names.pack("", {}, {}))
         ours, theirs = socket.socketpair()
         descriptor = theirs.fileno()
         command = [sys.executable, "-m", "ddl_magics.runtime.executor.worker", str(descriptor), str(os.getpid())]

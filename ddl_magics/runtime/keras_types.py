@@ -8,6 +8,8 @@ from __future__ import annotations
 import types
 from typing import Any
 
+#: The module.
+TensorFlow = Any
 Tensor = Any
 Variable = Any
 #: A tf.data.Dataset.

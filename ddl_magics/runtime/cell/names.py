@@ -95,16 +95,8 @@ def defining_statement(tree: ast.Module, name: str) -> int | None:
     return None
 
 
-def pack(source: str, namespace: Mapping[str, Any], predefined: Collection[str] = ("ddl",)) -> bytes:
-    """Pickle the values of `namespace` that the cell uses. predefined: those of `PREDEFINED` that the ranks define.
-
-    Returns bytes for `unpack`. Raises NameProblem as `captured` does, and for a value that cannot be pickled.
-    """
-    return pack_captured(source, captured(source, namespace, predefined), namespace)
-
-
-def pack_captured(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> bytes:
-    """The same of what `captured` has found in `namespace`."""
+def pack(source: str, captured: Mapping[str, Any], namespace: Mapping[str, Any]) -> bytes:
+    """Pickle for `unpack` what `captured` has found in `namespace`. NameProblem for a value that cannot be pickled."""
     names: list[str] = []
     modules: dict[str, str] = {}
     buffer = io.BytesIO()

@@ -1,4 +1,7 @@
-"""Functions that Spark's executors run, which cannot import this package."""
+"""Functions that Spark's executors run, which cannot import this package: they travel by value.
+
+A module of such functions has no class, and imports nothing relative but for the type checker.
+"""
 
 from __future__ import annotations
 

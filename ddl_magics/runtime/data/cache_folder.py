@@ -3,8 +3,7 @@
 An entry is a folder with a rank's share, as share_files.py writes it, and the file `ENTRY`: a line with the SHA-256 of
 what follows, and a JSON object of the fields of `records.CacheEntry`. Its name is KEY.DIGEST.RANK.FLOATX.
 
-Executors look before the runtime is there: the functions here travel to them by value (`by_value.py`). Hence no class,
-no relative import, and nothing but the standard library.
+Executors look before the runtime is there: it travels to them by value (`by_value.py`).
 """
 
 from __future__ import annotations

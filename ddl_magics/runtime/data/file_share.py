@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mappi
 import numpy as np
 
 from .. import package
+from ..keras_types import TensorFlow
 from ..stopping import StopRun
 from . import file_systems, packing, parquet, share_files, tfrecord
 from .columns import DataError
@@ -36,8 +37,6 @@ TICK_SECONDS = 0.1
 #: Between two reports of how far the reading is.
 REPORT_SECONDS = 1.0
 
-#: Of TensorFlow, which has no types.
-TensorFlow = Any
 #: (set, which of some rows a rank has, their positions in its share)
 RankRows = Tuple["SetName", "npt.NDArray[np.int64]", "npt.NDArray[np.int64]"]
 #: Called with the rows of its share that a rank has read, and the seconds that this took.

@@ -1,7 +1,6 @@
 """Where a process finds a file by its URI, without Spark.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import, and nothing but the standard library, and pyarrow for what is no local file.
+Travels to executors by value (`by_value.py`), and needs pyarrow for what is no local file.
 """
 
 from __future__ import annotations

@@ -4,8 +4,7 @@ A blob holds some thousand rows of one set. Its layout: a line of JSON, the head
 each as `np.save` writes it without pickle. Axis 0 of each array is the rows, in the order of the set. Text is an array
 of bytes objects, of which a blob has the lengths and then all bytes.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import but for the type checker, and nothing but numpy and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy alone.
 """
 
 from __future__ import annotations

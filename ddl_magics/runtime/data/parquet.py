@@ -1,7 +1,6 @@
 """Parquet files, read with pyarrow: by an executor for their index, and by a rank for its rows.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import, and nothing but numpy, the standard library and pyarrow, which may be missing there.
+Travels to executors by value (`by_value.py`), and needs numpy and pyarrow, which may be missing there.
 """
 
 from __future__ import annotations

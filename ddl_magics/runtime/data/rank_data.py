@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..keras_types import Dataset, TensorFlow
 from . import reader, share_files
 from .row_order import RowOrder
 
@@ -16,10 +17,6 @@ if TYPE_CHECKING:
 
 #: The batch of a worker where the user gives none.
 BATCH_ROWS_PER_WORKER = 32
-
-#: Of TensorFlow, which has no types: its module, a tf.data.Dataset.
-TensorFlow = Any
-Dataset = Any
 
 
 def batch_rows(requested: int | None, size: int, global_batch: bool) -> int:

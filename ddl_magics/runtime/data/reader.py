@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, Callable, List, Optional, Sequence, Tuple
 
 import numpy as np
 
+from ..keras_types import Dataset, TensorFlow
 from . import packing
 from .roles import indices
 from .row_order import Piece, RowOrder
@@ -36,9 +37,7 @@ GROUP_BYTES, GROUP_STEPS = 512 << 10, 256
 #: Of the memory of TensorFlow's tensors, at most.
 ALIGNMENT_BYTES = 64
 
-#: Of TensorFlow, which has no types: its module, a tf.data.Dataset, a tensor or what stands for one.
-TensorFlow = Any
-Dataset = Any
+#: A tensor, or what stands for one.
 Element = Any
 #: Makes one tensor of a batch from the indices of its rows.
 Gather = Callable[[Element], Element]

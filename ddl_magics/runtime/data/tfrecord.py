@@ -6,8 +6,7 @@ length's checksum is compared for all records, the data's for those that are use
 An Example is the protobuf message {1: {1: {1: name, 2: {1: bytes | 2: floats | 3: integers}}}}, where the innermost
 messages have the values in field 1.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class,
-no relative import but for the type checker, and nothing but numpy and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy alone.
 """
 
 from __future__ import annotations

@@ -6,8 +6,7 @@ one byte of zero, and stands for a byte of the file that is zero anyway: the eig
 last of the last record's checksum. For this, the last record has a field that readers skip, with a number that makes
 its checksum end in zero.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class,
-no relative import but for the type checker, and nothing but numpy and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """--transform: a function of the user's between the rows of --data and the model.
 
-Ranks map it over the batches of `dataset`, and Spark's executors over those that they score, to which the functions
-here travel by value (`by_value.py`). Hence no class, no relative import, and nothing but the standard library.
+Ranks map it over the batches of `dataset`, and executors, to which it travels by value (`by_value.py`), over those that
+they score.
 """
 
 from __future__ import annotations

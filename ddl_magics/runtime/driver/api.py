@@ -77,7 +77,7 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     try:
         cell_files = uploads.take(run) if spec.files else b""
         captured = names.captured(spec.cell, namespace, _provided_names(spec), spec.transform)
-        packed = names.pack_captured(spec.cell, captured, namespace)
+        packed = names.pack(spec.cell, captured, namespace)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)

@@ -8,11 +8,9 @@ from __future__ import annotations
 import math
 from typing import Any, List, Sequence
 
+from ..spark.pyspark_types import DataFrame
 from .reference import Feature, Reference
 from .watched import Tensor
-
-#: Of pyspark, which has no types here.
-DataFrame = Any
 
 #: The latency's bins: bin k begins at 0.1 ms times 10^(k/8), up to 100 s.
 LATENCY_FIRST, LATENCY_PER_DECADE, LATENCY_BINS = 1e-4, 8, 49

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from ..spark.pyspark_types import DataFrame
 from .counting import flattened, scalar, window_start
 from .watched import Tensor
-
-#: Of pyspark, which has no types here.
-DataFrame = Any
 
 #: Kind of an error -> the error of a row with the output `o`, or the array of outputs `p`, and the true value `y`.
 ERRORS = {

@@ -1,7 +1,6 @@
 """Scoring of Arrow batches on Spark's executors: as scorer.py, but without a Python object for each value.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import but for the type checker, and nothing but numpy, pyarrow and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy and pyarrow.
 """
 
 from __future__ import annotations

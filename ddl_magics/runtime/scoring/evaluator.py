@@ -3,8 +3,7 @@
 States of Keras' own metrics add up: their sum over the partitions is the state that one process would have. Other
 metrics may not add up, so a single task updates them with the outputs of all rows.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import but for the type checker, and nothing but numpy, TensorFlow, Keras and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy, TensorFlow and Keras.
 """
 
 from __future__ import annotations

@@ -1,7 +1,6 @@
 """Scoring on Spark's executors: convert rows to tensors, call the model, append its outputs to each row.
 
-Executors cannot import this package: the functions here travel to them by value (`by_value.py`). Hence no class, no
-relative import but for the type checker, and nothing but numpy, TensorFlow, Keras and the standard library.
+Travels to executors by value (`by_value.py`), and needs numpy, TensorFlow and Keras.
 """
 
 from __future__ import annotations

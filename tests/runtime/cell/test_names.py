@@ -14,6 +14,10 @@ from ddl_magics.runtime.cell import names
 pytest.importorskip("pyspark")
 
 
+def pack(source, session):
+    return names.pack(source, names.captured(source, session), session)
+
+
 def unpacked(blob):
     """The globals of a cell on a rank, before it runs."""
     here, there = sys.modules["__main__"], types.ModuleType("__main__")
@@ -55,7 +59,7 @@ def test_values_arrive():
         return 2 * x
 
     session = {"double": double, "table": np.arange(4), "npy": np, "unused": threading.Lock()}
-    blob = names.pack("double(table) + npy.float32(1)", session)
+    blob = pack("double(table) + npy.float32(1)", session)
     given = unpacked(blob)
     assert set(given) == {"double", "table", "npy"}
     assert given["double"](3) == 6 and given["table"].tolist() == [0, 1, 2, 3] and given["npy"] is np
@@ -73,10 +77,10 @@ def test_a_function_of_the_session_sees_what_the_cell_assigns():
         "rate = 0.1\nscale = 2\ndef build():\n    return scale * rate\nclass Of:\n    now = lambda self: build()"
     )
     cell = "rate = 0.01\nfound = build(), Of().now(), [build() for rate in (0.5,)]"
-    there = unpacked(names.pack(cell, session))
+    there = unpacked(pack(cell, session))
     exec(cell, there)
     assert there["found"] == (0.02, 0.02, [0.02])
-    assert unpacked(names.pack("build()", session))["build"]() == 0.2
+    assert unpacked(pack("build()", session))["build"]() == 0.2
 
 
 def test_the_source_of_a_function_travels_beside_large_values(monkeypatch):
@@ -85,14 +89,14 @@ def test_the_source_of_a_function_travels_beside_large_values(monkeypatch):
     monkeypatch.setitem(linecache.cache, "<cell 3>", (len(source), None, source.splitlines(True), "<cell 3>"))
     session = {"table": np.zeros(1 << 18)}
     exec(compile(source, "<cell 3>", "exec"), session)
-    blob = names.pack("make(), sign(1)", session)
+    blob = pack("make(), sign(1)", session)
     del linecache.cache["<cell 3>"]
     assert inspect.getsource(unpacked(blob)["sign"]).startswith("def sign(x):")
 
 
 def test_what_values_share_in_the_session_they_share_on_a_rank():
     session = session_of("log = []\ndef add(x):\n    log.append(x)\ndef size():\n    return len(log)\nagain = log")
-    there = unpacked(names.pack("add(1)\nadd(2)\nlog.append(3)\nsize(), again", session))
+    there = unpacked(pack("add(1)\nadd(2)\nlog.append(3)\nsize(), again", session))
     exec("add(1)\nadd(2)\nlog.append(3)", there)
     assert there["size"]() == 3 and there["again"] == [1, 2, 3]
 
@@ -104,7 +108,7 @@ def test_a_queued_cell_has_the_values_of_the_time_when_it_was_run(monkeypatch):
     monkeypatch.setitem(sys.modules, "__main__", main)
     queued = dict(main.__dict__)
     main.rate = 0.5
-    there = unpacked(names.pack("rate, build()", queued))
+    there = unpacked(pack("rate, build()", queued))
     assert there["rate"] == 0.1 and there["build"]() == 0.1
 
 
@@ -119,22 +123,22 @@ def test_a_queued_cell_has_the_values_of_the_time_when_it_was_run(monkeypatch):
 )
 def test_what_cannot_travel_is_named(source, session, message):
     with pytest.raises(names.NameProblem, match=message):
-        names.pack(source, session)
+        pack(source, session)
 
 
 def test_usual_modules_need_no_import():
-    assert unpacked(names.pack("np.zeros(2)", {}))["np"] is np
+    assert unpacked(pack("np.zeros(2)", {}))["np"] is np
 
 
 def test_names_that_a_star_import_may_bring_are_not_refused():
-    names.pack("from os.path import *\njoin('a', 'b')", {})
+    pack("from os.path import *\njoin('a', 'b')", {})
 
 
 def test_names_of_the_notebook_that_a_cell_defines_or_asks_for():
-    names.pack("input = 3\nprint(input)", {})
-    names.pack("def f(input):\n    return input(1)", {})
+    pack("input = 3\nprint(input)", {})
+    pack("def f(input):\n    return input(1)", {})
     asks = "try:\n    get_ipython()\n    notebook = True\nexcept NameError:\n    notebook = False"
-    assert unpacked(names.pack(asks, {"get_ipython": threading.Lock()})) == {}
+    assert unpacked(pack(asks, {"get_ipython": threading.Lock()})) == {}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +190,7 @@ def test_what_is_no_function_of_transform(session, message):
     ],
 )
 def test_what_a_cell_reads_before_it_assigns_it_is_the_notebooks(source, sent):
-    assert set(unpacked(names.pack(source, {"x": 1, "y": 2}))) == sent
+    assert set(unpacked(pack(source, {"x": 1, "y": 2}))) == sent
 
 
 def test_the_lines_of_functions_travel_and_no_others():
@@ -196,7 +200,7 @@ def test_the_lines_of_functions_travel_and_no_others():
     notebook = {}
     linecache.cache[file] = (len(cell), None, cell.splitlines(True), file)
     exec(compile(cell, file, "exec"), notebook)
-    blob = names.pack("twice(1)", notebook)
+    blob = pack("twice(1)", notebook)
     del linecache.cache[file]
     twice = unpacked(blob)["twice"]
     assert inspect.getsource(twice) == "def twice(x):\n    return helper(x)\n"

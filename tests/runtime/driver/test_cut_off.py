@@ -53,7 +53,7 @@ class Hosts:
             stderr=subprocess.DEVNULL,
         )
         self.processes.append(process)
-        packed = names.pack(CELL, {}).hex()
+        packed = names.pack(CELL, {}, {}).hex()
         about = {"rank": 0, "config": config.to_json(), "names": packed, "silent": SUPERVISOR_SILENT_SECONDS}
         process.stdin.write(json.dumps(about) + "\n")
         process.stdin.flush()

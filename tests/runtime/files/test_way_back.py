@@ -50,7 +50,7 @@ def test_files_reach_the_driver_also_of_a_cell_that_fails(tmp_path):
     notebook.mkdir()
     scratch.mkdir()
     (notebook / "old.txt").write_text("old")
-    (scratch / "names.pkl").write_bytes(names.pack(CELL, {}))
+    (scratch / "names.pkl").write_bytes(names.pack(CELL, {}, {}))
     spec = RunSpec(cell=CELL, strategy="single", seed=1, folder=str(notebook))
     config = job(spec).of_rank(0, "h", str(scratch))
     ours, theirs = socket.socketpair()
