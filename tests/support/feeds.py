@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from ddl_magics.runtime.cell import execution
 from ddl_magics.runtime.data import feed, rank_data, share_files
 from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
@@ -94,6 +95,19 @@ def shares(spark, frame, folder, namespace=None, **changes):
 
 def open_rank(manifest, folders, rank, batch_size, strategy="allreduce", seed=7):
     return rank_data.datasets(folders[rank], manifest, rank, len(folders), batch_size, seed, strategy == "allreduce")
+
+
+def learned(cell, manifest, folders, batch_size, seed):
+    """The value of a cell that trains in this process, with the rows of a run of one worker."""
+    import keras
+
+    dataset, validation = open_rank(manifest, folders, 0, batch_size, seed=seed)
+    floatx, policy = keras.config.floatx(), keras.config.dtype_policy()
+    try:
+        return execution.execute(cell, {"dataset": dataset, "validation": validation})
+    finally:
+        keras.config.set_floatx(floatx)
+        keras.config.set_dtype_policy(policy)
 
 
 def batches(dataset):

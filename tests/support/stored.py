@@ -59,7 +59,7 @@ def finished(epochs=2, **fields):
 
 def trained(spark, cell, namespace, **spec):
     """The run of a cell that has trained a model, with the model's file."""
-    ended = launch.finished(spark, cell, namespace, **spec)
+    ended = launch.finished(spark, cell, namespace, workers=1, **spec)
     folder = stored(ev.FINISHED, ended.events, **spec)
     folder.file("model-0.keras").write_bytes(launch.fetch(ended.run, "model-0.keras"))
     return Run.stored(folder.record())

@@ -197,12 +197,6 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
     )
     np.testing.assert_allclose(logged_rows(ended), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
-    pq.write_table(holed("z", None)(table(0, 500)), tmp_path / "holed.parquet")
-    data = f"file://{tmp_path}/holed.parquet"
-    ended = launch.run_cell(spark, LOGGED, workers=2, data=data, features=["z"], label="y")
-    assert ended.state == "FAILED" and "\n" not in ended.failure["message"]
-    expected = f"DataError: {data}, column 'z': it has empty values (null): fill them or drop their rows first"
-    assert ended.failure["message"] == expected
 
 
 def holed(name, value, at=400):
@@ -281,6 +275,16 @@ def test_what_has_been_read_is_reported(described, tmp_path, monkeypatch):
     assert reading.wait(lambda: False, lambda rows, seconds: reported.append((rows, seconds))) == []
     rows, seconds = zip(*reported, strict=True)
     assert list(rows) == sorted(rows) and rows[-1] == 500 and list(seconds) == sorted(seconds) and seconds[0] > 0
+
+
+def test_the_process_that_reads_a_share_says_why_it_cannot(described, tmp_path):
+    manifest, path = described(holed("x", None)(table(0, 500)))
+    with pytest.raises(DataError) as caught:
+        file_share.Reading(manifest, str(tmp_path), 0, 1).wait(lambda: False, lambda rows, seconds: None)
+    assert (
+        str(caught.value)
+        == f"file://{path}, column 'x': it has empty values (null): fill them or drop their rows first"
+    )
 
 
 def test_nan_has_a_notice(described, tmp_path):

@@ -5,12 +5,12 @@ import pytest
 from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
 from pyspark.sql.types import DoubleType, StructField, StructType
 from support import launch
-from support.feeds import batches, open_rank, refusal, shares, spec
+from support.feeds import batches, learned, open_rank, refusal, shares, spec
 
 from ddl_magics.runtime.data import arrow, packing
 from ddl_magics.runtime.data.columns import DataError
 
-ROWS, SIZE = 150, 1500
+ROWS, SIZE = 250, 1500
 
 
 def vector(row):
@@ -54,15 +54,14 @@ fit = model.fit(dataset.map(doubles), validation_data=validation.map(doubles), e
 """
 
 
-def test_workers_learn_of_sparse_rows_what_they_learn_of_dense_ones(spark, frame):
-    options = {"data": "df", "features": ["v"], "label": "y", "batch_size": 32, "validation": 0.2}
-    results, told = [], []
-    for sparse in (["v"], None):
-        cell = CELL % bool(sparse)
-        ended = launch.finished(spark, cell, {"df": frame}, sparse=sparse, **options)
-        results.append(ended.result)
-        told.append([e["message"] for e in ended.of_kind("notice") if "column 'v'" in e["message"]])
-    sparse, dense = results
+def test_workers_learn_of_sparse_rows_what_one_process_learns_of_dense_ones(spark, frame, tmp_path):
+    """Of as many rows for training as have one order for 1 and 2 workers."""
+    options = {"data": "df", "features": ["v"], "label": "y", "validation": 0.2}
+    ended = launch.finished(spark, CELL % True, {"df": frame}, sparse=["v"], batch_size=32, **options)
+    manifest, folders, made = shares(spark, frame, tmp_path, workers=1, **options)
+    sparse, dense = ended.result, learned(CELL % False, manifest, folders, 32, seed=11)
+    told = [[event["message"] for event in ended.of_kind("notice")], made.notices]
+    told = [[message for message in messages if "column 'v'" in message] for messages in told]
     assert (sparse["sparse"], sparse["shape"], dense["sparse"]) == (True, "(None, 1500)", False)
     for name, values in dense["history"].items():
         np.testing.assert_allclose(sparse["history"][name], values, rtol=1e-9, err_msg=name)
