@@ -23,6 +23,7 @@ from ..data.columns import DataError, frame_named
 from ..data.plan import DataPlan
 from ..run_spec import RunSpec
 from ..spark import allocation, gpus, jvm_gateway, slots, spark_error, storage
+from ..wording import counted
 from . import encryption, environment, out, prediction, uploads
 from .job import Job
 from .job_registry import JobRegistry
@@ -140,18 +141,14 @@ def _slot_problem(sc: SparkContext, spec: RunSpec) -> str | None:
             "all-reduce needs its workers to stay, and Spark refuses that under dynamic allocation: "
             "start the session with spark.dynamicAllocation.enabled=false, or use --strategy ps"
         )
-    if workers > limit and slots.dynamic_allocation(sc):
-        return (
-            "--workers %d asks for more than the %d slot%s that dynamic allocation gives: use --workers %d, or start "
-            "the session with a larger spark.dynamicAllocation.maxExecutors"
-            % (workers, limit, "" if limit == 1 else "s", max(1, limit))
-        )
-    if workers > limit:
-        return (
-            "--workers %d asks for more than the %d slot%s of %s: use --workers %d, or start a session with more "
-            "executors or cores" % (workers, limit, "" if limit == 1 else "s", sc.master, max(1, limit))
-        )
-    return None
+    if workers <= limit:
+        return None
+    source, remedy = "of %s" % sc.master, "a session with more executors or cores"
+    if slots.dynamic_allocation(sc):
+        source = "that dynamic allocation gives"
+        remedy = "the session with a larger spark.dynamicAllocation.maxExecutors"
+    text = "--workers %d asks for more than the %s %s: use --workers %d, or start %s"
+    return text % (workers, counted(limit, "slot"), source, max(1, limit), remedy)
 
 
 def _check_data(

@@ -50,13 +50,14 @@ class ParameterServers:
             "size": workers,
             "attempt": 1,
             "rule": rule,
+            "options": {"rejoin_seconds": REJOIN_SECONDS},
         }
         self.death: str | None = None
         self._on_death = on_death
         self._processes: list[_Process] = []
         try:
             for _ in range(count):
-                self._processes.append(_Process(dict(config, options={"rejoin_seconds": REJOIN_SECONDS}), on_output))
+                self._processes.append(_Process(config, on_output))
             self.addresses: list[wire.Address] = [(advertised, process.port()) for process in self._processes]
         except BaseException:
             self.close()

@@ -9,6 +9,7 @@ import os
 import time
 from typing import Any, Mapping, Sequence
 
+from ..wording import counted
 from . import nvml
 
 _TICKS_A_SECOND = os.sysconf("SC_CLK_TCK") if hasattr(os, "sysconf") else 100
@@ -103,4 +104,4 @@ def visible_gpus(environment: Mapping[str, str]) -> list[int] | None:
 
 def device_name(gpus: Sequence[Mapping[str, Any]] | None, cores: int) -> str:
     """The name of a rank's device."""
-    return gpus[0]["name"] if gpus else "CPU, %d core%s" % (cores, "" if cores == 1 else "s")
+    return gpus[0]["name"] if gpus else "CPU, %s" % counted(cores, "core")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any, List, Sequence
 
+from ..data.columns import quoted
 from ..spark.pyspark_types import DataFrame
 from .reference import Feature, Reference
 from .watched import Tensor
@@ -54,7 +55,7 @@ class Counter:
         for side, tensors, field in (("i", self._inputs, "inputs"), ("o", self._outputs, "outputs")):
             alone = len(tensors) == 1
             for number, tensor in enumerate(tensors):
-                value = "map_values(r.%s)[0]" % field if alone else "r.%s.%s" % (field, _quoted(tensor["name"]))
+                value = "map_values(r.%s)[0]" % field if alone else "r.%s.%s" % (field, quoted(tensor["name"]))
                 columns.append("%s AS %s%d" % (value, side, number))
         return parsed.selectExpr(*columns).withWatermark("time", delay).dropDuplicates(["id", "time"])
 
@@ -104,7 +105,7 @@ class Counter:
             if len(tensors) == 1:
                 fields.append("%s MAP<STRING, %s>" % (name, _type(tensors[0])))
             elif tensors:
-                columns = ", ".join("%s: %s" % (_quoted(tensor["name"]), _type(tensor)) for tensor in tensors)
+                columns = ", ".join("%s: %s" % (quoted(tensor["name"]), _type(tensor)) for tensor in tensors)
                 fields.append("%s STRUCT<%s>" % (name, columns))
         return ", ".join(fields)
 
@@ -188,10 +189,6 @@ def _padded(array: str, size: int) -> str:
 
 def _number(value: float) -> str:
     return "double('%r')" % value if math.isfinite(value) else "double('Infinity')"
-
-
-def _quoted(name: str) -> str:
-    return "`%s`" % name.replace("`", "``")
 
 
 def _text(value: str) -> str:

@@ -11,6 +11,7 @@ import threading
 import time
 from typing import Iterable
 
+from ..wording import counted
 from . import slots
 from .pyspark_types import SparkContext
 from .settings import conf_of
@@ -46,7 +47,7 @@ def release(sc: SparkContext) -> int:
     _check(sc)
     jobs = _jobs(sc)
     if jobs:
-        raise CannotChange("Spark runs %d job%s: wait for the end" % (jobs, "" if jobs == 1 else "s"))
+        raise CannotChange("Spark runs %s: wait for the end" % counted(jobs, "job"))
     with _changing:
         count = _give_back(sc)
     if count:

@@ -14,7 +14,7 @@ def make_task(
     """The task of one rank: (rank, its blobs of --data) -> what `supervisor.supervise` returns.
 
     broadcast_payload: a broadcast of {"runtime": zip, "names": bytes, "files": zip or nothing}. job:
-    `JobConfig.to_json`. package: the runtime's name in the zip. only: the one rank that is to run; the tasks of others
+    `JobConfig.to_json`. package: the runtime's name in the zip. only_rank: the one that is to run; the tasks of others
     end at once.
     """
 
