@@ -1,8 +1,7 @@
 """What a cell may print: bytes that are no UTF-8, NUL, escape sequences, megabytes without the end of a line."""
 
 import json
-import os
-import threading
+import sys
 
 import pytest
 from hypothesis import strategies as st
@@ -11,7 +10,8 @@ from support.bad_input import TEXTS, each, tried
 from ddl_magics.dashboard.loglines import LogTail
 from ddl_magics.runtime.driver.event_log import MAX_TEXT_CHARACTERS, EventLog
 from ddl_magics.runtime.executor import supervisor
-from ddl_magics.runtime.transport import messages
+
+from .test_output import relayed
 
 
 @pytest.fixture
@@ -20,35 +20,17 @@ def printed(monkeypatch):
     monkeypatch.setattr(supervisor, "LOG_FLUSH_SECONDS", 0.0)
 
     def read(blocks):
-        relay = supervisor._Supervisor.__new__(supervisor._Supervisor)
-        relay._rank, relay._printed, relay._may_print, relay._over = 0, 0, 2**40, threading.Event()
-        sent = []
-        relay._send = lambda kind, value: sent.append((kind, json.dumps(value, ensure_ascii=False).encode()))
-        reading, writing = os.pipe()
-        with os.fdopen(reading, "rb") as pipe:
-            writer = threading.Thread(target=write, args=(writing, blocks))
-            writer.start()
-            relay._read_output(pipe, "stdout")
-            writer.join()
+        def write(file):
+            for block in blocks:
+                while block:
+                    block = block[file.write(block) :]
+
         log = EventLog("a")
-        for kind, data in sent:
-            assert kind == messages.EVENTS
-            for event in json.loads(data):
-                log.append(event, 1)
-        texts, after, more = [], 0, True
-        while more:
-            found, after, more = log.read(after, 64 * 1024)
-            texts += [json.loads(text)["text"] for text in found]
-        return texts
+        for event in relayed(write, 2**40, "stdout"):
+            log.append(json.loads(json.dumps(event, ensure_ascii=False).encode()), 1)
+        return [json.loads(text)["text"] for text in log.read(0, sys.maxsize)[0]]
 
     return read
-
-
-def write(descriptor, blocks):
-    for block in blocks:
-        while block:
-            block = block[os.write(descriptor, block) :]
-    os.close(descriptor)
 
 
 BLOCKS = st.lists(

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from ddl_magics.runtime.executor import supervisor
+from ddl_magics.runtime.transport import messages
 
 
 @pytest.mark.parametrize(
@@ -22,16 +23,20 @@ def test_last_states(printed, shown):
     assert supervisor.last_states(printed) == shown
 
 
-def relayed(monkeypatch, write):
-    """The events that come of what `write(file)` prints."""
+def relayed(write, most=supervisor.MAX_LOG_BYTES, stream="stderr"):
+    """The events that come of what `write(file)` prints, of so many bytes at most."""
     events = []
+
+    def send(kind, value):
+        assert kind == messages.EVENTS
+        events.extend(value)
+
     relay = object.__new__(supervisor._Supervisor)
     relay._rank, relay._printed, relay._over = 3, 0, threading.Event()
-    relay._may_print = supervisor.MAX_LOG_BYTES
-    monkeypatch.setattr(relay, "_send", lambda kind, value: events.extend(value), raising=False)
+    relay._may_print, relay._send = most, send
     reading, writing = os.pipe()
     with os.fdopen(reading, "rb") as source:
-        thread = threading.Thread(target=relay._read_output, args=(source, "stderr"))
+        thread = threading.Thread(target=relay._read_output, args=(source, stream))
         thread.start()
         with os.fdopen(writing, "wb", buffering=0) as target:
             write(target)
@@ -46,13 +51,13 @@ def test_of_many_ranks_all_together_print_a_bounded_text():
     assert supervisor.most_printed(15, 16) == 2 << 20
 
 
-def test_a_bar_of_ten_thousand_steps_is_one_line(monkeypatch):
+def test_a_bar_of_ten_thousand_steps_is_one_line():
     def write(file):
         for step in range(10_000):
             file.write(b"\rstep %d of 10000 %s" % (step + 1, b"#" * 100))
         file.write(b"\nafter\n")
 
-    text = "".join(event["text"] for event in relayed(monkeypatch, write))
+    text = "".join(event["text"] for event in relayed(write))
     assert text == "step 10000 of 10000 " + "#" * 100 + "\nafter\n"
 
 
@@ -65,7 +70,7 @@ def test_a_long_bar_is_shown_meanwhile(monkeypatch):
         shown.wait(1.0)
         file.write(b"\rwhole\n")
 
-    assert [event["text"] for event in relayed(monkeypatch, write)] == ["half\n", "whole\n"]
+    assert [event["text"] for event in relayed(write)] == ["half\n", "whole\n"]
 
 
 @pytest.mark.parametrize(
