@@ -73,22 +73,13 @@ export async function askLabels(current: readonly string[], trans: Translation):
 /** Asks for a note of some lines; null: cancelled. */
 export async function askNote(current: string, trans: Translation): Promise<string | null> {
   const label = trans.__("Note; leave it empty to remove it");
-  const node = h("textarea", {
-    class: "ddl-dialog-note",
-    rows: 6,
-    maxlength: MAX_NOTE_CHARACTERS,
-    "aria-label": label,
-  });
+  const attributes = { class: "ddl-dialog-note", rows: 6, maxlength: MAX_NOTE_CHARACTERS, "aria-label": label };
+  const node = h("textarea", attributes);
   node.value = current;
   const buttons = [Dialog.cancelButton({ label: trans.__("Cancel") }), Dialog.okButton({ label: trans.__("Set") })];
-  const body = new Widget({ node });
+  const content = { title: trans.__("Note on the run"), body: new Widget({ node }), buttons };
   return restoringFocus(async () => {
-    const { button } = await showDialog({
-      title: trans.__("Note on the run"),
-      body,
-      buttons,
-      focusNodeSelector: "textarea",
-    });
+    const { button } = await showDialog({ ...content, focusNodeSelector: "textarea" });
     return button.accept ? node.value.trim() : null;
   });
 }

@@ -39,9 +39,8 @@ export const statusPlugin: JupyterFrontEndPlugin<void> = {
     feed.ended.connect((_, run) => {
       if (!settings.notifyAtEnd) return;
       const kind = run.state === "FINISHED" ? "success" : run.state === "STOPPED" ? "info" : "warning";
-      const actions = [
-        { label: trans.__("Open"), callback: () => void app.commands.execute(COMMANDS.open, { run: run.id }) },
-      ];
+      const callback = () => void app.commands.execute(COMMANDS.open, { run: run.id });
+      const actions = [{ label: trans.__("Open"), callback }];
       Notification.emit(endMessage(run), kind, { autoClose: kind === "warning" ? false : 8000, actions });
     });
   },

@@ -18,14 +18,12 @@ export interface Section {
 
 /** The sections that have properties. */
 export function sections(details: RunDetails, trans: Translation, now: number): Section[] {
+  const environment = [...environmentEntries({ details }, trans), ...processes(details, trans)];
   const all = [
     { title: trans.__("Run"), properties: identity(details, trans) },
     { title: trans.__("Times"), properties: times(details, trans, now) },
     { title: trans.__("Options"), properties: optionEntries({ details }) },
-    {
-      title: trans.__("Environment"),
-      properties: [...environmentEntries({ details }, trans), ...processes(details, trans)],
-    },
+    { title: trans.__("Environment"), properties: environment },
     { title: trans.__("Files"), properties: files(details, trans) },
   ];
   return all.filter(({ properties }) => properties.length);

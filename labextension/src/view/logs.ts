@@ -24,15 +24,12 @@ export class Logs {
   private rank: number | null = null;
   private ranks = -1;
   /** What is in the document. */
-  private drawn: { generation: number; logged: number; rank: number | null } = {
-    generation: -1,
-    logged: 0,
-    rank: null,
-  };
+  private drawn: Pick<RunModel, "generation" | "logged"> & { rank: number | null };
   private model: RunModel | null = null;
 
   /** @param onSelect gets the rank whose lines the reader selected; null: all ranks */
   constructor(private readonly onSelect: (rank: number | null) => void) {
+    this.drawn = { generation: -1, logged: 0, rank: null };
     [this.select, this.selectElement] = createSelect("rank whose lines are shown");
     this.select.addEventListener("change", () =>
       this.selectRank(this.select.value === "" ? null : Number(this.select.value)),
