@@ -50,9 +50,7 @@ def _state(status: Ready | NotStarted | Unreachable) -> str:
 
 def _spark() -> str:
     installed = machine.installed("pyspark")
-    if installed is None:
-        return f"missing: {local_spark.INSTALL_LOCAL}"
-    return local_spark.version_problem() or installed
+    return local_spark.version_problem() or installed or f"missing: {local_spark.INSTALL_LOCAL}"
 
 
 def _java() -> str:

@@ -77,5 +77,5 @@ class Command:
     def _unknown(self, typed: str) -> UsageError:
         if not typed.startswith("-"):
             return self._usage_error
-        hint = similar.flag_of_verb(typed, [row.flag for row in self.options if not row.positional])
+        hint = similar.did_you_mean(typed, similar.FLAGS, [row.flag for row in self.options if not row.positional])
         return UsageError(f"{self.name} has no option {as_word(typed)}.{hint} Write: {self.usage}")

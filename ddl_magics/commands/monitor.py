@@ -27,17 +27,8 @@ from ddl_magics.session.session import Session
 STRATEGY = "monitor"
 
 
-def read_log(text: str) -> str:
-    """The value of --log."""
-    return _checked_address("--log", text)
-
-
-def read_labels(text: str) -> str:
-    """The value of --labels."""
-    return _checked_address("--labels", text)
-
-
-def _checked_address(option: str, text: str) -> str:
+def read_address(option: str, text: str) -> str:
+    """The value of --log or --labels."""
     try:
         sources.read(option, text)
     except BadSource as error:

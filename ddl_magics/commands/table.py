@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 
 from IPython.core.error import UsageError
 
@@ -216,11 +217,17 @@ COMMANDS: tuple[Command, ...] = (
             Option(
                 "model", "A run, or the folder of an export.", metavar="RUN|FOLDER", completes="runs", required=True
             ),
-            Option("--log", "Where requests are logged.", monitor.read_log, metavar=_LOG_ADDRESS, required=True),
+            Option(
+                "--log",
+                "Where requests are logged.",
+                partial(monitor.read_address, "--log"),
+                metavar=_LOG_ADDRESS,
+                required=True,
+            ),
             Option(
                 "--labels",
                 "True labels, when they are known.",
-                monitor.read_labels,
+                partial(monitor.read_address, "--labels"),
                 metavar=f"DATAFRAME|{_LOG_ADDRESS}",
                 completes="frames",
             ),

@@ -46,22 +46,19 @@ def flag(typed: str, flags: Iterable[str]) -> str:
     keras = _OF_KERAS.get(typed.lstrip("-").replace("_", "-").lower())
     if keras:
         return f" It is an argument of {keras}, in the cell."
-    return _did_you_mean(typed, FLAGS, flags) or " See %%distributed --help."
-
-
-def flag_of_verb(typed: str, flags: Iterable[str]) -> str:
-    return _did_you_mean(typed, FLAGS, flags)
+    return did_you_mean(typed, FLAGS, flags) or " See %%distributed --help."
 
 
 def strategy(typed: str, strategies: Iterable[str]) -> str:
-    return _did_you_mean(typed, STRATEGIES, strategies)
+    return did_you_mean(typed, STRATEGIES, strategies)
 
 
 def verb(typed: str, verbs: Iterable[str]) -> str:
-    return _did_you_mean(typed, VERBS, verbs)
+    return did_you_mean(typed, VERBS, verbs)
 
 
-def _did_you_mean(typed: str, synonyms: dict[str, str], names: Iterable[str]) -> str:
+def did_you_mean(typed: str, synonyms: dict[str, str], names: Iterable[str]) -> str:
+    """A hint for another word than these names: a sentence with a space before it."""
     names = tuple(names)
     name = synonyms.get(typed.lower())
     return f" Did you mean {name}?" if name in names else nearest(typed, names)

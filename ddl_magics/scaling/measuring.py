@@ -39,7 +39,6 @@ class ScalingRuns:
         check: returns why a run would be refused, in one line, or None; starts nothing.
         submit: starts a run. Raises UsageError if it is refused.
         measured: runs of earlier measurements.
-        write_line: prints a line.
     """
 
     def __init__(
@@ -48,10 +47,8 @@ class ScalingRuns:
         check: Callable[[RunSpec], str | None],
         submit: Callable[[RunSpec], Run],
         measured: Sequence[Run] = (),
-        write_line: Callable[[str], None] = print,
     ) -> None:
-        self._report, self._check, self._submit = report, check, submit
-        self._measured, self._write_line = list(measured), write_line
+        self._report, self._check, self._submit, self._measured = report, check, submit, measured
 
     def run(self, specs: Sequence[RunSpec]) -> None:
         """Measure the runs.
@@ -71,7 +68,7 @@ class ScalingRuns:
                 report.runs.append(measurement)
         if report.runs:
             was = "was" if len(report.runs) == 1 else "were"
-            self._write_line(f"{counted(len(report.runs), 'run')} {was} measured before; --again measures anew")
+            print(f"{counted(len(report.runs), 'run')} {was} measured before; --again measures anew")
         refused: set[tuple[str, int]] = set()
         for position, spec in enumerate(remaining, 1):
             if (spec.strategy, spec.workers) not in refused and not self._measure(spec, f"{position}/{len(remaining)}"):
@@ -126,13 +123,13 @@ class ScalingRuns:
             self._note(spec, f"{run.name} is {run.state}, and has measured nothing: train for more steps")
             return run.state == ev.STOPPED
         self._report.runs.append(measurement)
-        self._write_line(f"{head}: {formatted(measurement.seconds)} s, {formatted(measurement.rate)} samples/s")
+        print(f"{head}: {formatted(measurement.seconds)} s, {formatted(measurement.rate)} samples/s")
         return True
 
     def _note(self, spec: RunSpec, text: str) -> None:
         line = f"{spec.strategy} with {counted(spec.workers, 'worker')} {text}"
         self._report.notes.append(line)
-        self._write_line(line)
+        print(line)
 
 
 def _comparable(spec: RunSpec) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Model:
 
     def step(self, setting: Setting) -> Step:
         """The step of a worker."""
-        factor, rows = self._slower(setting.per_host), setting.rows
+        factor, rows = slower(setting.per_host, self.busy, self.cores), setting.rows
         compute = factor * (self.compute[0] + self.compute[1] * rows)
         feeding = factor * (self.feeding[0] + self.feeding[1] * rows)
         waiting = self.waiting * slowest(setting.workers) * compute
@@ -135,9 +135,6 @@ class Model:
         """An epoch of so many rows of all workers."""
         steps = rows / (setting.workers * setting.rows)
         return steps * self.step(setting).seconds + self.outside_steps[0] + self.outside_steps[1] / setting.workers
-
-    def _slower(self, per_host: int) -> float:
-        return slower(per_host, self.busy, self.cores)
 
     def _exchange(self, setting: Setting, compute: float) -> float:
         n = setting.workers

@@ -84,8 +84,8 @@ class ScalingReport:
         notes: lines on combinations that could not be measured.
     """
 
-    def __init__(self, name: str, planned: int = 0) -> None:
-        self.name, self.planned = name, planned
+    def __init__(self, name: str) -> None:
+        self.name, self.planned = name, 0
         self.runs: list[MeasuredRun] = []
         self.notes: list[str] = []
 
