@@ -432,10 +432,8 @@ def test_interrupting_a_wait_for_a_model_is_one_line(shell, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(digits._timeline, "wait", interrupt)
-        with pytest.raises(
-            RunInterrupted, match=r"no longer waiting for digits, which is [A-Z]+ and continues; digits"
-        ):
+        patch.setattr(digits._timeline, "wait_until_settled", interrupt)
+        with pytest.raises(RunInterrupted, match=r"no longer waiting for digits, which is [A-Z]+ and continues;"):
             digits.model()
     digits.stop(10)
 
