@@ -52,9 +52,8 @@ def training_cell(name):
     return parse(re.sub(r"(?<=--workers )\{.*?\}", "2", line)), PRECISE + source.replace("Dropout(0.3)", "Dropout(0.0)")
 
 
-@pytest.mark.parametrize(
-    "name", [*(pytest.param(name, marks=pytest.mark.slow) for name in ("mnist", "energy")), "higgs"]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("name", EXAMPLES)
 def test_all_reduce_learns_what_one_process_learns(name, spark_cluster):
     spark = spark_cluster(2)
     names = {"epochs": 2, **EXAMPLES[name](spark, np.random.default_rng(1))}

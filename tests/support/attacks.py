@@ -141,13 +141,16 @@ class Tap:
                 target = socket.create_connection(self._target)
             except OSError:
                 return
-            record = bytearray()
-            self._records.append(record)
-            threading.Thread(target=self._relay, args=(peer, target, record), daemon=True).start()
-            threading.Thread(target=self._relay, args=(target, peer, bytearray()), daemon=True).start()
+            of_peer, of_target = self._begin()
+            for arguments in ((peer, target, of_peer), (target, peer, of_target)):
+                threading.Thread(target=self._relay, args=arguments, daemon=True).start()
 
-    @staticmethod
-    def _relay(source, sink, record):
+    def _begin(self):
+        """A connection begins: what `_relay` gets for its two directions."""
+        self._records.append(bytearray())
+        return self._records[-1], bytearray()
+
+    def _relay(self, source, sink, record):
         try:
             while data := source.recv(65536):
                 record += data

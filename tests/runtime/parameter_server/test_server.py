@@ -8,12 +8,12 @@ import socket
 import subprocess
 import sys
 import textwrap
-import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from support.attacks import Tap
 from support.parameter_servers import CREDENTIALS, MODULE, RUN
 
 from ddl_magics.runtime.parameter_server import protocol
@@ -86,31 +86,18 @@ def test_a_commit_survives_a_broken_connection(way, start):
     assert values(client.commit(0, 1, np.ones(2), 1)[0]) == [2, 2]
 
 
-class Cutting:
-    """A proxy before a server that cuts each connection after some bytes in either direction."""
+class Cutting(Tap):
+    """A relay before a server that cuts each connection after some bytes in either direction."""
 
     def __init__(self, port, lengths):
         self._lengths, self.cuts = iter(lengths), 0
-        self._to = ("127.0.0.1", port)
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self.port = self._listener.getsockname()[1]
-        threading.Thread(target=self._run, daemon=True).start()
+        super().__init__(("127.0.0.1", port))
 
-    def close(self):
-        self._listener.close()
+    def _begin(self):
+        left = [next(self._lengths, 1 << 60)]
+        return left, left
 
-    def _run(self):
-        while True:
-            try:
-                near, _ = self._listener.accept()
-            except OSError:  # closed
-                return
-            far = socket.create_connection(self._to)
-            left = [next(self._lengths, 1 << 60)]
-            for source, sink in ((near, far), (far, near)):
-                threading.Thread(target=self._pass_on, args=(source, sink, left), daemon=True).start()
-
-    def _pass_on(self, source, sink, left):
+    def _relay(self, source, sink, left):
         with contextlib.suppress(OSError):
             while data := source.recv(min(1 << 14, max(1, left[0]))):
                 left[0] -= len(data)
@@ -130,7 +117,7 @@ def test_commits_over_connections_that_break_anywhere_are_neither_lost_nor_merge
     ways = [Cutting(server.port, np.random.default_rng(rank).integers(least, most, 60)) for rank in range(2)]
 
     def work(rank):
-        client = Client(("127.0.0.1", ways[rank].port), CREDENTIALS, rank, 1, 20)
+        client = Client(ways[rank].address, CREDENTIALS, rank, 1, 20)
         _, version = repeat(lambda: client.begin(0, np.zeros(size) if rank == 0 else None, np.float64, size))
         for seq in range(commits):
             _, version, _ = repeat(lambda: client.commit(0, seq, np.ones(size), version))  # noqa: B023 - called now
