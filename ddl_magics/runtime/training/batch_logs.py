@@ -78,8 +78,8 @@ def logs_of_job(
     returned = {name: job[name] for name in scalars if job[_FLAG + name] < _AGREED}
     if len(returned) == len(logs):
         return returned
-    whole = results_of_job()
-    return {name: returned[name] if name in returned else _plain(whole.get(name, logs[name])) for name in logs}
+    job_results = results_of_job()
+    return {name: returned[name] if name in returned else _plain(job_results.get(name, logs[name])) for name in logs}
 
 
 def are_read_by(callbacks: Sequence[Any]) -> bool:

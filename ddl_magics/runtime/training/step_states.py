@@ -103,10 +103,10 @@ class StepStates:
     def _reset_built(self, before: set[int]) -> None:
         """Reset the metrics that a step without rows has built. before: ids of the variables that existed before it."""
         for metric in self._model.metrics:
-            for part in parts_of(metric):
-                is_whole = part in self._context.metric_sums.gathered
-                if not is_whole and not before.issuperset(map(id, part.variables)):
-                    part.reset_state()
+            for single_metric in parts_of(metric):
+                is_whole = single_metric in self._context.metric_sums.gathered
+                if not is_whole and not before.issuperset(map(id, single_metric.variables)):
+                    single_metric.reset_state()
 
     # -- variables that each rank sets from its own rows
 

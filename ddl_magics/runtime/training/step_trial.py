@@ -337,7 +337,7 @@ def _coupled_draws(run: _Run) -> list[bool]:
     draws: list[row_trial.Draw] = [("binary", ()), ("numbers", ())]
     for rows, cut in zip(row_trial.made_up(run.leaves, draws, run.rows), _CUTS):
         try:
-            values, again = run(rows, 0, run.rows), run(rows, 0, run.rows)
+            values, repetition = run(rows, 0, run.rows), run(rows, 0, run.rows)
             fits = _cut(run, rows, values, run.of_all(cut))
         except _WholeOnly:
             coupled.append(True)
@@ -345,7 +345,7 @@ def _coupled_draws(run: _Run) -> list[bool]:
         except Exception:  # whatever a model raises for numbers that it does not expect
             continue
         judged = [key for key in values if key[0] in (OUTPUTS, SLOPES)]
-        repeated = all(MEAN in run.judge(values[key], [again[key]], [1]) for key in judged)
+        repeated = all(MEAN in run.judge(values[key], [repetition[key]], [1]) for key in judged)
         if repeated and all(row_trial.finite(values[key]) for key in judged):
             coupled.append(any(MEAN not in fits[key] for key in judged))
     return coupled

@@ -121,14 +121,14 @@ def _copy(value: Any) -> Any:
     raise TypeError(type(value).__name__)
 
 
-def _are_equal(left_value: Any, other: Any) -> bool:
-    if isinstance(left_value, np.ndarray) or isinstance(other, np.ndarray):
-        return np.array_equal(left_value, other)
-    if isinstance(left_value, (list, tuple)) and type(left_value) is type(other):
-        return len(left_value) == len(other) and all(map(_are_equal, left_value, other))
-    if isinstance(left_value, dict) and isinstance(other, dict):
-        return left_value.keys() == other.keys() and all(_are_equal(left_value[key], other[key]) for key in left_value)
-    return type(left_value) is type(other) and left_value == other
+def _are_equal(left: Any, right: Any) -> bool:
+    if isinstance(left, np.ndarray) or isinstance(right, np.ndarray):
+        return np.array_equal(left, right)
+    if isinstance(left, (list, tuple)) and type(left) is type(right):
+        return len(left) == len(right) and all(map(_are_equal, left, right))
+    if isinstance(left, dict) and isinstance(right, dict):
+        return left.keys() == right.keys() and all(_are_equal(left[key], right[key]) for key in left)
+    return type(left) is type(right) and left == right
 
 
 def _encode(value: Any, name: str, arrays: dict[str, np.ndarray]) -> Any:
