@@ -18,7 +18,6 @@ import threading
 
 import numpy as np
 from support import spark as spark_tests
-from support import starts
 
 #: Where a thread is ours.
 _OURS = ("/ddl_magics/", "/ddl_runtime_")
@@ -36,32 +35,12 @@ def _over_livy(url):
 
 def _over_spark(executors, address, java_home, local_folder):
     """(our session over a Spark of `executors` executors of one core, the variables of its cells)."""
-    spark_tests.prepare_environment()
-    os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = address
-    from pyspark.sql import SparkSession
-
     from ddl_magics.clusters.embedded import EmbeddedCluster
     from ddl_magics.session.session import Session
 
-    settings = {
-        "spark.driver.host": address,
-        "spark.driver.bindAddress": address,
-        "spark.executorEnv.JAVA_HOME": java_home,
-        "spark.local.dir": local_folder,
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.executor.extraJavaOptions": starts.JAVA,
-        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
-    }
-    builder = SparkSession.builder.master(f"local-cluster[{int(executors)},1,{spark_tests.MEMORY_MIB}]").appName(
-        "chaos"
-    )
-    for key, value in settings.items():
-        builder = builder.config(key, value)
     tempfile.tempdir = local_folder  # of Spark's home: the kernel's own is small, and may be full
-    spark = spark_tests.start(builder)
+    spark = spark_tests.on_hosts(int(executors), address, java_home, local_folder)
     tempfile.tempdir = None
-    spark.sparkContext.setLogLevel("ERROR")
     names = {"spark": spark}
     return Session(EmbeddedCluster(lambda: names)), names
 

@@ -7,7 +7,6 @@ import json
 import os
 import sys
 
-from pyspark.sql import SparkSession
 from support import launch, spark, starts
 
 import ddl_magics
@@ -26,11 +25,7 @@ model.fit(dataset, epochs=1, verbose=0)
 def main():
     uri, settings = sys.argv[1], json.loads(sys.argv[2])
     starts.make_cheap()
-    spark.prepare_environment()
-    builder = SparkSession.builder.master("local-cluster[2,1,1024]").config("spark.ui.enabled", "false")
-    for name, value in {"spark.driver.host": "127.0.0.1", **settings}.items():
-        builder = builder.config(name, value)
-    session = spark.start(builder)
+    session = spark.session(2, **settings)
     frame = session.range(0, ROWS, 1, 3).selectExpr("cast(id * 0.5 as float) x", "id % 2 y")
     frame.write.parquet(f"{uri}/rows.parquet")
     frame.write.csv(f"{uri}/rows.csv", header=True)

@@ -10,7 +10,7 @@ import json
 import sys
 from pathlib import Path
 
-from support import spark, starts
+from support import spark
 from support.launch import Refused, load_driver, run_cell
 
 CELL = "import os\nprint(os.environ.get('CUDA_VISIBLE_DEVICES'), os.environ.get('CUDA_DEVICE_ORDER'))"
@@ -20,25 +20,12 @@ def session(folder, settings):
     discovery = Path(folder) / "gpus.sh"
     discovery.write_text('#!/bin/sh\necho \'{"name": "gpu", "addresses": ["0", "1"]}\'\n')
     discovery.chmod(0o755)
-    spark.prepare_environment()
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local-cluster[1,2,1024]")
-    conf = {
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.ui.enabled": "false",
-        "spark.executor.extraJavaOptions": starts.JAVA,
-        "spark.ui.showConsoleProgress": "false",
-        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    gpus = {
         "spark.worker.resource.gpu.amount": "2",
         "spark.worker.resource.gpu.discoveryScript": str(discovery),
         "spark.executor.resource.gpu.amount": "2",
-        **settings,
     }
-    for key, value in conf.items():
-        builder = builder.config(key, value)
-    made = spark.start(builder)
+    made = spark.session(1, cores=2, **gpus, **settings)
     made.sparkContext.setLogLevel("OFF")
     return made
 

@@ -19,23 +19,7 @@ def main():
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer
     starts.make_cheap()
-    spark.prepare_environment()
-    os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = address
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master(f"local-cluster[2,1,{spark.MEMORY_MIB}]").appName("run_on_hosts")
-    all_settings = {
-        "spark.driver.host": address,
-        "spark.driver.bindAddress": address,
-        "spark.executorEnv.JAVA_HOME": java_home,
-        "spark.local.dir": folder,
-        "spark.ui.enabled": "false",
-        "spark.executor.extraJavaOptions": starts.JAVA,
-        **json.loads(settings),
-    }
-    for name, value in all_settings.items():
-        builder = builder.config(name, value)
-    session = spark.start(builder)
+    session = spark.on_hosts(2, address, java_home, folder, **json.loads(settings))
     made, token_bytes = [], secrets.token_bytes
     secrets.token_bytes = lambda size=None: made.append(token_bytes(size)) or made[-1]
     ended = launch.run_cell(session, cell)

@@ -47,6 +47,43 @@ def start(builder):
             os.environ["SPARK_HOME"] = before
 
 
+def session(executors, cores=1, **settings):
+    """The SparkSession of a cluster with so many executors. settings: of Spark, instead of these or besides them."""
+    prepare_environment()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.master(f"local-cluster[{executors},{cores},{MEMORY_MIB}]").appName(
+        "ddl_magics tests"
+    )
+    defaults = {
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.executor.extraJavaOptions": starts.JAVA,
+        "spark.sql.shuffle.partitions": "4",
+        # The first barrier job waits this long for the slots to be counted; 15 s is Spark's own.
+        "spark.scheduler.barrier.maxConcurrentTasksCheck.interval": "1s",
+    }
+    for name, value in {**defaults, **settings}.items():
+        builder = builder.config(name, value)
+    started = start(builder)
+    started.sparkContext.setLogLevel("ERROR")
+    return started
+
+
+def on_hosts(executors, address, java_home, folder, **settings):
+    """The same with executors on hosts (chaos/hosts.py). address: the driver's; folder: for Spark's files."""
+    os.environ["SPARK_LOCAL_IP"] = os.environ["SPARK_LOCAL_HOSTNAME"] = address
+    of_hosts = {
+        "spark.driver.host": address,
+        "spark.driver.bindAddress": address,
+        "spark.executorEnv.JAVA_HOME": java_home,
+        "spark.local.dir": folder,
+    }
+    return session(executors, **of_hosts, **settings)
+
+
 def cached(frame):
     """The DataFrame in the executors' memory: rows of Python would take a second Python worker, which loads TensorFlow
     in turn with the first."""
@@ -85,24 +122,5 @@ class Clusters:
 
     @staticmethod
     def _start(workers):
-        prepare_environment()
-        from pyspark.sql import SparkSession
-
-        builder = (
-            SparkSession.builder.master(f"local-cluster[{workers},1,{MEMORY_MIB}]")
-            .appName("ddl_magics tests")
-            .config("spark.driver.host", "127.0.0.1")
-            .config("spark.driver.bindAddress", "127.0.0.1")
-            .config("spark.ui.enabled", "false")
-            .config("spark.executor.extraJavaOptions", starts.JAVA)
-            .config("spark.ui.showConsoleProgress", "false")
-            .config("spark.sql.shuffle.partitions", "4")
-            # The first barrier job waits this long for the slots to be counted; 15 s is Spark's own.
-            .config("spark.scheduler.barrier.maxConcurrentTasksCheck.interval", "1s")
-        )
         jars = sorted(map(str, KAFKA_JARS.glob("*.jar")))
-        if jars:  # `make kafka-env` gets them
-            builder = builder.config("spark.jars", ",".join(jars))
-        session = start(builder)
-        session.sparkContext.setLogLevel("ERROR")
-        return session
+        return session(workers, **({"spark.jars": ",".join(jars)} if jars else {}))  # `make kafka-env` gets them
