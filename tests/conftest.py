@@ -2,7 +2,6 @@
 
 import gc
 import os
-import sys
 
 import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
@@ -31,12 +30,6 @@ def pytest_collection():
     finally:
         gc.freeze()
         gc.enable()
-
-
-def pytest_terminal_summary(terminalreporter):
-    bad_input = sys.modules.get("support.bad_input")  # if a test has used it
-    if bad_input is not None and bad_input.summary():
-        terminalreporter.write_line(bad_input.summary())
 
 
 def pytest_collection_modifyitems(config, items):

@@ -67,10 +67,6 @@ class Act:
             os.kill(pid, number)
 
 
-def parent(pid):
-    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
-
-
 def _ancestor(word):
     """The process above the rank in whose command line the word is."""
 
@@ -80,7 +76,7 @@ def _ancestor(word):
             while pid > 1:
                 if word in Path(f"/proc/{pid}/cmdline").read_bytes():
                     return pid
-                pid = parent(pid)
+                pid = processes.parent(pid)
         raise LookupError(f"no process {word.decode()} above the rank")
 
     return find
@@ -91,7 +87,7 @@ def _rank(act):
 
 
 def _daemon(act):
-    return parent(_supervisor(act))
+    return processes.parent(_supervisor(act))
 
 
 _supervisor = _ancestor(b"pyspark.daemon")
@@ -115,7 +111,7 @@ def _java(act):
     for pid in map(int, filter(str.isdigit, os.listdir("/proc"))):
         with contextlib.suppress(OSError):
             words = Path(f"/proc/{pid}/cmdline").read_bytes()
-            if parent(pid) == act.scene.kernel.pid and b"java" in words:
+            if processes.parent(pid) == act.scene.kernel.pid and b"java" in words:
                 return pid
     raise LookupError("no Java of the driver")
 

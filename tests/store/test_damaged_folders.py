@@ -5,7 +5,7 @@ import random
 
 import pytest
 from IPython.core.error import UsageError
-from support.bad_input import JSON, each, note, tried
+from support.bad_input import JSON, each, tried
 from support.fake_cluster import state, training
 from support.stored import finished, stored
 
@@ -74,11 +74,9 @@ def test_a_file_that_ends_anywhere(damaged, name, count):
     path = damaged.path / name
     content = path.read_bytes()
     step = max(100, len(content) // 12) if count == 150 else 7
-    lengths = range(0, len(content), step)
-    for length in lengths:
+    for length in range(0, len(content), step):
         path.write_bytes(content[:length])
         read_all(damaged)
-    note(*lengths)
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -99,7 +97,6 @@ def test_random_bytes_in_a_file(damaged, name, count):
             raise AssertionError(
                 f"{name} at {at}: {bytes(data[at : at + length])!r} in {bytes(data[at - 30 : at + 60])}"
             ) from error
-    note(*[len(content)] * count)
 
 
 @tried(40, 1000)

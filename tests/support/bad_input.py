@@ -1,6 +1,6 @@
 """Bad input: strategies for texts, JSON values and events that nobody should send, and the loop that tries them.
 
-A test tries a few examples, the same every time; marked `slow` it tries thousands, and prints how many bytes they had.
+A test tries a few examples, the same every time; marked `slow` it tries thousands.
 """
 
 import functools
@@ -150,8 +150,7 @@ def tried(few, many):
 
 
 def each(strategy, count, check):
-    """Call `check` with so many examples; one that fails is in the error's notes."""
-    sizes = []
+    """Call `check` with so many examples; one that fails is printed."""
 
     @hypothesis.settings(
         max_examples=count,
@@ -164,30 +163,13 @@ def each(strategy, count, check):
     )
     @hypothesis.given(strategy)
     def run(value):
-        sizes.append(_size(value))
         try:
             check(value)
-        except Exception as error:
-            error.add_note(f"with {ascii(value)[:1000]}") if hasattr(error, "add_note") else print(ascii(value)[:1000])
+        except Exception:
+            print(f"with {ascii(value)[:1000]}")
             raise
 
     run()
-    note(*sizes)
-
-
-#: The bytes of each example so far.
-_noted = []
-
-
-def note(*sizes):
-    """Examples of so many bytes have been tried: `pytest -s` shows that, and the sum at the end."""
-    _noted.extend(sizes)
-    print(f"{len(sizes)} examples, {sum(sizes):,} bytes")
-
-
-def summary():
-    """How much the tests have tried, in one line; "" if nothing."""
-    return f"bad input: {len(_noted):,} examples, {sum(_noted):,} bytes" if _noted else ""
 
 
 def examples(strategy, count):
@@ -195,10 +177,6 @@ def examples(strategy, count):
     found = []
     each(strategy, count, found.append)
     return found
-
-
-def _size(value):
-    return len(value if isinstance(value, bytes) else repr(value).encode(errors="replace"))
 
 
 def one_line(message):

@@ -86,7 +86,7 @@ def family(root):
     children = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
-            parent = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
+            parent = processes.parent(folder.name)
         except OSError:  # it has ended meanwhile
             continue
         children.setdefault(parent, []).append(int(folder.name))

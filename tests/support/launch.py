@@ -18,21 +18,7 @@ load_driver = functools.cache(load_driver)
 
 POLL_SECONDS = 0.1
 DEFAULT_RULE = "adag"
-DEFAULT_SPEC = {
-    "strategy": "allreduce",
-    "rule": None,
-    "workers": 2,
-    "window": None,
-    "data": None,
-    "features": None,
-    "label": None,
-    "batch_size": None,
-    "validation": None,
-    "seed": 11,
-    "timeout": None,
-    "conf": {},
-    "prewarm": True,
-}
+DEFAULT_SPEC = {"strategy": "allreduce", "workers": 2, "seed": 11, "prewarm": True}
 
 
 class Reports:
@@ -128,7 +114,7 @@ def start(spark, cell, namespace=None, **spec):
     full = dict(DEFAULT_SPEC, cell=cell, run=run, name="test") | spec
     run = full["run"]
     if full["strategy"] == "ps":
-        full["rule"] = full["rule"] or DEFAULT_RULE
+        full["rule"] = full.get("rule") or DEFAULT_RULE
     reply = json.loads(load_driver().launch(json.dumps(full), dict(namespace or {}, spark=spark)))
     if not reply["ok"]:
         raise Refused(reply["error"]["message"])

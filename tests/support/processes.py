@@ -66,10 +66,15 @@ def wait_until_gone(seconds=10):
     return left
 
 
+def parent(pid):
+    """The process that started it. OSError where there is none any more."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 def executor_of(pid):
     """The process of the Spark executor that a rank's process descends from."""
     while b"CoarseGrainedExecutorBackend" not in Path(f"/proc/{pid}/cmdline").read_bytes():
-        pid = int(Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[1])
+        pid = parent(pid)
     return pid
 
 

@@ -3,6 +3,7 @@
 import math
 import random
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 from ddl_magics.runtime import events
@@ -13,34 +14,27 @@ START = 1_795_255_200.0
 Event = dict[str, Any]
 
 
+@dataclass
 class Synthetic:
-    """A run of `workers` ranks that trains `epochs` of `steps`; rank `slow` is `factor` times slower from 60 % on."""
+    """A run of `workers` ranks that trains `epochs` of `steps`; a rank of `slow` is as much slower from 60 % on."""
 
-    def __init__(
-        self,
-        workers: int,
-        epochs: int = 10,
-        steps: int = 938,
-        strategy: str = "allreduce",
-        gpus: int | None = None,
-        slow: dict[int, float] | None = None,
-        step_seconds: float = 0.026,
-        bucket: int = 10,
-        start: float = START,
-        seed: int = 7,
-    ) -> None:
-        self.workers = workers
-        self.epochs = epochs
-        self.steps = steps
-        self.strategy = strategy
-        self.gpus = workers if gpus is None else gpus
-        self.slow = slow or {}
-        self.step_seconds = step_seconds
-        self.bucket = bucket
-        self.random = random.Random(seed)
-        self.time = start
-        self.seq = 0
-        self.done = 0
+    workers: int
+    epochs: int = 10
+    steps: int = 938
+    strategy: str = "allreduce"
+    gpus: int | None = None
+    slow: dict[int, float] | None = None
+    step_seconds: float = 0.026
+    bucket: int = 10
+    start: float = START
+    seed: int = 7
+
+    def __post_init__(self) -> None:
+        self.gpus = self.workers if self.gpus is None else self.gpus
+        self.slow = self.slow or {}
+        self.random = random.Random(self.seed)
+        self.time = self.start
+        self.seq = self.done = 0
 
     def make(self, kind: str, rank: int = events.JOB, **fields: Any) -> Event:
         self.seq += 1
