@@ -18,17 +18,16 @@ if ARCHIVE.exists():
 #: The folder of the sitecustomize.py of each Python.
 STARTUP = str(TESTS / "support" / "startup")
 
-
-#: The configuration of each Spark of the tests that has none of its own.
-_SPARK_CONF = ROOT / "build" / "spark-conf"
+#: Of each Spark of the tests. Not in a SPARK_CONF_DIR: Java refuses the archive where a folder is on the class path.
+_SPARK_DEFAULTS = ROOT / "build" / "spark-defaults.conf"
 
 
 def make_cheap():
     """Sets the variables that all processes of this one inherit."""
     os.environ["SPARK_SUBMIT_OPTS"] = os.environ["SPARK_LAUNCHER_OPTS"] = JAVA
-    _SPARK_CONF.mkdir(parents=True, exist_ok=True)
-    (_SPARK_CONF / "spark-defaults.conf").write_text(f"spark.executor.extraJavaOptions {JAVA}\n")
-    os.environ["SPARK_CONF_DIR"] = str(_SPARK_CONF)
+    _SPARK_DEFAULTS.parent.mkdir(exist_ok=True)
+    _SPARK_DEFAULTS.write_text(f"spark.executor.extraJavaOptions {JAVA}\n")
+    os.environ["PYSPARK_SUBMIT_ARGS"] = f"--properties-file {_SPARK_DEFAULTS} pyspark-shell"
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # most of them import this package, which one compiles for all
     given = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in ("", STARTUP)]
     os.environ["PYTHONPATH"] = os.pathsep.join([STARTUP, *given])

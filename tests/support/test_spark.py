@@ -3,10 +3,12 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from support.processes import wait_until_gone
+from support import starts
+from support.processes import session, wait_until_gone
 from support.until import until
 
 
@@ -23,9 +25,18 @@ def _executors(session, workers):
 
 
 def test_a_cluster_has_as_many_executors_as_asked_for(spark_cluster):
-    session = spark_cluster(2)
-    assert len(_executors(session, 2)) == 2
-    assert spark_cluster(2) is session
+    cluster = spark_cluster(2)
+    assert len(_executors(cluster, 2)) == 2
+    assert spark_cluster(2) is cluster
+
+
+@pytest.mark.skipif(not starts.ARCHIVE.exists(), reason="`make test` writes the archive")
+def test_its_javas_map_the_archive_of_classes(spark_cluster):
+    driver = spark_cluster(2).sparkContext._gateway.proc.pid
+    executors = [pid for pid, command in session().items() if "CoarseGrainedExecutorBackend" in command]
+    assert len(executors) == 2
+    for pid in (driver, *executors):
+        assert starts.ARCHIVE.name in Path(f"/proc/{pid}/maps").read_text(), pid
 
 
 @pytest.mark.slow  # all tests of other sizes are
