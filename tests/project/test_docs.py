@@ -15,12 +15,9 @@ from ddl_magics.runtime import events
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 
-def test_the_options_page_is_what_make_docs_writes():
-    module = script("options_page")
-    assert module.PAGE.read_text() == module.page()
-
-
 def test_the_reference_pages_are_what_make_docs_writes_and_leave_nothing_out():
+    options = script("options_page")
+    assert options.PAGE.read_text() == options.page()
     pages = script("reference_pages").pages()
     for name, text in pages.items():
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name} is old: make docs"

@@ -38,40 +38,34 @@ def machine(tmp_path):
     return Machine(tmp_path)
 
 
-def _refusal(done):
-    assert done.returncode == 1
-    return done.stderr
+NO_PYTHON = "no Python of 3.10, 3.11 or 3.12 found: install python3 and python3-venv, then repeat"
+NO_VENV = "Python's venv module is missing: install python3-venv as root, then repeat"
+NO_CHROMIUM = "the browser tests need chromium: install it as root, or run make test-quick, which does not"
 
 
-def test_no_python(machine):
-    assert _refusal(machine.setup("python")) == (
-        "setup: no Python of 3.10, 3.11 or 3.12 found: install python3 and python3-venv, then repeat\n"
-    )
-
-
-def test_a_python_that_is_too_old(machine):
-    machine.has("python3", "exit 1")
-    assert "no Python of 3.10, 3.11 or 3.12 found" in _refusal(machine.setup("python"))
-
-
-def test_a_python_without_venv(machine):
-    machine.has("python3", 'case "$2" in *ensurepip*) exit 1;; esac')
-    assert _refusal(machine.setup("python")) == (
-        "setup: Python's venv module is missing: install python3-venv as root, then repeat\n"
-    )
-
-
-def test_no_browser(machine):
-    assert _refusal(machine.setup("browser")) == (
-        "setup: the browser tests need chromium: install it as root, or run make test-quick, which does not\n"
-    )
+@pytest.mark.parametrize(
+    ("part", "python", "says"),
+    [
+        ("python", None, NO_PYTHON),
+        ("python", "exit 1", NO_PYTHON),  # it is too old
+        ("python", 'case "$2" in *ensurepip*) exit 1;; esac', NO_VENV),
+        ("browser", None, NO_CHROMIUM),
+        ("kitchen", None, "usage: scripts/setup python|node|browser"),
+    ],
+)
+def test_what_is_missing_is_said_in_a_line(machine, part, python, says):
+    if python:
+        machine.has("python3", python)
+    done = machine.setup(part)
+    assert (done.returncode, done.stderr) == (1, f"setup: {says}\n")
 
 
 def test_a_playwright_that_lacks_its_library(machine):
     machine.has("chromium", "exit 0")
     (machine.clone / ".venv" / "bin").mkdir(parents=True)
     (machine.clone / ".venv" / "bin" / "playwright").symlink_to(shutil.which("false"))
-    assert "the browser tests need libatomic1" in _refusal(machine.setup("browser"))
+    done = machine.setup("browser")
+    assert done.returncode == 1 and "the browser tests need libatomic1" in done.stderr
 
 
 def test_a_browser_is_enough(machine):
@@ -92,7 +86,3 @@ def test_a_node_that_is_too_old_is_not_used(machine, version):
     machine.has("npm", "exit 0")
     (machine.clone / ".venv" / "bin").mkdir(parents=True)
     assert "putting one into .venv" in machine.setup("node").stdout
-
-
-def test_an_unknown_part(machine):
-    assert _refusal(machine.setup("kitchen")) == "setup: usage: scripts/setup python|node|browser\n"
