@@ -67,7 +67,7 @@ def _end_stored_run(session: Session, name_or_id: str) -> Ending:
 
 
 def _as_typed_here(text: str) -> str:
-    return text.replace("%ddl ", "python -m ddl_magics ")
+    return text.replace("%ddl ", "ddl-magics ")
 
 
 if __name__ == "__main__":

@@ -9,10 +9,10 @@ DOCS := .venv-docs
 .PHONY: docs docs-env docs-clean readme-animation
 
 docs: env docs-env
-	$(PYTHON) scripts/options_page.py
-	$(PYTHON) scripts/reference_pages.py
-	$(PYTHON) scripts/rooms_picture.py
-	$(PYTHON) scripts/site_pages.py
+	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/options_page.py
+	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/reference_pages.py
+	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/rooms_picture.py
+	PYTHONPATH=$(CURDIR) $(PYTHON) scripts/site_pages.py
 	$(DOCS)/bin/sphinx-build -W --keep-going -q -c docs build/pages build/site
 	@echo "The site: build/site/index.html"
 

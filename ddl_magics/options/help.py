@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ddl_magics.options.option import Option
-from ddl_magics.options.table import BY_FLAG, GROUPS, OPTIONS
+from ddl_magics.options.table import GROUPS, OPTIONS
 
 
 def described(option: Option) -> list[str]:
@@ -18,8 +18,8 @@ def described(option: Option) -> list[str]:
 def help_text() -> str:
     """What `%%distributed --help` prints."""
     lines = ["%%distributed [options]: train the cell's Keras model on several workers.", ""]
-    for group, flags in GROUPS.items():
-        lines += [f"{group}:", *(line for flag in flags for line in described(BY_FLAG[flag])), ""]
+    for group, options in GROUPS.items():
+        lines += [f"{group}:", *(line for option in options for line in described(option)), ""]
     return "\n".join(lines).rstrip()
 
 

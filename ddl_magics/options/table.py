@@ -1,12 +1,14 @@
 """The table of `%%distributed` options. Parsing, help, completion, configuration and documentation read it.
 
-To add an option, add its row here, its field to `RunSpec` (runtime/run_spec.py), and the code that uses it.
+To add an option, add its row to the tuple of its group in the help, its field to `RunSpec` (runtime/run_spec.py), and
+the code that uses it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import partial
+from itertools import chain
 
 from ddl_magics.options import similar
 from ddl_magics.options.option import Option
@@ -78,7 +80,7 @@ _SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with t
 _of_data = partial(Option, needs="--data", configurable=False)
 _of_windows = partial(Option, needs="--sequence-length", configurable=False)
 
-OPTIONS: tuple[Option, ...] = (
+_TRAINING = (
     Option(
         "--strategy",
         "How the workers train together.",
@@ -122,6 +124,71 @@ OPTIONS: tuple[Option, ...] = (
         needs="--rule",
         strategies=("allreduce", "ps"),
     ),
+    Option(
+        "--compression",
+        "Send gradients between hosts in fewer bytes: rounded to bfloat16 (bf16), or only the largest, here 1 % of "
+        "them (topk:0.01). What a step leaves out is added to the next one. Not used where all workers are on one "
+        "machine.",
+        read_compression,
+        metavar="bf16|topk:0.01",
+        strategies=("allreduce",),
+        conflicts={"--rule": "compression is for gradients, and a rule exchanges weights; leave one of them out."},
+    ),
+    Option(
+        "--sync-batchnorm",
+        "Compute the statistics of every BatchNormalization over the whole global batch, as one process does, and not "
+        "over each worker's part of it. Costs two small exchanges per layer and step. Without it, layers with "
+        "synchronized=True do so.",
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+        sets=("sync_batchnorm", True),
+    ),
+    Option(
+        "--sync-noise",
+        "Draw the random numbers of a training step, such as dropout's, for the whole global batch on every worker, "
+        "which then takes those of its rows: the numbers of one process. Without it, each worker draws numbers of its "
+        "own.",
+        strategies=("allreduce",),
+        conflicts={
+            "--rule": "with a rule the workers have no global batch; leave one of them out.",
+            "--data": "a worker has only its own rows of a batch then; use arrays of the cell, or leave one out.",
+        },
+        sets=("sync_noise", True),
+    ),
+    Option(
+        "--gather",
+        "Whether workers exchange their outputs and targets in each step, so that every worker computes the loss of "
+        "the whole global batch. auto does so for losses that need it: those that are neither a mean nor a sum over "
+        "rows, as a trial finds out before training.",
+        metavar="auto|yes|no",
+        default_text="auto",
+        choices={
+            "auto": "for losses that are neither a mean nor a sum over rows",
+            "yes": "for every compiled loss",
+            "no": "never; a loss that needs it is refused",
+        },
+        strategies=("allreduce",),
+        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
+    ),
+    Option(
+        "--seed",
+        "Random seed of the run; those of the workers follow from it.",
+        read_seed,
+        metavar="N",
+        default_text="drawn at random",
+    ),
+    Option(
+        "--target",
+        "End every model.fit after the epoch in which a metric of its history reaches a value, and stop the run when "
+        "rank 0 passes such a value to ddl.log. Whether at least or at most is read from the metric's name; write max "
+        "or min where that does not say it.",
+        read_target,
+        metavar="METRIC:VALUE[:max|min]",
+        conflicts={"--trials": "a search compares what its trials reach; stop it with --timeout, or leave it out."},
+    ),
+)
+
+_DATA = (
     Option(
         "--data",
         "DataFrame that becomes `dataset` in the cell, or Parquet, ORC, CSV or TFRecord files that Spark reads: "
@@ -247,49 +314,25 @@ OPTIONS: tuple[Option, ...] = (
         needs="--data",
     ),
     Option(
-        "--name",
-        "Name of the run and of the variable that holds it.",
+        "--send",
+        "Variables of the notebook, a,b,c or a b c, to copy into the Livy session: numbers, text, lists, dicts, NumPy "
+        "arrays up to half a megabyte. Send nothing secret: Livy logs them.",
         read_identifier,
-        metavar="NAME",
-        default_text="run_1, run_2 and so on",
+        metavar="NAMES",
+        takes_list=True,
         configurable=False,
     ),
     Option(
-        "--seed",
-        "Random seed of the run; those of the workers follow from it.",
-        read_seed,
-        metavar="N",
-        default_text="drawn at random",
-    ),
-    Option(
-        "--wait",
-        "Wait for the end of the run.",
-        default_text="True where nobody can click (nbclient, papermill, scripts, a terminal), else False",
-        sets=("wait", True),
-    ),
-    Option("--no-wait", "Return at once and train in the background. The default in a notebook.", sets=("wait", False)),
-    Option(
-        "--dry-run",
-        "Show what the run, or the search, would do: slots, sizes, the strategy's settings and an estimate of its "
-        "memory. Nothing is started.",
-        sets=("dry_run", True),
+        "--files",
+        "Files and folders beside the notebook, a,b,c or a b c, to copy to the workers of a Livy session, up to 32 MB: "
+        "the cell finds them under the same relative paths. Workers on this machine find the notebook's folder itself.",
+        metavar="PATHS",
+        takes_list=True,
         configurable=False,
     ),
-    Option(
-        "--timeout",
-        "Stop the run, or the search with its trials, after this time: seconds, or 90s, 10m, 2h.",
-        read_seconds,
-        metavar="TIME",
-    ),
-    Option(
-        "--target",
-        "End every model.fit after the epoch in which a metric of its history reaches a value, and stop the run when "
-        "rank 0 passes such a value to ddl.log. Whether at least or at most is read from the metric's name; write max "
-        "or min where that does not say it.",
-        read_target,
-        metavar="METRIC:VALUE[:max|min]",
-        conflicts={"--trials": "a search compares what its trials reach; stop it with --timeout, or leave it out."},
-    ),
+)
+
+_SEARCH = (
     Option(
         "--set",
         "Value of a parameter that the cell asks for with ddl.suggest_float, suggest_int or suggest_categorical. May "
@@ -350,104 +393,9 @@ OPTIONS: tuple[Option, ...] = (
         needs="--trials",
         configurable=False,
     ),
-    Option(
-        "--conf",
-        "Setting of the Spark session that is started for the run. May be repeated.",
-        read_setting,
-        metavar="KEY=VALUE",
-        repeats=True,
-    ),
-    Option(
-        "--send",
-        "Variables of the notebook, a,b,c or a b c, to copy into the Livy session: numbers, text, lists, dicts, NumPy "
-        "arrays up to half a megabyte. Send nothing secret: Livy logs them.",
-        read_identifier,
-        metavar="NAMES",
-        takes_list=True,
-        configurable=False,
-    ),
-    Option(
-        "--files",
-        "Files and folders beside the notebook, a,b,c or a b c, to copy to the workers of a Livy session, up to 32 MB: "
-        "the cell finds them under the same relative paths. Workers on this machine find the notebook's folder itself.",
-        metavar="PATHS",
-        takes_list=True,
-        configurable=False,
-    ),
-    Option(
-        "--out",
-        "New or empty folder to which the cluster writes the model, its weights, the result and the history, instead "
-        "of sending them to the notebook: hdfs:///models/mnist, abfs://..., s3a://..., file:///...",
-        read_uri,
-        metavar="URI",
-        configurable=False,
-    ),
-    Option(
-        "--compression",
-        "Send gradients between hosts in fewer bytes: rounded to bfloat16 (bf16), or only the largest, here 1 % of "
-        "them (topk:0.01). What a step leaves out is added to the next one. Not used where all workers are on one "
-        "machine.",
-        read_compression,
-        metavar="bf16|topk:0.01",
-        strategies=("allreduce",),
-        conflicts={"--rule": "compression is for gradients, and a rule exchanges weights; leave one of them out."},
-    ),
-    Option(
-        "--sync-batchnorm",
-        "Compute the statistics of every BatchNormalization over the whole global batch, as one process does, and not "
-        "over each worker's part of it. Costs two small exchanges per layer and step. Without it, layers with "
-        "synchronized=True do so.",
-        strategies=("allreduce",),
-        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
-        sets=("sync_batchnorm", True),
-    ),
-    Option(
-        "--sync-noise",
-        "Draw the random numbers of a training step, such as dropout's, for the whole global batch on every worker, "
-        "which then takes those of its rows: the numbers of one process. Without it, each worker draws numbers of its "
-        "own.",
-        strategies=("allreduce",),
-        conflicts={
-            "--rule": "with a rule the workers have no global batch; leave one of them out.",
-            "--data": "a worker has only its own rows of a batch then; use arrays of the cell, or leave one out.",
-        },
-        sets=("sync_noise", True),
-    ),
-    Option(
-        "--gather",
-        "Whether workers exchange their outputs and targets in each step, so that every worker computes the loss of "
-        "the whole global batch. auto does so for losses that need it: those that are neither a mean nor a sum over "
-        "rows, as a trial finds out before training.",
-        metavar="auto|yes|no",
-        default_text="auto",
-        choices={
-            "auto": "for losses that are neither a mean nor a sum over rows",
-            "yes": "for every compiled loss",
-            "no": "never; a loss that needs it is refused",
-        },
-        strategies=("allreduce",),
-        conflicts={"--rule": "with a rule the workers have no global batch; leave one of them out."},
-    ),
-    Option(
-        "--encrypt",
-        "Whether the connections between workers, parameter servers and driver are encrypted, by TLS 1.3. auto does so "
-        "where Spark encrypts something of its own: spark.network.crypto.enabled, spark.ssl.enabled or "
-        "spark.io.encryption.enabled is set.",
-        metavar="auto|yes|no",
-        default_text="auto",
-        choices={
-            "auto": "as Spark does with its own connections",
-            "yes": "in any case",
-            "no": "never",
-        },
-    ),
-    Option(
-        "--gpus",
-        "GPUs per worker, of those that Spark manages (spark.executor.resource.gpu.amount). Without it a worker uses "
-        "the GPUs that Spark gives its task, else those that it finds.",
-        read_count,
-        metavar="N",
-    ),
+)
+
+_FAULTS = (
     Option(
         "--attempts",
         "Maximum number of starts of the workers. Killed workers start again from the last checkpoint.",
@@ -491,6 +439,42 @@ OPTIONS: tuple[Option, ...] = (
         configurable=False,
     ),
     Option(
+        "--timeout",
+        "Stop the run, or the search with its trials, after this time: seconds, or 90s, 10m, 2h.",
+        read_seconds,
+        metavar="TIME",
+    ),
+)
+
+_CLUSTER = (
+    Option(
+        "--gpus",
+        "GPUs per worker, of those that Spark manages (spark.executor.resource.gpu.amount). Without it a worker uses "
+        "the GPUs that Spark gives its task, else those that it finds.",
+        read_count,
+        metavar="N",
+    ),
+    Option(
+        "--conf",
+        "Setting of the Spark session that is started for the run. May be repeated.",
+        read_setting,
+        metavar="KEY=VALUE",
+        repeats=True,
+    ),
+    Option(
+        "--encrypt",
+        "Whether the connections between workers, parameter servers and driver are encrypted, by TLS 1.3. auto does so "
+        "where Spark encrypts something of its own: spark.network.crypto.enabled, spark.ssl.enabled or "
+        "spark.io.encryption.enabled is set.",
+        metavar="auto|yes|no",
+        default_text="auto",
+        choices={
+            "auto": "as Spark does with its own connections",
+            "yes": "in any case",
+            "no": "never",
+        },
+    ),
+    Option(
         "--release",
         "What to release after the run, or the search, ends and its results are here, if nothing else runs. Only for "
         "sessions that ddl_magics started: in your own session, use %ddl release.",
@@ -509,6 +493,39 @@ OPTIONS: tuple[Option, ...] = (
         "and takes 0.6 GB until a minute after the last run.",
         sets=("prewarm", False),
         former_flag="--no-spare",
+    ),
+)
+
+_OUTPUT = (
+    Option(
+        "--name",
+        "Name of the run and of the variable that holds it.",
+        read_identifier,
+        metavar="NAME",
+        default_text="run_1, run_2 and so on",
+        configurable=False,
+    ),
+    Option(
+        "--wait",
+        "Wait for the end of the run.",
+        default_text="True where nobody can click (nbclient, papermill, scripts, a terminal), else False",
+        sets=("wait", True),
+    ),
+    Option("--no-wait", "Return at once and train in the background. The default in a notebook.", sets=("wait", False)),
+    Option(
+        "--out",
+        "New or empty folder to which the cluster writes the model, its weights, the result and the history, instead "
+        "of sending them to the notebook: hdfs:///models/mnist, abfs://..., s3a://..., file:///...",
+        read_uri,
+        metavar="URI",
+        configurable=False,
+    ),
+    Option(
+        "--dry-run",
+        "Show what the run, or the search, would do: slots, sizes, the strategy's settings and an estimate of its "
+        "memory. Nothing is started.",
+        sets=("dry_run", True),
+        configurable=False,
     ),
     Option(
         "--provenance",
@@ -549,45 +566,17 @@ OPTIONS: tuple[Option, ...] = (
     ),
 )
 
-#: The options by what they are about, for the help.
-GROUPS: Mapping[str, tuple[str, ...]] = {
-    "training": (
-        *(
-            "--strategy",
-            "--workers",
-            "--rule",
-            "--ps",
-            "--window",
-            "--compression",
-            "--sync-batchnorm",
-            "--sync-noise",
-            "--gather",
-        ),
-        *("--seed", "--target"),
-    ),
-    "data": (
-        *("--data", "--where", "--features", "--label", "--weight", "--transform", "--sparse"),
-        *("--batch-size", "--validation"),
-        *("--sequence-length", "--order-by", "--horizon", "--sequence-stride", "--group-by", "--cache"),
-        *("--send", "--files"),
-    ),
-    "search": ("--set", "--trials", "--objective", "--search", "--prune", "--parallel", "--warm-start"),
-    "faults": ("--attempts", "--stall", "--checkpoint-every", "--checkpoint", "--resume", "--timeout"),
-    "cluster": ("--gpus", "--conf", "--encrypt", "--release", "--prewarm", "--no-prewarm"),
-    "output": (
-        "--name",
-        "--wait",
-        "--no-wait",
-        "--out",
-        "--dry-run",
-        "--provenance",
-        "--no-provenance",
-        "--tensorboard",
-        "--mlflow",
-        "--reference",
-        "--no-reference",
-    ),
+#: The groups of the help, each with its rows.
+GROUPS: Mapping[str, tuple[Option, ...]] = {
+    "training": _TRAINING,
+    "data": _DATA,
+    "search": _SEARCH,
+    "faults": _FAULTS,
+    "cluster": _CLUSTER,
+    "output": _OUTPUT,
 }
+
+OPTIONS: tuple[Option, ...] = tuple(chain.from_iterable(GROUPS.values()))
 
 BY_FLAG: Mapping[str, Option] = {option.flag: option for option in OPTIONS}
 FORMER_FLAGS: Mapping[str, str] = {option.former_flag: option.flag for option in OPTIONS if option.former_flag}

@@ -1,7 +1,11 @@
 """The table of options: the run that a line asks for, and the messages about lines with mistakes."""
 
+import ast
+import dataclasses
+
 import pytest
 from IPython.core.error import UsageError
+from support import rooms
 from traitlets import TraitError
 
 from ddl_magics.notebook.config import Distributed, configured
@@ -338,3 +342,15 @@ def test_what_a_search_needs(line, words):
 )
 def test_a_comment_ends_the_line_and_may_have_an_apostrophe(line, expected):
     assert split(line) == expected
+
+
+def test_each_field_of_the_spec_is_read_outside_of_the_options():
+    reads = {
+        node.attr
+        for module, tree in rooms.trees().items()
+        if not str(module).startswith(("ddl_magics/options", "ddl_magics/runtime/run_spec"))
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load)
+    }
+    unread = [field.name for field in dataclasses.fields(RunSpec) if field.name not in reads]
+    assert not unread, "these options have no effect"

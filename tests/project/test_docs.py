@@ -17,7 +17,7 @@ PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 
 def test_the_reference_pages_are_what_make_docs_writes_and_leave_nothing_out():
     options = script("options_page")
-    assert options.PAGE.read_text() == options.page()
+    assert options.PAGE.read_text() == options.page(), "docs/options.md is old: make docs"
     pages = script("reference_pages").pages()
     for name, text in pages.items():
         assert (ROOT / "docs" / name).read_text() == text, f"docs/{name} is old: make docs"

@@ -15,7 +15,7 @@ from ..keras_types import Batch, Model, Variable
 from ..trial import cell_code, inlined_functions, recorded_assignments
 from .job_gradients import DeferredUpdate
 from .model_trials import ModelTrials
-from .step_losses import averaged_losses, overrides_loss, whole_compute_loss
+from .step_losses import loss_metrics_by_rows, overrides_loss, whole_compute_loss
 from .step_states import ModelStep, StepStates
 
 NOT_COMPILED = (
@@ -88,10 +88,11 @@ class StepHook:
             # Save the states that a step without rows must not change.
             states = self._states.saved()
             with contextlib.ExitStack() as in_step:
-                # Weigh losses, averages and metrics, so that the ranks' steps make the step of one process.
+                # Weigh added losses, averages and metrics, so that the ranks' steps make the step of one process.
+                # The compiled loss weighs itself (gradients/batch_loss.py).
                 in_step.enter_context(context.traced.step_on(share))
                 in_step.enter_context(context.weighing.step(kinds, self._name, context.calls.training))
-                in_step.enter_context(averaged_losses(context, self._access, model, share))
+                in_step.enter_context(loss_metrics_by_rows(context, self._access, model, share))
                 if self._is_of_cell:
                     for metric in model.metrics:
                         context.whole_metrics.take(metric)

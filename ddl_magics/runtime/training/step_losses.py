@@ -46,7 +46,7 @@ def whole_compute_loss(context: StepContext, access: KerasAccess, model: Model) 
 
 
 @contextlib.contextmanager
-def averaged_losses(context: StepContext, access: KerasAccess, model: Model, share: Share) -> Iterator[None]:
+def loss_metrics_by_rows(context: StepContext, access: KerasAccess, model: Model, share: Share) -> Iterator[None]:
     """Weigh the metrics that average losses over batches by this rank's rows of the batch."""
     trackers = access.loss_trackers(model)
     if not trackers:

@@ -1,4 +1,7 @@
-"""Weighs the losses, averages and gradients of a step, as the trial of the step has shown that they need."""
+"""Weighs added losses, averages, and the gradients of the cell's own step, as the trial of the step has shown.
+
+The compiled loss of a step of Keras is weighed in gradients/batch_loss.py.
+"""
 
 from __future__ import annotations
 
