@@ -157,13 +157,35 @@ def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
 
 
 @slow_in_ipython
-def test_the_cell_sees_dataframes_and_names_of_the_session_and_what_is_sent(notebook):
+def test_the_cell_sees_dataframes_and_names_of_the_session_what_is_sent_and_files(notebook, tmp_path):
+    """Where the workers do not have the notebook's folder, those of --files are read; what they write comes back."""
+    notebook.local(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub/number.txt").write_text("41")
     notebook.remote("offset = 41")
     notebook.remote("df = spark.range(100).selectExpr('id * 1.0 as a', 'id % 2 as label')")
     notebook.local("scale, names = 1.5, ('a', 'b')")
-    options = "--name share --data df --label label --batch-size 20 --send scale names"
-    notebook.run(f"%%distributed {options}\n[offset + len(list(dataset)), scale, *names]")
-    assert notebook.value("share.result") == [46, 1.5, "a", "b"]
+    options = "--name share --data df --label label --batch-size 20 --send scale names --files sub"
+    source = """
+number = int(open("sub/number.txt").read())
+open("sub/number.txt", "a").write(f" and {ddl.rank}")
+os = __import__("os")
+os.makedirs("logs")
+open("logs/of-the-rank", "w").write(str(ddl.rank) * 600_000)
+[offset + len(list(dataset)), scale, *names, number + 1]
+"""
+    text = notebook.run(f"%%distributed {options}{source}").text
+    notebook.local("os.chdir(before)")
+    assert notebook.value("share.result") == [46, 1.5, "a", "b", 42]
+    assert f"written to {tmp_path}: sub/number.txt, logs/of-the-rank (600 kB)" in text
+    assert notebook.value("share.files") == {"logs/of-the-rank": 600_000, "sub/number.txt": 8}
+    assert (tmp_path / "sub/number.txt").read_text() == "41 and 0"
+    assert (tmp_path / "logs/of-the-rank").read_text() == "0" * 600_000
+
+
+def models(notebook, embedded, path):
+    """The notebook's own run, a run of another kernel, and a path of the model of the first."""
+    return ("digits", path) if notebook is embedded else ("digits", embedded.run_id, path)
 
 
 @slow_in_ipython
@@ -174,7 +196,7 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_pat
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [0.5, 0.1, 1, 0], [1, 0.4, 1, 0]]) @ kernel + bias
     file = notebook.value(f"str(digits.save_model({str(tmp_path / 'model.keras')!r}))")
-    for model in ("digits", embedded.run_id, file):
+    for model in models(notebook, embedded, file):
         text = notebook.run(f"%ddl predict {model} --data rows --name scored --features a b c d --output p").text
         assert re.search(r"^scored .*is rows with p \(float\); its rows are scored when", text), text
         shown = notebook.remote("print([row['p'] for row in scored.orderBy('id').collect()])").text
@@ -219,7 +241,7 @@ def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_pat
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
     theirs = np.array([[0, 0, 1, 0], [1, 0.5, 1, 0], [2, 1, 1, 0]]) @ kernel + bias
     folder = notebook.value(f"str(digits.export({str(tmp_path / 'model')!r}, 'keras'))")
-    for model in ("digits", embedded.run_id, folder):
+    for model in models(notebook, embedded, folder):
         line = f"%ddl evaluate {model} --data known --label y --features a b c d --name found"
         assert re.search(r"^found: <Evaluation of 3 rows: .*loss [0-9.]+", notebook.run(line).text)
         if model != embedded.run_id:
@@ -289,28 +311,6 @@ def test_requests_are_watched_while_they_come(notebook, tmp_path):
         mistakes.append((f"energy --log file://{log} --labels lables", "lables"))
     for line, says in mistakes:
         assert_refused(notebook, f"%ddl monitor {line}", f".*{says}")
-
-
-@slow_in_ipython
-def test_files_beside_the_notebook_are_read_and_written(notebook, tmp_path):
-    """Where the workers do not have the notebook's folder, those of --files are read."""
-    notebook.local(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
-    (tmp_path / "sub").mkdir()
-    (tmp_path / "sub/number.txt").write_text("41")
-    source = """
-number = int(open("sub/number.txt").read())
-open("sub/number.txt", "a").write(f" and {ddl.rank}")
-os = __import__("os")
-os.makedirs("logs")
-open("logs/of-the-rank", "w").write(str(ddl.rank) * 600_000)
-number + 1
-"""
-    text = notebook.run("%%distributed --name filed --files sub" + source).text
-    notebook.local("os.chdir(before)")
-    assert f"written to {tmp_path}: sub/number.txt, logs/of-the-rank (600 kB)" in text
-    assert notebook.value("filed.result, filed.files") == (42, {"logs/of-the-rank": 600_000, "sub/number.txt": 8})
-    assert (tmp_path / "sub/number.txt").read_text() == "41 and 0"
-    assert (tmp_path / "logs/of-the-rank").read_text() == "0" * 600_000
 
 
 @slow_in_ipython

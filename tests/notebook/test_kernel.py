@@ -43,8 +43,17 @@ def kernel():
     kernel.close()
 
 
+def test_a_cell_that_waits_before_somebody_who_can_click_shows_the_view_and_no_text(kernel):
+    answer = kernel.run(cell("--name waited --wait"), clickable=True, timeout=240)  # the first starts slowly
+    assert (answer.error, answer.text) == ("", "")
+    assert answer.bundle("application/vnd.jupyter.widget-view+json") and "FINISHED" in answer.displays[1]["text/plain"]
+    shown = kernel.run("%ddl show waited\n%ddl runs")
+    assert "waited  epoch 2/2" in shown.text and "this machine" in shown.text
+    assert "FINISHED" in shown.displays[0]["text/plain"]
+
+
 def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn(kernel):
-    first = kernel.run(cell("--name first"), clickable=True, timeout=240)  # the first run starts slowly
+    first = kernel.run(cell("--name first"), clickable=True)
     second = kernel.run(cell("--name second"), clickable=True)
     assert first.seconds < 10 and second.seconds < 10 and first.text == second.text == ""
     assert "application/vnd.jupyter.widget-view+json" in first.displays[0]
@@ -55,15 +64,6 @@ def test_where_somebody_can_click_a_cell_returns_and_a_second_one_waits_its_turn
     assert kernel.value("first.wait().state, second.state") == ("FINISHED", "FINISHED")
     until(lambda: kernel.run("1") and "FINISHED" in block["text/plain"], 10)
     assert [event["seq"] for event in stored("second")] == list(range(1, len(stored("second")) + 1))
-
-
-def test_a_cell_that_waits_before_somebody_who_can_click_shows_the_view_and_no_text(kernel):
-    answer = kernel.run(cell("--name waited --wait"), clickable=True)
-    assert (answer.error, answer.text) == ("", "")
-    assert answer.bundle("application/vnd.jupyter.widget-view+json") and "FINISHED" in answer.displays[1]["text/plain"]
-    shown = kernel.run("%ddl show waited\n%ddl runs")
-    assert "waited  epoch 2/2" in shown.text and "this machine" in shown.text
-    assert "FINISHED" in shown.displays[0]["text/plain"]
 
 
 def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
