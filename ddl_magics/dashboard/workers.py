@@ -35,6 +35,9 @@ COLUMNS = (
     "commits",
 )
 
+#: Fields of the event `worker`, which rarely change.
+_FACTS = ("host", "pid", "device", "state", "message", "cores")
+
 #: Fields of `Steps` that are averaged over time.
 _TIMES = ("count", "compute", "wait", "copy", "wire", "data")
 
@@ -76,7 +79,7 @@ class Worker:
 
     def describe(self, event: ev.Worker) -> None:
         """Update what rarely changes."""
-        for name in ("host", "pid", "device", "state", "message", "cores"):
+        for name in _FACTS:
             value = getattr(event, name)
             if value is not None:
                 setattr(self, name, clean(value, NAME_CHARACTERS) if isinstance(value, str) else value)
@@ -154,12 +157,4 @@ class Worker:
 
     def info(self) -> dict[str, Any]:
         """`WorkerInfo` of `schema.py`: what rarely changes."""
-        return {
-            "rank": self.rank,
-            "host": self.host,
-            "pid": self.pid,
-            "device": self.device,
-            "state": self.state,
-            "message": self.message,
-            "cores": self.cores,
-        }
+        return {name: getattr(self, name) for name in ("rank", *_FACTS)}

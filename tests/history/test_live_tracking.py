@@ -7,8 +7,8 @@ import pytest
 from IPython.core.error import UsageError
 from support import mlflow_server
 from support.fake_cluster import FakeCluster, epoch, training
+from support.ports import free_port
 from support.stored import stored
-from support.tensorboards import free_port
 from support.until import until
 
 from ddl_magics import store

@@ -1,6 +1,6 @@
 """A real Kafka broker for the tests: one process, which is its own controller (KRaft), on ports of the loopback.
 
-Wants what `make kafka-env` puts under build/kafka; itself only Python's standard library.
+Wants what `make kafka-env` puts under build/kafka.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from support import starts
+from support.ports import free_port
+from support.until import until
 
 ROOT = Path(__file__).resolve().parents[2]
 BROKER = ROOT / "build" / "kafka" / "broker"
@@ -81,16 +82,15 @@ class Kafka:
 
     def _wait(self) -> None:
         host, _, port = self.address.rpartition(":")
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            assert self.process is not None
-            if self.process.poll() is not None:
-                raise RuntimeError(f"the broker has ended:\n{(self.state / 'broker.log').read_text()[-2000:]}")
+
+        def answers() -> bool:
+            log = (self.state / "broker.log").read_text()[-2000:]
+            assert self.process is not None and self.process.poll() is None, f"the broker has ended:\n{log}"
             with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
-                return
-            if time.monotonic() > deadline:
-                raise TimeoutError(f"the broker does not answer after {START_SECONDS} s")
-            time.sleep(0.1)
+                return True
+            return False
+
+        until(answers, START_SECONDS, lambda: "the broker does not answer")
 
 
 def start(state: Path | None = None) -> Kafka:
@@ -98,7 +98,7 @@ def start(state: Path | None = None) -> Kafka:
     if not any(BROKER.glob("kafka_*.jar")):
         raise RuntimeError("there is no Kafka here: make kafka-env")
     state = state or Path(tempfile.mkdtemp(prefix="kafka-"))
-    port, controller = _free_port(), _free_port()
+    port, controller = free_port(), free_port()
     settings = SETTINGS.format(port=port, controller=controller, logs=state / "logs")
     (state / "server.properties").write_text(settings)
     command = _java("kafka.tools.StorageTool", "format", "-t", "ZGRsX21hZ2ljc190ZXN0cw", "-c")
@@ -115,13 +115,6 @@ def _java(main: str, *arguments: str) -> list[str]:
 
 def _environment() -> dict[str, str]:
     return {"PATH": os.environ.get("PATH", ""), "HOME": os.environ.get("HOME", "/")}
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 import asyncio
 import os
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -12,7 +11,9 @@ import urllib.request
 
 import pytest
 from support.fake_cluster import training
+from support.ports import free_port
 from support.stored import finished, kill_owner, stored
+from support.until import until
 
 from ddl_magics.server import eventfile, listing
 from ddl_magics.store import RunFolder
@@ -100,9 +101,7 @@ def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path, state)
     folder = stored(events=list(training())[:9], place={"livy": "http://127.0.0.1:1", "session": 1})
     if state == "lost":
         kill_owner(folder)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
     enabled = "--ServerApp.jpserver_extensions={'ddl_magics.server': True}"
     server = subprocess.Popen(
@@ -123,10 +122,8 @@ def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path, state)
             return None
 
     try:
-        deadline = time.monotonic() + 60
-        while fetch("runs") != 200:
-            assert time.monotonic() < deadline and server.poll() is None
-            time.sleep(0.2)
+        until(lambda: fetch("runs") == 200 or server.poll() is not None)
+        assert server.poll() is None
         path = f"runs/{folder.path.name}"
         wish = (f"{path}/events?after=99&wait=30",) if state == "live" else (f"{path}/stop", "POST")
         waiting = threading.Thread(target=fetch, args=wish)

@@ -8,7 +8,7 @@ import urllib.request
 
 from support import starts
 from support.paths import ROOT
-from support.tensorboards import free_port
+from support.ports import answers, free_port
 from support.until import until
 
 JARS = ROOT / "build" / "stores"
@@ -23,17 +23,9 @@ def s3(folder):
     port = free_port()
     url = f"http://127.0.0.1:{port}"
     with _running([str(MOTO), "-H", "127.0.0.1", "-p", str(port)], folder / "moto.log"):
-        until(lambda: _answers(f"{url}/moto-api/"), START_SECONDS)
+        until(lambda: answers(f"{url}/moto-api/"), START_SECONDS)
         urllib.request.urlopen(urllib.request.Request(f"{url}/bucket", method="PUT"), timeout=10).close()
         yield url
-
-
-def _answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5):
-            return True
-    except OSError:
-        return False
 
 
 @contextlib.contextmanager

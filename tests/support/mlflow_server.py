@@ -4,10 +4,9 @@ import contextlib
 import os
 import signal
 import subprocess
-import urllib.request
 
 from support.paths import ROOT
-from support.tensorboards import free_port
+from support.ports import answers, free_port
 from support.until import until
 
 PYTHON = ROOT / ".venv-mlflow" / "bin" / "python"
@@ -27,15 +26,7 @@ def mlflow_server(folder):
         subprocess.Popen([*command, *stores], env=environment, stdout=log, stderr=log, start_new_session=True) as it,
     ):
         try:
-            until(lambda: _answers(f"{url}/health"), 100)
+            until(lambda: answers(f"{url}/health"), 100)
             yield url
         finally:
             os.killpg(it.pid, signal.SIGTERM)  # it has children
-
-
-def _answers(url):
-    try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
-            return answer.status == 200
-    except OSError:
-        return False

@@ -3,11 +3,11 @@
 import contextlib
 import json
 import os
-import socket
 import subprocess
 import sys
 import urllib.request
 
+from support.ports import free_port
 from support.until import until
 
 
@@ -58,9 +58,3 @@ def tensorboard(logs):
             yield board
         finally:
             server.terminate()
-
-
-def free_port():
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return free.getsockname()[1]
