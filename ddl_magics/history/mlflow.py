@@ -47,11 +47,6 @@ ID = "ddl_magics.id"
 _creation_locks: defaultdict[str, threading.Lock] = defaultdict(threading.Lock)
 
 
-def default_experiment() -> str:
-    """The experiment of MLflow's own variable `MLFLOW_EXPERIMENT_NAME`, or `EXPERIMENT`."""
-    return os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
-
-
 class TrackedRun:
     """A run of MLflow, which grows as values are added."""
 
@@ -90,159 +85,125 @@ class TrackedRun:
         self._client.set_terminated(self.number, _STATUS.get(record.state, "RUNNING"), end_time)
 
 
-def begin(
-    uri: str, experiment: str, record: RunRecord, parameters: Mapping[str, Any], parent: SearchRecord | None = None
-) -> TrackedRun:
-    """Begin a run on a tracking server or a database, or continue one that has begun there and not ended.
+class Experiment:
+    """An experiment on a tracking server or in a database, which is created if it is missing.
 
     Args:
         uri: of the server ("http://host:5000") or the database ("sqlite:///mlflow.db").
-        experiment: its name; it is created if it is missing.
-        record: the run.
-        parameters: its hyperparameters.
-        parent: the search that it is a trial of.
+        name: by default that of MLflow's own variable `MLFLOW_EXPERIMENT_NAME`, or `EXPERIMENT`.
 
     Raises:
         NotInstalled: MLflow is missing.
         ValueError: the URI has a password, which MLflow takes from MLFLOW_TRACKING_PASSWORD.
     """
-    client = _client(uri)
-    experiment_id = _experiment(client, experiment)
-    run_id = _run_id(client, experiment_id, record.id)
-    if run_id is not None and client.get_run(run_id).info.status == "RUNNING":
-        return TrackedRun(client, run_id, _newest_times(client, run_id))
-    return _begin(client, experiment_id, record, parameters, _parent(client, experiment_id, record, parent))
 
+    def __init__(self, uri: str, name: str | None = None) -> None:
+        require(uri)
+        from mlflow import MlflowClient
 
-def write(uri: str, experiment: str, run: TrackingData, parent: SearchRecord | None = None) -> str:
-    """Write a complete run; returns its id in MLflow. It replaces an earlier copy of the run.
+        self._client, self._creating = MlflowClient(tracking_uri=uri), _creation_locks[uri]
+        name = name or os.environ.get("MLFLOW_EXPERIMENT_NAME") or EXPERIMENT
+        with self._creating:
+            existing = self._client.get_experiment_by_name(name)
+            self._id = str(self._client.create_experiment(name) if existing is None else existing.experiment_id)
 
-    Args and raises: as `begin`.
-    """
-    client = _client(uri)
-    experiment_id = _experiment(client, experiment)
-    return _write(client, experiment_id, run, _parent(client, experiment_id, run.record, parent))
+    def begin(self, record: RunRecord, parameters: Mapping[str, Any], search: SearchRecord | None = None) -> TrackedRun:
+        """Begin a run, or continue one that has begun here and not ended.
 
+        Args:
+            record: the run.
+            parameters: its hyperparameters.
+            search: the search that it is a trial of.
+        """
+        number = self._run_id(record.id)
+        if number is not None and self._client.get_run(number).info.status == "RUNNING":
+            return TrackedRun(self._client, number, self._newest_times(number))
+        return self._begin(record, parameters, self._parent(record) if search is None else self._search(search))
 
-def write_search(uri: str, experiment: str, search: SearchRecord, trials: Iterable[TrackingData]) -> str:
-    """Write a search as a run with its trials as children; returns MLflow's id of it. Raises as `begin` does."""
-    client = _client(uri)
-    experiment_id = _experiment(client, experiment)
-    parent = _search(client, experiment_id, search)
-    for trial in trials:
-        _write(client, experiment_id, trial, parent)
-    _end_search(client, parent, search)
-    return parent
+    def write(self, run: TrackingData, search: str | None = None) -> str:
+        """Write a complete run; returns its id in MLflow. It replaces an earlier copy of the run.
 
+        search: MLflow's id of the search that it is a trial of.
+        """
+        replaced_id = self._run_id(run.record.id)
+        written = self._begin(run.record, run.parameters, search or self._parent(run.record))
+        try:
+            written.add(run.scalars)
+            written.finish(run)
+        except BaseException:
+            self._client.delete_run(written.number)
+            raise
+        if replaced_id is not None:
+            self._client.delete_run(replaced_id)  # written anew: MLflow's metrics cannot be replaced
+        return written.number
 
-def end_search(uri: str, experiment: str, search: SearchRecord) -> None:
-    """Mark a search as ended. Raises as `begin` does."""
-    client = _client(uri)
-    experiment_id = _experiment(client, experiment)
-    _end_search(client, _search(client, experiment_id, search), search)
+    def write_search(self, search: SearchRecord, trials: Iterable[TrackingData]) -> str:
+        """Write a search as a run with its trials as children; returns MLflow's id of it."""
+        number = self._search(search)
+        for trial in trials:
+            self.write(trial, number)
+        self.end_search(search)
+        return number
+
+    def end_search(self, search: SearchRecord) -> None:
+        """Mark a search as ended."""
+        number, best, metric = self._search(search), search.progress.get("best"), search.metric
+        if best is not None:
+            self._client.log_metric(number, _NOT_IN_NAMES.sub("_", f"best/{metric}"), best)
+        end_time = None if search.ended is None else _milliseconds(search.ended)
+        self._client.set_terminated(number, _STATUS.get(search.state, "RUNNING"), end_time)
+
+    def _run_id(self, run: str) -> str | None:
+        """MLflow's id of a run that was written before."""
+        matches = self._client.search_runs([self._id], f"tags.`{ID}` = '{run}'", max_results=1)
+        return str(matches[0].info.run_id) if matches else None
+
+    def _newest_times(self, number: str) -> dict[str, int]:
+        names, history = self._client.get_run(number).data.metrics, self._client.get_metric_history
+        return {name: max(metric.timestamp for metric in history(number, name)) for name in names}
+
+    def _parent(self, record: RunRecord) -> str | None:
+        """MLflow's id of the run that a scaling report measures, or of a trial's search, if that was written."""
+        parent = record.spec.get("parent")
+        return self._run_id(str(parent)) if parent else None
+
+    def _search(self, search: SearchRecord) -> str:
+        """MLflow's id of a search, which is created if it is missing."""
+        with self._creating:
+            run_id = self._run_id(search.id)
+            if run_id is not None:
+                return run_id
+            tags = {
+                ID: search.id,
+                "ddl_magics.cluster": search.cluster,
+                "ddl_magics.objective": str(search.spec.get("objective") or ""),
+                **_source(search.notebook),
+            }
+            options = {name: search.spec.get(name) for name in ("trials", "search", "prune", "objective", "seed")}
+            return self._create(search.created, tags, search.name, options)
+
+    def _begin(self, record: RunRecord, parameters: Mapping[str, Any], parent: str | None) -> TrackedRun:
+        tags = {ID: record.id, "mlflow.parentRunId": parent or "", **_source(record.notebook)}
+        number = self._create(record.created, tags, record.title or record.name, parameters)
+        return TrackedRun(self._client, number, {})
+
+    def _create(self, created: float, tags: Mapping[str, str], name: str, parameters: Mapping[str, Any]) -> str:
+        """Create a run of MLflow without empty tags and parameters; returns its id."""
+        from mlflow.entities import Param
+
+        tags = {tag: value for tag, value in tags.items() if value}
+        run = self._client.create_run(self._id, start_time=_milliseconds(created), tags=tags, run_name=name)
+        texts = {key: str(value)[:MAX_PARAMETER_CHARACTERS] for key, value in parameters.items() if value is not None}
+        self._client.log_batch(run.info.run_id, params=[Param(key, text) for key, text in texts.items()])
+        return str(run.info.run_id)
 
 
 def require(uri: str) -> None:
-    """Check that MLflow is installed, and that the URI has no password. Raises as `begin` does."""
+    """Check that MLflow is installed, and that the URI has no password. Raises as `Experiment` does."""
     if has_password(uri):
         raise ValueError("the URI holds a password: set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD instead.")
     if find_spec("mlflow") is None:
         raise NotInstalled(f"MLflow is missing here: {INSTALL}")
-
-
-def _client(uri: str) -> Any:
-    require(uri)
-    from mlflow import MlflowClient
-
-    return MlflowClient(tracking_uri=uri)
-
-
-def _experiment(client: Any, name: str) -> str:
-    with _creation_locks[client.tracking_uri]:
-        existing = client.get_experiment_by_name(name)
-        return str(client.create_experiment(name) if existing is None else existing.experiment_id)
-
-
-def _run_id(client: Any, experiment: str, run: str) -> str | None:
-    """MLflow's id of a run that was written before."""
-    matches = client.search_runs([experiment], f"tags.`{ID}` = '{run}'", max_results=1)
-    return str(matches[0].info.run_id) if matches else None
-
-
-def _newest_times(client: Any, number: str) -> dict[str, int]:
-    names = client.get_run(number).data.metrics
-    return {name: max(metric.timestamp for metric in client.get_metric_history(number, name)) for name in names}
-
-
-def _parent(client: Any, experiment: str, record: RunRecord, search: SearchRecord | None) -> str | None:
-    """MLflow's id of the search of a trial, or of the run that a scaling report measures, if that was written."""
-    if search is not None:
-        return _search(client, experiment, search)
-    parent = record.spec.get("parent")
-    return _run_id(client, experiment, str(parent)) if parent else None
-
-
-def _search(client: Any, experiment: str, search: SearchRecord) -> str:
-    """MLflow's id of a search, which is created if it is missing."""
-    with _creation_locks[client.tracking_uri]:
-        run_id = _run_id(client, experiment, search.id)
-        if run_id is not None:
-            return run_id
-        tags = {
-            ID: search.id,
-            "ddl_magics.cluster": search.cluster,
-            "ddl_magics.objective": str(search.spec.get("objective") or ""),
-            **_source(search.notebook),
-        }
-        number = _create(client, experiment, search.created, tags, search.name)
-        options = {name: search.spec.get(name) for name in ("trials", "search", "prune", "objective", "seed")}
-        _log_parameters(client, number, options)
-        return number
-
-
-def _create(client: Any, experiment: str, created: float, tags: Mapping[str, str], name: str) -> str:
-    """Create a run of MLflow without empty tags; returns its id."""
-    tags = {tag: value for tag, value in tags.items() if value}
-    run = client.create_run(experiment, start_time=_milliseconds(created), tags=tags, run_name=name)
-    return str(run.info.run_id)
-
-
-def _end_search(client: Any, number: str, search: SearchRecord) -> None:
-    best, metric = search.progress.get("best"), search.metric
-    if best is not None:
-        client.log_metric(number, _NOT_IN_NAMES.sub("_", f"best/{metric}"), best)
-    end_time = None if search.ended is None else _milliseconds(search.ended)
-    client.set_terminated(number, _STATUS.get(search.state, "RUNNING"), end_time)
-
-
-def _begin(
-    client: Any, experiment: str, record: RunRecord, parameters: Mapping[str, Any], parent: str | None
-) -> TrackedRun:
-    tags = {ID: record.id, "mlflow.parentRunId": parent or "", **_source(record.notebook)}
-    number = _create(client, experiment, record.created, tags, record.title or record.name)
-    _log_parameters(client, number, parameters)
-    return TrackedRun(client, number, {})
-
-
-def _write(client: Any, experiment: str, run: TrackingData, parent: str | None) -> str:
-    replaced_id = _run_id(client, experiment, run.record.id)
-    written = _begin(client, experiment, run.record, run.parameters, parent)
-    try:
-        written.add(run.scalars)
-        written.finish(run)
-    except BaseException:
-        client.delete_run(written.number)
-        raise
-    if replaced_id is not None:
-        client.delete_run(replaced_id)  # written anew: MLflow's metrics cannot be replaced
-    return written.number
-
-
-def _log_parameters(client: Any, number: str, parameters: Mapping[str, Any]) -> None:
-    from mlflow.entities import Param
-
-    texts = {name: str(value)[:MAX_PARAMETER_CHARACTERS] for name, value in parameters.items() if value is not None}
-    client.log_batch(number, params=[Param(name, text) for name, text in texts.items()])
 
 
 def _metric(scalar: Scalar) -> Any:

@@ -189,7 +189,7 @@ def _to_mlflow(spec: RunSpec, uri: str, folder: RunFolder) -> LiveTracker:
         if record is None:
             raise OSError("the run has been removed from the store")
         parent = store.find_search(spec.parent) if spec.parent else None
-        return mlflow.begin(uri, mlflow.default_experiment(), record, parameters(spec), parent)
+        return mlflow.Experiment(uri).begin(record, parameters(spec), parent)
 
     return LiveTracker(f"MLflow at {uri}", open_outlet, f"{spec.name}.to_mlflow({uri!r})")
 
@@ -217,7 +217,7 @@ def _end_search(uri: str, folder: SearchFolder) -> None:
     record = folder.record()
     try:
         if record is not None:
-            mlflow.end_search(uri, mlflow.default_experiment(), record)
+            mlflow.Experiment(uri).end_search(record)
     except Exception as error:  # of any kind, as above
         _log.error("MLflow at %s was not told that %s has ended: %s", uri, folder.path.name, _in_a_line(error))
 

@@ -660,7 +660,7 @@ class Run:
             ImportError: MLflow is missing.
             ValueError: the URI has a password, for which MLflow has environment variables.
         """
-        return mlflow.write(uri, experiment or mlflow.default_experiment(), self.tracking_data())
+        return mlflow.Experiment(uri, experiment).write(self.tracking_data())
 
     def tracking_data(self) -> TrackingData:
         """The run as TensorBoard and MLflow track it.

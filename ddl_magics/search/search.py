@@ -268,7 +268,7 @@ class Search:
         if record is None:
             raise NotInRun(f"{self.name} is not in the store any more.")
         trials = (run.tracking_data() for run in self._trial_runs())
-        return mlflow.write_search(uri, experiment or mlflow.default_experiment(), record, trials)
+        return mlflow.Experiment(uri, experiment).write_search(record, trials)
 
     def _trial_runs(self) -> Iterator[Run]:
         """The last run of each trial that has one."""

@@ -129,9 +129,9 @@ def test_what_continues_writes_nothing_twice(uri):
 
     record = stored(created=1.8e9).record()
     events = [{**epoch(number, loss=1.0 - number / 10), "time": 1.8e9 + number} for number in range(4)]
-    first = mlflow.begin(uri, "ddl_magics", record, {"units": 3})
+    first = mlflow.Experiment(uri, "ddl_magics").begin(record, {"units": 3})
     first.add(scalars(events[:2]))
-    again = mlflow.begin(uri, "ddl_magics", record, {"units": 3})
+    again = mlflow.Experiment(uri, "ddl_magics").begin(record, {"units": 3})
     assert again.number == first.number
     again.add(scalars(events))
     client, found = of_id(uri, record.id)
