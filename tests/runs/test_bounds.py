@@ -63,33 +63,33 @@ def test_no_step_and_no_epoch_is_lost_in_any_view(replaced):
     """The log is read on after its file was replaced, and the run that is taken over goes on with what was merged."""
     run = EndlessRun(workers=4, every=1, epoch_seconds=60, watched=True)
     path, offset, lines = run.folder.path / "events.jsonl", 0, []
-    for _ in range(15):
+    for _ in range(8):
         run.advance(120)
         more = True
         while more:
             page = logs.page(path, 0, offset)
             lines += page["lines"]
             offset, more = page["offset"], page["more"]
-    assert [line[3] for line in lines if line[2] == "out"] == [f"epoch {n} has ended" for n in range(30)]
+    assert [line[3] for line in lines if line[2] == "out"] == [f"epoch {n} has ended" for n in range(16)]
     assert replaced
     tail = logs.page(path, 0, 0, tail=True)
-    assert tail["lines"][-1][3] == "epoch 29 has ended" and tail["offset"] == offset
+    assert tail["lines"][-1][3] == "epoch 15 has ended" and tail["offset"] == offset
 
     answers = run.look()
     series = run.history.series["metric:loss"]
-    assert series.x[-1] == 18_000 and sum(series.counts) == 18_000
-    assert {worker.steps for worker in run.history.workers.values()} == {18_000}
+    assert series.x[-1] == 9_600 and sum(series.counts) == 9_600
+    assert {worker.steps for worker in run.history.workers.values()} == {9_600}
     assert answers[-1]["behind"] == 0 and answers[-1]["damaged"] == 0
     [reader] = run.views._readers.values()
-    assert {worker.steps for worker in reader.history.workers.values()} == {18_000}
+    assert {worker.steps for worker in reader.history.workers.values()} == {9_600}
     assert reader.history.latest == run.history.latest
     stored = Run.stored(store.find_run("endless"))
-    assert len(stored.history["loss"]) == len(stored.history["val_loss"]) == 30
-    assert sum(e["count"] for e in stored.events if e["kind"] == "steps" and e["rank"] == 2) == 18_000
-    assert stored.logs(0) == "".join(f"epoch {n} has ended\n" for n in range(30))
+    assert len(stored.history["loss"]) == len(stored.history["val_loss"]) == 16
+    assert sum(e["count"] for e in stored.events if e["kind"] == "steps" and e["rank"] == 2) == 9_600
+    assert stored.logs(0) == "".join(f"epoch {n} has ended\n" for n in range(16))
     rows = [row for row in tables.metric_rows(stored.events) if row[4] == "loss" and row[3] is not None]
     assert all(0 <= row[3] < 600 for row in rows) and [row[0] for row in rows] == sorted(row[0] for row in rows)
-    assert stored.figure().data[0].x[-1] == pytest.approx(30, abs=1)
+    assert stored.figure().data[0].x[-1] == pytest.approx(16, abs=1)
 
     events = run.folder.take_over()
     assert any("first" in event for event in events)
@@ -97,7 +97,7 @@ def test_no_step_and_no_epoch_is_lost_in_any_view(replaced):
     texts, _, _ = run.log.read(events[-1]["seq"], 10**9)
     assert texts == [] and events[-1]["seq"] == run.log._numbered.last
     again, _, _ = run.log.read(0, 10**9)
-    assert sum(json.loads(text).get("count", 0) for text in again if '"kind":"steps"' in text) == 4 * 18_000
+    assert sum(json.loads(text).get("count", 0) for text in again if '"kind":"steps"' in text) == 4 * 9_600
 
 
 @pytest.mark.parametrize("inode", ["another", "the_same"])
@@ -107,14 +107,14 @@ def test_a_page_that_was_closed_for_long_shows_every_step_once(inode, tmp_path):
     run.look()
     events, first = run.folder.path / "events.jsonl", tmp_path / "first"
     os.link(events, first)
-    run.advance(600)  # the page's last event has been merged with later ones since
+    run.advance(300)  # the page's last event has been merged with later ones since
     if inode == "the_same":  # as a file system gives it again
         first.write_bytes(events.read_bytes())
         first.replace(events)
     answers = run.look()
     [reader] = run.views._readers.values()
     assert answers[0]["message"]["full"] and reader.damaged == 0
-    assert {worker.steps for worker in reader.history.workers.values()} == {7_000}
+    assert {worker.steps for worker in reader.history.workers.values()} == {4_000}
 
 
 def test_a_page_that_watches_gets_updates_when_the_file_is_replaced(replaced):

@@ -1,10 +1,10 @@
 """Which stored runs are removed, and that no run is removed that somebody needs."""
 
-import itertools
 import json
 import os
 import random
 import time
+from dataclasses import replace
 
 import pytest
 from support.stored import claim, dead_process, kill_owner, stored
@@ -12,7 +12,7 @@ from support.stored import claim, dead_process, kill_owner, stored
 from ddl_magics import store
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import cleaning
-from ddl_magics.store.cleaning import Policy
+from ddl_magics.store.cleaning import Policy, StoredRun
 
 DAY = 86400.0
 ADDRESS = {"livy": "http://livy.example", "session": 1, "name": "n", "runtime": "ddl_runtime_0123456789ab"}
@@ -98,21 +98,19 @@ def test_a_run_stays_as_long_as_one_that_stays_continues_from_it():
 
 def test_whatever_the_store_no_run_is_left_that_continues_from_a_removed_one():
     draw = random.Random(0)
-    names = itertools.count()
-    for _ in range(30):
-        made = []
-        for _ in range(12):
-            resume = draw.choice(made).path.name if made and draw.random() < 0.5 else None
-            labels = ["x"] if draw.random() < 0.1 else []
-            made.append(run(100 - len(made) * 5, size=draw.randrange(10_000), labels=labels, resume=resume))
-        runs = cleaning.stored_runs()
+    record = run(1).record()
+    for number in range(300):
+        runs = []  # newest first
+        for days in range(100, 40, -5):
+            resume = draw.choice(runs).record.id if runs and draw.random() < 0.5 else None
+            labels, at = ("x",) if draw.random() < 0.1 else (), time.time() - days * DAY
+            fields = {"created": at, "ended": at, "labels": labels, "spec": {**record.spec, "resume": resume}}
+            runs.insert(0, StoredRun(replace(record, id=f"run-{days}", **fields), draw.randrange(10_000)))
         policy = Policy(draw.choice([None, 50 * DAY]), draw.choice([None, 4]), draw.choice([None, 30_000]))
         gone = {each.record.id for each in cleaning.choose(runs, policy, time.time())}
         kept = [each for each in runs if each.record.id not in gone]
-        assert not any(each.reference in gone for each in kept), next(names)
+        assert not any(each.reference in gone for each in kept), number
         assert not any(each.record.labels for each in runs if each.record.id in gone)
-        for each in made:
-            each.remove()
 
 
 def test_what_cannot_be_read_and_what_was_taken_up_meanwhile_stays():
