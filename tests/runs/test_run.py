@@ -359,6 +359,7 @@ def test_a_view_that_raises_does_not_harm_the_run_and_is_logged_once(caplog):
 
 
 def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
+    monkeypatch.setattr(owner, "HEARTBEAT_SECONDS", 0.2)
     cluster = FakeCluster(visible=4)
     run = running(submit(cluster))
 
@@ -368,7 +369,6 @@ def test_a_full_disk_does_not_end_the_training(monkeypatch, caplog):
     with monkeypatch.context() as patch:
         patch.setattr(store.RunFolder, "append", full)
         patch.setattr(store.run_folder, "write_atomically", full)
-        patch.setattr(owner, "HEARTBEAT_SECONDS", 0.2)
         cluster.visible = 100
         assert run.wait(10).history["loss"] == [1.0, 0.5]
         assert store.find_run(run.id).state == "RUNNING"

@@ -15,7 +15,7 @@ from support.ports import free_port
 from support.stored import finished, kill_owner, stored
 from support.until import until
 
-from ddl_magics.server import eventfile, listing
+from ddl_magics.server import base, eventfile, listing
 from ddl_magics.store import RunFolder
 
 ROUTES = ("", "/events", "/view", "/logs/all", "/export?format=csv", "/export?format=html")
@@ -70,7 +70,10 @@ async def test_nothing_is_read_and_no_file_open_while_nobody_asks(ask, reads, ru
     assert len(reads) == before and open_files(runs_folder) == []
 
 
-async def test_who_has_left_is_waited_for_no_longer(ask, reads, jp_base_url, http_server_client, jp_auth_header):
+async def test_who_has_left_is_waited_for_no_longer(
+    ask, reads, jp_base_url, http_server_client, jp_auth_header, monkeypatch
+):
+    monkeypatch.setattr(base, "CHECK_SECONDS", 0.1)
     folder = stored(events=list(training())[:9])
     view = (await ask(f"runs/{folder.path.name}/view"))[1]
     port = http_server_client.get_http_port()
@@ -78,14 +81,14 @@ async def test_who_has_left_is_waited_for_no_longer(ask, reads, jp_base_url, htt
     _, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\n".encode())
     writer.write(f"Authorization: {jp_auth_header['Authorization']}\r\n\r\n".encode())
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(0.5)
     before = len(reads)
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(0.5)
     assert len(reads) > before, "it is looked for news"
     writer.close()
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(0.5)
     before = len(reads)
-    await asyncio.sleep(1.2)
+    await asyncio.sleep(0.5)
     assert len(reads) == before
 
 
@@ -96,11 +99,10 @@ async def test_it_has_no_threads_of_its_own(ask):
     assert {thread.name.rpartition("_")[0] for thread in set(threading.enumerate()) - before} <= {"asyncio"}
 
 
-@pytest.mark.parametrize("state", ["live", "lost"])
-def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path, state):
-    folder = stored(events=list(training())[:9], place={"livy": "http://127.0.0.1:1", "session": 1})
-    if state == "lost":
-        kill_owner(folder)
+def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path):
+    """For events of a run that goes on, and for the stop of one whose kernel is gone."""
+    live, lost = (stored(events=list(training())[:9], place={"livy": "http://127.0.0.1:1", "session": 1}) for _ in "ab")
+    kill_owner(lost)
     port = free_port()
     options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
     enabled = "--ServerApp.jpserver_extensions={'ddl_magics.server': True}"
@@ -124,15 +126,16 @@ def test_a_server_that_is_told_to_end_ends_while_somebody_waits(tmp_path, state)
     try:
         until(lambda: fetch("runs") == 200 or server.poll() is not None)
         assert server.poll() is None
-        path = f"runs/{folder.path.name}"
-        wish = (f"{path}/events?after=99&wait=30",) if state == "live" else (f"{path}/stop", "POST")
-        waiting = threading.Thread(target=fetch, args=wish)
-        waiting.start()
+        wishes = (f"runs/{live.path.name}/events?after=99&wait=30",), (f"runs/{lost.path.name}/stop", "POST")
+        waiting = [threading.Thread(target=fetch, args=wish) for wish in wishes]
+        for thread in waiting:
+            thread.start()
         time.sleep(0.5)
         server.send_signal(signal.SIGTERM)
         server.wait(25)
-        waiting.join(10)
-        assert not waiting.is_alive()
+        for thread in waiting:
+            thread.join(10)
+            assert not thread.is_alive()
     finally:
         server.kill()
         server.wait()
