@@ -15,8 +15,9 @@ from typing import Any
 
 import nbformat
 from playwright.sync_api import Browser, Error, Locator, Page, WebSocket, sync_playwright
-from support.paths import environment
+from support.paths import ROOT, environment
 
+AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
 CHROMIUM = os.environ.get("CHROMIUM", "/usr/bin/chromium")
 START_SECONDS = 60
 STOP_SECONDS = 15
@@ -141,16 +142,40 @@ class Frames:
             socket.on("framereceived", lambda data: self.sizes.append(len(data)))
 
 
-class NotebookPage:
-    """A notebook open in JupyterLab."""
+class JupyterPage:
+    """A page of the server. errors: the uncaught ones of ours."""
 
     def __init__(self, lab: Lab, page: Page) -> None:
         self.lab = lab
         self.page = page
-        self.frames = Frames(page)
         self.errors: list[str] = []
         page.on("pageerror", self._failed)
         page.set_default_timeout(PAGE_MS)
+
+    def _failed(self, error: Error) -> None:
+        raise NotImplementedError
+
+    def forget(self) -> None:
+        """Has the next test load JupyterLab, as this one leaves dialogs or lost connections behind."""
+        self.page.goto("about:blank")
+
+    def serious(self, selector: str) -> list[str]:
+        """What axe finds to be serious or worse below `selector`, a line each."""
+        self.page.add_script_tag(content=AXE.read_text(encoding="utf-8"))
+        found = self.page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
+        return [
+            f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
+            for violation in found["violations"]
+            if violation["impact"] in ("serious", "critical")
+        ]
+
+
+class NotebookPage(JupyterPage):
+    """A notebook open in JupyterLab."""
+
+    def __init__(self, lab: Lab, page: Page) -> None:
+        super().__init__(lab, page)
+        self.frames = Frames(page)
 
     def _failed(self, error: Error) -> None:
         """An uncaught error of ours; others have some when a notebook with a busy kernel is closed."""
@@ -171,10 +196,6 @@ class NotebookPage:
             self.page.evaluate(_OPEN_ALONE, name)
             light(self.page)
         self.ready()
-
-    def forget(self) -> None:
-        """Has the next test load JupyterLab, as this one leaves dialogs behind."""
-        self.page.goto("about:blank")
 
     def ready(self) -> None:
         """Waits until the notebook is there, shown, and its kernel idle.

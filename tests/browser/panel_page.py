@@ -2,18 +2,13 @@
 
 import re
 import secrets
-from pathlib import Path
 from typing import Any
 
-from playwright.sync_api import Error, Locator, Page, expect
-from support.paths import ROOT
+from playwright.sync_api import Error, Locator, expect
 
 from ddl_magics import store
 
-from .lab import PAGE_MS, Lab, lent, light
-
-AXE = ROOT / "node_modules" / "axe-core" / "axe.min.js"
-
+from .lab import JupyterPage, lent, light
 
 _CLOSE_ALL = """async () => {
     const { commands, shell } = window.jupyterapp;
@@ -29,15 +24,8 @@ _LISTED = """ids => {
 }"""
 
 
-class PanelPage:
+class PanelPage(JupyterPage):
     """A page with the panel open."""
-
-    def __init__(self, lab: Lab, page: Page) -> None:
-        self.lab = lab
-        self.page = page
-        self.errors: list[str] = []
-        page.on("pageerror", self._failed)
-        page.set_default_timeout(PAGE_MS)
 
     def open(self, path: str | None = None, fresh: bool = False) -> None:
         """Opens JupyterLab, or a path of the server, and shows the panel as it is at first.
@@ -69,10 +57,6 @@ class PanelPage:
             expect(self.page.locator(".jp-Launcher")).to_be_visible()
         self.command("ddl-magics:show-panel")
         expect(self.root).to_be_visible()
-
-    def forget(self) -> None:
-        """Has the next test load JupyterLab, as this one leaves dialogs or lost connections behind."""
-        self.page.goto("about:blank")
 
     def ready(self) -> None:
         """Waits until Jupyter has started with our commands."""
@@ -115,14 +99,15 @@ class PanelPage:
         self.page.wait_for_function(f"document.body.dataset.jpThemeLight !== '{dark}'")
 
     def serious(self, selector: str = ".ddl-panel") -> list[str]:
-        """What axe finds to be serious or worse below `selector`, a line each."""
-        self.page.add_script_tag(content=Path(AXE).read_text(encoding="utf-8"))
-        found = self.page.evaluate("selector => axe.run(selector, {resultTypes: ['violations']})", selector)
-        return [
-            f"{violation['id']}: {violation['help']}: {[node['html'][:200] for node in violation['nodes']]}"
-            for violation in found["violations"]
-            if violation["impact"] in ("serious", "critical")
-        ]
+        return super().serious(selector)
+
+    def serious_in_themes(self, *selectors: str) -> list[str]:
+        """The same in the dark theme, then in the light one, which stays."""
+        lines = []
+        for theme in ("dark", "light"):
+            self.theme(theme)
+            lines += [f"{theme}: {line}" for selector in selectors for line in self.serious(selector)]
+        return lines
 
     def _failed(self, error: Error) -> None:
         """An uncaught error; Notebook 7.6 has one of its own at each start, of its shortcuts."""

@@ -1,30 +1,12 @@
 """Runs over each other in a real JupyterLab: chosen in the panel, drawn over an axis, followed, deleted."""
 
 import re
-import time
 
-import pytest
 from playwright.sync_api import expect
-from support.stored import append, stored
-from support.synthetic import Synthetic
+from support.stored import append
 
+from browser.invented import invented
 from ddl_magics.runtime import events as ev
-
-CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
-
-
-def invented(name, share=1.0, workers=2, optimizer="adam", steps=100, ago=600):
-    """A run in the store, and what goes on with it."""
-    run = Synthetic(workers, epochs=4, steps=steps, gpus=0, step_seconds=0.1, start=time.time() - ago, seed=len(name))
-    told = [*run.begin(), *run.train(share)]
-    state = ev.RUNNING
-    if share == 1.0:
-        told += run.end()
-        state = ev.FINISHED
-    folder = stored(state, told, name=name, created=told[0]["time"], workers=workers, cell=CELL.format(optimizer))
-    if share == 1.0:
-        folder.update({"ended": told[-1]["time"]})
-    return folder, run
 
 
 def compare(panel, *names):
@@ -100,25 +82,10 @@ def test_a_live_run_is_followed_and_a_deleted_one_stays_as_it_was(panel):
     expect(page.locator("thead th")).to_have_count(2)
 
 
-def test_a_finished_comparison_asks_for_nothing_twice(panel):
-    for name in ("one", "two"):
-        invented(name)
-    asked = []
-    panel.page.on("request", lambda request: asked.append(request.url.partition("?")[0].rpartition("/runs/")[2]))
-    panel.open()
-    page = compare(panel, "one", "two")
-    expect(page.locator(".ddl-diff")).to_be_visible()
-    panel.page.wait_for_timeout(3000)
-    views = [url for url in asked if url.endswith("/view")]
-    assert len(views) == len(set(views)) == 2
-
-
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_a_comparison(panel, theme):
+def test_axe_finds_nothing_serious_in_a_comparison(panel):
     invented("one")
     invented("two", 0.5)
     panel.open()
-    panel.theme(theme)
     page = compare(panel, "one", "two")
     page.get_by_role("button", name="equal rows").click()
-    assert panel.serious(".ddl-compare") == []
+    assert panel.serious_in_themes(".ddl-compare") == []

@@ -112,25 +112,6 @@ def test_a_tab_behind_another_asks_for_nothing(panel, asked):
     asked.until(lambda: asked.views(behind))
 
 
-@pytest.mark.slow
-def test_a_list_that_nobody_sees_or_in_which_nothing_goes_on_is_asked_for_less(panel, asked):
-    folder = live("digits")
-    panel.open()
-    asked.until(lambda: len(asked.lists()) > 3)
-    panel.page.evaluate("window.jupyterapp.shell.collapseLeft()")
-    asked.during(POLL_MS)
-    asked.during(4 * POLL_MS)
-    assert len(asked.lists()) <= 1, "of five intervals it has seen four"
-    panel.command("ddl-magics:show-panel")
-    asked.until(lambda: len(asked.lists()) > 3)
-    append(folder, list(training(3))[8:])
-    folder.update({"state": ev.FINISHED})
-    expect(panel.state("digits")).to_have_text("FINISHED")
-    asked.during(POLL_MS)
-    asked.during(2.5 * POLL_MS)
-    assert len(asked.lists()) <= 1, "of three intervals it has seen two and a half"
-
-
 def test_nothing_is_fetched_twice(panel, asked):
     folders = [finished(name=f"run{i}") for i in range(3)]
     panel.open()

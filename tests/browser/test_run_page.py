@@ -1,33 +1,11 @@
 """The page of a run in a real JupyterLab: its tabs, its logs, what changed since the run before, its replay."""
 
 import re
-import time
 
 import pytest
 from playwright.sync_api import expect
-from support.stored import append, stored
-from support.synthetic import Synthetic
 
-from ddl_magics.runtime import events as ev
-
-FILES = [
-    {"name": "best.keras", "size": 52_300_000, "path": None},
-    {"name": "logs/a.csv", "size": 312, "path": "/home/ada/digits/logs/a.csv"},
-]
-CELL = "model.compile('{}')\nmodel.fit(x, y)\n"
-
-
-def invented(share=1.0, ago=600, optimizer="adam", workers=2, end=None, slow=None):
-    """A run named digits in the store, and what goes on with it. It lasts 40 seconds, or more where a rank is slow."""
-    run = Synthetic(workers, epochs=4, steps=100, gpus=0, step_seconds=0.1, start=time.time() - ago, slow=slow)
-    told = [*run.begin(), *run.train(share)]
-    if end:
-        told += run.fail(1) if end == ev.FAILED else run.end()
-    fields = {"name": "digits", "created": told[0]["time"], "workers": workers, "cell": CELL.format(optimizer)}
-    folder = stored(end or ev.RUNNING, told, **fields)
-    if end:
-        folder.update({"ended": run.time, "failure": told[-1].get("failure"), "cell_files": FILES})
-    return folder, run
+from browser.invented import invented
 
 
 def opened(panel, index=0, path=None):
@@ -46,8 +24,8 @@ def loss(page):
 
 
 def test_the_keyboard_walks_through_all_tabs(panel):
-    invented(ago=900, end=ev.FINISHED, workers=4)
-    invented(optimizer="sgd", end=ev.FAILED)
+    invented(ago=900, workers=4)
+    invented(optimizer="sgd", failed=True)
     page, keyboard = opened(panel), panel.page.keyboard
     expect(page.locator(".ddl-runpage-state")).to_have_text("FAILED")
     page.get_by_role("button", name="Delete").focus()
@@ -70,22 +48,6 @@ def test_the_keyboard_walks_through_all_tabs(panel):
     expect(rows.filter(has_text="--workers")).to_have_text("--workers42")
     keyboard.press("Home")
     expect(loss(page)).to_be_visible()
-
-
-def test_logs_of_a_rank_are_searched_and_grow_while_the_run_goes_on(panel):
-    folder, run = invented(0.5)
-    page = opened(panel)
-    page.get_by_role("tab", name="Logs").click()
-    lines = page.locator(".ddl-runpage-log > div")
-    expect(lines.last).to_contain_text("epoch 2: loss")
-    append(folder, [*run.train(0.75), run.log(1, "said by rank 1\n")])
-    expect(lines.last).to_contain_text("said by rank 1")
-    page.get_by_role("searchbox").fill("EPOCH 3")
-    expect(lines).to_have_count(1)
-    expect(page.locator("mark")).to_have_text("epoch 3")
-    page.get_by_role("searchbox").fill("")
-    page.get_by_label("Rank whose lines are shown", exact=True).select_option("1")
-    expect(lines).to_have_count(1)
 
 
 def behind(page):
@@ -119,8 +81,8 @@ def go(page, key, target):
 
 def listed(panel):
     """Two runs, and the keyboard in the list of them; returns the list."""
-    invented(ago=900, end=ev.FINISHED, workers=4)
-    invented(end=ev.FINISHED)
+    invented(ago=900, workers=4)
+    invented()
     panel.open()
     expect(panel.root.locator(".ddl-row")).to_have_count(2)
     rows = panel.root.get_by_role("tree")
@@ -173,7 +135,7 @@ def test_the_keyboard_alone_goes_from_the_list_to_a_comparison_and_back(panel):
 
 
 def test_table_and_lines_of_a_replay_are_those_of_the_moment(panel):
-    invented(end=ev.FINISHED, slow={1: 2.0})
+    invented(slow={1: 2.0})
     page, keyboard = opened(panel), panel.page.keyboard
     lines, workers = page.get_by_role("tabpanel", name="printed by all ranks"), behind(page)
     expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
@@ -195,11 +157,12 @@ def test_table_and_lines_of_a_replay_are_those_of_the_moment(panel):
 
 
 @pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
-def test_notebook_7_has_the_tab_with_all_its_parts(lab, panel, path):
+def test_notebook_7_has_the_panel_and_the_tab_with_all_its_parts(lab, panel, path):
     lab.write("beside.ipynb", "1")
-    invented(ago=900, end=ev.FINISHED)
-    invented(optimizer="sgd", end=ev.FINISHED)
+    invented(ago=900)
+    invented(optimizer="sgd")
     page = opened(panel, path=path)
+    expect(page.locator("canvas").first).to_be_in_viewport()
     label, icon = (
         panel.page.locator(f".lm-TabBar-tab:has-text('digits') .lm-TabBar-tab{part}") for part in ("Label", "Icon svg")
     )
@@ -219,11 +182,11 @@ def test_notebook_7_has_the_tab_with_all_its_parts(lab, panel, path):
     page.get_by_role("slider", name="Time in the run").focus()
     panel.page.keyboard.press("Home")
     expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
-    assert panel.serious(".ddl-runpage") == []
+    assert panel.serious() == panel.serious(".ddl-runpage") == []
 
 
 def test_a_run_that_has_ended_is_played_again(panel):
-    invented(end=ev.FINISHED)
+    invented()
     asked = []
     page = opened(panel)
     whole = loss(page).get_attribute("aria-label")
@@ -246,18 +209,16 @@ def test_a_run_that_has_ended_is_played_again(panel):
     assert asked == []
 
 
-@pytest.mark.parametrize("theme", ["light", "dark"])
-def test_axe_finds_nothing_serious_in_any_tab(panel, theme):
-    invented(ago=900, end=ev.FINISHED)
-    invented(optimizer="sgd", end=ev.FAILED)
+def test_axe_finds_nothing_serious_in_any_tab(panel):
+    invented(ago=900)
+    invented(optimizer="sgd", failed=True)
     page = opened(panel)
-    panel.theme(theme)
     for name in ("Charts", "Logs", "Cell", "Files", "Details", "Changes"):
         page.get_by_role("tab", name=name).click()
         expect(page.get_by_role("tabpanel", name=name).get_by_text("Loading")).to_have_count(0)
-        assert panel.serious(".ddl-runpage") == [], name
+        assert panel.serious_in_themes(".ddl-runpage") == [], name
     page.get_by_role("tab", name="Charts").click()
     page.get_by_role("slider", name="Time in the run").focus()
     panel.page.keyboard.press("PageDown")
     expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
-    assert panel.serious(".ddl-runpage") == [], "replay"
+    assert panel.serious_in_themes(".ddl-runpage") == [], "replay"
