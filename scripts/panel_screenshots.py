@@ -22,7 +22,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from browser.lab import Lab, chromium  # noqa: E402 - the path to it is set above
 from browser.panel_page import PanelPage  # noqa: E402
-from browser.screenshots import reduce  # noqa: E402
+from live_view_pictures import reduce  # noqa: E402
 from support.invented_search import StoredSearch  # noqa: E402
 from support.invented_server import InventedServer  # noqa: E402
 from support.monitored import events as events_of_a_monitor  # noqa: E402

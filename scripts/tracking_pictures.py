@@ -21,7 +21,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
 from browser.lab import chromium  # noqa: E402 - the path to it is set above
-from browser.screenshots import reduce  # noqa: E402
+from live_view_pictures import reduce  # noqa: E402
 from support.mlflow_server import mlflow_server  # noqa: E402
 from support.tensorboards import tensorboard  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Makes the pictures of the live view: `cd tests && python -m browser.screenshots [--to DIR] [NAME ...]`.
+"""Makes the pictures of the live view: `python scripts/live_view_pictures.py [--to DIR] [NAME ...]`.
 
 A real JupyterLab draws invented runs. Without names it makes those of the documentation in docs/images; `--to` and
 the names "state-..." and "card-..." are for looking at the others. With Pillow installed the files are a third of the
@@ -10,9 +10,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from support.paths import ROOT
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tests"))
 
-from browser.lab import Lab, NotebookPage, chromium
+from browser.lab import Lab, NotebookPage, chromium  # noqa: E402 - the path to it is set above
 
 IMAGES = ROOT / "docs" / "images"
 
