@@ -23,33 +23,6 @@ def loss(page):
     return page.locator(".ddl-canvas[aria-label^='loss']:visible")
 
 
-def test_the_keyboard_walks_through_all_tabs(panel):
-    invented(ago=900, workers=4)
-    invented(optimizer="sgd", failed=True)
-    page, keyboard = opened(panel), panel.page.keyboard
-    expect(page.locator(".ddl-runpage-state")).to_have_text("FAILED")
-    page.get_by_role("button", name="Delete").focus()
-    keyboard.press("Tab")
-    tabs = page.get_by_role("tablist", name="Parts of the run").get_by_role("tab")
-    expect(tabs.nth(0)).to_be_focused()
-    shown = {
-        "Logs": "epoch 4: loss 0.134",
-        "Cell": "model.compile('sgd')",
-        "Files": "/home/ada/digits/logs/a.csv",
-        "Details": "ValueError: Shapes (None, 10) and (None, 1) are incompatible",
-        "Changes": "+model.compile('sgd')",
-    }
-    for number, (name, words) in enumerate(shown.items(), 1):
-        keyboard.press("ArrowRight")
-        expect(tabs.nth(number)).to_be_focused()
-        expect(tabs.nth(number)).to_have_attribute("aria-selected", "true")
-        expect(page.get_by_role("tabpanel", name=name)).to_contain_text(words)
-    rows = page.locator(".ddl-runpage-table tbody tr")
-    expect(rows.filter(has_text="--workers")).to_have_text("--workers42")
-    keyboard.press("Home")
-    expect(loss(page)).to_be_visible()
-
-
 def behind(page):
     """The last column of the workers' table."""
     return page.get_by_role("table", name="workers").locator("tbody td:last-child")
@@ -134,28 +107,6 @@ def test_the_keyboard_alone_goes_from_the_list_to_a_comparison_and_back(panel):
     go(panel.page, "Shift+Tab", rows)
 
 
-def test_table_and_lines_of_a_replay_are_those_of_the_moment(panel):
-    invented(slow={1: 2.0})
-    page, keyboard = opened(panel), panel.page.keyboard
-    lines, workers = page.get_by_role("tabpanel", name="printed by all ranks"), behind(page)
-    expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
-    expect(lines).to_contain_text("epoch 4: loss")
-    page.get_by_role("slider", name="Time in the run").focus()
-    keyboard.press("Home")
-    for _ in range(4):
-        keyboard.press("PageUp")
-    expect(page.locator(".ddl-times")).to_have_text(re.compile("elapsed$"))
-    expect(page.locator(".ddl-status")).to_have_text(re.compile(r"^epoch 3 of 4 · step \d+ of 100$"))
-    expect(workers).to_have_text(["–", "–"])
-    expect(lines).to_contain_text("epoch 2: loss")
-    expect(lines).not_to_contain_text("epoch 3: loss")
-    page.get_by_label("Speed of the replay").select_option("64")
-    page.get_by_role("button", name="Replay").click()
-    expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
-    expect(lines).to_contain_text("epoch 4: loss")
-    expect(page.get_by_role("button", name="Replay")).to_be_visible()
-
-
 @pytest.mark.parametrize("path", ["tree", "notebooks/beside.ipynb"])
 def test_notebook_7_has_the_panel_and_the_tab_with_all_its_parts(lab, panel, path):
     lab.write("beside.ipynb", "1")
@@ -185,13 +136,16 @@ def test_notebook_7_has_the_panel_and_the_tab_with_all_its_parts(lab, panel, pat
     assert panel.serious() == panel.serious(".ddl-runpage") == []
 
 
-def test_a_run_that_has_ended_is_played_again(panel):
-    invented()
+def test_a_run_that_has_ended_is_played_again_with_its_table_and_lines(panel):
+    invented(slow={1: 2.0})
     asked = []
     page = opened(panel)
+    lines, workers = page.get_by_role("tabpanel", name="printed by all ranks"), behind(page)
+    expect(workers).to_have_text(["–", re.compile(r"^(1\.9|2\.0)× slower$")])
+    expect(lines).to_contain_text("epoch 4: loss")
     whole = loss(page).get_attribute("aria-label")
     slider = page.get_by_role("slider", name="Time in the run")
-    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0:4\d of 0:4\d$"))
+    expect(slider).to_have_attribute("aria-valuetext", re.compile(r"^0:5\d of 0:5\d$"))
     panel.page.on("request", lambda request: asked.append(request.url) if "/view" in request.url else None)
     slider.focus()
     panel.page.keyboard.press("Home")
@@ -199,6 +153,8 @@ def test_a_run_that_has_ended_is_played_again(panel):
     panel.page.keyboard.press("PageUp")
     early = loss(page)
     expect(early).to_have_attribute("aria-label", re.compile(r"now [1-9]\."))
+    expect(workers).to_have_text(["–", "–"])
+    expect(lines).not_to_contain_text("epoch 3: loss")
     page.get_by_label("Speed of the replay").select_option("4")
     page.get_by_role("button", name="Replay").click()
     expect(page.get_by_role("button", name="Pause")).to_be_visible()
@@ -206,6 +162,8 @@ def test_a_run_that_has_ended_is_played_again(panel):
     page.get_by_label("Speed of the replay").select_option("64")
     expect(page.get_by_role("button", name="Replay")).to_be_visible()
     expect(loss(page)).to_have_attribute("aria-label", whole)
+    expect(workers).to_have_text(["–", re.compile("slower$")])
+    expect(lines).to_contain_text("epoch 4: loss")
     assert asked == []
 
 

@@ -12,43 +12,19 @@ from support.processes import wait_until_gone
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def demo():
-    """(what the demo printed, the notebook that it wrote)"""
+def test_the_demo_shows_progress_and_nothing_else_and_reads_held_out_digits():
+    """No warnings of Spark, TensorFlow or the kernel, which a reader would take for their own fault."""
+    command = [sys.executable, ROOT / "scripts" / "demo.py"]
+    environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
     ran = subprocess.run(
-        [sys.executable, ROOT / "scripts" / "demo.py"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHONUNBUFFERED": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
     )
     assert ran.returncode == 0, ran.stdout
-    return ran.stdout, nbformat.read(ROOT / "build" / "quickstart.ipynb", as_version=4)
-
-
-def _printed(cell):
-    return "".join(output.get("text", "") for output in cell.outputs)
-
-
-def test_it_shows_progress_and_says_where_to_look(demo):
-    shown, _ = demo
-    assert "digits  " in shown and "FINISHED" in shown
-    assert "build/quickstart.ipynb" in shown
-
-
-def test_it_shows_nothing_but_what_it_is_about(demo):
-    """No warnings of Spark, TensorFlow or the kernel, which a reader would take for their own fault."""
-    shown, notebook = demo
-    stderr = [o.text for cell in notebook.cells for o in cell.get("outputs", ()) if o.get("name") == "stderr"]
-    assert not stderr
-    assert "WARN" not in shown.upper()
-
-
-def test_the_notebook_reads_held_out_digits(demo):
-    _, notebook = demo
-    assert "held-out digits are read correctly" in _printed(notebook.cells[-1])
-
-
-def test_nothing_is_left_running(demo):
+    assert "digits  " in ran.stdout and "FINISHED" in ran.stdout and "WARN" not in ran.stdout.upper()
+    assert "build/quickstart.ipynb" in ran.stdout
+    cells = nbformat.read(ROOT / "build" / "quickstart.ipynb", as_version=4).cells
+    outputs = [output for cell in cells for output in cell.get("outputs", ())]
+    assert not [output.text for output in outputs if output.get("name") == "stderr"]
+    text = "".join(output.get("text", "") for output in cells[-1].outputs)
+    assert "held-out digits are read correctly" in text
     assert not wait_until_gone()
