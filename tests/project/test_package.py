@@ -157,6 +157,7 @@ def test_the_conda_recipe_has_the_dependencies_of_the_wheel():
     needed = recipe[recipe.index("  run:") : recipe.index("  run_constrained:")]
     listed = [line.strip("- ").replace(" ", "") for line in needed.splitlines()[1:]]
     assert listed == [f"python{_project()['requires-python']}", *_project()["dependencies"]]
+    assert not [name for name in listed if name.startswith(("tensorflow", "keras", "pyspark", "sparkmagic"))]
 
 
 def test_bounds_are_those_that_are_tested():

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import sysconfig
@@ -17,6 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT
+from support.tensorboards import free_port
 from support.until import until
 
 import ddl_magics
@@ -88,18 +88,18 @@ def test_the_wheel_of_the_sdist_holds_what_the_tree_has(dist):
             assert zlib.crc32((ROOT / name).read_bytes()) == checksum, name
 
 
-@pytest.fixture(scope="module")
-def installed(dist, tmp_path_factory):
+def _installed(dist, folder, *options):
     """The Python of an environment with the wheel, as `pip install` leaves it, but for files that only save time."""
     (wheel,) = dist.glob("*.whl")
-    folder = tmp_path_factory.mktemp("venv")
-    venv.create(folder, with_pip=True)
+    venv.create(folder)
     python = folder / "bin" / "python"
-    subprocess.run([python, "-m", "pip", "install", "--quiet", "--no-compile", wheel], check=True)
+    pip = [sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-compile"]
+    subprocess.run([*pip, *options, wheel], check=True)
     return python
 
 
-def test_the_base_install_brings_no_engine(installed, tmp_path):
+@pytest.mark.slow  # what is required and what the import loads: test_package.py
+def test_the_base_install_brings_no_engine(dist, tmp_path):
     program = (
         "from importlib import metadata, util\n"
         "engines = ('tensorflow', 'keras', 'pyspark', 'sparkmagic', 'jupyter_server')\n"
@@ -111,15 +111,16 @@ def test_the_base_install_brings_no_engine(installed, tmp_path):
         "assert 'distributed' in shell.magics_manager.magics['cell']\n"
         "assert metadata.version('ddl_magics') == ddl_magics.__version__\n"
     )
-    subprocess.run([installed, "-c", program], check=True, cwd=tmp_path)
+    subprocess.run([_installed(dist, tmp_path / "venv"), "-c", program], check=True, cwd=tmp_path)
 
 
 @pytest.fixture(scope="module")
-def lab(installed, tmp_path_factory):
-    """Starts a module of that environment, which gets this one's JupyterLab: tests that want none come before.
+def lab(dist, tmp_path_factory):
+    """Starts a module of an environment with the wheel, which gets all else from this one, with JupyterLab.
 
     Modules, as the command `jupyter` would start this environment's scripts.
     """
+    installed = _installed(dist, tmp_path_factory.mktemp("venv"), "--no-deps")
     show = "import sysconfig; print(sysconfig.get_path('purelib'))"
     purelib = subprocess.run([installed, "-c", show], check=True, capture_output=True, text=True).stdout.strip()
     (Path(purelib) / "jupyterlab.pth").write_text(sysconfig.get_path("purelib"))
@@ -161,9 +162,7 @@ def test_a_jupyterlab_finds_the_panel_without_a_further_step(lab):
 def test_a_jupyter_server_has_our_routes_without_a_further_step(lab):
     listed = _listed(lab("jupyter_server", "extension", "list"))
     assert "ddl_magics.server enabled" in listed and f"ddl_magics.server {ddl_magics.__version__} OK" in listed
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     options = [f"--port={port}", "--ServerApp.port_retries=0", "--no-browser", "--allow-root"]
     server = lab("jupyter_server", *options)
     try:
