@@ -11,6 +11,8 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 
+from support.until import until
+
 #: A driver and two executors start in 10 s on an idle machine, and in a minute on a busy one.
 STARTED_WITHIN_SECONDS = 100
 ENDED_WITHIN_SECONDS = 60
@@ -67,11 +69,6 @@ class Client:
         return Session(self, reply.json["id"])
 
 
-def has_ended(statement):
-    state = statement["state"]
-    return state == "cancelled" or (state in ("available", "error") and statement["output"] is not None)
-
-
 class Session:
     """One interactive session."""
 
@@ -107,11 +104,17 @@ class Session:
 
         Livy reads a statement while it may end: the answer can have the new state and no output yet.
         """
-        deadline = time.monotonic() + seconds
-        while not has_ended(statement := self.statement(number)):
-            assert time.monotonic() < deadline, statement
-            time.sleep(0.02)
-        return statement
+
+        def ended():
+            statement = self.statement(number)
+            with_output = statement["state"] in ("available", "error") and statement["output"] is not None
+            return statement if statement["state"] == "cancelled" or with_output else None
+
+        return until(ended, seconds, lambda: self.statement(number), pause=0.02)
+
+    def runs(self, number):
+        """Wait until the statement is running."""
+        until(lambda: self.statement(number)["state"] == "running", 20, pause=0.05)
 
     def run(self, code, seconds=ENDED_WITHIN_SECONDS):
         """Send a statement, wait for its end; return its output."""
@@ -130,14 +133,18 @@ class Session:
         assert reply.status == 201, reply
         return reply.json["id"]
 
-    def job(self, pickled, seconds=20):
+    def job(self, pickled):
         """Run a side-channel job to its end; return Livy's answer."""
-        number = self.submit(pickled)
-        deadline = time.monotonic() + seconds
-        while (answer := self.client.get(f"{self.path}/jobs/{number}").json)["state"] not in ("SUCCEEDED", "FAILED"):
-            assert time.monotonic() < deadline, answer
-            time.sleep(0.01)
-        return answer
+        return self.job_ended(self.submit(pickled))
+
+    def job_ended(self, number):
+        """Livy's answer about the job when it has ended, which it gives once."""
+
+        def ended():
+            answer = self.client.get(f"{self.path}/jobs/{number}").json
+            return answer if answer["state"] in ("SUCCEEDED", "FAILED") else None
+
+        return until(ended, 20, pause=0.01)
 
 
 def value(answer):

@@ -11,6 +11,7 @@ import time
 import pytest
 from livy.client import Client, value
 from livy.faults import Cut, Delay, Status, Truncate
+from support.until import until
 
 pytestmark = pytest.mark.slow
 
@@ -62,14 +63,6 @@ def one(source):
     return f"exec({source!r}, globals())"
 
 
-def eventually(condition, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "not within time"
-        time.sleep(0.05)
-    return found
-
-
 @pytest.fixture(scope="module")
 def livy_client(livy_server):
     return Client(livy_server.url)
@@ -104,25 +97,14 @@ def side_channel(session):
 # What needs no session
 
 
-def test_it_is_the_livy_of_hdinsight(livy_client):
+def test_it_is_the_livy_of_hdinsight_and_answers_as_that_what_it_cannot_do(livy_server, livy_client):
     assert livy_client.get("/version").json["version"] == "0.7.1-incubating"
-
-
-@pytest.mark.parametrize(("method", "path"), [("POST", "/sessions"), ("DELETE", "/sessions/0")])
-def test_without_the_header_a_request_is_refused_in_html(livy_server, method, path):
-    reply = Client(livy_server.url, requested_by=None).request(method, path, {})
-    assert reply.status == 400
-    assert "<html>" in reply.text.lower()
-
-
-@pytest.mark.parametrize("body", [{"kind": "pyspark", "ttl": "1h"}, {"kind": "cobol"}])
-def test_what_a_session_cannot_be_is_a_bare_string(livy_client, body):
-    reply = livy_client.post("/sessions", body)
-    assert reply.status == 400
-    assert isinstance(reply.json, str)
-
-
-def test_what_is_not_there_is_404(livy_client):
+    for method, path in (("POST", "/sessions"), ("DELETE", "/sessions/0")):
+        reply = Client(livy_server.url, requested_by=None).request(method, path, {})
+        assert reply.status == 400 and "<html>" in reply.text.lower(), "a request without the header"
+    for body in ({"kind": "pyspark", "ttl": "1h"}, {"kind": "cobol"}):
+        reply = livy_client.post("/sessions", body)
+        assert reply.status == 400 and isinstance(reply.json, str)
     unknown = livy_client.get("/sessions/4711")
     assert (unknown.status, "msg" in unknown.json) == (404, True)
     assert livy_client.get("/nowhere").status == 404
@@ -136,7 +118,7 @@ def test_a_starting_session_refuses_statements_and_takes_jobs(early):
     assert answers["state"] == "starting"
     assert answers["statement"].status == 500
     assert "starting" in answers["statement"].json
-    assert eventually(lambda: session.client.get(f"{session.path}/jobs/{answers['job']}").json["state"] == "SUCCEEDED")
+    value(session.job_ended(answers["job"]))
 
 
 def test_a_session_is_found_by_its_name(livy_client, session):
@@ -164,26 +146,20 @@ def test_a_statement_gives_what_it_prints_and_the_echo_of_its_value(session, cod
     assert session.text(code) == text
 
 
-def test_names_stay_from_statement_to_statement(session):
-    session.text("def twice(x):\n    y = 2 * x\n    return y")
-    assert session.text("twice(21)") == "42"
-
-
 def test_several_statements_at_once_fail_as_in_0_7_1(session):
     output = session.run("a = 1\nb = 2")
     assert output["status"] == "error"
     assert (output["ename"], output["evalue"]) == ("TypeError", 'required field "type_ignores" missing from Module')
     assert session.text(one("a = 1\nb = 2\nprint(a + b)")) == "3"
+    session.text("def twice(x):\n    y = 2 * x\n    return y")
+    assert session.text("twice(21)") == "42", "names stay from statement to statement"
 
 
-def test_an_error_has_name_value_and_the_users_traceback(session):
+def test_an_error_has_name_value_and_the_users_traceback_and_ends_no_session(session):
     output = session.run("print('lost') or 1 / 0")
     assert (output["status"], output["ename"], output["evalue"]) == ("error", "ZeroDivisionError", "division by zero")
     assert "lost" not in json.dumps(output)
     assert "child" not in "".join(output["traceback"])
-
-
-def test_the_end_of_a_program_is_not_the_end_of_the_session(session):
     assert session.run("raise SystemExit(3)")["ename"] == "SystemExit"
     assert session.text("1") == "1"
 
@@ -230,7 +206,7 @@ def test_spark_runs_on_two_executors_whose_python_has_tensorflow_and_nothing_of_
 
 def test_cancel_ends_the_sparks_jobs_of_a_statement(session):
     number = session.start("sc.parallelize(range(2), 2).map(lambda x: __import__('time').sleep(60)).count()")
-    eventually(lambda: session.statement(number)["state"] == "running")
+    session.runs(number)
     time.sleep(1)
     session.client.post(f"{session.path}/statements/{number}/cancel")
     begun = time.monotonic()
@@ -240,7 +216,7 @@ def test_cancel_ends_the_sparks_jobs_of_a_statement(session):
 
 def test_cancel_leaves_python_running(session):
     number = session.start("__import__('time').sleep(1) or 'done'")
-    eventually(lambda: session.statement(number)["state"] == "running")
+    session.runs(number)
     session.client.post(f"{session.path}/statements/{number}/cancel")
     ended = session.ended(number)
     assert (ended["state"], ended["output"]["data"]) == ("cancelled", {"text/plain": "'done'"})
@@ -248,7 +224,7 @@ def test_cancel_leaves_python_running(session):
 
 def test_progress_counts_finished_tasks(session):
     number = session.start("sc.parallelize(range(4), 4).map(lambda x: __import__('time').sleep(x % 2 * 2)).count()")
-    assert 0 < eventually(lambda: session.statement(number)["progress"]) <= 0.75
+    assert 0 < until(lambda: session.statement(number)["progress"]) <= 0.75
     assert session.ended(number)["progress"] == 1.0
 
 
@@ -259,25 +235,22 @@ def test_threads_go_on_after_a_statement_and_what_they_print_is_lost(session):
         "threading.Thread(target=tick).start()"
     )
     assert session.text(one(source)) == ""
-    assert eventually(lambda: session.text("len(ticks)") == "1")
+    assert until(lambda: session.text("len(ticks)") == "1")
     assert session.text("1") == "1"
 
 
 # The side channel
 
 
-def test_a_job_runs_in_the_statements_python_with_a_context(side_channel):
+def test_a_job_runs_in_the_statements_python_with_a_context_and_arguments(side_channel):
     assert value(side_channel.job(probe("pid"))) == side_channel.text("__import__('os').getpid()")
     assert value(side_channel.job(probe("names"))) == "sc,spark_session"
-
-
-def test_a_job_can_bring_arguments(side_channel):
     assert value(side_channel.job(probe("adder", "(I40\nI2\ntR"))) == "42"
 
 
 def test_a_job_answers_while_a_statement_runs(side_channel):
     number = side_channel.start("__import__('time').sleep(3)")
-    eventually(lambda: side_channel.statement(number)["state"] == "running")
+    side_channel.runs(number)
     begun = time.monotonic()
     value(side_channel.job(probe("pid")))
     assert time.monotonic() - begun < 2
@@ -290,43 +263,35 @@ def test_a_job_answers_while_a_barrier_stage_runs_and_the_session_is_idle(side_c
     side_channel.until("idle", seconds=5)
     value(side_channel.job(probe("pid")))
     assert side_channel.text("outcome") == "[]"
-    assert eventually(lambda: side_channel.text("outcome") == "[2]", seconds=60)
+    assert until(lambda: side_channel.text("outcome") == "[2]", seconds=60)
 
 
 def test_a_background_barrier_job_ends_by_its_group(side_channel):
     side_channel.text(one(BARRIER.format(seconds=60, group="to-cancel")))
-    eventually(lambda: side_channel.text("len(sc.statusTracker().getActiveJobsIds())") == "1")
+    until(lambda: side_channel.text("len(sc.statusTracker().getActiveJobsIds())") == "1")
     side_channel.text("sc.cancelJobGroup('to-cancel')")
-    assert eventually(lambda: side_channel.text("outcome") == "['Py4JJavaError']")
+    assert until(lambda: side_channel.text("outcome") == "['Py4JJavaError']")
 
 
 def test_jobs_run_beside_each_other(side_channel):
     begun = time.monotonic()
     numbers = [side_channel.submit(probe("sleep")) for _ in range(3)]
-    for number in numbers:
-        path = f"{side_channel.path}/jobs/{number}"
-        eventually(lambda path=path: side_channel.client.get(path).json["state"] == "SUCCEEDED")
+    assert [value(side_channel.job_ended(number)) for number in numbers] == ["slept"] * 3
     assert time.monotonic() - begun < 5.5, "one after the other they take six seconds"
 
 
-def test_a_finished_job_is_told_once(side_channel):
-    number = side_channel.submit(probe("pid"))
-    path = f"{side_channel.path}/jobs/{number}"
-    eventually(lambda: side_channel.client.get(path).json["state"] == "SUCCEEDED")
-    again = side_channel.client.get(path)
-    assert (again.status, "NoSuchElementException" in again.text) == (500, True)
-
-
-def test_a_failing_job_tells_its_traceback(side_channel):
-    answer = side_channel.job(probe("fail"))
+def test_a_failing_job_tells_its_traceback_and_each_job_is_told_once(side_channel):
+    number = side_channel.submit(probe("fail"))
+    answer = side_channel.job_ended(number)
     assert answer["state"] == "FAILED"
-    assert "Client job error:" in answer["error"]
-    assert "no such thing" in answer["error"]
+    assert "Client job error:" in answer["error"] and "no such thing" in answer["error"]
+    again = side_channel.client.get(f"{side_channel.path}/jobs/{number}")
+    assert (again.status, "NoSuchElementException" in again.text) == (500, True)
 
 
 def test_a_job_can_interrupt_a_running_statement(side_channel):
     number = side_channel.start("__import__('time').sleep(60)")
-    eventually(lambda: side_channel.statement(number)["state"] == "running")
+    side_channel.runs(number)
     time.sleep(0.3)
     side_channel.job(probe("interrupt"))
     assert side_channel.ended(number, seconds=5)["output"]["ename"] == "KeyboardInterrupt"
@@ -404,4 +369,4 @@ def test_a_deleted_session_is_gone_with_driver_and_executors(livy_server, livy_c
     assert len(livy_server.processes()) >= 4  # server, driver, two executors
     assert livy_client.delete(session.path).status == 200
     assert livy_client.get(session.path).status == 404
-    assert eventually(lambda: list(livy_server.processes()) == [livy_server.pid], seconds=30)
+    assert until(lambda: list(livy_server.processes()) == [livy_server.pid], seconds=30)
