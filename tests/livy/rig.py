@@ -30,8 +30,16 @@ JARS = BUILD / "jars"
 REPL_JAR = BUILD / "livy-repl.jar"
 CLUSTER = ROOT / ".venv-cluster"
 
+#: The classes of the cluster's Spark as Java maps them into memory, where support/spark_archive.py has written them.
+ARCHIVE = BUILD / "spark.jsa"
+
 #: Of each Java, which lives for a few runs: its fast compiler alone, and a collector without threads.
 JAVA_OPTIONS = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
+#: Livy passes the folder's settings on by itself. On the class path the folder would have Java refuse the archive.
+SPARK_SUBMIT = """#!/bin/sh
+unset SPARK_CONF_DIR
+exec {bin}/spark-submit "$@"
+"""
 #: Two executors, each a process with one core.
 MASTER = "local-cluster[2,1,1024]"
 #: Livy's own port, taken by the command line where it is free.
@@ -199,14 +207,19 @@ def _pyspark() -> Path:
 
 
 def _write_configuration(state: Path, port: int, master: str, conf: dict[str, str]) -> None:
-    for name in ("conf", "logs", "staging", "files", "tmp", "spark/conf"):
+    for name in ("conf", "logs", "staging", "files", "tmp", "spark-conf", "spark/bin"):
         (state / name).mkdir(parents=True)
     # A Spark home of its own: executors of local-cluster write into its folder `work`.
-    for name in ("bin", "jars", "python"):
-        (state / "spark" / name).symlink_to(_pyspark() / name)
+    for path in ("jars", "python", *(f"bin/{script.name}" for script in (_pyspark() / "bin").iterdir())):
+        (state / "spark" / path).symlink_to(_pyspark() / path)
+    submit = state / "spark" / "bin" / "spark-submit"
+    submit.unlink()
+    submit.write_text(SPARK_SUBMIT.format(bin=_pyspark() / "bin"))
+    submit.chmod(0o755)
+    archive = [f"-XX:SharedArchiveFile={ARCHIVE}", "-Xlog:cds=off"] if ARCHIVE.exists() else []
     values = {
         "state": state,
-        "java": " ".join(JAVA_OPTIONS),
+        "java": " ".join([*JAVA_OPTIONS, *archive]),
         "port": port,
         "master": master,
         "repl_jar": REPL_JAR,
@@ -215,7 +228,7 @@ def _write_configuration(state: Path, port: int, master: str, conf: dict[str, st
     more = "".join(f"{key} = {value}\n" for key, value in conf.items())
     _fill("livy.conf", state / "conf", values, more)
     _fill("log4j.properties", state / "conf", {})
-    _fill("spark-defaults.conf", state / "spark" / "conf", values)
+    _fill("spark-defaults.conf", state / "spark-conf", values)
 
 
 def _fill(name: str, folder: Path, values: dict[str, object], more: str = "") -> None:
@@ -236,7 +249,7 @@ def _launch(java: Path, state: Path, environment: dict[str, str], die_with_me: b
         "LIVY_CONF_DIR": str(state / "conf"),
         "LIVY_LOG_DIR": str(state / "logs"),
         "SPARK_HOME": str(state / "spark"),
-        "SPARK_CONF_DIR": str(state / "spark" / "conf"),
+        "SPARK_CONF_DIR": str(state / "spark-conf"),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "PYSPARK_PYTHON": str(CLUSTER / "bin" / "python"),
         "TMPDIR": str(state / "tmp"),

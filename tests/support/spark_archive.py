@@ -10,17 +10,18 @@ import tempfile
 from pathlib import Path
 
 import pyspark
+from livy import rig
 
 from support import spark, starts
 
 
 def main():
-    starts.ARCHIVE.parent.mkdir(exist_ok=True)
     starts.ARCHIVE.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         classes = _classes(Path(folder))
-        _dump(classes, Path(folder) / "spark.jsa")
-        os.replace(Path(folder) / "spark.jsa", starts.ARCHIVE)
+        _dump(classes, Path(pyspark.__file__).parent / "jars", starts.ARCHIVE)
+        for jars in rig.CLUSTER.glob("lib/python3.*/site-packages/pyspark/jars"):  # `make livy-env` gets them
+            _dump(classes, jars, rig.ARCHIVE)
 
 
 def _classes(folder):
@@ -42,13 +43,15 @@ def _classes(folder):
     return found
 
 
-def _dump(classes, archive):
-    jars = Path(pyspark.__file__).parent / "jars"
+def _dump(classes, jars, archive):
+    archive.parent.mkdir(parents=True, exist_ok=True)
+    part = archive.with_suffix(".part")
     command = [starts.java_home() / "bin" / "java", "-Xshare:dump", "-XX:+UseSerialGC", "-Xlog:cds=off"]
-    command += [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={archive}", "-cp", f"{jars}/*"]
+    command += [f"-XX:SharedClassListFile={classes}", f"-XX:SharedArchiveFile={part}", "-cp", f"{jars}/*"]
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"spark_archive: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+    os.replace(part, archive)
 
 
 if __name__ == "__main__":
