@@ -72,11 +72,11 @@ class BoundedLog:
         self.last = raw["seq"]
         self._tail.append(raw)
         if len(self._tail) >= 2 * TAIL_EVENTS:
-            for old in self._tail[:TAIL_EVENTS]:
-                if may_merge(old):
-                    self._merged[old["kind"]].add(old, self._readers)
+            for event in self._tail[:TAIL_EVENTS]:
+                if may_merge(event):
+                    self._merged[event["kind"]].add(event, self._readers)
                 else:
-                    self._unmerged.add(old)
+                    self._unmerged.add(event)
             del self._tail[:TAIL_EVENTS]
 
     def has_merged(self, kind: str) -> bool:

@@ -152,7 +152,7 @@ def test_contributing_names_files_that_are_there():
     Those of the example have its option.
     """
     text = (ROOT / "CONTRIBUTING.md").read_text()
-    example = text[text.index("### Example") : text.index("## Conventions")]
+    example = text[text.index("### Example") : text.index("## Where is")]
     for name in re.findall(r"`(?!build/)([\w-]+/[\w/-]+\.\w+)`", text):
         found = [path for path in (ROOT / name, ROOT / "ddl_magics" / name) if path.is_file()]
         assert found, f"there is no {name}"

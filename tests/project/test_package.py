@@ -50,7 +50,9 @@ PURE = {
     "collectives.compression",
     "collectives.buckets",
     "data.cache_option",
+    "data.records",
     "data.transform",
+    "monitoring.sources",
 }
 PURE |= {"parameter_server.rule_spec", "parameter_server.update_rules", "cell.notebook_only", "cell.suggestions"}
 PURE |= {"files.names", "redaction", "provenance.packages", "provenance.values", "provenance.frames"}
