@@ -24,8 +24,6 @@ _FORMATS = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".csv.gz": "csv
 #: lines that differ, and rows with more or fewer values than columns, are errors: Spark would take columns by position,
 #: and leave values out.
 _OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforceSchema": False, "mode": "FAILFAST"}}
-#: What to do with files of others.
-_READERS_OF_OTHER_FORMATS = {".json": "spark.read.json(%r)", ".jsonl": "spark.read.json(%r)"}
 #: What Spark calls a column of CSV whose first line has no name for it.
 _NO_NAME = re.compile(r"_c\d+$")
 #: In the last part of a path, which may be a pattern.
@@ -66,16 +64,8 @@ def _format(path: str) -> str:
 def other_format(uri: str) -> str | None:
     """What to do with files of a format that --data does not read, by their name, in one line, or None."""
     for path in paths(uri):
-        reader = next(
-            (
-                reader
-                for ending, reader in _READERS_OF_OTHER_FORMATS.items()
-                if path.rstrip("/").lower().endswith(ending)
-            ),
-            None,
-        )
-        if reader is not None:
-            return "--data %s: read it into a DataFrame first: df = %s, and --data df" % (uri, reader % path)
+        if path.rstrip("/").lower().endswith((".json", ".jsonl")):
+            return "--data %s: read it into a DataFrame first: df = spark.read.json(%r), and --data df" % (uri, path)
     return None
 
 
@@ -144,10 +134,8 @@ def _check_names(uri: str, names: Sequence[str]) -> None:
         problem = "the first line has numbers, and no names of columns"
         arguments = "schema=%r" % "a double, b double, ..."
     elif len(names) == 1 and separator is not None:
-        problem, arguments = (
-            "its columns are not separated by commas",
-            "sep=%r, header=True, inferSchema=True" % separator,
-        )
+        problem = "its columns are not separated by commas"
+        arguments = "sep=%r, header=True, inferSchema=True" % separator
     else:
         return
     reader = "spark.read.csv(%r, %s)" % (paths(uri)[0], arguments)
