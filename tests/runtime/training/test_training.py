@@ -347,6 +347,35 @@ def test_a_data_frame_becomes_the_ranks_datasets(spark_cluster, strategy):
     assert len(told["held"]) == 20 and len(ended.history["val_loss"]) == 2
 
 
+WEIGHTED = """
+import keras, tensorflow as tf
+keras.config.set_floatx("float64")
+def double(x, y, w):
+    return tf.cast(x, "float64"), tf.cast(y, "float64"), tf.cast(w, "float64")
+model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(4, "tanh"), keras.layers.Dense(1)])
+model.compile(keras.optimizers.SGD(0.05), "mse", weighted_metrics=["mae"])
+fit = model.fit(dataset.map(double), validation_data=validation.map(double), epochs=2, verbose=0)
+{"history": fit.history, "weights": [w.tolist() for w in model.get_weights()]}
+"""
+
+
+def test_weighted_rows_in_one_order_teach_what_one_process_learns(spark_cluster):
+    """--weight; and the same global batches for 1 and 2 workers, the last of them partial."""
+    spark = spark_cluster(2)
+    rows = [(i / 400, (i % 7) / 7, (i * i % 11) / 11, float(i % 3), float(i % 5)) for i in range(1003)]
+    namespace = {"frame": spark.createDataFrame(rows, ["a", "b", "c", "y", "w"])}
+    data = {"data": "frame", "features": ["a", "b", "c"], "label": "y", "weight": "w", "batch_size": 64}
+    two, one = (
+        finished(spark, WEIGHTED, namespace, strategy=strategy, validation=0.2, seed=5, **data).result
+        for strategy in ("allreduce", "single")
+    )
+    assert set(two["history"]) == {"loss", "mae", "val_loss", "val_mae"}
+    for name, values in two["history"].items():
+        np.testing.assert_allclose(values, one["history"][name], rtol=1e-9, err_msg=name)
+    for ours, theirs in zip(two["weights"], one["weights"], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+
+
 BIGGEST = (
     HEAD
     + """
