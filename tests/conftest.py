@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 
 import pytest
 from livy.fixtures import livy_faults, livy_gateway, livy_server, mark_livy_tests  # noqa: F401  (fixtures)
@@ -9,6 +10,8 @@ from support import comparison, executors, flaky, launch, parallel, paths, proce
 
 processes.start_session()
 starts.make_cheap()
+# A shell ignores interrupts for what it starts in the background, and kernels and ranks would inherit that.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_addoption(parser):

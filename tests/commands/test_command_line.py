@@ -61,7 +61,7 @@ def test_clean_removes_what_is_not_kept(capsys):
     assert main(["clean", "--keep", "30s"]) == 1 and new.path.exists()
     assert capsys.readouterr().err == "--keep must be a time such as 12h, 30d, 8w, not '30s'.\n"
     assert main(["clean"]) == 1
-    assert capsys.readouterr().err.startswith("say what to keep: python -m ddl_magics clean [--keep 30d]")
+    assert capsys.readouterr().err.startswith("say what to keep: ddl-magics clean [--keep 30d]")
 
 
 def test_stop_leaves_a_request_for_the_owner_and_does_not_read_the_events(monkeypatch, capsys):
