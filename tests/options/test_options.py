@@ -181,9 +181,17 @@ def test_defaults_of_ps_and_of_data():
         ("--strategy tf-allreduce --ps 2", "--ps applies only to --strategy ps or tf-ps, not to tf-allreduce."),
         ("--strategy single --workers 2", "--strategy single is one worker"),
         ("--target loss<1", "--target must be a metric and a number, such as val_accuracy:0.98 or loss:0.1, not"),
-        ("--compression topk:2", "--compression must be bf16, or topk with the share of the gradients to send, as in"),
+        (
+            "--compression topk:2",
+            "--compression must be bf16, or topk with the share of the gradients to send, as in "
+            "topk:0.01, not 'topk:2'.",
+        ),
         ("--strategy ps --compression bf16", "--compression applies only to --strategy allreduce, not to ps."),
-        ("--rule easgd --compression bf16", "--compression cannot be combined with --rule easgd: compression is for"),
+        (
+            "--rule easgd --compression bf16",
+            "--compression cannot be combined with --rule easgd: compression is for gradients, and a rule exchanges "
+            "weights; leave one of them out.",
+        ),
         ("--gather maybe", "--gather has no value 'maybe'; it takes auto, yes, no."),
         ("--strategy ps --gather yes", "--gather applies only to --strategy allreduce, not to ps."),
         ("--strategy ps --sync-noise", "--sync-noise applies only to --strategy allreduce, not to ps."),
@@ -194,7 +202,8 @@ def test_defaults_of_ps_and_of_data():
         ("--strategy ps --sync-batchnorm", "--sync-batchnorm applies only to --strategy allreduce, not to ps."),
         (
             "--rule easgd --sync-batchnorm",
-            "--sync-batchnorm cannot be combined with --rule easgd: with a rule the workers have no global batch;",
+            "--sync-batchnorm cannot be combined with --rule easgd: with a rule the workers have no global batch; "
+            "leave one of them out.",
         ),
         (
             "--target score:0.9",
