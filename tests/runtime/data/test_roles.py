@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import launch
-from support.feeds import LocalSpark, batches, learned, open_rank, refusal, shares, spec
+from support.feeds import LocalSpark, batches, open_rank, refusal, shares, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
 from ddl_magics.options import parsing
@@ -104,14 +104,16 @@ fit = model.fit(dataset.map(doubles), epochs=2, verbose=0)
 """
 
 
-def test_workers_learn_with_dicts_what_one_process_learns(spark, tmp_path):
+def test_workers_learn_with_dicts_what_one_process_learns(spark):
     """Of as many rows as have one order for 1 and 2 workers, which have as many rows of the last batch each."""
     rows = list(frame(502)[["pixels", "a", "b", "y", "z"]].itertuples(index=False, name=None))
     namespace = {"df": spark.createDataFrame(rows, "pixels array<array<bigint>>, a long, b double, y long, z long")}
-    inputs = dict(INPUTS, features=["image=pixels", "meta=a+b"])
-    two = launch.finished(spark, CELL, namespace, data="df", batch_size=32, seed=5, **inputs).result
-    manifest, folders, _ = shares(LocalSpark(), frame(502), tmp_path, workers=1, **inputs)
-    one = learned(CELL, manifest, folders, 32, seed=5)
+    options = dict(INPUTS, features=["image=pixels", "meta=a+b"], data="df", batch_size=32, seed=5)
+    results = []
+    for strategy in ("allreduce", "single"):
+        ended = launch.finished(spark, CELL, namespace=namespace, workers=2, strategy=strategy, **options)
+        results.append(ended.result)
+    two, one = results
     for name, values in one["history"].items():
         np.testing.assert_allclose(two["history"][name], values, rtol=1e-9, err_msg=name)
     for ours, theirs in zip(two["weights"], one["weights"], strict=True):
