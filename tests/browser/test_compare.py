@@ -63,6 +63,7 @@ def test_two_runs_are_chosen_and_compared_by_keyboard(panel):
     expect(equal).to_be_visible()
 
 
+@pytest.mark.slow
 def test_a_live_run_is_followed_and_a_deleted_one_stays_as_it_was(panel):
     one, _ = invented("one")
     folder, run = invented("two", 0.5)

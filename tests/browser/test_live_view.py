@@ -91,6 +91,7 @@ def test_a_part_that_was_zoomed_into_stays_while_the_run_goes_on(notebook, show)
     expect(chart).to_contain_text(re.compile(r"epoch (1\.9|2\.[01])"))
 
 
+@pytest.mark.slow
 def test_a_reload_restores_the_whole_history(notebook, show):
     play = 'player.play([*run.begin(), *run.train(0.5), run.log(1, "said before the reload\\n")])'
     later = "player.play([run.log(0, 'said after the reload\\n'), *run.end()])"
@@ -144,6 +145,7 @@ def test_a_blocking_cell_is_watched_and_names_the_notebook_stop_button(notebook,
     expect(notebook.view.locator(".ddl-chip")).to_have_text("FINISHED")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("steps", "run", "batch"),
     [

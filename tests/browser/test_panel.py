@@ -58,6 +58,7 @@ def test_an_empty_store_says_how_to_begin_and_stored_runs_are_listed(panel):
     expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
 
 
+@pytest.mark.slow
 def test_runs_of_two_notebooks_appear_move_and_are_stopped_from_the_panel(lab, panel, notebook):
     panel.open()
     notebook.open(lab.write("one.ipynb", BEGIN.format(name="one")))
@@ -115,6 +116,7 @@ def test_a_run_of_a_busy_kernel_is_there_after_a_reload_moves_and_is_stopped(lab
     expect(notebook.prompt(0)).to_have_text("[1]:")
 
 
+@pytest.mark.slow
 def test_a_kernel_restart_loses_its_run_and_the_next_one_is_beside_it(lab, panel, notebook):
     notebook.open(lab.write("again.ipynb", BEGIN.format(name="again")))
     notebook.run_cell(0)
@@ -202,6 +204,7 @@ def test_a_reload_brings_panel_filter_and_tabs_back(panel):
     expect(panel.root.locator(".ddl-row-name")).to_have_text(["digits"])
 
 
+@pytest.mark.slow
 def test_lines_have_the_colours_of_the_settings(panel):
     finished(name="digits")
     panel.open()
@@ -220,6 +223,7 @@ def test_lines_have_the_colours_of_the_settings(panel):
         panel.forget()
 
 
+@pytest.mark.slow
 def test_the_panel_outlives_the_server(lab, panel):
     finished(name="digits")
     panel.open()

@@ -107,6 +107,7 @@ def test_a_search_whose_kernel_is_gone_is_said_and_deleted_with_its_trials(panel
     expect(panel.page.locator(".ddl-banner", has_text="This search was deleted")).to_be_visible()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
 def test_a_thousand_trials_stay_fluent_a_reload_restores_them_and_axe_finds_nothing_serious(panel):
     search = StoredSearch(1000, planned=1003, runs=20)

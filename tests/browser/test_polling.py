@@ -95,6 +95,7 @@ def test_a_page_that_is_hidden_asks_for_nothing_until_it_is_seen(panel, asked):
     expect(panel.row("digits")).to_contain_text("loss 0.250")
 
 
+@pytest.mark.slow
 def test_a_tab_behind_another_asks_for_nothing(panel, asked):
     behind, front = live("behind"), live("front")
     panel.open()
@@ -112,6 +113,7 @@ def test_a_tab_behind_another_asks_for_nothing(panel, asked):
     asked.until(lambda: asked.views(behind))
 
 
+@pytest.mark.slow
 def test_nothing_is_fetched_twice(panel, asked):
     folders = [finished(name=f"run{i}") for i in range(3)]
     panel.open()

@@ -59,6 +59,7 @@ def test_trials_are_chosen_and_stopped(shown, notebook):
     expect(view.locator(".ddl-times")).to_have_text("took 6:12")
 
 
+@pytest.mark.slow
 def test_the_pointer_finds_a_curve_and_a_reload_restores_the_search(shown, notebook):
     view = shown(5)
     curves = view.locator(".ddl-chart svg").first

@@ -55,18 +55,15 @@ model.fit(dataset, validation_data=validation, epochs=1, verbose=0)
 
 
 def kinds(*slow):
-    """Parameters of `notebook`: every kind, those in `slow` with `make test-slow`; and the gateway always.
+    """Parameters of `notebook`: every kind, those in `slow` and the gateway with `make test-slow`.
 
-    tests/project/test_hdinsight_notebook.py trains behind the gateway with every `make test`.
+    sparkmagic's own kernel and its magics in IPython's do most things alike.
     """
     for kind in KINDS:
         marks = [] if kind == "embedded" else [pytest.mark.livy]
         yield pytest.param(kind, marks=[*marks, pytest.mark.slow] if kind in (*slow, "gateway") else marks)
 
 
-#: For what sparkmagic's own kernel and its magics in IPython's do alike: with one of them.
-slow_in_ipython = pytest.mark.parametrize("notebook", [*kinds("ipython")], indirect=True)
-slow_in_pyspark = pytest.mark.parametrize("notebook", [*kinds("pyspark")], indirect=True)
 slow_on_livy = pytest.mark.parametrize("notebook", [*kinds("ipython", "pyspark")], indirect=True)
 
 
@@ -96,7 +93,7 @@ def embedded(tmp_path_factory):
     notebook.close()
 
 
-@pytest.fixture(scope="module", params=kinds())
+@pytest.fixture(scope="module", params=kinds("ipython"))
 def notebook(request, tmp_path_factory):
     kind, given = request.param, request.getfixturevalue
     if kind == "embedded":
@@ -156,7 +153,6 @@ def test_the_model_comes_back_with_its_weights(notebook, tmp_path):
     assert all((one == other).all() for one, other in zip(trained, brought, strict=True))
 
 
-@slow_in_ipython
 def test_the_cell_sees_dataframes_and_names_of_the_session_what_is_sent_and_files(notebook, tmp_path):
     """Where the workers do not have the notebook's folder, those of --files are read; what they write comes back."""
     notebook.local(f"import os\nbefore = os.getcwd()\nos.chdir({str(tmp_path)!r})")
@@ -188,7 +184,6 @@ def models(notebook, embedded, path):
     return ("digits", path) if notebook is embedded else ("digits", embedded.run_id, path)
 
 
-@slow_in_ipython
 def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_path):
     """Of a run that the session has trained, of another kernel's and of a file: the model of these two is sent."""
     columns = "'id', 'id * 0.5 as a', 'id * id * 0.1 as b', '1.0 as c', '0.0 as d'"
@@ -213,7 +208,6 @@ def test_a_dataframe_of_the_session_gets_predictions(notebook, embedded, tmp_pat
         assert_refused(notebook, f"%ddl predict digits {line}", f".*{says}")
 
 
-@slow_in_ipython
 def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
     """And read again, by TensorFlow alone and as --data."""
     notebook.remote("numbers = spark.range(7).selectExpr('id', 'id * 0.5 as half').repartition(2)")
@@ -235,7 +229,6 @@ def test_a_dataframe_is_written_as_tfrecord_where_it_is(notebook, tmp_path):
         assert_refused(notebook, f"%ddl tfrecord {line}", f".*{says}")
 
 
-@slow_in_ipython
 def test_a_model_is_evaluated_where_the_dataframe_is(notebook, embedded, tmp_path):
     notebook.remote("known = spark.range(3).selectExpr('id as a', 'id * 0.5 as b', '1.0 as c', '0.0 as d', 'id as y')")
     kernel, bias = notebook.value("[array.tolist() for array in digits.weights()]")
@@ -313,7 +306,6 @@ def test_requests_are_watched_while_they_come(notebook, tmp_path):
         assert_refused(notebook, f"%ddl monitor {line}", f".*{says}")
 
 
-@slow_in_ipython
 @pytest.mark.parametrize(
     ("line", "says"),
     [
@@ -326,7 +318,6 @@ def test_a_mistake_is_one_line(notebook, line, says):
     assert_refused(notebook, f"%%distributed {line}\n1", says)
 
 
-@slow_in_ipython
 def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
     answer = notebook.kernel.run("%%distributed --name bad\nif ddl.rank == 1:\n    raise ValueError('bad share')")
     assert answer.error == "DistributedCellError" and answer.message.startswith("bad, rank 1 on ")
@@ -335,7 +326,6 @@ def test_a_failure_names_its_rank_and_shows_the_remote_traceback(notebook):
     assert not re.search(r"(channel|follower|waiting)\.py", answer.traceback)
 
 
-@slow_in_ipython
 def test_other_cells_run_meanwhile_and_a_stop_keeps_the_model(notebook):
     notebook.run(cell("--name long --no-wait", epochs=100_000))
     until(lambda: notebook.value("len(long.history.get('loss', []))"), 100)
@@ -371,7 +361,7 @@ def assert_folders_alone_are_left(notebook, family, shared):
     assert holdings.ours(notebook.temporary) == {}
 
 
-@slow_in_pyspark
+@slow_on_livy
 def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
     """The last test of a kind: its kernel is killed."""
     session = notebook.session

@@ -20,6 +20,7 @@ CASES += ("own_contrast", "metrics_of_all_kinds")
 NORMALIZED = ("normalized_masked",)
 
 
+@pytest.mark.slow
 def test_the_last_batch_has_two_rows(rank_pool, reference):
     learned = comparison.learn(rank_pool(4), CASES + NORMALIZED, "float64", 4, sync_batchnorm=True)
     comparison.check(learned, reference)
@@ -29,7 +30,7 @@ def test_the_last_batch_has_two_rows(rank_pool, reference):
 @pytest.mark.parametrize(
     ("a_host", "names"),
     [
-        (3, ("adamw_clipnorm", "accumulation", "embedding")),
+        (3, ("adamw_clipnorm", "embedding", "weighted")),
         pytest.param(2, ("sgd_momentum", "embedding"), marks=pytest.mark.slow),
         pytest.param(3, comparison.OVER_HOSTS, marks=pytest.mark.slow),
     ],

@@ -75,6 +75,7 @@ def test_steps_are_counted_over_the_epochs_of_a_fit():
     assert found[5:] == [("fit_1/steps/loss", 10, 0.4), ("mine", 1, 3.0)]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(120)
 def test_tensorboard_reads_runs_and_a_search_and_follows_a_live_run(run, tmp_path):
     written = run.to_tensorboard(tmp_path / "logs")

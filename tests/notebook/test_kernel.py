@@ -74,6 +74,7 @@ def test_an_interrupt_stops_the_run_and_keeps_the_model(kernel):
     assert kept == ("STOPPED", True, 5)
 
 
+@pytest.mark.slow
 def test_another_process_stops_the_run_of_a_busy_kernel(kernel):
     """As the panel's Stop does: both leave a request in the run's folder."""
     kernel.run(cell("--name long", epochs=100_000), clickable=True)

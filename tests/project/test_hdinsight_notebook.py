@@ -84,12 +84,14 @@ def printed(notebook, beginning):
     )
 
 
+@pytest.mark.slow
 def test_the_cell_trains_on_the_cluster_and_prints_its_progress(executed):
     text = printed(executed.notebook, "%%distributed")
     assert [line.split()[2] for line in text.splitlines() if line.startswith("town  epoch ")][-1] == "15/15"
     assert "FINISHED" in text
 
 
+@pytest.mark.slow
 def test_check_names_the_gateway_and_finds_nothing_wrong(executed):
     text = printed(executed.notebook, "%ddl check")
     (line,) = (line for line in text.splitlines() if line.startswith("Livy "))
@@ -97,6 +99,7 @@ def test_check_names_the_gateway_and_finds_nothing_wrong(executed):
     assert "missing" not in text and "cannot be" not in text and "dynamic allocation" not in text
 
 
+@pytest.mark.slow
 def test_history_model_and_weights_are_back_on_the_notebooks_machine(executed):
     notebook, folder = executed.notebook, executed.folder
     assert "FINISHED with 4481 weights" in printed(notebook, "%%local\ntown.wait()")
@@ -104,11 +107,13 @@ def test_history_model_and_weights_are_back_on_the_notebooks_machine(executed):
     assert (folder / "town.keras").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_no_cell_fails_or_warns(executed):
     outputs = [output for cell in executed.notebook.cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.output_type == "error" or output.get("name") == "stderr"]
 
 
+@pytest.mark.slow
 def test_no_secret_is_in_notebook_store_and_logs(executed, livy_gateway, livy_server, jupyter_data_dir):
     """But for the configuration, where the user has put the password."""
     password, cookie = livy_gateway.password.encode(), livy_gateway.cookie.encode()
@@ -142,5 +147,6 @@ def found(words, files):
     return [name for name, data in files.items() if any(word in data for word in words)]
 
 
+@pytest.mark.slow
 def test_the_session_ends_with_its_kernel(executed, livy_server):
     assert Client(livy_server.url).get("/sessions").json["total"] == 0

@@ -199,6 +199,7 @@ def higgs(spark, path):
     return values
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_higgs_reads_the_tables_of_atlas_and_of_uci(spark_cluster, tmp_path, capsys):
     spark = spark_cluster(2)
@@ -256,7 +257,7 @@ def assert_whole(notebook):
 
 @pytest.mark.spark
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("names", [["mnist", "pipeline"], pytest.param(list(notebooks.SMALL), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("names", [["mnist"], pytest.param(list(notebooks.SMALL), marks=pytest.mark.slow)])
 def test_they_run_with_little_data(names, mnist):
     executed = ran(names, mnist)
     for name in {*names} & {*EXAMPLES}:

@@ -203,6 +203,7 @@ async def trains():
     return record is not None and record.progress and store.RunFolder(record.folder)
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 async def test_a_run_on_livy_is_ended_without_its_kernel(stop, page, livy_server, tmp_path, monkeypatch):
     """By the Python that has sparkmagic and its configuration; one that has none says how to end it."""

@@ -304,6 +304,7 @@ def test_a_detached_server_outlives_its_process_and_a_registry_names_its_version
     assert 5 < len(lines) < 40 and {line["inputs"] for line in lines} == {None}
 
 
+@pytest.mark.slow
 def test_a_server_ends_with_its_process():
     program = (
         "import sys; from ddl_magics import Run; from ddl_magics.store import find_run\n"
@@ -324,6 +325,7 @@ def test_a_server_ends_with_its_process():
     assert list_served() == [], "it has ended as it should"
 
 
+@pytest.mark.slow
 def test_a_layer_of_the_notebooks_own_is_served_as_a_saved_model(tmp_path):
     """Its code is not in MLServer's environment: that is told, with the way out."""
 

@@ -34,28 +34,17 @@ FLOAT64, FLOAT32_HISTORY, FLOAT32_WEIGHTS = 1e-9, 1e-3, 1e-4
 #: What every mechanism needs at least once, beside what test_four_workers.py has; the rest runs with `make test-slow`.
 ALWAYS = (
     "sgd_momentum",
-    "accumulation",
     "callbacks",
     "embedding",
     "own_step",
-    "pipeline",
     "rich_metrics",
     "two_fits",
-    "adversaries",
-    "masked_in_its_own_step",
-    "four_steps_and_a_remainder",
-    "summed_and_divided",
-    "mean_of_the_kept",
     "losses_of_all_kinds",
     "added_sum_beside_a_contrast",
     "own_contrast",
     "own_step_of_sums",
-    "own_step_that_gathers",
     "outputs_of_own_slices",
-    "outputs_eagerly",
-    "callbacks_of_batches",
     "own_optimizers",
-    "one_weight_eagerly",
 )
 
 
@@ -73,7 +62,8 @@ MORE = tuple(case for case in _cases("cases", "unusual", "coupled", "gathering")
 NOISY = _cases("noisy")
 
 #: Loops that a cell writes itself, instead of `fit`.
-MORE_LOOPS = ("single_batches", "tape_of_a_sum", "adversaries_in_single_batches")
+MORE_LOOPS = ("single_batches", "tape_of_a_sum", "adversaries_in_single_batches", "tapes_of_adversaries")
+MORE_LOOPS += ("own_step_in_single_batches", "tape_eagerly", "tape_of_a_masked_loss")
 LOOPS = tuple(case for case in _cases("loops") if case not in MORE_LOOPS)
 
 #: Cases whose gradients are exchanged in different ways.

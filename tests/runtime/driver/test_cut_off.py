@@ -112,6 +112,7 @@ def network(tmp_path):
         yield network
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(bool(chaos_hosts.obstacle()), reason=chaos_hosts.obstacle())
 def test_a_rank_that_is_cut_off_ends_before_its_successor_and_writes_nothing_beside_it(network, monkeypatch, tmp_path):
     monkeypatch.setattr(link_watch, "SILENT_SECONDS", SILENT_SECONDS)

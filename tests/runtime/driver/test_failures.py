@@ -175,6 +175,7 @@ def test_stop_of_a_cell_at_any_time(rank_pool, cell, kind, words):
     assert run.wait(BOUND_SECONDS).state == "STOPPED"
 
 
+@pytest.mark.slow
 def test_timeout(rank_pool):
     ended = launch.run_cell(rank_pool(2), SLOWLY, workers=1, timeout=15)
     assert ended.state == "STOPPED" and "stopped by --timeout after 15 s" in ended.message

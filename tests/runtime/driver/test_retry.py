@@ -128,7 +128,8 @@ def test_stop_between_two_attempts(spark_cluster):
     assert ended.state == "STOPPED" and "--resume test continues from epoch " in ended.message
 
 
-@pytest.mark.parametrize("servers", [pytest.param(1, marks=pytest.mark.slow), 2])
+@pytest.mark.slow
+@pytest.mark.parametrize("servers", [1, 2])
 def test_a_parameter_server_that_is_killed(rank_pool, servers):
     spark = rank_pool(2)
     run = launch.start(spark, cell(), strategy="ps", ps=servers)

@@ -41,6 +41,7 @@ def digits(two_hosts, epochs, **spec):
     return ended.result
 
 
+@pytest.mark.slow
 def test_bfloat16_learns_what_one_process_learns(two_hosts, reference):
     names = ("sgd_momentum", "embedding")
     learned = comparison.learn(two_hosts, names, "float32", 2, hosts.TRANSPORT, compression="bf16")
@@ -84,5 +85,6 @@ def test_a_ring_learns_what_one_process_learns(ring, reference):
     comparison.check(ring[""], reference)
 
 
+@pytest.mark.slow
 def test_exchanges_of_batchnorm_do_not_meet_those_of_gradients(ring, reference):
     comparison.check(ring["normalized"], reference)

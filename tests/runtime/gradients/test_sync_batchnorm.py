@@ -15,9 +15,10 @@ from ddl_magics.runtime.transport.credentials import Credentials
 
 #: Models that --sync-batchnorm is for; those that ask for it themselves are in tests/equality/test_equality.py, some
 #: over two hosts in test_hosts.py, and these with Keras 2 in ../training/test_keras2.py.
-NORMALIZED = ("normalized", "normalized_images", "normalized_masked", "normalized_eager")
+NORMALIZED = ("normalized", "normalized_masked")
 #: The rest with `make test-slow`.
 MORE_NORMALIZED = ("normalized_branches", "normalized_sum", "normalized_adversaries")
+MORE_NORMALIZED += ("normalized_images", "normalized_eager")
 pytestmark = pytest.mark.timeout(600)
 
 

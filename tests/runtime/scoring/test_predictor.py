@@ -113,6 +113,7 @@ def test_rows_without_a_value_have_no_prediction(frame, line):
         assert found[i]["prediction"] == pytest.approx(theirs[i], rel=1e-5)
 
 
+@pytest.mark.slow
 def test_columns_of_arrow_get_what_rows_get(frame, monkeypatch):
     """Numbers, arrays and text as outputs; lists and a time beside them."""
     keras.utils.set_random_seed(5)
@@ -136,6 +137,7 @@ def test_columns_of_arrow_get_what_rows_get(frame, monkeypatch):
     assert named(by_arrow.collect()) == named(by_rows.collect())
 
 
+@pytest.mark.slow
 def test_a_column_may_have_any_name(frame, line):
     """Also one that SQL has to quote, and one beside it that occurs twice."""
     named_so = frame.select("id", "a", "b", "c", "day", "day").toDF("id", "a.b", "b`", "c d", "day", "day")
@@ -200,6 +202,7 @@ model.fit(dataset, epochs=1, verbose=0)
 """
 
 
+@pytest.mark.slow
 def test_a_run_with_data_has_the_same_tensors_made_of_other_frames(spark_cluster, frame):
     """To the last bit, in Keras' dtype of the training; the columns have another order and others between them."""
     spark = spark_cluster(2)

@@ -22,6 +22,7 @@ def on_fake_gpus(folder, runs, *settings):
     return json.loads(answer.stdout.splitlines()[-1])
 
 
+@pytest.mark.slow
 @pytest.mark.spark
 def test_each_rank_sees_only_its_own_gpus(tmp_path):
     runs = [{"workers": 2}, {"workers": 1, "gpus": 2}, {"workers": 2, "gpus": 2}]

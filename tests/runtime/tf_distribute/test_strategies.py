@@ -217,6 +217,7 @@ def test_a_fit_of_keras_2_ends_at_its_target(spark_cluster, strategy):
     assert len(ended.history["loss"]) == 1 and "; target loss <= 1e+09 reached in epoch 1: " in ended.message
 
 
+@pytest.mark.slow
 def test_a_failure_of_one_worker_ends_all_with_its_message(spark_cluster):
     cell = MIRRORED + "if ddl.rank == 1:\n    raise ValueError('no such column')\n" + FOREVER
     ended = launch.run_cell(spark_cluster(2), cell, strategy="tf-allreduce")
@@ -235,6 +236,7 @@ def test_a_cell_that_is_not_written_for_it_is_refused(spark_cluster):
         launch.run_cell(spark_cluster(2), HEAD, strategy="tf-ps")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "strategy, cell",
     [
@@ -256,6 +258,7 @@ def test_a_stop_ends_it(spark_cluster, strategy, cell):
     assert not processes.wait_until_gone()
 
 
+@pytest.mark.slow
 def test_after_the_death_of_a_worker_all_begin_again_as_often_as_was_asked(spark_cluster):
     run = launch.start(spark_cluster(2), MIRRORED + FOREVER, strategy="tf-allreduce", attempts=2)
     for attempt in (1, 2):
@@ -268,6 +271,7 @@ def test_after_the_death_of_a_worker_all_begin_again_as_often_as_was_asked(spark
     assert not processes.wait_until_gone()
 
 
+@pytest.mark.slow
 def test_a_killed_server_is_named(spark_cluster):
     run = launch.start(spark_cluster(2), SERVED + SCHEDULE, strategy="tf-ps")
     run.until(lambda run: any(event["kind"] == "values" for event in run.events), 120)

@@ -76,7 +76,7 @@ def hand_over(whole, rest, positions):
     ("cell", "every", "positions"),
     [
         ("two fits", 4, [(0, 2, 0, 1), (1, 3, 4, 0)]),
-        ("early end", 0, [(0, 3, 0, 0)]),
+        pytest.param("early end", 0, [(0, 3, 0, 0)], marks=pytest.mark.slow),
         pytest.param("steps_per_epoch", 4, [(0, 2, 4, 0)], marks=pytest.mark.slow),
     ],
 )

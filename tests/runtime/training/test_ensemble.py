@@ -103,6 +103,7 @@ def test_a_failure_of_one_rank_ends_the_run_with_its_name(rank_pool):
     assert "no such column" in ended.failure["message"]
 
 
+@pytest.mark.slow
 def test_a_killed_rank_begins_again_while_the_others_go_on(spark_cluster):
     cell = fit(3).replace("model.fit", "import time; time.sleep(4 if ddl.rank else 0); model.fit")
     run = launch.start(spark_cluster(2), cell, strategy="ensemble")
@@ -117,6 +118,7 @@ def test_a_killed_rank_begins_again_while_the_others_go_on(spark_cluster):
     assert weights(ended.run, 1).shape == (3, 1)
 
 
+@pytest.mark.slow
 def test_a_stop_keeps_every_model(rank_pool):
     run = launch.start(rank_pool(2), fit(100_000), strategy="ensemble")
     run.until(lambda run: {"epoch", "member"} <= {event["kind"] for event in run.events})

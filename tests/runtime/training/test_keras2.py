@@ -19,27 +19,22 @@ ALWAYS = (
     "callbacks",
     "embedding",
     "own_step",
-    "multi_step_execution",
-    "legacy_momentum",
     "legacy_adam_clipped",
-    "compiled_step",
-    "first_batch_smaller_than_the_workers",
     "single_batches_and_fits",
-    "tape_in_a_function",
     "losses_of_all_kinds",
-    "own_contrast",
-    "metrics_of_all_kinds",
-    "callbacks_of_batches",
     "own_optimizers",
 )
 #: For --sync-batchnorm. Not normalized_images: docs/allreduce.md says what its moving variance is without; nor
 #: normalized_masked, of whose batch of nothing but masked values Keras 2 makes NaN.
-NORMALIZED = ("synchronized_images", "normalized_branches", "normalized_sum")
+NORMALIZED = ("normalized_branches",)
 SILENT = ("sgd_momentum", "legacy_momentum")
 #: The optimizers of Keras 2 do not accumulate gradients, its ModelCheckpoint writes no `.keras` file, and it lacks a
 #: reduction and a loss.
 NOT_IN_KERAS2 = {"accumulation", "callbacks_of_all_kinds", "weighted_mean_of_weights", "overlap_of_sets"}
-ALL = tuple(dict.fromkeys(ALWAYS + KERAS3 + MORE + LOOPS + MORE_LOOPS))
+#: What takes another way, too, with `make test-slow`.
+MORE_OF_KERAS2 = ("multi_step_execution", "legacy_momentum", "compiled_step", "first_batch_smaller_than_the_workers")
+MORE_NORMALIZED = ("synchronized_images", "normalized_sum")
+ALL = tuple(dict.fromkeys(ALWAYS + MORE_OF_KERAS2 + KERAS3 + MORE + LOOPS + MORE_LOOPS))
 ALL = tuple(name for name in ALL if name not in NOT_IN_KERAS2)
 
 
@@ -68,6 +63,13 @@ def test_two_workers(learned, keras2_reference, part):
 def test_the_comparison_can_fail(learned, keras2_reference):
     found = learned["silent"].differences(keras2_reference)
     assert {name for name in SILENT for difference in found if name in difference} == set(SILENT)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+def test_more_of_the_whole_batch(keras2, keras2_reference):
+    learned = comparison.learn(keras2(2), MORE_NORMALIZED, "float64", 2, sync_batchnorm=True)
+    comparison.check(learned, keras2_reference)
 
 
 @pytest.mark.slow
@@ -138,6 +140,7 @@ def fits(keras2, tmp_path_factory):
     return test_training.finished(keras2(2), FITS, {"SHARED": str(tmp_path_factory.mktemp("shared"))})
 
 
+@pytest.mark.slow
 def test_evaluation_callbacks_files_and_collectives(fits, tmp_path):
     """And what was fitted comes back as a file that Keras 2 loads."""
     said = test_training.evaluation(fits)
@@ -153,21 +156,25 @@ def test_evaluation_callbacks_files_and_collectives(fits, tmp_path):
         load_model(tmp_path / "model.keras")
 
 
+@pytest.mark.slow
 def test_no_batch_of_validation_is_lost_between_evaluations(fits):
     """Of a generator, which all workers read alike."""
     assert test_training.logged(fits, "validated") == [True, True]
     assert sum("reads validation data from a generator ahead" in e["message"] for e in fits.of_kind("notice")) == 1
 
 
+@pytest.mark.slow
 def test_rows_of_a_sequence_that_a_model_couples_are_found(fits):
     """Keras 2 does not say how large they are."""
     assert test_training.logged(fits, "refused") == [True, True]
 
 
+@pytest.mark.slow
 def test_gradients_that_an_optimizer_clips_where_it_makes_them_are_refused(fits):
     assert test_training.logged(fits, "clipped") == [True, True]
 
 
+@pytest.mark.slow
 def test_stopping_noise_and_loss_scaling(fits):
     values = {name: test_training.logged(fits, name) for name in test_training.LOGGED}
     assert len(set(values.pop("noise"))) == 2
@@ -195,7 +202,8 @@ def test_a_stop_keeps_model_and_history(keras2):
     assert ended.state == "STOPPED" and len(ended.history["loss"]) >= 2 and launch.weights(ended.run)
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", pytest.param("ps", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["allreduce", "ps"])
 def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
     spark = keras2(2)
     frame = spark.createDataFrame([(float(i), float(i % 3), i % 2) for i in range(101)], ["a", "b", "y"])
@@ -206,6 +214,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
     assert len(rows) == len(set(rows)) == 81 and len(ended.history["val_loss"]) == 2
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_parameter_server_is_as_accurate_as_one_process(keras2, tmp_path):
     one_process = comparison.Reference(tmp_path, comparison.DIGITS, PYTHON)(["1"], "float32")

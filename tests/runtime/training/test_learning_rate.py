@@ -82,7 +82,7 @@ np.testing.assert_allclose(moves([1.0, 1.0, 2.0]), moves([2.0]), rtol=1e-6)
 
 
 @pytest.mark.timeout(400)
-@pytest.mark.parametrize("keras", ["3", pytest.param("2", marks=pytest.mark.keras2)])
+@pytest.mark.parametrize("keras", ["3", pytest.param("2", marks=[pytest.mark.keras2, pytest.mark.slow])])
 def test_steps_are_longer_and_the_rate_reads_as_before(keras, tmp_path):
     (tmp_path / "runtime").symlink_to(ROOT / "ddl_magics" / "runtime")  # Keras 2's Python has nothing of Jupyter
     assert PYTHONS[keras].exists(), "make install keras2-env builds what this test needs"

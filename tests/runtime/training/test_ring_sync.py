@@ -93,7 +93,9 @@ last = {name: values[-1] for name, values in history.items()}
 """
 
 
-@pytest.mark.parametrize("spec", [{"strategy": "average"}, {"strategy": "allreduce", "rule": "easgd"}])
+@pytest.mark.parametrize(
+    "spec", [{"strategy": "average"}, pytest.param({"strategy": "allreduce", "rule": "easgd"}, marks=pytest.mark.slow)]
+)
 def test_each_row_is_evaluated_once_in_fit_and_after_it(spark_cluster, spec):
     spark = spark_cluster(2)
     frame = spark.range(40).selectExpr("id * 0.1 AS x", "1.0 AS y")
