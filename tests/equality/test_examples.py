@@ -4,8 +4,7 @@ import pytest
 from support import examples, paths
 
 #: What takes another way each, and little time; all of them with `make test-slow`.
-ALWAYS = ("counted_steps", "eager_single_rows", "endpoint_layer", "named_entities", "record_files")
-ALWAYS += ("results_of_metrics", "wasserstein")
+ALWAYS = ("counted_steps", "endpoint_layer", "named_entities", "wasserstein")
 
 
 def assert_equal_or_refused(learned, plain, of):

@@ -89,7 +89,7 @@ FAULTS = {
 
 
 #: Seen as well where a callback raises and in a notebook, and in tests/runtime/cell/test_rank_end.py.
-SLOW = {"raises on rank 1", "sys.exit", "a label out of range"}
+SLOW = {"raises on rank 1", "sys.exit", "a label out of range", "different numbers of steps"}
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def test_a_supervisor_killed(spark_cluster):
     still_usable(spark)
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "ps", "single"])
+@pytest.mark.parametrize("strategy", ["allreduce", "ps", pytest.param("single", marks=pytest.mark.slow)])
 def test_stop_keeps_model_and_history(rank_pool, strategy):
     run = launch.start(rank_pool(2), ENDLESS, strategy=strategy)
     run.until(lambda run: run.of_kind("epoch"), 90)

@@ -66,8 +66,9 @@ def taps(monkeypatch):
         tap.close()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(240)
-@pytest.mark.parametrize("strategy", ["ps", pytest.param("allreduce", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("strategy", ["ps", "allreduce"])
 def test_attacks_on_every_port_of_a_run_are_refused_and_it_continues(spark_cluster, strategy, taps, tmp_path):
     spark = spark_cluster(2)
     before = listening_ports([os.getpid()])

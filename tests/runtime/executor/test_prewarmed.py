@@ -89,6 +89,7 @@ def test_a_run_of_another_size_is_forked_too_and_one_whose_prewarmed_processes_w
     assert parents(run(spark)).isdisjoint(waited)
 
 
+@pytest.mark.slow
 @pytest.mark.fresh_cluster
 def test_a_forked_rank_dies_as_any_other(spark, waited):
     cell = "import os, signal\nprint('parent', os.getppid())\nif ddl.rank: os.kill(os.getpid(), signal.SIGKILL)"

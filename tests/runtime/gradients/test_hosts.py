@@ -71,20 +71,17 @@ buckets.MIN_BUCKET_BYTES = 0
 """
 
 
-@pytest.fixture(scope="module")
-def ring(two_hosts):
-    """{part: what two hosts of one executor have learned}, in one run."""
-    normalized = ("normalized_branches", "normalized_adversaries")
-    parts = {"": (comparison.OVER_HOSTS, "float64"), "normalized": (normalized, "float64", SMALL_BUCKETS)}
-    learned = comparison.learn_parts(two_hosts, parts, 2, hosts.TRANSPORT, sync_batchnorm=True)
-    assert learned[""].ended.logs().count("transport Ring True") == 2
-    return learned
-
-
-def test_a_ring_learns_what_one_process_learns(ring, reference):
-    comparison.check(ring[""], reference)
+@pytest.mark.parametrize(
+    "names", [("adamw_clipnorm", "embedding"), pytest.param(comparison.OVER_HOSTS, marks=pytest.mark.slow)]
+)
+def test_a_ring_learns_what_one_process_learns(two_hosts, reference, names):
+    learned = comparison.learn(two_hosts, names, "float64", 2, hosts.TRANSPORT)
+    assert learned.ended.logs().count("transport Ring True") == 2
+    comparison.check(learned, reference)
 
 
 @pytest.mark.slow
-def test_exchanges_of_batchnorm_do_not_meet_those_of_gradients(ring, reference):
-    comparison.check(ring["normalized"], reference)
+def test_exchanges_of_batchnorm_do_not_meet_those_of_gradients(two_hosts, reference):
+    names, prologue = ("normalized_branches", "normalized_adversaries"), hosts.TRANSPORT + SMALL_BUCKETS
+    learned = comparison.learn(two_hosts, names, "float64", 2, prologue, sync_batchnorm=True)
+    comparison.check(learned, reference)

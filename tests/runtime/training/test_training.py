@@ -328,7 +328,9 @@ model.fit(dataset.map(scale), validation_data=validation.map(scale), epochs=2, v
 """
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "ps", pytest.param("single", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "strategy", ["allreduce", *(pytest.param(name, marks=pytest.mark.slow) for name in ("ps", "single"))]
+)
 def test_a_data_frame_becomes_the_ranks_datasets(spark_cluster, strategy):
     spark = spark_cluster(2)
     factor = 0.01
@@ -410,7 +412,7 @@ def test_xla_compiles_steps_that_are_made_several_at_once(rank_pool):
     assert len(finished(rank_pool(2), XLA, strategy="single", workers=1).history["loss"]) == 2
 
 
-@pytest.mark.parametrize("strategy", ["ps", "average"])
+@pytest.mark.parametrize("strategy", ["ps", pytest.param("average", marks=pytest.mark.slow)])
 def test_a_metric_that_does_not_add_up_is_named_and_xla_compiles_steps_of_several_workers(rank_pool, strategy):
     ended = finished(rank_pool(2), BIGGEST + XLA, strategy=strategy)
     assert len(ended.history["loss"]) == 2
