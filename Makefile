@@ -82,8 +82,9 @@ test-times:
 test-quick: env
 	$(PYTHON) -m pytest -n $(PROCESSES) --dist loadscope -m "not slow and not browser and not spark and not ranks and not livy and not keras2" --ignore=tests/project/test_wheel.py --ignore=tests/serving/test_serving.py --ignore=tests/runtime/training/test_checkpointing.py
 
+# All, or those of the rooms that a change touches: make test-slow FILES="tests/equality tests/browser".
 test-slow: install build/spark.jsa
-	$(PYTHON) -m pytest -m slow
+	$(PYTHON) -m pytest -m slow $(FILES)
 
 # Runs with a fault each, as root: make chaos [SEED=n] [COUNT=n] [FAULTS=name or regular expression]. The head of
 # tests/chaos/campaign.py says more.
