@@ -70,6 +70,14 @@ def jupyter_data_dir(tmp_path_factory):
         yield folder
 
 
+@pytest.fixture
+def data_dir(tmp_path_factory, monkeypatch):
+    """A test that has this fixture stores its runs in this folder of its own, which is empty at first."""
+    folder = tmp_path_factory.mktemp("data")
+    monkeypatch.setenv("JUPYTER_DATA_DIR", str(folder))
+    return folder
+
+
 @pytest.fixture(autouse=True)
 def no_run_is_left():
     yield

@@ -34,9 +34,7 @@ model.fit(x, x[:, :1], epochs=1, batch_size=32, verbose=0)
 """
 
 
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("data_dir")
 
 
 def notices(run):

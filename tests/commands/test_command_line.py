@@ -13,10 +13,7 @@ from ddl_magics.__main__ import main
 from ddl_magics.runtime import events as ev
 from ddl_magics.store import RunFolder
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+pytestmark = pytest.mark.usefixtures("data_dir")
 
 
 def trained(**fields):

@@ -11,9 +11,8 @@ from ddl_magics.runtime import events as ev
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path, monkeypatch):
+def runs(data_dir):
     """{name: folder} of three runs."""
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     good = finished(name="good", set={"lr": "0.001", "act": "relu"}, workers=4, seed=7, cell="BatchNorm()")
     good.label(["paper", "two words"], title="the one", note="Used in Table 2")
     good.update({"progress": {"epoch": 5, "metrics": {"val_accuracy": 0.95, "loss": 0.2}}})

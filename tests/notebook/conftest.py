@@ -8,8 +8,7 @@ from ddl_magics.runs import follower
 
 
 @pytest.fixture
-def shell(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+def shell(data_dir, tmp_path, monkeypatch):
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
     monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
     with shells.loaded(FakeCluster()) as shell:

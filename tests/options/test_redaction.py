@@ -44,8 +44,7 @@ def test_the_rest_is_kept(key, value):
     assert masked({key: value}) == {key: value}
 
 
-def test_no_stored_run_has_a_secret(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def test_no_stored_run_has_a_secret(data_dir):
     folder = stored(conf={"spark.driver.extraJavaOptions": "-Dpassword=hidden", "spark.executor.cores": "2"})
     text = (folder.path / "run.json").read_text()
     assert "hidden" not in text and json.loads(text)["spec"]["conf"]["spark.executor.cores"] == "2"

@@ -208,8 +208,7 @@ def test_a_short_name_is_a_command():
 
 @pytest.mark.slow  # with smaller budgets and fewer workers: runs/test_bounds.py
 @pytest.mark.timeout(900)
-def test_memory_and_disk_of_a_simulated_day_of_256_workers_are_bounded(tmp_path, monkeypatch, capsys):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def test_memory_and_disk_of_a_simulated_day_of_256_workers_are_bounded(data_dir, capsys):
     importlib.import_module("benchmarks.long_run").main(["--quick"])
     goals = json.loads(capsys.readouterr().out.splitlines()[-1])["goals"]
     assert len(goals) == 5 and all(met for *_, met in goals), goals

@@ -25,9 +25,8 @@ TAIL = 400
 
 
 @pytest.fixture(autouse=True)
-def small(tmp_path, monkeypatch):
+def small(data_dir, monkeypatch):
     """A short day is as a month, with small budgets."""
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     monkeypatch.setattr(bounded_log, "TAIL_EVENTS", TAIL)
     monkeypatch.setattr(bounded_log, "OLD_EVENTS", dict.fromkeys(merging.MERGES, 500))
     monkeypatch.setattr(folder_writer, "REWRITE_BYTES", 400_000)

@@ -18,8 +18,7 @@ from ddl_magics.session.session import Session
 
 
 @pytest.fixture(autouse=True)
-def notebook(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "jupyter"))
+def notebook(data_dir, tmp_path, monkeypatch):
     monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
     folder = tmp_path / "notebook"
     folder.mkdir()

@@ -21,8 +21,7 @@ SENT = 8
 
 
 @pytest.fixture(autouse=True)
-def environment(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def environment(data_dir, monkeypatch):
     monkeypatch.setattr(ending, "REACH_SECONDS", 0.2)
     monkeypatch.setattr(livy_http, "PAUSE_SECONDS", 0.01)
 

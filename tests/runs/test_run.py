@@ -29,8 +29,7 @@ from ddl_magics.store import owner
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def quick(data_dir, monkeypatch):
     monkeypatch.setattr(follower, "TURN_SECONDS", 0.01)
     monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
 

@@ -21,8 +21,7 @@ model.fit(x, x[:, :1], epochs=4, batch_size=64, verbose=0)
 
 
 @pytest.mark.timeout(240)
-def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, monkeypatch, tmp_path, capsys):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def test_a_cell_is_measured_with_one_and_two_workers(spark_cluster, data_dir, capsys):
     names = {"spark": spark_cluster(2)}
     session = Session(EmbeddedCluster(lambda: names))
     first = session.submit(dataclasses.replace(parse("--name line --seed 1"), cell=CELL), names).wait(120)

@@ -42,11 +42,8 @@ def kinds(run, kind):
 
 
 @pytest.mark.timeout(240)
-def test_a_search_on_two_executors(spark_cluster, monkeypatch, tmp_path):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path / "data"))
-    notebook = tmp_path / "notebook"
-    notebook.mkdir()
-    monkeypatch.chdir(notebook)
+def test_a_search_on_two_executors(spark_cluster, data_dir, monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
     names = {"spark": spark_cluster(2), "weights": np.array([1.0, -2.0, 3.0, -4.0], "float32")}
     session = Session(EmbeddedCluster(lambda: names))
     line = f"--trials 4 --objective val_loss:min --name tuned --attempts 1 {OPTIONS}"
@@ -91,10 +88,10 @@ def test_a_search_on_two_executors(spark_cluster, monkeypatch, tmp_path):
     # No trial has seen the file that an earlier one has written, and each keeps its own.
     finished = [search.run(row.number).wait(30) for row in search.view.rows if row.state == "finished"]
     assert not any("units.txt" in each.result[2] for each in finished)
-    assert {(notebook / each.name / "units.txt").read_text() for each in finished} == {
+    assert {(tmp_path / each.name / "units.txt").read_text() for each in finished} == {
         each.spec.set["units"] for each in finished
     }
-    assert not (notebook / "units.txt").exists()
+    assert not (tmp_path / "units.txt").exists()
 
     # An ordinary run of the same cell with the best values learns the same.
     spec = dataclasses.replace(parse(f"--strategy single {OPTIONS} {best.options}"), cell=CELL)

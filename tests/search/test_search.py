@@ -12,6 +12,7 @@ import optuna
 import pytest
 from IPython.core.error import UsageError
 from support.fake_cluster import epoch, state
+from support.stored import kill_owner
 from support.until import until
 
 from ddl_magics import store
@@ -128,8 +129,7 @@ def start(plan, stage):
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def quick(data_dir, monkeypatch):
     monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.01)
     monkeypatch.setattr(scheduler, "VIEW_SECONDS", 0.0)
 
@@ -393,8 +393,7 @@ def killed(search, stage):
     """What a killed kernel leaves: nobody's search in the store, and its record."""
     search.abandon()
     assert search.settled(10)
-    owner = search._folder.path / "owner.json"
-    owner.write_text(json.dumps({**json.loads(owner.read_text()), "pid": 2**22 + 1, "start": "0", "heartbeat": 0.0}))
+    kill_owner(search._folder)
     record = store.find_search("tuned")
     assert record.state == ev.LOST
     for run in stage.runs:

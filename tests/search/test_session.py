@@ -7,6 +7,7 @@ import pytest
 from IPython.core.error import UsageError
 from support import shells
 from support.fake_cluster import FakeCluster, epoch, state, training
+from support.stored import kill_owner
 from support.until import until
 
 from ddl_magics import __main__ as command_line
@@ -25,8 +26,7 @@ CELL = "units = ddl.suggest_int('units', 1, 100)"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def quick(data_dir, monkeypatch):
     monkeypatch.setattr(follower, "TURN_SECONDS", 0.01)
     monkeypatch.setattr(follower, "IDLE_POLL_SECONDS", 0.02)
     monkeypatch.setattr(scheduler, "TICK_SECONDS", 0.01)
@@ -179,7 +179,8 @@ def test_the_end_of_the_kernel_leaves_a_search_that_can_be_attached(shell, capsy
     until(lambda: sum(row.epochs == 1 for row in search.view.rows) == 2, 10)
     session.close()
     assert search.settled(10) and {row.state for row in search.view.rows} <= {"training", "waiting"}
-    _let_owner_die(search)
+    for folder in (search._folder, *(store.RunFolder(record.folder) for record in store.list_runs())):
+        kill_owner(folder)
     assert store.find_search("tuned").state == ev.LOST
     assert command_line.main(["stop", "tuned"]) == 1
     assert "tuned is LOST: its kernel is gone" in capsys.readouterr().out
@@ -212,11 +213,3 @@ def test_cleaning_keeps_the_trials_of_a_search_that_lives(shell, monkeypatch):
 
 def _spec(line):
     return dataclasses.replace(parse(line), cell=CELL)
-
-
-def _let_owner_die(search):
-    """As it reads once the process is gone."""
-    folders = [search._folder.path, *(record.folder for record in store.list_runs())]
-    for folder in folders:
-        owner = json.loads((folder / "owner.json").read_text())
-        (folder / "owner.json").write_text(json.dumps({**owner, "pid": 2**22 + 1, "start": "0", "heartbeat": 0.0}))

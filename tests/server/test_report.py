@@ -11,6 +11,8 @@ from ddl_magics import store
 from ddl_magics.runtime import events as ev
 from ddl_magics.server.download import chunks
 
+pytestmark = pytest.mark.usefixtures("data_dir")
+
 EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
 
 _VOID = ("meta", "line", "path")
@@ -45,11 +47,6 @@ class Page(HTMLParser):
     @property
     def text(self):
         return " ".join(" ".join(self.texts).split())
-
-
-@pytest.fixture(autouse=True)
-def own_store(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
 
 
 def report(folder):

@@ -14,13 +14,10 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.store import cleaning
 from ddl_magics.store.cleaning import Policy, StoredRun
 
+pytestmark = pytest.mark.usefixtures("data_dir")
+
 DAY = 86400.0
 ADDRESS = {"livy": "http://livy.example", "session": 1, "name": "n", "runtime": "ddl_runtime_0123456789ab"}
-
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
 
 
 def run(days, size=0, state=ev.FINISHED, labels=(), place=None, **spec):

@@ -21,10 +21,8 @@ FILES = ("run.json", "owner.json", "labels.json", "events.jsonl", "history.json"
 
 
 @pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
+def folder(data_dir, monkeypatch):
     monkeypatch.setattr(snapshots, "EVENTS", 8)
-    return tmp_path
 
 
 @pytest.fixture

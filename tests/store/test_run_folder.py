@@ -17,11 +17,7 @@ from ddl_magics.runtime import events as ev
 from ddl_magics.store import owner
 from ddl_magics.store.files import move
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path, monkeypatch):
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("data_dir")
 
 
 def test_a_run_reads_back():

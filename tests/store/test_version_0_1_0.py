@@ -22,9 +22,8 @@ jsonschema = pytest.importorskip("jsonschema")
 
 
 @pytest.fixture(autouse=True)
-def runs(tmp_path, monkeypatch):
+def runs(data_dir):
     """{name: folder}"""
-    monkeypatch.setenv("JUPYTER_DATA_DIR", str(tmp_path))
     return stored_by_0_1_0()
 
 
