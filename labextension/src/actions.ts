@@ -18,6 +18,5 @@ export interface RunActions {
   stopSearch(search: string): Promise<StopResult | null>;
   /** Deletes the run with its files, after a confirmation. Returns whether it was deleted. */
   delete(run: string): Promise<boolean>;
-  /** Downloads the run as a file. */
   exportRun(run: string, format: ExportFormat): void;
 }

@@ -31,7 +31,6 @@ export type Listed = Row | SearchRow;
 /** Sends a request for a path below the server's base URL. Rejects, with any reason, if there is no answer. */
 export type Request = (path: string, init: RequestInit) => Promise<Response>;
 
-/** A request that failed. */
 export class ApiError extends Error {
   override readonly name = "ApiError";
 
@@ -48,7 +47,6 @@ export class ApiError extends Error {
     super(message);
   }
 
-  /** The server was not reached. */
   get unreachable(): boolean {
     return this.status === 0;
   }
@@ -129,7 +127,6 @@ export class Api {
     return this.get<SearchUpdate>(pathOf(search, "view", "searches"), { ...query }, signal);
   }
 
-  /** The served models. */
   async servers(signal?: AbortSignal): Promise<ServedModel[]> {
     return required(await this.get<ServerList>("servers", {}, signal)).servers;
   }
@@ -140,7 +137,6 @@ export class Api {
     return required(await this.fetch<ServerStopped>(path, { method: "POST" })).message;
   }
 
-  /** The URL of a run as a file. */
   exportUrl(run: string, format: ExportFormat): string {
     return `${this.base}ddl_magics/${pathOf(run, `export?format=${format}`)}`;
   }
@@ -193,7 +189,6 @@ async function errorOf(response: Response): Promise<ApiError> {
   return new ApiError(`Jupyter Server answered ${response.status} ${response.statusText}`, response.status, false);
 }
 
-/** Decodes base64. */
 export function decodeBase64(base64: string): Uint8Array<ArrayBuffer> {
   return Uint8Array.from(atob(base64), (letter) => letter.charCodeAt(0));
 }

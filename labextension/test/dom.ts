@@ -11,6 +11,12 @@ export function findAll<E extends Element = HTMLElement>(selector: string, root:
   return [...root.querySelectorAll<E>(selector)];
 }
 
+/** Types a text into a field. */
+export function type(text: string, selector: string): void {
+  find<HTMLInputElement>(selector).value = text;
+  find(selector).dispatchEvent(new Event("input"));
+}
+
 /** The texts of all elements that match. */
 export function texts(selector: string, root: ParentNode = document): (string | null)[] {
   return findAll(selector, root).map(({ textContent }) => textContent);

@@ -7,6 +7,15 @@ export function frame(): void {
   vi.advanceTimersToNextFrame();
 }
 
+/** A function that applies a message to a model, and draws its view in the next frame. */
+export function drawing<Message>(model: { apply(message: Message): boolean }, view: { draw(): void }) {
+  return (message: Message) => {
+    model.apply(message);
+    view.draw();
+    frame();
+  };
+}
+
 /** Lets some seconds pass. */
 export async function seconds(time: number): Promise<void> {
   await vi.advanceTimersByTimeAsync(time * 1000);

@@ -22,7 +22,6 @@ export interface ComparedRun {
   details: RunDetails | null;
   /** Why the run is not polled any more: it was deleted or cannot be read. Empty if there is no problem. */
   problem: string;
-  /** Whether its lines are shown. */
   shown: boolean;
 }
 

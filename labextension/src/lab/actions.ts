@@ -126,7 +126,6 @@ export class LabActions implements RunActions {
     return deleted.filter(Boolean).length;
   }
 
-  /** Asks for a new title. */
   async rename(run: string): Promise<void> {
     await this.attempt(async () => {
       const row = await this.row(run);
@@ -136,7 +135,6 @@ export class LabActions implements RunActions {
     });
   }
 
-  /** Asks for new labels. */
   async label(run: string): Promise<void> {
     await this.attempt(async () => {
       const labels = await askLabels((await this.row(run)).labels, this.runs.trans);
@@ -145,7 +143,6 @@ export class LabActions implements RunActions {
     });
   }
 
-  /** Asks for a new note. */
   async note(run: string): Promise<void> {
     await this.attempt(async () => {
       const note = await askNote((await this.runs.api.run(run)).note, this.runs.trans);

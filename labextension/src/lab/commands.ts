@@ -16,7 +16,6 @@ import type { IRuns } from "./runs";
 export interface CommandTarget {
   /** The runs and searches that are selected in the panel. */
   selected(): string[];
-  /** Activates the panel. */
   activate(): void;
   /** Opens the menu for the selected runs. */
   openMenu(): void;

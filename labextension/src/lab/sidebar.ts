@@ -15,7 +15,6 @@ export interface SidebarOptions {
   runs: IRuns;
   commands: CommandRegistry;
   filterChanged(filter: ListFilter): void;
-  /** Ends a served model. */
   stopServer(name: string): void;
 }
 

@@ -4,7 +4,7 @@ import { type ISignal, Signal } from "@lumino/signaling";
 import { type Api, ApiError } from "../api";
 import { MAX_PAGE_SIZE, type RunPage, type RunRow, type SearchRow } from "../generated";
 import { messageOf } from "../polling";
-import { PolledFeed } from "./polledfeed";
+import { PolledFeed, type WatchedFeed } from "./polledfeed";
 import { RunList } from "./runlist";
 
 /** The first page is small, so that there is soon something to see; the others are large. */
@@ -32,15 +32,11 @@ export interface ListFeed {
   readonly changed: ISignal<unknown, void>;
 }
 
-/** The list as the panel uses it. */
-export interface PanelFeed extends ListFeed {
+/** The list as the panel uses it; a failure of `refresh` shows in `connection`. */
+export interface PanelFeed extends ListFeed, WatchedFeed {
   readonly connection: Connection;
   /** A run or a search that was listed as live has ended; not the trial of a search. */
   readonly ended: ISignal<unknown, RunRow | SearchRow>;
-  /** Polls now; a failure shows in `connection`. */
-  refresh(): void;
-  /** Somebody watches the list, until the returned function is called. */
-  watch(): () => void;
 }
 
 export class RunFeed extends PolledFeed implements PanelFeed {

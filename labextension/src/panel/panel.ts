@@ -20,7 +20,6 @@ export interface PanelOptions {
   feed: PanelFeed;
   servers: IServerFeed;
   trans: Translation;
-  /** Ends a served model. */
   stopServer(name: string): void;
   /** Opens a run or a search. */
   open(id: string): void;

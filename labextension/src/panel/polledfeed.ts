@@ -1,12 +1,21 @@
 /** A list that is kept up to date by polling the server, which backs off while it does not respond. */
 
 import { Poll } from "@lumino/polling";
-import { Signal } from "@lumino/signaling";
+import { type ISignal, Signal } from "@lumino/signaling";
 
 /** Upper bound of the poll interval while the server does not respond. */
 const MAX_BACKOFF_MS = 60_000;
 
-export abstract class PolledFeed {
+/** What is kept up to date while somebody watches it. */
+export interface WatchedFeed {
+  readonly changed: ISignal<unknown, void>;
+  /** Polls now. */
+  refresh(): void;
+  /** Somebody watches, until the returned function is called. */
+  watch(): () => void;
+}
+
+export abstract class PolledFeed implements WatchedFeed {
   readonly changed = new Signal<this, void>(this);
   protected readonly poll: Poll;
   protected watchers = 0;
@@ -21,17 +30,14 @@ export abstract class PolledFeed {
     });
   }
 
-  /** Starts polling. */
   start(): void {
     void this.poll.start().catch(() => {});
   }
 
-  /** Polls now. */
   refresh(): void {
     void this.poll.refresh().catch(() => {});
   }
 
-  /** Somebody watches, until the returned function is called. */
   watch(): () => void {
     this.watchers += 1;
     this.updateInterval();

@@ -1,22 +1,16 @@
 /** Keeps the list of served models up to date by polling, while somebody watches. */
 
-import type { ISignal } from "@lumino/signaling";
 import type { Api } from "../api";
 import type { ServedModel } from "../generated";
-import { PolledFeed } from "./polledfeed";
+import { PolledFeed, type WatchedFeed } from "./polledfeed";
 
 /** Poll intervals while a model is served, and while none is. */
 const BUSY_MS = 2000;
 const IDLE_MS = 6000;
 
 /** The served models as the panel uses them. */
-export interface IServerFeed {
+export interface IServerFeed extends WatchedFeed {
   readonly servers: readonly ServedModel[];
-  readonly changed: ISignal<unknown, void>;
-  /** Polls now. */
-  refresh(): void;
-  /** Somebody watches, until the returned function is called. */
-  watch(): () => void;
 }
 
 export class ServerFeed extends PolledFeed implements IServerFeed {

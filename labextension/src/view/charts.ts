@@ -91,7 +91,9 @@ export class Charts extends ChartGroup {
     ];
     const hasSteps = first !== undefined || rate !== null;
     this.element.hidden = !hasSteps && !runsWithoutSteps(model);
-    this.element.dataset.charts = String(contents.filter((content) => content !== null).length);
+    const count = contents.filter((content) => content !== null).length;
+    this.element.dataset.charts = String(count);
+    this.element.style.setProperty("--ddl-columns", String(count));
     this.charts.forEach((chart, i) => {
       chart.draw(contents[i] ?? null);
     });

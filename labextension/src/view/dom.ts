@@ -56,7 +56,6 @@ export function setText(element: Element, value: string): void {
   if (element.textContent !== value) element.textContent = value;
 }
 
-/** Shows or hides an element. */
 export function setVisible(element: HTMLElement, visible: boolean): void {
   if (element.hidden === visible) element.hidden = !visible;
 }

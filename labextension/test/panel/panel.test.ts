@@ -6,7 +6,7 @@ import type { ServedModel } from "../../src/generated";
 import { PanelView } from "../../src/panel/panel";
 import type { IServerFeed } from "../../src/panel/serverfeed";
 import { english } from "../../src/translation";
-import { find, findAll, isShown, texts } from "../dom";
+import { find, findAll, isShown, texts, type } from "../dom";
 import { FakeFeed, Watched } from "../fakes";
 import { finished, NOW, run, search, trial, unreadable } from "./rows";
 
@@ -34,10 +34,8 @@ const shown = (selector: string) => isShown(find(selector));
 const press = (key: string, modifiers: KeyboardEventInit = {}) =>
   find(".ddl-list").dispatchEvent(new KeyboardEvent("keydown", { key, bubbles: true, cancelable: true, ...modifiers }));
 
-function filter(text: string): void {
-  find<HTMLInputElement>(".ddl-filter-words").value = text;
-  find(".ddl-filter-words").dispatchEvent(new Event("input"));
-}
+const filter = (text: string) => type(text, ".ddl-filter-words");
+const listed = () => findAll(".ddl-row").map((row) => row.dataset.run);
 
 beforeEach(() => {
   vi.useFakeTimers({ now: NOW * 1000 });
@@ -122,13 +120,13 @@ test("a query is answered by the server, once it is typed, and again while runs 
   expect(findAll(".ddl-row").length).toBe(3);
   await vi.advanceTimersByTimeAsync(300);
   expect(asked).toEqual(["lr<0.1"]);
-  expect(findAll(".ddl-row").map((row) => row.dataset.run)).toEqual(["r2"]);
+  expect(listed()).toEqual(["r2"]);
   answer = ["r2", "r3"];
   feed.set([run("r1"), run("r2"), run("r3")]);
   feed.set([run("r1"), run("r2"), run("r3")]);
   await vi.advanceTimersByTimeAsync(2000);
   expect(asked).toEqual(["lr<0.1", "lr<0.1"]);
-  expect(findAll(".ddl-row").map((row) => row.dataset.run)).toEqual(["r2", "r3"]);
+  expect(listed()).toEqual(["r2", "r3"]);
   filter("lr<");
   await vi.advanceTimersByTimeAsync(300);
   expect(texts(".ddl-filter-problem")).toEqual(["lr< needs a number, such as lr<0.5"]);
@@ -148,7 +146,7 @@ test("a slow answer to a query is shown, though runs have changed; one to other 
   const answer = async (question: number, found: string[]) => {
     answers.get(question)?.(found);
     await vi.advanceTimersByTimeAsync(0);
-    return findAll(".ddl-row").map((row) => row.dataset.run);
+    return listed();
   };
   feed.set([run("r1"), run("r2"), run("r3")]);
   filter("lr<0.1");

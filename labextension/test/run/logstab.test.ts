@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test, vi } from "vitest";
 import { LogPages } from "../../src/run/logpages";
 import { LogsTab } from "../../src/run/logstab";
 import { english } from "../../src/translation";
-import { find, findAll, texts } from "../dom";
+import { find, findAll, texts, type } from "../dom";
 import { seconds } from "../layoutless";
 import { LogServer } from "./log";
 
@@ -14,11 +14,7 @@ let logs: LogsTab;
 
 const lines = () => texts(".ddl-runpage-log > div > span");
 const count = () => find("[role=status]").textContent;
-
-function search(text: string): void {
-  find<HTMLInputElement>("input").value = text;
-  find("input").dispatchEvent(new Event("input"));
-}
+const search = (text: string) => type(text, "input");
 
 beforeEach(() => {
   vi.useFakeTimers();

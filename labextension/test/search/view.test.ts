@@ -7,18 +7,13 @@ import type { SearchMessage } from "../../src/generated";
 import { SearchModel } from "../../src/search/model";
 import { SearchView } from "../../src/search/view";
 import { find, findAll, isShown, texts } from "../dom";
-import { begin, end, frame } from "../layoutless";
+import { begin, drawing, end, frame } from "../layoutless";
 import { full, NOW, trial, update } from "./trials";
 
 let view: SearchView;
+let apply: (message: SearchMessage) => void;
 let model: SearchModel;
 let asked: (string | number)[] = [];
-
-function apply(message: SearchMessage): void {
-  model.apply(message);
-  view.draw();
-  frame();
-}
 
 const TRIALS = [
   trial(0, { value: 0.5 }),
@@ -38,6 +33,7 @@ beforeEach(() => {
     onStop: () => asked.push("stop"),
     onStopTrial: (number) => asked.push(number),
   });
+  apply = drawing(model, view);
   frame();
 });
 

@@ -6,24 +6,20 @@ import { afterEach, beforeEach, expect, test } from "vitest";
 import { RunCard } from "../../src/view/card";
 import { type Delta, RunModel } from "../../src/view/model";
 import { find, findAll, isShown } from "../dom";
-import { begin, end, frame } from "../layoutless";
+import { begin, drawing, end, frame } from "../layoutless";
 import { delta, full, NOW, RUN, STATE } from "../messages";
 
 let model: RunModel;
 let card: RunCard;
+let apply: (message: Delta) => void;
 let stops = 0;
-
-function apply(message: Delta): void {
-  model.apply(message);
-  card.draw();
-  frame();
-}
 
 beforeEach(() => {
   begin(NOW);
   stops = 0;
   model = new RunModel();
   card = new RunCard(document.body, { model, onStop: () => stops++ });
+  apply = drawing(model, card);
   frame();
 });
 

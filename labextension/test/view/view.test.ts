@@ -7,18 +7,13 @@ import type { Failure, RunState } from "../../src/generated";
 import { type Delta, RunModel } from "../../src/view/model";
 import { RunView } from "../../src/view/view";
 import { find, findAll, isShown } from "../dom";
-import { begin, end, frame } from "../layoutless";
+import { begin, drawing, end, frame } from "../layoutless";
 import { delta, full, info, NOW, type Point, RUN, STATE } from "../messages";
 
 let model: RunModel;
 let view: RunView;
+let apply: (message: Delta) => void;
 let stops = 0;
-
-function apply(message: Delta): void {
-  model.apply(message);
-  view.draw();
-  frame();
-}
 
 const shown = (selector: string) => isShown(find(selector));
 
@@ -27,6 +22,7 @@ beforeEach(() => {
   stops = 0;
   model = new RunModel();
   view = new RunView(document.body, { model, onStop: () => stops++ });
+  apply = drawing(model, view);
   frame();
 });
 
