@@ -154,6 +154,7 @@ def test_invocations_take_what_mlflow_takes(served, models):
         ({"inputs": {"a": [[1, 2, 3]], "b": [[1]]}}, "the model takes .*, not a, b"),
         ({"inputs": [[1, 2, "x"]]}, "input"),
         ({"inputs": [[1, 2, None]]}, "it takes float32"),
+        ({"inputs": [[1, 2, 1e39]]}, r"1e\+39 is no float32"),
         ({"inputs": [[1, 2, 3], [1]]}, "input"),
         ({"rows": [[1, 2, 3]]}, "write"),
         (b"{", "the body is no JSON"),

@@ -99,13 +99,13 @@ def at_once(values: Any, dtype: str, dimensions: int) -> np.ndarray | None:
     That is so for values that NumPy refuses or does not nest as expected; for text; for booleans and for floats with
     NaN, as NumPy makes False and NaN of a missing value.
     """
-    if dtype in ("S", "?"):
+    if dtype == "S" or np.dtype(dtype).kind == "b":
         return None
     try:
         array = np.array(values, dtype)
     except Exception:  # whatever it is: the value is looked for, and reported in words for the user
         return None
-    if array.ndim != dimensions or (array.dtype.kind == "f" and np.isnan(array).any()):
+    if array.ndim != dimensions or 0 in array.shape[1:] or (array.dtype.kind == "f" and np.isnan(array).any()):
         return None
     return array
 
@@ -188,7 +188,7 @@ def check_present(values: Iterable[Any]) -> None:
 def one_length(values: Iterable[Any]) -> int:
     """The length that all values have; ValueError where they differ."""
     lengths = sorted(set(map(len, values)))
-    if not lengths:
+    if lengths in ([], [0]):
         raise ValueError("its arrays are empty: drop these rows, or leave it out of --features")
     if len(lengths) > 1:
         raise ValueError("its lengths differ (%d and %d): pad or cut them to one length" % tuple(lengths[:2]))
@@ -413,7 +413,7 @@ def arrow_array(values: Any, column: Column) -> np.ndarray | None:
             return None
         if hasattr(values, "offsets"):
             lengths = np.diff(values.offsets.to_numpy())
-            if (lengths != lengths[0]).any():
+            if not lengths[0] or (lengths != lengths[0]).any():
                 return None
             shape.append(int(lengths[0]))
         else:

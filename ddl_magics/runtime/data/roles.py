@@ -6,6 +6,7 @@ matrix of a, b and c as `meta`.
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Sequence
 
@@ -16,6 +17,9 @@ from .columns import DataError, check_column, check_weight
 
 if TYPE_CHECKING:
     from .records import Arrangement, Column, DataFrame, Features, Inputs, TensorLayout
+
+#: What pandas calls the columns of its index in Parquet files. They are features only where --features names them.
+_INDEX_OF_PANDAS = re.compile(r"__index_level_\d+__$")
 
 
 @dataclass(frozen=True)
@@ -240,7 +244,7 @@ def _all_others(
     features = [
         TensorColumns(None, (column,))
         for column in column_names
-        if column not in {name for _, name in columns_by_option}
+        if column not in {name for _, name in columns_by_option} and not _INDEX_OF_PANDAS.match(column)
     ]
     if not features:
         besides = " and ".join("the %s %s" % (option[2:], name) for option, name in columns_by_option)

@@ -1,7 +1,8 @@
 """--data as files: Spark makes a DataFrame of them, wherever it can reach them.
 
 Of Parquet and ORC it reads only the columns and parts of files that are needed; of TFRecord all, a file at a time; of
-CSV all, twice, as the values tell the types. It reads no rows where the ranks do so themselves (file_feed.py).
+CSV all, three times: for its line breaks, for the types and for the values. It reads no rows where the ranks do so
+themselves (file_feed.py).
 """
 
 from __future__ import annotations
@@ -24,8 +25,15 @@ _FORMATS = {".parquet": "parquet", ".orc": "orc", ".csv": "csv", ".csv.gz": "csv
 #: lines that differ, and rows with more or fewer values than columns, are errors: Spark would take columns by position,
 #: and leave values out.
 _OPTIONS = {"csv": {"header": True, "inferSchema": True, "escape": '"', "enforceSchema": False, "mode": "FAILFAST"}}
-#: What Spark calls a column of CSV whose first line has no name for it.
+#: What Spark calls a column of CSV whose first line has no name for it. pandas' index is the first one, and no feature.
 _NO_NAME = re.compile(r"_c\d+$")
+_INDEX_OF_CSV = "_c0"
+#: What the folder of a table has that says which of its files have rows of today, and who reads it.
+_TABLES = {
+    "_delta_log": ("Delta", "spark.read.format('delta').load(%r)"),
+    ".hoodie": ("Hudi", "spark.read.format('hudi').load(%r)"),
+    "metadata/*.metadata.json": ("Iceberg", "spark.read.format('iceberg').load(%r)"),
+}
 #: In the last part of a path, which may be a pattern.
 _TFRECORD = re.compile(r"\.tfrecords?(?![a-z])[^/]*$")
 #: The columns of TFRecord files are those of so many Examples of the first file.
@@ -83,8 +91,8 @@ class FileSource:
     listing: DataFrame
 
     def uris(self) -> list[str]:
-        """In the order of the files' names."""
-        return sorted(self.listing.inputFiles())
+        """In the order of the files' names. Those without rows, such as `_metadata`, are left out, as Spark does."""
+        return sorted(uri for uri in self.listing.inputFiles() if not uri.rpartition("/")[2].startswith(("_", ".")))
 
 
 def source(session: Any, uri: str) -> FileSource:
@@ -102,7 +110,11 @@ def source(session: Any, uri: str) -> FileSource:
     if advice:
         raise DataError(advice)
     problem, kind = "--data %s cannot be read" % uri, format_of(uri)
-    reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**_OPTIONS.get(kind, {}))
+    _check_no_table(session, uri)
+    options = _OPTIONS.get(kind, {})
+    if kind == "csv":
+        options = {**options, "multiLine": _in_one_line(problem, lambda: _has_line_breaks(session, uri))}
+    reader = session.read.format("binaryFile" if kind == "tfrecord" else kind).options(**options)
     listing = _in_one_line(problem, lambda: reader.load(paths(uri)), _no_parquet)
     if len(paths(uri)) > 1:
         _check_once(uri, listing)
@@ -110,7 +122,52 @@ def source(session: Any, uri: str) -> FileSource:
         return FileSource(kind, _in_one_line(problem, lambda: _of_tfrecord(session, listing)), listing)
     if kind == "csv":
         _check_names(uri, listing.columns)
+        if options["multiLine"] and _INDEX_OF_CSV in listing.columns:  # Spark compares the names of all columns then
+            words = (
+                uri,
+                "spark.read.csv(%r, header=True, inferSchema=True, escape='\"', multiLine=True)" % paths(uri)[0],
+            )
+            raise DataError("--data %s: its first column has no name: df = %s.drop('_c0'), and --data df" % words)
+        return FileSource(kind, listing.drop(_INDEX_OF_CSV), listing)
     return FileSource(kind, listing, listing)
+
+
+def _check_no_table(session: Any, uri: str) -> None:
+    """`DataError` for files of a table that keeps removed rows in its files: Delta, Hudi, Iceberg."""
+    Path = session._jvm.org.apache.hadoop.fs.Path
+    for path in paths(uri):
+        folder = Path(path)
+        try:
+            storage = folder.getFileSystem(session._jsc.hadoopConfiguration())
+            while folder is not None:
+                for marker, (table, reader) in _TABLES.items():
+                    if storage.globStatus(Path(folder, marker)):
+                        words = uri, table, reader % str(folder)
+                        raise DataError(
+                            "--data %s is a table of %s, whose files have removed rows, too: df = %s, and --data df"
+                            % words
+                        )
+                folder = folder.getParent()
+        except DataError:
+            raise
+        except (
+            Exception
+        ):  # of Java: no such file system, or no right to see a folder above: reading tells what is wrong
+            continue
+
+
+def _has_line_breaks(session: Any, uri: str) -> bool:
+    """Whether a value of CSV files has a line break: then a line has a quote that does not end in it.
+
+    ValueError, one line, for text that is no UTF-8, of which Spark makes replacement characters.
+    """
+    lines = session.read.text(paths(uri))
+    quotes = "length(value) - length(replace(value, '\"', ''))"
+    open_quote, unreadable = lines.selectExpr("max((%s) %% 2)" % quotes, "max(instr(value, '\ufffd'))").first()
+    if unreadable:
+        reader = "spark.read.csv(%r, header=True, inferSchema=True, encoding='ISO-8859-1')" % paths(uri)[0]
+        raise ValueError("its text is no UTF-8: read it with its encoding: df = %s, and --data df" % reader)
+    return bool(open_quote)
 
 
 def _check_once(uri: str, listing: DataFrame) -> None:

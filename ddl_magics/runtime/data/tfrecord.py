@@ -245,6 +245,8 @@ def example(data: bytes) -> Features:
     by_name: Features = {}
     try:
         for number, features in fields(data):
+            if number == 2:  # the lists of a SequenceExample, whose context is what an Example has
+                raise ValueError("a record is a SequenceExample, of which --data reads no lists: parse it in the cell")
             for _, entry in fields(features) if number == 1 else ():
                 entry_fields = dict(fields(entry))
                 kind, values = next(iter(fields(entry_fields.get(2, b""))), (0, b""))

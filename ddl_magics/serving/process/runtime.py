@@ -204,10 +204,14 @@ def _as(tensor: Tensor, values: Any) -> np.ndarray:
         array = np.asarray(values)
         if tensor.dtype == "object":
             array = np.asarray(values, object)
-        elif array.dtype.kind == "O" or (array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iub"):
+            if not all(isinstance(value, str | bytes) for value in array.ravel()):
+                raise ValueError("it takes text, and no other values")
+        elif array.size and (
+            array.dtype.kind == "O" or (array.dtype.kind == "f" and np.dtype(tensor.dtype).kind in "iub")
+        ):
             raise ValueError(f"it takes {tensor.dtype}, and no other values")
         else:
-            array = array.astype(tensor.dtype, copy=False)
+            array = _fitting(array, np.dtype(tensor.dtype))
     except (TypeError, ValueError) as error:
         raise InferenceError(f"input {tensor.name}: {error}") from None
     shape = array.shape[1:]
@@ -216,6 +220,18 @@ def _as(tensor: Tensor, values: Any) -> np.ndarray:
         expected_shape = ["rows", *("any" if size is None else size for size in tensor.shape)]
         raise InferenceError(f"input {tensor.name} has the shape {list(array.shape)}, not {expected_shape}")
     return array
+
+
+def _fitting(array: np.ndarray, dtype: np.dtype[Any]) -> np.ndarray:
+    """The array in this type; ValueError for a number that is too large for it, which NumPy would make another one."""
+    with np.errstate(over="ignore"):
+        converted = array.astype(dtype, copy=False)
+    if array.dtype.kind not in "iuf":
+        return converted
+    changed = converted != array if dtype.kind in "iu" else np.isinf(converted) & ~np.isinf(array)
+    if changed.any():
+        raise ValueError(f"{array[changed][0]} is no {dtype}")
+    return converted
 
 
 def _texts(array: np.ndarray) -> np.ndarray:

@@ -640,6 +640,9 @@ def test_weights_are_numbers(values, kind):
     [
         ([None, "a"], "df, column 'x': it has empty values (null): fill them or drop their rows first"),
         (pd.array([1, None], dtype="Int64"), "df, column 'x': it has empty values (null)"),
+        ([True, None], "df, column 'x': it has empty values (null)"),
+        (pd.array([True, None], dtype="boolean"), "df, column 'x': it has empty values (null)"),
+        ([np.zeros(0), np.zeros(0)], "column 'x' of df holds empty arrays"),
         ([[1, 2], [1]], "df, column 'x': its lengths differ (1 and 2): pad or cut them to one length"),
         ([None, None], "column 'x' of df has no values at all: fill or drop it"),
         (

@@ -126,6 +126,57 @@ def test_csv_without_names_of_columns_is_one_line(spark, tmp_path, texts, messag
     assert str(caught.value).startswith("--data " + message.format(uri=uri)) and "\n" not in str(caught.value)
 
 
+def test_csv_with_line_breaks_in_quotes_or_pandas_index_is_what_pandas_reads(spark, tmp_path):
+    """The rest of the text has as many commas as a row, so that nothing but the quotes tells."""
+    uri = f"file://{tmp_path}/1.csv"
+    for index, text in ((False, "line\n7,1,second"), (True, "one line")):
+        table = pd.DataFrame({"a": [1, 2], "text": [text, 'a ""quoted"" one'], "y": [0, 1]})
+        table.to_csv(tmp_path / "1.csv", index=index)
+        frame = sources.source(spark, uri).frame
+        assert [tuple(row) for row in frame.collect()] == list(table.itertuples(index=False, name=None))
+    (tmp_path / "1.csv").write_text(',a,y\n0,"1\n",0\n')
+    with pytest.raises(DataError) as caught:
+        sources.source(spark, uri)
+    code = str(caught.value).partition("df = ")[2].removesuffix(", and --data df")
+    assert eval(code, {"spark": spark}).columns == ["a", "y"]
+
+
+def test_csv_of_another_encoding_is_one_line(spark, tmp_path):
+    (tmp_path / "1.csv").write_bytes("a,y\nGröße,1\n".encode("latin-1"))
+    with pytest.raises(DataError, match=r"1\.csv cannot be read: its text is no UTF-8: read it with its encoding"):
+        sources.source(spark, f"file://{tmp_path}/1.csv")
+
+
+@pytest.mark.parametrize(
+    ("marker", "table"), [("_delta_log", "delta"), (".hoodie", "hudi"), ("metadata/v1.metadata.json", "iceberg")]
+)
+@pytest.mark.parametrize("path", ["", "/day=1", "/day=1/*.parquet"])
+def test_files_of_a_table_with_removed_rows_are_refused(spark, tmp_path, marker, table, path):
+    (tmp_path / "t" / "day=1").mkdir(parents=True)
+    pq.write_table(pa.table({"a": [1], "y": [0]}), tmp_path / "t" / "day=1" / "1.parquet")
+    (tmp_path / "t" / marker).mkdir(parents=True)
+    with pytest.raises(DataError) as caught:
+        sources.source(spark, f"file://{tmp_path}/t{path}")
+    assert f"files have removed rows, too: df = spark.read.format('{table}').load('file:{tmp_path}/t')" in str(
+        caught.value
+    )
+
+
+def test_summaries_and_pandas_index_are_neither_rows_nor_features(spark, tmp_path):
+    table = pa.Table.from_pandas(pd.DataFrame({"a": [1, 2, 3], "b": [0.5, 1, 2]}).query("a != 2"))
+    pq.write_table(table, tmp_path / "0.parquet")
+    pq.write_metadata(table.schema, tmp_path / "_common_metadata")
+    options = spec(data=f"file://{tmp_path}", label=None)
+    source = sources.opened(spark, options)
+    assert [uri.rpartition("/")[2] for uri in source.uris()] == ["0.parquet"]
+    plan = DataPlan(options.data, options, sources.with_frame({}, options, source))
+    assert [column["name"] for column in plan.columns] == ["a", "b"]
+    named = dataclasses.replace(options, features=["__index_level_0__"])
+    assert (
+        DataPlan(options.data, named, sources.with_frame({}, named, source)).columns[0]["name"] == "__index_level_0__"
+    )
+
+
 @pytest.mark.parametrize("row", ["7,8", "7,8,1,9"])
 def test_a_row_of_csv_with_another_number_of_values_is_one_line(spark, tmp_path, row):
     (tmp_path / "1.csv").write_text(f"a,b,y\n1,2,0\n{row}\n")
@@ -259,6 +310,7 @@ def test_numbers_that_are_not_packed_are_read():
         ),
         (lambda content: gzip.compress(content)[:-9], "f is cut off or damaged: "),
         (lambda content: of_tensorflow([b"\xff" * 99]), "a record is no tf.train.Example"),
+        (lambda content: of_tensorflow([b"\x0a\x00\x12\x00"]), "a record is a SequenceExample, of which"),
     ],
 )
 def test_damaged_files_are_one_line(change, message, tmp_path):
