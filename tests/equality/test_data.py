@@ -153,6 +153,7 @@ def assert_equal(found, expected):
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_two_workers_learn_of_transformed_windows(spark_cluster, folder, expected):
     way = "transformed windows"
     assert_equal(learned(spark_cluster(2), way, folder, workers=2, batch_size=10_000).result, expected(way))

@@ -87,6 +87,7 @@ def test_an_export_knows_its_columns(frame, run, tmp_path):
         predict(frame, run.export(tmp_path / "served", "saved_model"))
 
 
+@pytest.mark.slow
 def test_what_the_docs_say_for_the_transformers_of_dist_keras(frame):
     page = ROOT / "docs" / "coming-from.md"
     names = {}

@@ -59,6 +59,7 @@ def parsed(files, compression):
     return {name: values.numpy().tolist() for name, values in tf.io.parse_example(records, features).items()}
 
 
+@pytest.mark.slow
 def test_tensorflow_reads_every_type_that_spark_writes(spark, tmp_path):
     frame = spark.createDataFrame(spark.sparkContext.parallelize(map(row, range(501)), 3), SCHEMA)
     for name, compression in (("out.tfrecord", None), ("packed.tfrecord", "gzip")):

@@ -59,7 +59,7 @@ def test_without_encryption_all_is_read(spark):
     assert capture.holds(PRINTED) and any(capture.holds(gradient) for gradient in GRADIENTS)
 
 
-@pytest.mark.parametrize("strategy", ["allreduce", "ps"])
+@pytest.mark.parametrize("strategy", ["allreduce", pytest.param("ps", marks=pytest.mark.slow)])
 def test_with_encryption_nothing_is_read(spark, strategy):
     capture, ended = seen(spark, encrypt="yes", strategy=strategy, rule="adag" if strategy == "ps" else None)
     assert sum(map(len, capture.beginning(TLS))) > 100_000

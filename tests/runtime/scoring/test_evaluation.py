@@ -131,6 +131,7 @@ def test_top_k_in_float32(frame):
     assert dict(ours) == pytest.approx(theirs, rel=1e-6) and 0.4 < ours["top2"] < 1
 
 
+@pytest.mark.slow
 def test_windows_of_time_series_have_the_labels_of_training(spark_cluster):
     """Those of the rows `horizon` after each, every `stride`-th; label and weight beside features of the same name."""
     spark = spark_cluster(2)
@@ -178,6 +179,7 @@ model.fit(dataset, epochs=1, verbose=0)
 """
 
 
+@pytest.mark.slow
 def test_a_run_knows_its_label_and_its_features(spark_cluster, frame):
     """Of a regression; in float32."""
     spark = spark_cluster(2)
