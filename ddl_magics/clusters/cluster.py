@@ -233,7 +233,7 @@ class Cluster:
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             raise CannotScore(f"{self.name} does not {function}: {error}") from None
         if not reply.get("ok"):
-            raise CannotScore(self._reason(reply))
+            raise CannotScore(_message(reply, f"{self.name} gave no reason"))
         return reply
 
     def write_tfrecord(
@@ -258,17 +258,13 @@ class Cluster:
         except (ConnectionError, TimeoutError, ProcessLookupError) as error:
             raise CannotWrite(f"{self.name} does not write {data}: {error}") from None
         if not reply.get("ok"):
-            raise CannotWrite(self._reason(reply))
+            raise CannotWrite(_message(reply, f"{self.name} gave no reason"))
         return reply
-
-    def _reason(self, reply: Mapping[str, Any]) -> str:
-        """The message of an error in a reply."""
-        return str((reply.get("error") or {}).get("message", f"{self.name} gave no reason"))
 
     def give_back(self, resource: str) -> str | Refused:
         """Release "executors" or the "session", as --release says. Returns a line for the user."""
         if resource == "session":
-            return self._end_session()
+            return self._end_session() if self._is_ours() else Refused("usage", NOT_OURS)
         return self._change_executors(
             "release",
             "{} given back; a Spark job waits until a run or %ddl acquire asks for new ones",
@@ -292,8 +288,8 @@ class Cluster:
         return False
 
     def _end_session(self) -> str | Refused:
-        """End the session, if it was started here. The next run starts a new one."""
-        return Refused("usage", NOT_OURS)
+        """End the session, which was started here. The next run starts a new one."""
+        raise NotImplementedError
 
     def _change_executors(self, action: str, changed: str, unchanged: str, **arguments: str) -> str | Refused:
         """Release or request executors. changed: the line for the user, with {} for their number."""
@@ -356,6 +352,6 @@ def launch_answer(reply: Mapping[str, Any]) -> Launched | Refused:
     return Refused(str(error.get("kind", "spark")), str(error.get("message", "the driver refused without a reason")))
 
 
-def _message(reply: Mapping[str, Any]) -> str:
-    error = reply.get("error") or "the driver does not know the run"
+def _message(reply: Mapping[str, Any], default: str = "the driver does not know the run") -> str:
+    error = reply.get("error") or default
     return str(error.get("message", error) if isinstance(error, Mapping) else error)

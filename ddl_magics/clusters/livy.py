@@ -160,9 +160,7 @@ class LivyCluster(Cluster):
     def _is_ours(self) -> bool:
         return self.session.created_here
 
-    def _end_session(self) -> str | Refused:
-        if not self.session.created_here:
-            return Refused("usage", NOT_OURS)
+    def _end_session(self) -> str:
         self.session.terminate()
         return f"{self.name} has ended; the next run starts a new one"
 

@@ -6,7 +6,6 @@ It starts nothing: the executors are described by Spark's settings, and their Py
 from __future__ import annotations
 
 import platform
-import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,6 +15,7 @@ from ddl_magics.clusters import session_details
 from ddl_magics.clusters.livy_channel import Channel
 from ddl_magics.clusters.livy_http import LivyHttp
 from ddl_magics.clusters.livy_session import HEARTBEAT_TIMEOUT_SECONDS, LivySession
+from ddl_magics.clusters.machine import version_numbers
 from ddl_magics.wording import counted
 
 #: A larger difference between the clocks is reported: events have the cluster's time, and ages are computed here.
@@ -178,7 +178,7 @@ def _tensorflow(environment: Mapping[str, Any]) -> str:
     has = f"{version}, Keras {environment.get('keras') or 'of TensorFlow'} (the driver's)"
     if _below(str(version), OLDEST_TENSORFLOW):
         return f"{has}; too old: {TENSORFLOW_RANGE} is supported"
-    if _numbers(str(version)) > NEWEST_TENSORFLOW:
+    if version_numbers(str(version)) > NEWEST_TENSORFLOW:
         return f"{has}; newer than the tested versions: {TENSORFLOW_RANGE}"
     return has
 
@@ -191,13 +191,10 @@ def _clock(cluster_time: float, asked_at: float, answered_at: float) -> str:
     return "in sync"
 
 
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"\d+", version)[:2])
-
-
 def _below(version: str, oldest: tuple[int, int]) -> bool:
     """Whether the version is known and older."""
-    return bool(_numbers(version)) and _numbers(version) < oldest
+    numbers = version_numbers(version)
+    return bool(numbers) and numbers < oldest
 
 
 def _answer(ask: Callable[[], str]) -> str:

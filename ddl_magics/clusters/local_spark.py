@@ -81,8 +81,7 @@ def version_problem() -> str | None:
     installed = machine.installed("pyspark")
     if installed is None:
         return None  # `create_session` says so
-    numbers = _numbers(installed)
-    if numbers < PYSPARK_FOR_PYTHON_311 and sys.version_info >= (3, 11):
+    if machine.version_numbers(installed) < PYSPARK_FOR_PYTHON_311 and sys.version_info >= (3, 11):
         kernel_python = f"{sys.version_info[0]}.{sys.version_info[1]}"
         return (
             f"pyspark {installed} cannot send a cell to workers from Python {kernel_python}: "
@@ -91,15 +90,10 @@ def version_problem() -> str | None:
     return None
 
 
-def _numbers(installed: str) -> tuple[int, ...]:
-    """Major and minor version."""
-    return tuple(int(number) for number in re.findall(r"[0-9]+", installed)[:2])
-
-
 def javas() -> Javas:
     """The Java versions of the installed Spark; for an unknown newer Spark, those of the newest in `JAVAS`."""
     installed = machine.installed("pyspark")
-    major = _numbers(installed)[0] if installed else min(JAVAS)
+    major = machine.version_numbers(installed)[0] if installed else min(JAVAS)
     return JAVAS[min(max(major, min(JAVAS)), max(JAVAS))]
 
 

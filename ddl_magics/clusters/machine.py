@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -74,6 +75,11 @@ def installed(*distributions: str) -> str | None:
         with suppress(PackageNotFoundError):
             return version(name)
     return None
+
+
+def version_numbers(text: str, count: int = 2) -> tuple[int, ...]:
+    """The first numbers of a version: major, minor, ..."""
+    return tuple(int(number) for number in re.findall(r"[0-9]+", text)[:count])
 
 
 def workers_python(name: str) -> WorkersPython | None:

@@ -122,13 +122,11 @@ def max_concurrent_runs(spec: RunSpec, namespace: Mapping[str, Any]) -> int | No
     return None if memory is None else max(1, memory // required)
 
 
-def estimate(value: Any) -> int:
-    """The approximate bytes of a value when it is sent; 0 if unknown without pickling."""
-    return _estimate(value, (), _MEASURED)
+def estimate(value: Any, containers: tuple[int, ...] = (), max_elements: int = _MEASURED) -> int:
+    """The approximate bytes of a value when it is sent; 0 if unknown without pickling.
 
-
-def _estimate(value: Any, containers: tuple[int, ...], max_elements: int) -> int:
-    """containers: ids of those that contain the value. max_elements: elements that are measured, at any depth."""
+    containers: ids of those that contain the value. max_elements: elements that are measured, at any depth.
+    """
     size = _array_bytes(value)
     if size is not None:
         return size
@@ -157,7 +155,6 @@ def _array_bytes(value: Any) -> int | None:
 
 def _estimate_elements(count: int, elements: Iterable[Any], containers: tuple[int, ...], max_elements: int) -> int:
     """The bytes of `count` elements, extrapolated from the first `max_elements`."""
-    measured = [
-        _estimate(element, containers, max(1, max_elements // count)) for element in islice(elements, max_elements)
-    ]
+    share = max(1, max_elements // count)
+    measured = [estimate(element, containers, share) for element in islice(elements, max_elements)]
     return sum(measured) * count // max(len(measured), 1)

@@ -25,24 +25,16 @@ class ScoredModel:
         file: the `.keras` file.
         run: the run that trained it; None for a path.
         inputs: the input columns that an export declares, as `ddl_magics.predict` takes them.
+        label, weight, transform: options of the run; None for a path.
     """
 
     key: str
     file: Path
     run: Run | None = None
     inputs: Any = None
-
-    @property
-    def label(self) -> str | None:
-        return self.run.spec.label if self.run else None
-
-    @property
-    def weight(self) -> str | None:
-        return self.run.spec.weight if self.run else None
-
-    @property
-    def transform(self) -> str | None:
-        return self.run.spec.transform if self.run else None
+    label: str | None = None
+    weight: str | None = None
+    transform: str | None = None
 
     def features(self, columns: Sequence[str]) -> Any:
         """The columns of the model's input: those of --features, else of the training or of the export.
@@ -76,7 +68,8 @@ def find(name: str, session: Session) -> ScoredModel:
     """
     model = run_or_path(name, session.find)
     if not isinstance(model, Path):
-        return ScoredModel(model.id, model.trained().file, model)
+        options = {name: getattr(model.spec, name) for name in ("label", "weight", "transform")}
+        return ScoredModel(model.id, model.trained().file, model, **options)
     file, inputs = (model, None) if model.suffix == ".keras" else exported(model)
     try:
         key = hashlib.sha256(file.read_bytes()).hexdigest()

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from IPython.core.error import UsageError
 
+from ddl_magics.clusters import machine
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
 from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
@@ -17,7 +18,6 @@ from ddl_magics.models.registry import Registry
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
 from ddl_magics.serving import deployment, servable
-from ddl_magics.serving.environment import keras_here
 from ddl_magics.serving.kafka_writer import address
 from ddl_magics.serving.servable import ServableModel
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
@@ -112,7 +112,7 @@ def _model(model_name: str, find: Callable[[str], Run], scratch: Path) -> Servab
 
 
 def _deploy(model: ServableModel, name: str | None, target: str, folder: str) -> str:
-    keras = model.keras or keras_here() or "3"
+    keras = model.keras or machine.installed("keras") or "3"
     deployed = Path(folder).expanduser()
     with new_folder(deployed) as unfinished:
         written = deployment.write(

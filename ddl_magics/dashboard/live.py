@@ -69,44 +69,21 @@ class LiveView:
     """The live view of one run: display `widget`, and `feed` it the events of the run.
 
     Args:
-        run_id: id of the run.
-        name: name of the run.
-        strategy: value of --strategy.
-        workers: number of workers.
-        cluster: description of the cluster.
-        on_stop: called in a new thread when the reader clicks Stop.
-        waiting: the cell blocks until the run ends. The kernel receives no clicks then, so the view refers to the
-            notebook's interrupt button instead of showing Stop.
+        info: `RunInfo` of `schema.py`.
+        on_stop: called in a new thread when the reader clicks Stop. Where `info` says that the cell is waiting, the
+            kernel receives no clicks, and the view refers to the notebook's interrupt button instead.
         form: "view", or "card" for state, reason, numbers and buttons, with the rest on request.
     """
 
-    def __init__(
-        self,
-        run_id: str,
-        name: str,
-        strategy: str,
-        workers: int,
-        cluster: str,
-        on_stop: Callable[[], object],
-        waiting: bool = False,
-        form: str = "view",
-    ) -> None:
+    def __init__(self, info: dict[str, Any], on_stop: Callable[[], object], form: str = "view") -> None:
         self._on_stop = on_stop
         self._lock = threading.Lock()
-        self._history = History(workers)
-        info = {
-            "id": run_id,
-            "name": name,
-            "strategy": strategy,
-            "workers": workers,
-            "cluster": cluster,
-            "waiting": waiting,
-        }
+        self._history = History(info["workers"])
         self._packer = Packer(self._history, info)
         self._last_seen: float | None = None
         self._requested = False
         self._last_sent = time.monotonic()
-        self.widget = RunWidget(run=run_id, form=form)
+        self.widget = RunWidget(run=info["id"], form=form)
         self.widget.on_msg(self._receive)
 
         start_heartbeats(self, "ddl-live-view")

@@ -61,8 +61,12 @@ def _tuple(description: str, *items: Schema) -> Schema:
     return {"description": description, "type": "array", "prefixItems": list(items), "minItems": size, "maxItems": size}
 
 
+def _array(items: Schema, description: str = "") -> Schema:
+    return {**_text(description), "type": "array", "items": items}
+
+
 def _numbers(description: str = "") -> Schema:
-    return {**_text(description), "type": "array", "items": {"type": ["number", "null"]}}
+    return _array(_nullable(_number()), description)
 
 
 #: States of a trial of a search.
@@ -239,11 +243,9 @@ SEARCH_DEFINITIONS: dict[str, Schema] = {
         at=_number("when the search was so, in seconds since the epoch"),
         seconds=_number("since its begin, or that it took"),
         left=_nullable(_number("estimated seconds until its end")),
-        front={
-            "type": "array",
-            "items": _integer(),
-            "description": "number of the best finished trial; of those that no other one beats in several objectives",
-        },
+        front=_array(
+            _integer(), "number of the best finished trial; of those that no other one beats in several objectives"
+        ),
     ),
     "TrialView": _object(
         number=_integer(),
@@ -257,11 +259,7 @@ SEARCH_DEFINITIONS: dict[str, Schema] = {
         reason=_text("why it was pruned or failed"),
         run=_text("the id of its run"),
         tries=_integer(),
-        curve={
-            "type": "array",
-            "description": "epochs, from 1, and the objective after them",
-            "items": _tuple("", _integer(), _nullable(_number())),
-        },
+        curve=_array(_tuple("", _integer(), _nullable(_number())), "epochs, from 1, and the objective after them"),
     ),
     "SearchMessage": _object(
         ("info",),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 from ddl_magics.history.provenance import Provenance
@@ -17,9 +17,6 @@ class Section:
     title: str
     entries: tuple[tuple[str, str], ...] = ()
     text: str = ""
-
-    def to_record(self) -> dict[str, Any]:
-        return {**asdict(self), "entries": [list(entry) for entry in self.entries]}
 
 
 def described(provenance: Provenance) -> list[Section]:

@@ -13,7 +13,7 @@ import platform
 import shutil
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import isfinite
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def write(trained: Trained, folder: Path, format: str, example: Example | None =
         model = trained.load()
         example = example_for(model, trained.inputs) if example is None else example
         signature = signature_of(model, example)
-        description |= {"signature": signature.to_json(), "example": example}
+        description |= {"signature": asdict(signature), "example": example}
         with _explained(format):
             if format == "mlflow":
                 _write_mlflow(model, folder, signature, example, description)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Union
 
 import numpy as np
@@ -30,10 +30,6 @@ class Tensor:
 class Signature:
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """{"inputs": [{"name", "dtype", "shape"}], "outputs": the same}."""
-        return asdict(self)
 
 
 def signature_of(model: Any, example: Example) -> Signature:

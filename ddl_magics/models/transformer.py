@@ -83,7 +83,7 @@ class _Writer(MLWriter):
         self._instance = instance
 
     def saveImpl(self, path: str) -> None:
-        DefaultParamsWriter.saveMetadata(self._instance, path, _context())
+        DefaultParamsWriter.saveMetadata(self._instance, path, SparkContext.getOrCreate())
         with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
             file = Path(folder) / _MODEL
             file.write_bytes(self._instance.model)
@@ -92,7 +92,7 @@ class _Writer(MLWriter):
 
 class _Reader(MLReader[KerasTransformer]):
     def load(self, path: str) -> KerasTransformer:
-        metadata = DefaultParamsReader.loadMetadata(path, _context())
+        metadata = DefaultParamsReader.loadMetadata(path, SparkContext.getOrCreate())
         with tempfile.TemporaryDirectory(prefix="ddl-transformer-") as folder:
             file = Path(folder) / _MODEL
             HadoopFolder(path).download(_MODEL, file)
@@ -100,8 +100,3 @@ class _Reader(MLReader[KerasTransformer]):
         loaded._resetUid(metadata["uid"])
         DefaultParamsReader.getAndSetParams(loaded, metadata)
         return loaded
-
-
-def _context() -> SparkContext:
-    """The running one, as a pipeline is saved and loaded within a session."""
-    return SparkContext.getOrCreate()

@@ -66,16 +66,8 @@ def _show_run(run: Run, waiting: bool) -> None:
 def _live_view(run: Run, waiting: bool, form: str) -> LiveView:
     from ddl_magics.dashboard.live import LiveView
 
-    return LiveView(
-        run_id=run.id,
-        name=run.name,
-        strategy=run.spec.strategy,
-        workers=run.spec.workers,
-        cluster=run.cluster,
-        on_stop=run.request_stop,
-        waiting=waiting,
-        form=form,
-    )
+    info = {name: value for name, value in run.summary.items() if name != "state"}
+    return LiveView({**info, "waiting": waiting}, run.request_stop, form)
 
 
 def _show(run: Run, view: LiveView) -> DisplayHandle:

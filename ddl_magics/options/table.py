@@ -76,15 +76,15 @@ RELEASES: Mapping[str, str] = {
 
 _SEARCH_ONLY = "a search has many runs; leave it out, and use it in a run with the best values (--set)."
 
-#: Options that one execution of a cell sets: of --data, and of the windows that --sequence-length makes of it.
-_of_data = partial(Option, needs="--data", configurable=False)
-_of_windows = partial(Option, needs="--sequence-length", configurable=False)
+#: Options that one execution of a cell sets; of --data, and of the windows that --sequence-length makes of it.
+_of_cell = partial(Option, configurable=False)
+_of_data = partial(_of_cell, needs="--data")
+_of_windows = partial(_of_cell, needs="--sequence-length")
 
 _TRAINING = (
     Option(
         "--strategy",
         "How the workers train together.",
-        metavar="NAME",
         default=RunSpec.strategy,
         hint=similar.strategy,
         choices=STRATEGIES,
@@ -101,7 +101,6 @@ _TRAINING = (
         "Update rule: of the parameter server (ps), or easgd (allreduce). Its settings are derived from the run; set "
         "one as in aeasgd:alpha=0.1.",
         read_rule,
-        metavar="NAME",
         default_text=f"{DEFAULT_RULE} for ps",
         choices={name: _meaning(update_rules.RULES[name]) for name in update_rules.names()},
         settings=lambda name: tuple(setting.name for setting in update_rules.RULES[name].settings),
@@ -160,7 +159,6 @@ _TRAINING = (
         "Whether workers exchange their outputs and targets in each step, so that every worker computes the loss of "
         "the whole global batch. auto does so for losses that need it: those that are neither a mean nor a sum over "
         "rows, as a trial finds out before training.",
-        metavar="auto|yes|no",
         default_text="auto",
         choices={
             "auto": "for losses that are neither a mean nor a sum over rows",
@@ -189,7 +187,7 @@ _TRAINING = (
 )
 
 _DATA = (
-    Option(
+    _of_cell(
         "--data",
         "DataFrame that becomes `dataset` in the cell, or Parquet, ORC, CSV or TFRecord files that Spark reads: "
         "hdfs:///sales/*.parquet, abfs://..., s3a://..., file:///.... The rows are divided among the workers; each is "
@@ -201,7 +199,6 @@ _DATA = (
             "--strategy tf-ps": "its cell runs on the coordinator alone; read the data in the function for "
             "create_per_worker_dataset."
         },
-        configurable=False,
     ),
     _of_data(
         "--where",
@@ -224,13 +221,12 @@ _DATA = (
         metavar="COLUMN",
         completes="columns",
     ),
-    Option(
+    _of_cell(
         "--weight",
         "Column of sample weights: `dataset` yields (features, label, weight), as Keras' `sample_weight`.",
         metavar="COLUMN",
         completes="columns",
         needs="--label",
-        configurable=False,
     ),
     _of_data(
         "--transform",
@@ -267,14 +263,13 @@ _DATA = (
         metavar="SHARE|DATAFRAME|DATE",
         completes="frames",
     ),
-    Option(
+    _of_cell(
         "--sequence-length",
         "Make `dataset` of windows over a time series: the features of N consecutive rows, in the order of "
         "--order-by, with the label of a later row.",
         read_count,
         metavar="N",
         needs="--order-by",
-        configurable=False,
     ),
     _of_windows(
         "--order-by",
@@ -313,45 +308,41 @@ _DATA = (
         default="on",
         needs="--data",
     ),
-    Option(
+    _of_cell(
         "--send",
         "Variables of the notebook, a,b,c or a b c, to copy into the Livy session: numbers, text, lists, dicts, NumPy "
         "arrays up to half a megabyte. Send nothing secret: Livy logs them.",
         read_identifier,
         metavar="NAMES",
         takes_list=True,
-        configurable=False,
     ),
-    Option(
+    _of_cell(
         "--files",
         "Files and folders beside the notebook, a,b,c or a b c, to copy to the workers of a Livy session, up to 32 MB: "
         "the cell finds them under the same relative paths. Workers on this machine find the notebook's folder itself.",
         metavar="PATHS",
         takes_list=True,
-        configurable=False,
     ),
 )
 
 _SEARCH = (
-    Option(
+    _of_cell(
         "--set",
         "Value of a parameter that the cell asks for with ddl.suggest_float, suggest_int or suggest_categorical. May "
         "be repeated. In a search, the parameter keeps this value.",
         read_parameter,
         metavar="NAME=VALUE",
         repeats=True,
-        configurable=False,
     ),
-    Option(
+    _of_cell(
         "--trials",
         "Search for the best values of the cell's ddl.suggest_... parameters, in so many runs. Needs Optuna on the "
         "notebook's machine: the extra search of this package.",
         read_count,
         metavar="N",
         conflicts={"--out": _SEARCH_ONLY, "--resume": _SEARCH_ONLY},
-        configurable=False,
     ),
-    Option(
+    _of_cell(
         "--objective",
         "Metric that a search optimizes, as in the history of fit or in ddl.log, and its direction. The value of a "
         "trial is that of its last epoch. With several, joined by commas, a search finds the trials that no other one "
@@ -359,12 +350,10 @@ _SEARCH = (
         read_objective,
         metavar="METRIC:max|min",
         needs="--trials",
-        configurable=False,
     ),
     Option(
         "--search",
         "How a search chooses values.",
-        metavar="NAME",
         default="tpe",
         choices=SEARCHES,
         needs="--trials",
@@ -372,7 +361,6 @@ _SEARCH = (
     Option(
         "--prune",
         "Which trials a search ends early.",
-        metavar="NAME",
         default="asha",
         choices=PRUNERS,
         needs="--trials",
@@ -385,13 +373,12 @@ _SEARCH = (
         default_text="as many as fit into the slots and, on this machine, its memory",
         needs="--trials",
     ),
-    Option(
+    _of_cell(
         "--warm-start",
         "Earlier search, by name or id, from whose trials this one learns before its first: for --search tpe and "
         "cmaes. Its objective must be the same; trials with values out of this cell's ranges are left out.",
         metavar="SEARCH",
         needs="--trials",
-        configurable=False,
     ),
 )
 
@@ -427,7 +414,7 @@ _FAULTS = (
         metavar="URI",
         strategies=("allreduce", "ps", "average", "single"),
     ),
-    Option(
+    _of_cell(
         "--resume",
         "Run that failed or was stopped, by name or id: continue from its last checkpoint, with the cell as it is now.",
         metavar="RUN",
@@ -436,7 +423,6 @@ _FAULTS = (
             "--strategy ensemble": "--resume continues the training of one model, and an ensemble has several; leave "
             "--resume out."
         },
-        configurable=False,
     ),
     Option(
         "--timeout",
@@ -466,7 +452,6 @@ _CLUSTER = (
         "Whether the connections between workers, parameter servers and driver are encrypted, by TLS 1.3. auto does so "
         "where Spark encrypts something of its own: spark.network.crypto.enabled, spark.ssl.enabled or "
         "spark.io.encryption.enabled is set.",
-        metavar="auto|yes|no",
         default_text="auto",
         choices={
             "auto": "as Spark does with its own connections",
@@ -478,7 +463,6 @@ _CLUSTER = (
         "--release",
         "What to release after the run, or the search, ends and its results are here, if nothing else runs. Only for "
         "sessions that ddl_magics started: in your own session, use %ddl release.",
-        metavar="NAME",
         choices=RELEASES,
         default_text="no",
     ),
@@ -497,13 +481,12 @@ _CLUSTER = (
 )
 
 _OUTPUT = (
-    Option(
+    _of_cell(
         "--name",
         "Name of the run and of the variable that holds it.",
         read_identifier,
         metavar="NAME",
         default_text="run_1, run_2 and so on",
-        configurable=False,
     ),
     Option(
         "--wait",
@@ -512,20 +495,18 @@ _OUTPUT = (
         sets=("wait", True),
     ),
     Option("--no-wait", "Return at once and train in the background. The default in a notebook.", sets=("wait", False)),
-    Option(
+    _of_cell(
         "--out",
         "New or empty folder to which the cluster writes the model, its weights, the result and the history, instead "
         "of sending them to the notebook: hdfs:///models/mnist, abfs://..., s3a://..., file:///...",
         read_uri,
         metavar="URI",
-        configurable=False,
     ),
-    Option(
+    _of_cell(
         "--dry-run",
         "Show what the run, or the search, would do: slots, sizes, the strategy's settings and an estimate of its "
         "memory. Nothing is started.",
         sets=("dry_run", True),
-        configurable=False,
     ),
     Option(
         "--provenance",

@@ -10,6 +10,7 @@ import keyword
 import re
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -29,10 +30,22 @@ SEED_LIMIT = 2**31
 DIRECTIONS = ("max", "min")
 
 
-def read_count(text: str) -> int:
-    if not re.fullmatch(r"0*[1-9][0-9]{0,14}", text):
-        raise ValueError("a whole number above 0")
-    return int(text)
+def _whole_number(pattern: str, description: str, allowed: range | None = None) -> Callable[[str], int]:
+    """Reads a text of the pattern. description: what it must be. allowed: the numbers, where the pattern has others."""
+
+    def read(text: str) -> int:
+        if not re.fullmatch(pattern, text) or (allowed is not None and int(text) not in allowed):
+            raise ValueError(description)
+        return int(text)
+
+    return read
+
+
+read_count = _whole_number(r"0*[1-9][0-9]{0,14}", "a whole number above 0")
+read_rank = _whole_number(r"[0-9]{1,7}", "the number of a rank, such as 0")
+read_port = _whole_number(r"[0-9]{1,5}", "a number from 1 to 65535", range(1, 2**16))
+read_horizon = _whole_number(r"[0-9]{1,15}", "a whole number, 0 or above")
+read_seed = _whole_number(r"0*[0-9]{1,10}", f"a whole number from 0 to {SEED_LIMIT - 1}", range(SEED_LIMIT))
 
 
 def read_counts(text: str) -> tuple[int, ...]:
@@ -41,18 +54,6 @@ def read_counts(text: str) -> tuple[int, ...]:
         return tuple(sorted({read_count(count) for count in text.split(",")}))
     except ValueError as error:
         raise ValueError(f"{error}, or several joined by commas") from None
-
-
-def read_rank(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,7}", text):
-        raise ValueError("the number of a rank, such as 0")
-    return int(text)
-
-
-def read_port(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,5}", text) or not 0 < int(text) < 2**16:
-        raise ValueError("a number from 1 to 65535")
-    return int(text)
 
 
 def read_yes_or_no(text: str) -> bool:
@@ -69,18 +70,6 @@ def read_share(text: str) -> float:
     if not 0 < share <= 1:
         raise ValueError("a share above 0, up to 1")
     return share
-
-
-def read_horizon(text: str) -> int:
-    if not re.fullmatch(r"[0-9]{1,15}", text):
-        raise ValueError("a whole number, 0 or above")
-    return int(text)
-
-
-def read_seed(text: str) -> int:
-    if not re.fullmatch(r"0*[0-9]{1,10}", text) or int(text) >= SEED_LIMIT:
-        raise ValueError(f"a whole number from 0 to {SEED_LIMIT - 1}")
-    return int(text)
 
 
 def read_identifier(text: str) -> str:
@@ -105,9 +94,8 @@ def _duration(text: str, description: str, units: str = "smhdw") -> float:
     return float(match[1]) * _SECONDS[match[2]]
 
 
-def read_age(text: str) -> float:
-    """Seconds, 0 or more. A bare 30 is ambiguous, and 30s is a slip that would remove nearly all runs."""
-    return _duration(text, "a time such as 12h, 30d, 8w", "mhdw")
+#: Seconds, 0 or more. A bare 30 is ambiguous, and 30s is a slip that would remove nearly all runs.
+read_age = partial(_duration, description="a time such as 12h, 30d, 8w", units="mhdw")
 
 
 def read_duration(text: str, description: str = "a time such as 30s, 5m, 2h, 1d") -> float:
@@ -156,10 +144,6 @@ def read_data(text: str) -> str:
     return read_identifier(text)
 
 
-def read_uri(text: str) -> str:
-    return _checked_uri(text, "a folder, such as hdfs:///models/mnist")
-
-
 def read_logs(text: str) -> str:
     """A folder on the notebook's machine, or in a storage that TensorBoard's files can be written to."""
     scheme = text.partition("://")[0].lower() if "://" in text else ""
@@ -195,16 +179,15 @@ def _checked_uri(text: str, expected: str, secrets_in: str = "Hadoop's configura
     return text
 
 
+read_uri = partial(_checked_uri, expected="a folder, such as hdfs:///models/mnist")
+
+
 def read_rule(text: str) -> str:
     try:
         update_rules.parse(text)
     except rule_spec.UnknownRule as error:
         raise UsageError(f"--rule: {error}") from None
     return text
-
-
-def read_parameter(text: str) -> tuple[str, str]:
-    return _pair(text, "name=value, such as lr=0.01")
 
 
 def read_objective(text: str) -> str:
@@ -232,12 +215,12 @@ read_target = _checked(target.read)
 read_transform = _checked(transform.read)
 
 
-def read_setting(text: str) -> tuple[str, str]:
-    return _pair(text, "key=value, such as spark.executor.memory=4g")
-
-
 def _pair(text: str, expected: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ValueError(expected)
     return key.strip(), value.strip()
+
+
+read_parameter = partial(_pair, expected="name=value, such as lr=0.01")
+read_setting = partial(_pair, expected="key=value, such as spark.executor.memory=4g")

@@ -134,7 +134,10 @@ class ScalingReport:
         )
         for strategy in dict.fromkeys(row.strategy for row in rows):
             points = [row for row in rows if row.strategy == strategy]
-            errors = {"type": "data", "array": [_zero(row.rate_dev / row.rate * row.speedup) for row in points]}
+            errors = {
+                "type": "data",
+                "array": [row.rate_dev / row.rate * row.speedup if row.runs > 1 else 0.0 for row in points],
+            }
             x, y = [row.workers for row in points], [row.speedup for row in points]
             figure.add_trace(go.Scatter(x=x, y=y, name=strategy, mode="lines+markers", error_y=errors), 1, 1)
         labels = [f"{row.strategy}, {row.workers}" for row in rows]
@@ -286,10 +289,6 @@ def _metrics(runs: Sequence[MeasuredRun]) -> dict[str, tuple[float, float]]:
 
 def _deviation(values: Sequence[float]) -> float:
     return stdev(values) if len(values) > 1 else nan
-
-
-def _zero(value: float) -> float:
-    return 0.0 if value != value else value
 
 
 def _with_deviation(value: float, deviation: float, unit: str = "") -> str:

@@ -22,7 +22,7 @@ class Launcher:
 
     Args:
         cluster: where the trials run.
-        start: starts or queues a run.
+        start: starts or queues a run; raises UsageError where it is refused.
         attach: returns the run of a record, followed again if it has not ended; raises RunGone if it is lost.
         max_runs: number of runs that fit into this machine's memory; it limits only runs on this machine.
         give_back: called when the search ends: does what --release says, if nothing else runs.
@@ -36,8 +36,8 @@ class Launcher:
         max_runs: int | None = None,
         give_back: Callable[[], None] = lambda: None,
     ) -> None:
-        self._cluster, self._start, self._attach, self._max_runs = cluster, start, attach, max_runs
-        self.give_back = give_back
+        self._cluster, self._attach, self._max_runs = cluster, attach, max_runs
+        self.start, self.give_back = start, give_back
         self._room = 0
         self._status_time = -SLOTS_SECONDS
 
@@ -55,10 +55,6 @@ class Launcher:
         if isinstance(status, Unreachable):
             return 0
         assert_never(status)
-
-    def start(self, spec: RunSpec) -> Run:
-        """Start a run, or queue it. Raises UsageError where it is refused."""
-        return self._start(spec)
 
     def replace(self, executor: str) -> str | Refused:
         """Exclude an executor of Spark. Returns one line about it, or why it was refused."""

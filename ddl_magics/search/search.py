@@ -28,7 +28,7 @@ from ddl_magics.search.plan import Plan, make_plan, objectives, require_optuna
 from ddl_magics.search.scheduler import Scheduler
 from ddl_magics.search.space import searched
 from ddl_magics.search.stored_view import StoredView
-from ddl_magics.search.view import SearchView, TrialRow
+from ddl_magics.search.view import SearchView
 from ddl_magics.store import SearchFolder, SearchRecord
 
 if TYPE_CHECKING:
@@ -211,10 +211,10 @@ class Search:
         names = list(dict.fromkeys(name for row in rows for name in row.params))
         table = [
             (
-                *_common_columns(row)[:3],
+                *(getattr(row, field) for field in _FIELDS[:3]),
                 *(row.further_values or (None,) * len(further_metrics)),
                 *(row.params.get(name) for name in names),
-                *_common_columns(row)[3:],
+                *(getattr(row, field) for field in _FIELDS[3:]),
             )
             for row in rows
         ]
@@ -345,8 +345,6 @@ def ask_to_stop(search: Search) -> Ending:
     return unasked or search_stop_requested(search.name)
 
 
-_COLUMNS = ("trial", "state", "value", "epochs", "seconds", "tries", "reason", "run")
-
-
-def _common_columns(row: TrialRow) -> tuple[Any, ...]:
-    return row.number, row.state, row.value, row.epochs, row.seconds, row.tries, row.reason, row.run
+#: Fields of a `TrialRow`, and their columns in `Search.trials`.
+_FIELDS = ("number", "state", "value", "epochs", "seconds", "tries", "reason", "run")
+_COLUMNS = ("trial", *_FIELDS[1:])

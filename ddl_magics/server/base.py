@@ -7,7 +7,7 @@ import contextlib
 import gzip
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -109,10 +109,15 @@ class BaseHandler(APIHandler):
             raise web.HTTPError(409, f"{error}: stop it first") from None
         await self.reply(None)
 
-    async def store_error(self, run: str, error: OSError) -> web.HTTPError:
-        """The answer to a change that failed: 404 if the run was deleted meanwhile, else 409."""
-        await self.entry(run)
-        return unchanged_store(error)
+    @contextlib.asynccontextmanager
+    async def changing_store(self, run: str | None = None) -> AsyncIterator[None]:
+        """Answer a change that fails: with 404 if the run was deleted meanwhile, else 409. run: that is changed."""
+        try:
+            yield
+        except OSError as error:
+            if run is not None:
+                await self.entry(run)
+            raise web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}") from None
 
     async def details(self, run: str) -> dict[str, Any]:
         """`RunDetails` or `UnreadableRun` of `openapi.yaml`."""
@@ -186,8 +191,3 @@ def answered(status: int, kind: type[Exception], message: str = "") -> Iterator[
         yield
     except kind as error:
         raise web.HTTPError(status, message or str(error)) from None
-
-
-def unchanged_store(error: OSError) -> web.HTTPError:
-    """The answer to a change that failed."""
-    return web.HTTPError(409, f"the store cannot be changed: {error.strerror or error}")

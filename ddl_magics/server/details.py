@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ def details(record: RunRecord) -> dict[str, Any]:
     owner = read_object(record.folder / "owner.json")
     return {
         "note": record.note,
-        "provenance": [section.to_record() for section in described(provenance.read(record.folder))],
+        "provenance": [asdict(section) for section in described(provenance.read(record.folder))],
         "spec": dict(record.spec),
         "cause": failure(record),
         "environment": dict(record.environment),

@@ -19,7 +19,7 @@ from ddl_magics.errors import CannotServe
 from ddl_magics.runs import ending
 from ddl_magics.runtime import events as ev
 from ddl_magics.server import details, download, eventfile, logs, served
-from ddl_magics.server.base import BaseHandler, Service, answered, unchanged_store
+from ddl_magics.server.base import BaseHandler, Service, answered
 from ddl_magics.server.listing import MAX_PAGE_SIZE, Page
 from ddl_magics.serving.servers import find_served
 from ddl_magics.store.labels import InvalidLabels
@@ -69,21 +69,17 @@ class RunHandler(BaseHandler):
 
     async def patch(self, run: str) -> None:
         record = await self.record(run)
-        try:
+        async with self.changing_store(run):
             with answered(400, InvalidLabels):
                 await asyncio.to_thread(details.update, record, self.json_body())
-        except OSError as error:
-            raise await self.store_error(run, error) from None
         await self.reply(await self.details(run))
 
     async def delete(self, run: str) -> None:
         entry = await self.entry(run)
         if entry.newer:
             raise web.HTTPError(409, entry.problem)
-        try:
+        async with self.changing_store(run):
             await self.discard(store.RunFolder(store.runs_folder() / entry.id))
-        except OSError as error:
-            raise await self.store_error(run, error) from None
 
 
 class EventsHandler(BaseHandler):
@@ -169,10 +165,8 @@ class StopHandler(BaseHandler):
     """Stops a run after its current step."""
 
     async def post(self, run: str) -> None:
-        try:
+        async with self.changing_store(run):
             result = await self.service.stops.stop(await self.record(run))
-        except OSError as error:
-            raise await self.store_error(run, error) from None
         await self.reply(result)
 
 
@@ -181,10 +175,8 @@ class SearchHandler(BaseHandler):
 
     async def delete(self, search: str) -> None:
         record = await self.search(search)
-        try:
+        async with self.changing_store():
             await self.discard(store.SearchFolder(record.folder))
-        except OSError as error:
-            raise unchanged_store(error) from None
 
 
 class SearchViewHandler(BaseHandler):
@@ -216,10 +208,8 @@ class SearchStopHandler(BaseHandler):
 
     async def post(self, search: str) -> None:
         record = await self.search(search)
-        try:
+        async with self.changing_store():
             answer = await asyncio.to_thread(ending.ask_stored_search, record)
-        except OSError as error:
-            raise unchanged_store(error) from None
         await self.reply(answer.to_record())
 
 

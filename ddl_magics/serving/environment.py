@@ -16,11 +16,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 from jupyter_core.paths import jupyter_data_dir
 
+from ddl_magics.clusters.machine import version_numbers
 from ddl_magics.errors import CannotServe
 from ddl_magics.serving import file_lock
 
@@ -66,25 +66,14 @@ def requirements(keras: str | None) -> list[str]:
         CannotServe: Keras 2 saved the model.
     """
     pinned = dict(_PINNED.findall(CONSTRAINTS.read_text()))
-    if keras is not None and _numbers(keras) < (3,):
+    if keras is not None and version_numbers(keras) < (3,):
         raise CannotServe(
             f"the model was saved by Keras {keras}, and MLServer's environment has Keras 3: "
             "export it with run.export(path, 'saved_model'), and serve that folder"
         )
-    if keras is not None and _numbers(keras) > _numbers(pinned["keras"]):
+    if keras is not None and version_numbers(keras, 3) > version_numbers(pinned["keras"], 3):
         pinned["keras"] = keras
     return [f"{name}=={number}" for name, number in sorted(pinned.items())]
-
-
-def keras_here() -> str | None:
-    """The version of this environment's Keras."""
-    with contextlib.suppress(PackageNotFoundError):
-        return version("keras")
-    return None
-
-
-def _numbers(text: str) -> tuple[int, ...]:
-    return tuple(int(number) for number in re.findall(r"[0-9]+", text)[:3])
 
 
 def _checked(interpreter: Path) -> Path:

@@ -187,15 +187,11 @@ class Session:
 
         def release() -> None:
             copied.clear()  # the search has ended, and must not keep the notebook's arrays
-            self._give_back(cluster, spec.release)
+            queue = self._queues.get(cluster)
+            if spec.release not in (None, "no") and (queue is None or queue.idle):
+                cluster.give_back(spec.release)
 
         return Launcher(cluster, start, attach, max_runs, release)
-
-    def _give_back(self, cluster: Cluster, release: str | None) -> None:
-        """Do what --release says after a search, unless other runs need the cluster."""
-        queue = self._queues.get(cluster)
-        if release not in (None, "no") and (queue is None or queue.idle):
-            cluster.give_back(release)
 
     def attach_search(
         self, record: store.SearchRecord, namespace: Mapping[str, Any], clusters: Callable[[Mapping[str, Any]], Cluster]

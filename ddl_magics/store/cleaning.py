@@ -165,13 +165,9 @@ def _remove_remains() -> None:
         except OSError:
             continue
         for path in paths:
-            if _last_change(Path(path)) < time.time() - LEFT_SECONDS:
+            last_change = max((status.st_mtime for status in _statuses(Path(path))), default=0.0)
+            if last_change < time.time() - LEFT_SECONDS:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def _last_change(folder: Path) -> float:
-    """Time of the newest change of the folder or of anything in it."""
-    return max((status.st_mtime for status in _statuses(folder)), default=0.0)
 
 
 def _bytes(folder: Path) -> int:

@@ -4,7 +4,6 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from typing import Any
 
 from support.synthetic import Event, Synthetic
 
@@ -14,11 +13,12 @@ from ddl_magics.dashboard.live import LiveView
 class Player:
     """A LiveView and the run that feeds it: `play()` at once or in a thread, in batches."""
 
-    def __init__(self, run: Synthetic, name: str = "digits", cluster: str = "hdi-prod", **options: Any) -> None:
+    def __init__(self, run: Synthetic, name: str = "digits", cluster: str = "hdi-prod", waiting: bool = False) -> None:
         self.run = run
         self.stopped = threading.Event()
         self.go_on = threading.Semaphore(0)
-        self.view = LiveView(f"run-{name}", name, run.strategy, run.workers, cluster, self.stopped.set, **options)
+        info = {"id": f"run-{name}", "name": name, "strategy": run.strategy, "workers": run.workers, "cluster": cluster}
+        self.view = LiveView({**info, "waiting": waiting}, self.stopped.set)
 
     def play(self, events: Iterable[Event], batch: int = 1000) -> None:
         """Feeds events at once."""

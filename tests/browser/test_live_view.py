@@ -237,7 +237,8 @@ def test_a_monitor_shows_what_has_moved_and_offers_the_cell(lab, notebook):
 from ddl_magics.dashboard.live import LiveView
 from IPython.display import display
 from support.monitored import events
-view = LiveView("watched", "watch", "monitor", 0, "this machine", lambda: None)
+info = {"id": "watched", "name": "watch", "strategy": "monitor", "workers": 0, "cluster": "here", "waiting": False}
+view = LiveView(info, lambda: None)
 view.feed(events())
 display(view.widget)"""
     notebook.open(lab.write("monitor.ipynb", source))

@@ -56,7 +56,7 @@ def test_the_users_session_gives_its_executors_back_when_it_is_told_to(spark_clu
     )
     until(lambda: session.cluster.status().details["executors"] == 0, 60)
     assert session.cluster.status().slots == 2, "as a run can have them"
-    assert "0 executors, 2 given back: the next run asks for them again" in check.report(session.cluster)
+    assert "0 executors, 2 given back: the next run asks for them again" in check.check(Kernel(session))
     assert release.release(Kernel(session)) == "there are no executors to give back"
 
     assert release.acquire(Kernel(session)) == "asked for 2 executors"

@@ -13,6 +13,8 @@ from ddl_magics.clusters.livy import LivyCluster
 from ddl_magics.clusters.livy_http import Connection, LivyHttp
 from ddl_magics.clusters.livy_session import LivySession
 from ddl_magics.commands import check
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.session.session import Session
 
 DETAILS = {
     "spark": "3.5.9",
@@ -50,7 +52,7 @@ class Checked:
         cluster.channel.open(5)
         sys.modules[self.runtime.module + ".driver.remote"].DETAILS.update(self.details)
         cluster.channel.environment = lambda: {**self.there, "time": time.time() + self.ahead}
-        return dict(line.split("  ", 1) for line in check.report(cluster).splitlines())
+        return dict(line.split("  ", 1) for line in check.check(Kernel(Session(cluster))).splitlines())
 
     def line(self, what):
         return self.lines()[what].strip()

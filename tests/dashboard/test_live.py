@@ -9,6 +9,7 @@ from queue import Empty
 
 import pytest
 from support.kernels import Kernel
+from support.page import FACTS
 from support.synthetic import Synthetic
 
 from ddl_magics.dashboard import live
@@ -19,7 +20,7 @@ from ddl_magics.dashboard.live import LiveView
 def view(monkeypatch):
     """A LiveView of two workers; `view.sent` are its messages, `view.stopped` is set by Stop."""
     stopped = threading.Event()
-    made = LiveView("r", "digits", "allreduce", 2, "here", stopped.set)
+    made = LiveView(FACTS, stopped.set)
     made.sent = []
     monkeypatch.setattr(made.widget, "send", lambda content, buffers=None: made.sent.append(content["delta"]))
     made.stopped = stopped
@@ -107,10 +108,10 @@ def test_importing_the_live_view_imports_no_heavy_library():
     assert done.stdout.strip() == "[]"
 
 
-FED_BY_A_THREAD = """
+FED_BY_A_THREAD = f"""
 import threading, time
 from ddl_magics.dashboard.live import LiveView
-view = LiveView("r", "digits", "allreduce", 2, "here", lambda: None)
+view = LiveView({FACTS!r}, lambda: None)
 
 def feed():
     while True:
