@@ -31,13 +31,8 @@ class EmbeddedCluster(Cluster):
     poll_seconds = 0.25
     in_kernel = True
 
-    def __init__(
-        self,
-        namespace: Callable[[], Mapping[str, Any]] = dict,
-        load_driver: Callable[[], ModuleType] = shipping.load_driver,
-    ) -> None:
+    def __init__(self, namespace: Callable[[], Mapping[str, Any]] = dict) -> None:
         self._namespace = namespace
-        self._load_driver = load_driver
         self._driver: ModuleType | None = None
         self._starting = threading.Lock()
         self._created: Any = None  # a SparkSession, if this cluster has created one
@@ -190,7 +185,7 @@ class EmbeddedCluster(Cluster):
         self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
     ) -> dict[str, Any]:
         if self._driver is None:
-            self._driver = self._load_driver()
+            self._driver = shipping.load_driver()
         arguments = (json.dumps(request),) if namespace is None else (json.dumps(request), namespace)
         reply: dict[str, Any] = json.loads(getattr(self._driver, function)(*arguments))
         return reply

@@ -123,11 +123,11 @@ def startup_seconds() -> float:
     return float(_configuration().livy_session_startup_timeout_seconds())
 
 
-def share_session(shell: Any, session: LivySession, endpoint: Any) -> bool:
-    """Add a session of ours to sparkmagic's, for `%%spark -s ddl`; False where its magics are not loaded."""
+def share_session(shell: Any, session: LivySession, endpoint: Any) -> None:
+    """Add a session of ours to sparkmagic's, for `%%spark -s ddl`, if its magics are loaded."""
     magics = spark_magics(shell)
     if magics is None:
-        return False
+        return
     from sparkmagic.livyclientlib.livysession import LivySession as SparkmagicSession
 
     controller = magics.spark_controller
@@ -136,7 +136,6 @@ def share_session(shell: Any, session: LivySession, endpoint: Any) -> bool:
     added = SparkmagicSession(client, {"kind": "pyspark"}, magics.ipython_display, session.number)
     added.sql_context_variable_name = "spark"
     controller.get_managed_clients()[NAME] = added
-    return True
 
 
 def _same_url(url: str, other_url: str) -> bool:

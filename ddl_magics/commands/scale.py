@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 from IPython.core.error import UsageError
 
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.runs import Run
-from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
 from ddl_magics.scaling.request import variants
@@ -40,14 +39,7 @@ def scale(
     measured = [] if again else earlier(scaled.id, cluster.name)
     report = ScalingReport(scaled.name)
     names: Mapping[str, Any] = dict(namespace)  # a copy: the runs must not define variables in the notebook
-
-    def check(spec: RunSpec) -> str | None:
-        refused = cluster.check(spec, names)
-        return None if refused is None else refused.message
-
-    def submit(spec: RunSpec) -> Run:
-        return session.submit(spec, names)
-
+    check, submit = partial(cluster.check, namespace=names), partial(session.submit, namespace=names)
     variable = f"{scaled.name}_scaling"
     if not isinstance(namespace.get(variable), ScalingReport | None):
         raise UsageError(f"your variable {variable} would be replaced by the report: rename it.")

@@ -22,7 +22,7 @@ import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from ddl_magics._version import __version__
 from ddl_magics.history import provenance
@@ -195,13 +195,12 @@ def read(path: Path) -> Imported:
     Raises:
         BundleError: it is no archive of `%ddl export`, newer, damaged, or has a run that the store has already.
     """
-    placed: list[Path] = []
     try:
         with zipfile.ZipFile(path) as archive:
             manifest = _manifest(archive)
             folders = sorted({(kind, name) for kind, name, *_ in (Path(file).parts for file in manifest)})
             _check_room(folders, manifest)
-            hidden = {folder: _hidden(folder) for folder in folders}
+            hidden, placed = {folder: _hidden(folder) for folder in folders}, list[Path]()
             try:
                 for name, promised in manifest.items():
                     kind, folder_name, *path_in_folder = Path(name).parts
@@ -215,36 +214,34 @@ def read(path: Path) -> Imported:
                     os.rename(hidden[folder], final)
                     placed.append(final)
                     synchronize_folder(final.parent)
+            except BaseException:
+                for final in placed:
+                    shutil.rmtree(final, ignore_errors=True)
+                raise
             finally:
                 for hidden_folder in hidden.values():
                     shutil.rmtree(hidden_folder, ignore_errors=True)
     except BundleError:
-        _undo(placed)
         raise
     except OSError as error:
-        _undo(placed)
         raise BundleError(f"{path} cannot be imported: {error.strerror or error}.") from None
     except _UNREADABLE as error:
-        _undo(placed)
         raise BundleError(f"{path} is no archive of %ddl export, or it is damaged ({plain(str(error))}).") from None
     ids = {kind: tuple(folder[1] for folder in folders if folder[0] == kind) for kind in _FILES}
     return Imported(ids["runs"], ids["searches"])
-
-
-def _undo(placed: Sequence[Path]) -> None:
-    for folder in placed:
-        shutil.rmtree(folder, ignore_errors=True)
 
 
 def _manifest(archive: zipfile.ZipFile) -> Mapping[str, Mapping[str, Any]]:
     """The list of files: name -> size and sha256, checked against the archive's own directory."""
     entries = archive.infolist()
     names = [entry.filename for entry in entries]
-    if any(entry.compress_type not in _COMPRESSED for entry in entries):
+    compressed_as_ours = all(entry.compress_type in _COMPRESSED for entry in entries)
+    if not compressed_as_ours or MANIFEST not in names or len(entries) > MAX_FILES or len(set(names)) < len(names):
         raise BundleError(f"{archive.filename} is no archive of %ddl export.")
-    if MANIFEST not in names or len(entries) > MAX_FILES or len(set(names)) < len(names):
-        raise BundleError(f"{archive.filename} is no archive of %ddl export.")
-    text = _read(archive, MANIFEST, MAX_MANIFEST_BYTES)
+    with archive.open(MANIFEST) as source:
+        text = source.read(MAX_MANIFEST_BYTES + 1)
+    if len(text) > MAX_MANIFEST_BYTES:
+        raise BundleError(f"{archive.filename} is damaged: {MANIFEST} is too long.")
     try:
         manifest = json.loads(text)
         format_, files = manifest["format"], manifest["files"]
@@ -309,15 +306,6 @@ def _extract(archive: zipfile.ZipFile, name: str, promised: Mapping[str, Any], t
         synchronize(file.fileno())
     if remaining or digest.hexdigest() != promised["sha256"]:
         raise BundleError(f"{archive.filename} is damaged: {name} is not what its list says.")
-
-
-def _read(archive: zipfile.ZipFile, name: str, max_bytes: int) -> bytes:
-    source: IO[bytes]
-    with archive.open(name) as source:
-        text = source.read(max_bytes + 1)
-    if len(text) > max_bytes:
-        raise BundleError(f"{archive.filename} is damaged: {name} is too long.")
-    return text
 
 
 def _check_record(kind: str, name: str, folder: Path) -> None:

@@ -53,14 +53,10 @@ def show_live(started: Run | Search, waiting: bool) -> None:
     """Display the live view of a run or a search, and below it the static block that the saved notebook keeps."""
     if isinstance(started, Search):
         _show_search(started, waiting)
-    else:
-        _show_run(started, waiting)
-
-
-def _show_run(run: Run, waiting: bool) -> None:
-    _show(run, _live_view(run, waiting, "view"))
-    if pictures.may_show(run.spec.cell):
-        _follow_pictures(run)
+        return
+    _show(started, _live_view(started, waiting, "view"))
+    if pictures.may_show(started.spec.cell):
+        _follow_pictures(started)
 
 
 def _live_view(run: Run, waiting: bool, form: str) -> LiveView:

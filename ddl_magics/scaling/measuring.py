@@ -8,6 +8,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
+from ddl_magics.clusters.base import Refused
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
@@ -36,7 +37,7 @@ class ScalingRuns:
 
     Args:
         report: each measurement is added to it at once.
-        check: returns why a run would be refused, in one line, or None; starts nothing.
+        check: returns why a run would be refused, or None; starts nothing.
         submit: starts a run. Raises UsageError if it is refused.
         measured: runs of earlier measurements.
     """
@@ -44,7 +45,7 @@ class ScalingRuns:
     def __init__(
         self,
         report: ScalingReport,
-        check: Callable[[RunSpec], str | None],
+        check: Callable[[RunSpec], Refused | None],
         submit: Callable[[RunSpec], Run],
         measured: Sequence[Run] = (),
     ) -> None:
@@ -80,7 +81,8 @@ class ScalingRuns:
         for spec in specs:
             key = (spec.strategy, spec.workers)
             if key not in problems:
-                problems[key] = self._check(spec)
+                refused = self._check(spec)
+                problems[key] = None if refused is None else refused.message
                 if problems[key]:
                     self._note(spec, f"left out: {problems[key]}")
         accepted = [spec for spec in specs if problems[spec.strategy, spec.workers] is None]

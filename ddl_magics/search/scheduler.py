@@ -182,7 +182,9 @@ class Scheduler:
         try:
             with self._failing():
                 while not self._abandoned and not self._is_done():
-                    self._run_round()
+                    self._do_housekeeping()
+                    self._fill()
+                    self._drain(TICK_SECONDS)
             with self._failing():
                 self._end_trials()
             self._finish()
@@ -198,12 +200,6 @@ class Scheduler:
             for run in list(self.runs.values()):
                 run.settled(max(deadline - time.monotonic(), 0.0))
         self._launcher.give_back()
-
-    def _run_round(self) -> None:
-        """Fill the free room, then wait for events."""
-        self._do_housekeeping()
-        self._fill()
-        self._drain(TICK_SECONDS)
 
     def _is_done(self) -> bool:
         if self._stop_reason or self._state != ev.RUNNING:

@@ -269,7 +269,7 @@ class Listing:
 
     def _row(self, entry: Entry) -> dict[str, Any]:
         if entry.record is None:
-            return rows.unreadable(entry.id, entry.created, entry.problem)
+            return {"id": entry.id, "problem": entry.problem, "created": entry.created, "live": False}
         events_stamp = entry.stamps[_FILES.index("events.jsonl")]
         if entry.summary is None or entry.summary[0] != events_stamp:
             entry.summary = (events_stamp, summarize(entry.record.folder / "events.jsonl"))

@@ -70,11 +70,6 @@ def search_row(record: SearchRecord) -> dict[str, Any]:
     }
 
 
-def unreadable(run: str, created: float, problem: str) -> dict[str, Any]:
-    """`UnreadableRun` of `openapi.yaml`."""
-    return {"id": run, "problem": problem, "created": created, "live": False}
-
-
 def progress(record: RunRecord, summary: Summary) -> dict[str, Any]:
     """The progress of the current fit; the remaining seconds are extrapolated from the time since it began."""
     stored = record.progress

@@ -110,15 +110,10 @@ def _stopping(name: str) -> StopResult:
 async def _output(process: asyncio.subprocess.Process) -> bytes:
     """The end of what a process prints, once it has ended."""
     assert process.stdout is not None
-    tail = await _tail(process.stdout)
-    await process.wait()
-    return tail
-
-
-async def _tail(stream: asyncio.StreamReader) -> bytes:
     tail = b""
-    while chunk := await stream.read(MAX_OUTPUT_BYTES):
+    while chunk := await process.stdout.read(MAX_OUTPUT_BYTES):
         tail = (tail + chunk)[-MAX_OUTPUT_BYTES:]
+    await process.wait()
     return tail
 
 

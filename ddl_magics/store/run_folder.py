@@ -53,7 +53,10 @@ class RunFolder(OwnedFolder):
     @classmethod
     def create(cls, record: Mapping[str, Any]) -> RunFolder:
         """Make the folder of a new run (`record` holds id, name, created, spec, cluster, notebook and state)."""
-        folder = cls(runs_folder() / _checked(str(record["id"])))
+        run_id = str(record["id"])
+        if not RUN_ID.fullmatch(run_id):
+            raise ValueError(f"not the id of a run: {run_id!r}")
+        folder = cls(runs_folder() / run_id)
         # Cells and what they print are private.
         folder.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         folder.path.mkdir(mode=0o700)
@@ -74,7 +77,7 @@ class RunFolder(OwnedFolder):
     def append(self, events: Iterable[ev.RawEvent]) -> None:
         events = list(events)
         with open(self._events, "a", encoding="utf-8") as file:
-            file.write(_lines(events))
+            file.write("".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events))
             if any(event.state in ev.TERMINAL for event in ev.select(ev.State, events)):
                 file.flush()
                 synchronize(file.fileno())  # the driver may forget the run soon
@@ -258,13 +261,3 @@ def parse_event(line: bytes) -> ev.RawEvent | None:
     if not ev.is_sound(event) or "seq" not in event:
         return None
     return ev.encodable(event) if b"\\ud" in line else event
-
-
-def _lines(events: Iterable[ev.RawEvent]) -> str:
-    return "".join(json.dumps(event, separators=(",", ":")) + "\n" for event in events)
-
-
-def _checked(run_id: str) -> str:
-    if not RUN_ID.fullmatch(run_id):
-        raise ValueError(f"not the id of a run: {run_id!r}")
-    return run_id

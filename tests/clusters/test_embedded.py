@@ -99,11 +99,13 @@ def test_what_a_killed_process_unpacked_goes_with_the_next_one(tmp_path):
     assert home.parent == tmp_path and list(tmp_path.iterdir()) == []
 
 
-def test_the_files_of_runs_go_before_the_kernel_does():
+def test_the_files_of_runs_go_before_the_kernel_does(monkeypatch):
     """A kernel whose Spark takes its time is killed before `atexit`."""
     forgotten = []
     registry = SimpleNamespace(forget_all=lambda: forgotten.append("all"))
-    cluster = EmbeddedCluster(load_driver=lambda: SimpleNamespace(registry=registry, poll=lambda request: "{}"))
+    driver = SimpleNamespace(registry=registry, poll=lambda request: "{}")
+    monkeypatch.setattr(shipping, "load_driver", lambda: driver)
+    cluster = EmbeddedCluster()
     cluster.shutdown()
     assert forgotten == [], "nothing ran"
     cluster._call("poll", {})
