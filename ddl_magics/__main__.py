@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(verb: str, words: Sequence[str]) -> int:
-    command, choice = BY_VERB[verb], Choice(None)
+    choice = Choice(None)
     kernel = Kernel(Session(None, choice.cluster), choice=choice, end_run=_end_stored_run)
-    result = command.run(kernel, **command.read(words))
+    result = BY_VERB[verb].execute(kernel, words)
     if str(result):
         print(result, flush=True)
     if verb == "serve":

@@ -50,58 +50,58 @@ class DistributedCellError(RuntimeError):
         return [_RULE, heading, *_highlighted(self.remote_traceback).splitlines()]
 
 
-class _InOneLine(Exception):
+class InOneLine(Exception):
     """Shown by IPython without a traceback: its frames are this library's, and the line says what to do."""
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
 
 
-class NotInRun(_InOneLine, LookupError):
+class NotInRun(InOneLine, LookupError):
     """The run has no such model, weights, file or rank."""
 
 
-class NotAKerasFile(_InOneLine, ValueError):
+class NotAKerasFile(InOneLine, ValueError):
     """The path of a model does not end in .keras."""
 
 
-class CannotScore(_InOneLine, ValueError):
+class CannotScore(InOneLine, ValueError):
     """A model cannot score a DataFrame: a column is missing or of another kind, or the first row has no prediction."""
 
 
-class CannotWrite(_InOneLine, ValueError):
+class CannotWrite(InOneLine, ValueError):
     """A DataFrame cannot be written: a column is of another type, the folder exists, or the storage refuses it."""
 
 
-class NotInEvaluation(_InOneLine, LookupError):
+class NotInEvaluation(InOneLine, LookupError):
     """An evaluation has no such output, matrix or curve."""
 
 
-class CannotExport(_InOneLine, RuntimeError):
+class CannotExport(InOneLine, RuntimeError):
     """A model cannot be exported, or a version of it registered."""
 
 
-class CannotServe(_InOneLine, RuntimeError):
+class CannotServe(InOneLine, RuntimeError):
     """A model cannot be served, or no served model has this name."""
 
 
-class NoAttribute(_InOneLine, AttributeError):
+class NoAttribute(InOneLine, AttributeError):
     """A run has no such attribute."""
 
 
-class NoFolder(_InOneLine, FileNotFoundError):
+class NoFolder(InOneLine, FileNotFoundError):
     """The folder for a model does not exist."""
 
 
-class NoPrediction(_InOneLine, LookupError):
+class NoPrediction(InOneLine, LookupError):
     """A scaling report has too few measurements for a prediction."""
 
 
-class NotInstalled(_InOneLine, ImportError):
+class NotInstalled(InOneLine, ImportError):
     """A required library is not installed; the message says how to install it."""
 
 
-class SearchFailed(_InOneLine, RuntimeError):
+class SearchFailed(InOneLine, RuntimeError):
     """A hyperparameter search cannot continue; the message says why. Its trials are kept."""
 
 

@@ -8,6 +8,8 @@ from typing import Any
 
 from IPython.core.error import UsageError
 
+from ddl_magics.commands.kernel import Kernel
+from ddl_magics.errors import InOneLine
 from ddl_magics.options import similar, words
 from ddl_magics.options.option import Option
 from ddl_magics.options.redaction import as_word
@@ -48,6 +50,13 @@ class Command:
     @property
     def usage(self) -> str:
         return ", or ".join(self.usages)
+
+    def execute(self, kernel: Kernel, texts: Sequence[str]) -> Any:
+        """Run the verb with the words after it. Raises UsageError for a wrong word, and for an error of one line."""
+        try:
+            return self.run(kernel, **self.read(texts))
+        except InOneLine as error:
+            raise UsageError(str(error)) from None
 
     def read(self, texts: Sequence[str]) -> dict[str, Any]:
         """Parse the words after the verb into the value of each row, by its name.

@@ -26,7 +26,8 @@ def evaluate(
     """Define the variable `name`, by default RUN_evaluation or evaluation; returns a line with the metrics.
 
     Raises:
-        UsageError: there is no such model or DataFrame, they do not fit, or the variable holds something else.
+        UsageError, CannotScore, LookupError: there is no such model or DataFrame, they do not fit, or the variable
+            holds something else.
         RunInterrupted: the kernel was interrupted, which stops the evaluation.
     """
     namespace = kernel.namespace
@@ -40,8 +41,6 @@ def evaluate(
             raise CannotScore("name the column of the labels: --label y")
         scoring = scored.request(data, features, batch_size)
         evaluation = Evaluation(kernel.session.cluster.evaluate(scoring, label, weight, namespace))
-    except (CannotScore, LookupError) as error:
-        raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         raise RunInterrupted("the evaluation has been stopped") from None
     namespace[name] = evaluation

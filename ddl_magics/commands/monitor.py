@@ -54,7 +54,7 @@ def monitor(
     Times are in seconds.
 
     Raises:
-        UsageError: there is no such model, it has no reference, or the cluster refuses.
+        UsageError, LookupError: there is no such model, it has no reference, or the cluster refuses.
     """
     session, namespace, cluster = kernel.session, kernel.namespace, kernel.session.cluster
     reference, trained = _reference(model, session)
@@ -107,8 +107,6 @@ def _reference(model_name: str, session: Session) -> tuple[Mapping[str, Any], Ru
         path = model.reference_file()
     except DistributedCellError as error:
         raise UsageError(f"{model_name} cannot be monitored: {error}") from None
-    except LookupError as error:
-        raise UsageError(str(error)) from None
     return _read(path), model
 
 

@@ -5,11 +5,8 @@ The new DataFrame is lazy; the next cell uses it like any other DataFrame of the
 
 from __future__ import annotations
 
-from IPython.core.error import UsageError
-
 from ddl_magics.commands import scored_model
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.errors import CannotScore
 
 
 def predict(
@@ -25,14 +22,11 @@ def predict(
     """Define the DataFrame `name`; returns a line with its new columns.
 
     Raises:
-        UsageError: there is no such model or DataFrame, or it cannot be scored.
+        UsageError, CannotScore, LookupError: there is no such model or DataFrame, or it cannot be scored.
     """
     cluster = kernel.session.cluster
-    try:
-        scoring = scored_model.find(model, kernel.session).request(data, features, batch_size)
-        columns = cluster.predict(scoring, name, output, on_error, kernel.namespace)
-    except (CannotScore, LookupError) as error:
-        raise UsageError(str(error)) from None
+    scoring = scored_model.find(model, kernel.session).request(data, features, batch_size)
+    columns = cluster.predict(scoring, name, output, on_error, kernel.namespace)
     location = "" if cluster.in_kernel else f" on {cluster.name}"
     listed = ", ".join(f"{column} ({kind})" for column, kind in columns)
     return f"{name}{location} is {data} with {listed}; its rows are scored when they are needed"

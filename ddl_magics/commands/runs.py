@@ -49,10 +49,7 @@ def show(kernel: Kernel, run: str) -> str:
 
 def logs(kernel: Kernel, run: str, rank: int | None) -> str:
     """What a run printed. rank: None for all ranks."""
-    try:
-        return run_text.logs(kernel.session.find(run), rank).removesuffix("\n")
-    except LookupError as error:
-        raise UsageError(str(error)) from None
+    return run_text.logs(kernel.session.find(run), rank).removesuffix("\n")
 
 
 @dataclass(frozen=True)

@@ -12,13 +12,14 @@ from IPython.core.error import UsageError
 from ddl_magics.clusters import machine
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.run_or_path import run_or_path
-from ddl_magics.errors import CannotExport, CannotServe, DistributedCellError
+from ddl_magics.errors import DistributedCellError
 from ddl_magics.models.export import new_folder
 from ddl_magics.models.registry import Registry
 from ddl_magics.options.redaction import as_word
 from ddl_magics.runs import Run
 from ddl_magics.serving import deployment, servable
 from ddl_magics.serving.kafka_writer import address
+from ddl_magics.serving.launch import Options
 from ddl_magics.serving.servable import ServableModel
 from ddl_magics.serving.servers import Served, describe, find_served, list_served
 from ddl_magics.wording import nearest
@@ -59,12 +60,13 @@ def serve(
     Args:
         kernel: finds the run of a name or id.
         model: a run, the folder of an export, or FOLDER/NAME@VERSION of a registry; None with `stop`.
-        name, port, detached, log, log_inputs, log_sample: as for `launch.Request`.
+        name: of the model; None for its own.
+        port, detached, log, log_inputs, log_sample: as for `launch.Options`.
         to: the target and the folder of a deployment, or None.
         stop: the name of a served model to stop, or None.
 
     Raises:
-        UsageError: the model cannot be served, deployed or stopped.
+        UsageError, CannotExport, CannotServe, LookupError: the model cannot be served, deployed or stopped.
     """
     try:
         if stop is not None:
@@ -74,10 +76,8 @@ def serve(
             servable_model = _model(model, kernel.session.find, Path(scratch))
             if to is not None:
                 return _deploy(servable_model, name, *to)
-            logging, report = (log, log_inputs, log_sample), partial(print, flush=True)
-            return served_lines(servable_model.serve(name or "", port, detached, *logging, report))
-    except (CannotExport, CannotServe, LookupError) as error:
-        raise UsageError(str(error)) from None
+            options = Options(port, detached, log, log_inputs, log_sample)
+            return served_lines(servable_model.serve(name or "", options, partial(print, flush=True)))
     except (DistributedCellError, ValueError, ImportError) as error:  # the run failed, or Keras cannot load the model
         raise UsageError(f"{as_word(model or '')} cannot be served: {error}") from None
 

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from IPython.core.error import UsageError
-
 from ddl_magics.commands.kernel import Kernel
-from ddl_magics.errors import CannotWrite, RunInterrupted
+from ddl_magics.errors import RunInterrupted
 from ddl_magics.wording import counted, in_bytes
 
 
@@ -13,14 +11,12 @@ def write(kernel: Kernel, data: str, uri: str, compression: str | None) -> str:
     """Write the DataFrame named `data` to the new folder `uri`; returns a line that says what was written.
 
     Raises:
-        UsageError: there is no such DataFrame, or it cannot be written.
+        CannotWrite: there is no such DataFrame, or it cannot be written.
         RunInterrupted: the kernel was interrupted, which stops the writing.
     """
     cluster = kernel.session.cluster
     try:
         written = cluster.write_tfrecord(data, uri, compression, kernel.namespace)
-    except CannotWrite as error:
-        raise UsageError(str(error)) from None
     except KeyboardInterrupt:
         raise RunInterrupted("the writing has been stopped") from None
     counts = f"{counted(written['rows'], 'row')} in {counted(written['files'], 'file')}, {in_bytes(written['bytes'])}"

@@ -17,7 +17,7 @@ def export(kernel: Kernel, run: str, file: str) -> str:
     """Write a run, or a search with its trials. file: .zip is added.
 
     Raises:
-        UsageError: there is no such run or search, it has not ended, or the file cannot be written.
+        UsageError, BundleError: there is no such run or search, it has not ended, or the file cannot be written.
     """
     path = Path(file).expanduser()
     path = path if path.suffix == ".zip" else path.with_name(f"{path.name}.zip")
@@ -29,10 +29,7 @@ def export(kernel: Kernel, run: str, file: str) -> str:
         if record is None:  # removed since this kernel ran it
             raise UsageError(f"there is no run {as_word(run)}. %ddl runs lists them.")
         records = [record]
-    try:
-        size = bundle.write(path, records, search)
-    except bundle.BundleError as error:
-        raise UsageError(str(error)) from None
+    size = bundle.write(path, records, search)
     subject = f"{search.name} with {counted(len(records), 'run')}" if search else records[0].name
     return f"{subject} is in {path}, {in_bytes(size)}; %ddl import {path.name} reads it, also on another machine"
 
@@ -41,12 +38,9 @@ def import_(kernel: Kernel, file: str) -> str:
     """Import such a file into the store.
 
     Raises:
-        UsageError: it cannot be read, or the store has one of its runs.
+        BundleError: it cannot be read, or the store has one of its runs.
     """
-    try:
-        imported = bundle.read(Path(file).expanduser())
-    except bundle.BundleError as error:
-        raise UsageError(str(error)) from None
+    imported = bundle.read(Path(file).expanduser())
     runs = [record for run in imported.runs if (record := store.find_run(run)) is not None]
     searches = [search for search_id in imported.searches if (search := store.find_search(search_id)) is not None]
     if searches:

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from ddl_magics._version import __version__
+from ddl_magics.errors import InOneLine
 from ddl_magics.history import provenance
 from ddl_magics.runtime.events import Placed
 from ddl_magics.store import RUN_ID, RunRecord, SearchRecord, runs_folder, searches_folder
@@ -60,7 +61,7 @@ _NAME = re.compile(
 _UNREADABLE = (zipfile.BadZipFile, zipfile.LargeZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 
 
-class BundleError(ValueError):
+class BundleError(InOneLine, ValueError):
     """An archive cannot be written or read: one line that says why and what to do."""
 
 

@@ -111,7 +111,7 @@ class DistributedMagics(Magics):
         if words.wants_help(texts):
             print(help.of_command(command))
             return None
-        result = command.run(self.kernel, **command.read(texts))
+        result = command.execute(self.kernel, texts)
         if isinstance(result, ScalingReport):
             return result
         if str(result):

@@ -571,11 +571,11 @@ class Run:
         Raises:
             CannotServe, CannotExport, DistributedCellError, LookupError, ValueError, ImportError: it cannot be served.
         """
-        from ddl_magics.serving import servable
+        from ddl_magics.serving import launch, servable
 
         model = servable.of_trained(self.name, self.id, self.trained(custom_objects, index, rank))
-        folder = None if log is None else str(log)
-        return model.serve(name, port, detached, folder, log_inputs, log_sample, print)
+        options = launch.Options(port, detached, None if log is None else str(log), log_inputs, log_sample)
+        return model.serve(name, options, print)
 
     def trained(self, custom_objects: Mapping[str, Any] | None = None, index: int = -1, rank: int = 0) -> Trained:
         """The trained model for `ddl_magics.models`; waits and raises as `save_model` does."""

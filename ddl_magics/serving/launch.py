@@ -34,29 +34,40 @@ _children: list[subprocess.Popen[bytes]] = []
 
 
 @dataclass(frozen=True)
-class Request:
+class Options:
     """How to serve a model.
 
     Attributes:
-        name: of the model, in its URLs.
-        write: writes an export into an empty folder.
-        version: its number; None for one more than the running version.
         port: for HTTP; None for a free one.
         detached: whether it outlives this process.
         log: the address of the request log, as `open_log` takes it; None for no log.
         log_inputs: whether the log has the inputs; None for yes, or the running server's setting.
         log_sample: the share of requests that are logged; None for all, or the running server's setting.
-        keras: the version of Keras that saved the model.
     """
 
-    name: str
-    write: Callable[[Path], None]
-    version: int | None = None
     port: int | None = None
     detached: bool = False
     log: str | None = None
     log_inputs: bool | None = None
     log_sample: float | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model to serve.
+
+    Attributes:
+        name: of the model, in its URLs.
+        write: writes an export into an empty folder.
+        options: how to serve it.
+        version: its number; None for one more than the running version.
+        keras: the version of Keras that saved the model.
+    """
+
+    name: str
+    write: Callable[[Path], None]
+    options: Options = Options()
+    version: int | None = None
     keras: str | None = None
 
 
@@ -88,15 +99,15 @@ def _replace(running: Served, request: Request, report: Callable[[str], None]) -
         raise CannotServe(
             f"{request.name} is served on {running.owner.get('host')}: serve it there, or under another --name"
         )
-    settings = running.settings
+    settings, options = running.settings, request.options
     changed = [
         option
         for option, requested, has in (
-            ("--port", request.port, settings["http_port"]),
-            ("--detached", request.detached or None, settings["detached"]),
-            ("--log", request.log, settings["log"]),
-            ("--log-inputs", request.log_inputs, settings["log_inputs"]),
-            ("--log-sample", request.log_sample, settings["log_sample"]),
+            ("--port", options.port, settings["http_port"]),
+            ("--detached", options.detached or None, settings["detached"]),
+            ("--log", options.log, settings["log"]),
+            ("--log-inputs", options.log_inputs, settings["log_inputs"]),
+            ("--log-sample", options.log_sample, settings["log_sample"]),
         )
         if requested is not None and requested != has
     ]
@@ -128,23 +139,23 @@ def _replace(running: Served, request: Request, report: Callable[[str], None]) -
 
 
 def _start(folder: Path, request: Request, report: Callable[[str], None]) -> Served:
-    python = environment.python(request.keras, report)
+    python, options = environment.python(request.keras, report), request.options
     shutil.rmtree(folder, ignore_errors=True)  # a dead server's
     (folder / "control").mkdir(mode=0o700, parents=True)
     folder.chmod(0o700)
     try:
         version = str(request.version or 1)
-        port = _free_port(request.port)
+        port = _free_port(options.port)
         settings = {
             "name": request.name,
             "version": version,
             "model": str(_write_model(folder, version, request)),
             "http_port": port,
             "grpc_port": _free_port(None),
-            "detached": request.detached,
-            "log": request.log,
-            "log_inputs": request.log_inputs is not False,
-            "log_sample": 1.0 if request.log_sample is None else request.log_sample,
+            "detached": options.detached,
+            "log": options.log,
+            "log_inputs": options.log_inputs is not False,
+            "log_sample": 1.0 if options.log_sample is None else options.log_sample,
             "python": str(python),
             "created": time.time(),
         }
@@ -153,11 +164,11 @@ def _start(folder: Path, request: Request, report: Callable[[str], None]) -> Ser
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
-    process = _launch(python, folder, request.detached)
+    process = _launch(python, folder, options.detached)
     try:
         problem = _wait_until(
             lambda: _is_ready(folder, port),
-            lambda: _is_alive(process, folder, request.detached),
+            lambda: _is_alive(process, folder, options.detached),
             "MLServer was not ready",
         )
     except BaseException:  # an interrupt

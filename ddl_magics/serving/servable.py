@@ -6,7 +6,8 @@ import json
 import shutil
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -35,29 +36,11 @@ class ServableModel:
     keras: str | None = None
     run: str = ""
 
-    def serve(
-        self,
-        name: str,
-        port: int | None,
-        detached: bool,
-        log: str | None,
-        log_inputs: bool | None,
-        log_sample: float | None,
-        report: Callable[[str], None],
-    ) -> Served:
-        """Serve the model; the arguments are those of `launch.Request` and `launch.serve`. No name: its own."""
-        request = launch.Request(
-            name or self.name,
-            lambda folder: self.write("", folder),
-            self.version,
-            port,
-            detached,
-            _absolute(log),
-            log_inputs,
-            log_sample,
-            self.keras,
-        )
-        return launch.serve(request, report)
+    def serve(self, name: str, options: launch.Options, report: Callable[[str], None]) -> Served:
+        """Serve the model. name: empty for its own; report: as for `launch.serve`."""
+        options = replace(options, log=_absolute(options.log))
+        write_export = partial(self.write, "")
+        return launch.serve(launch.Request(name or self.name, write_export, options, self.version, self.keras), report)
 
 
 def of_trained(name: str, run: str, trained: Trained) -> ServableModel:

@@ -12,7 +12,6 @@ from support.stored import stored
 
 from ddl_magics import Run
 from ddl_magics.clusters.scoring import description_of
-from ddl_magics.commands import serve as serve_command
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.runtime import events as ev
@@ -30,7 +29,7 @@ def run(jupyter_data_dir):
 
 
 def command(line, run=None):
-    return serve_command.serve(Kernel(SimpleNamespace(find=lambda word: run)), **BY_VERB["serve"].read(line.split()))
+    return BY_VERB["serve"].execute(Kernel(SimpleNamespace(find=lambda word: run)), line.split())
 
 
 def predicts_as(folder, run):

@@ -67,7 +67,7 @@ def command(line, run=None):
 
     kernel = Kernel(SimpleNamespace(find=find))
     with contextlib.redirect_stdout(io.StringIO()) as printed:
-        text = serve_command.serve(kernel, **BY_VERB["serve"].read(line.split()))
+        text = BY_VERB["serve"].execute(kernel, line.split())
     return text, printed.getvalue().splitlines()
 
 
