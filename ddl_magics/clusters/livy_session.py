@@ -61,10 +61,6 @@ class LivySession:
     created_here: bool = False
     _closed: threading.Event = field(default_factory=threading.Event, repr=False)
 
-    def start_heartbeat(self) -> None:
-        """Ask for the session's state in a thread until `close`, so that Livy knows that the kernel is alive."""
-        threading.Thread(target=self._send_heartbeats, name=f"ddl_magics session {self.number}", daemon=True).start()
-
     def close(self) -> None:
         """End the session if it `ends_with_kernel`; any other continues."""
         self._closed.set()
@@ -87,7 +83,8 @@ class LivySession:
         with contextlib.suppress(ConnectionError, ProcessLookupError):
             self.http.delete(f"/sessions/{self.number}")
 
-    def _send_heartbeats(self) -> None:
+    def send_heartbeats(self) -> None:
+        """Ask for the session's state until `close`, so that Livy knows that the kernel is alive."""
         while not self._closed.wait(HEARTBEAT_INTERVAL_SECONDS):
             try:
                 self.http.get(f"/sessions/{self.number}/state", seconds=HEARTBEAT_INTERVAL_SECONDS)
@@ -136,7 +133,7 @@ def create(
         session.delete()
         raise
     if session.ends_with_kernel:
-        session.start_heartbeat()
+        threading.Thread(target=session.send_heartbeats, name=f"ddl_magics session {number}", daemon=True).start()
     return session
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sys
 import types
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any
@@ -138,7 +138,9 @@ def estimate(value: Any, containers: tuple[int, ...] = (), max_elements: int = _
         and len(containers) < _DEPTH
     ):
         elements = value.values() if isinstance(value, Mapping) else value
-        return _estimate_elements(len(value), elements, (*containers, id(value)), max_elements)
+        inside, share = (*containers, id(value)), max(1, max_elements // max(len(value), 1))
+        measured = [estimate(element, inside, share) for element in islice(elements, max_elements)]
+        return sum(measured) * len(value) // max(len(measured), 1)
     return sys.getsizeof(value, 0)
 
 
@@ -151,10 +153,3 @@ def _array_bytes(value: Any) -> int | None:
         return int(memory_usage.sum() if hasattr(memory_usage, "sum") else memory_usage)
     size = getattr(value, "nbytes", None)
     return int(size) if isinstance(size, int) else None
-
-
-def _estimate_elements(count: int, elements: Iterable[Any], containers: tuple[int, ...], max_elements: int) -> int:
-    """The bytes of `count` elements, extrapolated from the first `max_elements`."""
-    share = max(1, max_elements // count)
-    measured = [estimate(element, containers, share) for element in islice(elements, max_elements)]
-    return sum(measured) * count // max(len(measured), 1)

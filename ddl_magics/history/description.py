@@ -26,7 +26,7 @@ def described(provenance: Provenance) -> list[Section]:
     sections = (
         _git(provenance.git),
         _notebook(provenance.notebook),
-        _variables(provenance.sent),
+        Section("Variables of the cell", tuple((name, in_words(value)) for name, value in provenance.sent.items())),
         _data(provenance.data),
         *_machines(provenance),
     )
@@ -49,10 +49,6 @@ def _notebook(notebook: Mapping[str, Any]) -> Section:
     text = "\n\n".join(f"# {cell.get('type', '')}\n{cell.get('source', '')}" for cell in notebook["cells"])
     cut = "\n\n... the rest is not kept\n" if notebook.get("cut") else ""
     return Section("Notebook", (("cells", str(len(notebook["cells"]))),), text + cut)
-
-
-def _variables(fingerprints: Mapping[str, Mapping[str, Any]]) -> Section:
-    return Section("Variables of the cell", tuple((name, in_words(value)) for name, value in fingerprints.items()))
 
 
 def in_words(value: Mapping[str, Any]) -> str:

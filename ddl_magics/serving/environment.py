@@ -31,6 +31,7 @@ CONSTRAINTS = Path(__file__).parent / "constraints.txt"
 FROZEN_ON = (3, 11)
 #: How long the installation may take, and how long another process waits for it.
 MAKE_SECONDS = 1200.0
+_FIND_PACKAGES = "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('mlserver', 'keras'))))"
 _PINNED = re.compile(r"^(mlserver|keras|tensorflow-cpu|confluent-kafka)==(\S+)", re.MULTILINE)
 
 
@@ -78,16 +79,7 @@ def requirements(keras: str | None) -> list[str]:
 
 def _checked(interpreter: Path) -> Path:
     try:
-        subprocess.run(
-            [
-                interpreter,
-                "-c",
-                "import importlib.util as u, sys; sys.exit(not all(map(u.find_spec, ('mlserver', 'keras'))))",
-            ],
-            check=True,
-            capture_output=True,
-            timeout=60,
-        )
+        subprocess.run([interpreter, "-c", _FIND_PACKAGES], check=True, capture_output=True, timeout=60)
     except (OSError, subprocess.SubprocessError):
         raise CannotServe(f"{SETTING} is {interpreter}, which is no Python with MLServer and Keras: unset it") from None
     return interpreter

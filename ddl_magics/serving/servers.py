@@ -85,11 +85,6 @@ class Served:
         return owner.alive(self.owner, self.folder / "status.json")
 
     @property
-    def ended_normally(self) -> bool:
-        """Whether the server was stopped, or ended with its kernel."""
-        return (self.folder / "ended").exists()
-
-    @property
     def problem(self) -> str:
         """Why the server has ended, in one line; "" while it is alive."""
         if self.alive:
@@ -128,11 +123,8 @@ class Served:
             example.write_text(body)
             body = f"@{example}"
         shapes = {name: f"[{_nested(shape)}]" for name, _, shape in inputs}
-        rows = (
-            next(iter(shapes.values()))
-            if len(shapes) == 1
-            else "{" + ", ".join(f'"{n}": {s}' for n, s in shapes.items()) + "}"
-        )
+        named = ", ".join(f'"{name}": {rows}' for name, rows in shapes.items())
+        rows = next(iter(shapes.values())) if len(shapes) == 1 else f"{{{named}}}"
         return (
             f"  curl {self.url}/v2/models/{self.name}/infer -H 'Content-Type: application/json' -d '{body}'\n"
             f'  requests.post("{self.url}/invocations", json={{"inputs": {rows}}}).json()["predictions"]'
@@ -169,7 +161,7 @@ def list_served() -> list[Served]:
             served = Served.read(folder)
             if served is None:
                 continue
-            if served.ended_normally and not served.alive:
+            if (folder / "ended").exists() and not served.alive:  # stopped, or ended with its kernel
                 shutil.rmtree(folder, ignore_errors=True)
             elif served.owner:
                 servers.append(served)

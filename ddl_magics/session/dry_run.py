@@ -67,10 +67,7 @@ def _parameters(spec: RunSpec) -> Iterator[tuple[str, str]]:
     space.check_values(spec.cell, values)
     parameters = {call.parameter.name: call.parameter for call in space.calls(spec.cell) if call.parameter is not None}
     for name, parameter in parameters.items():
-        yield (
-            "parameter",
-            f"{name} = {values[name]}" if name in values else f"{name} = {parameter.default}, its default",
-        )
+        yield "parameter", f"{name} = {values.get(name, f'{parameter.default}, its default')}"
 
 
 def _trials(spec: RunSpec, cluster: Cluster, namespace: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

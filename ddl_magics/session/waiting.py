@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable
 from typing import Any
 
 from ddl_magics.dashboard.text import TextProgress
@@ -16,7 +15,7 @@ from ddl_magics.search.text import SearchProgress
 POLL_SECONDS = 0.2
 
 
-def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], None] = print) -> None:
+def wait_in_cell(awaited: Run | Search, text: bool) -> None:
     """Block until a run, or a search, has ended.
 
     The first interrupt stops it and waits for its end. The second returns at once.
@@ -24,7 +23,6 @@ def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], 
     Args:
         awaited: a run or a search of this kernel.
         text: whether to print its progress.
-        write_line: prints a line.
 
     Raises:
         DistributedCellError: the run failed or was lost.
@@ -44,7 +42,7 @@ def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], 
     interrupted = False
     while True:
         try:
-            _print_until_settled(awaited, lines, write_line)
+            _print_until_settled(awaited, lines)
             break
         except KeyboardInterrupt:
             if interrupted:
@@ -54,7 +52,7 @@ def wait_in_cell(awaited: Run | Search, text: bool, write_line: Callable[[str], 
                 ) from None
             interrupted = True
             awaited.request_stop()
-            write_line(f"{awaited.name}  {_stopping(awaited)}")
+            print(f"{awaited.name}  {_stopping(awaited)}")
     if interrupted:
         raise RunInterrupted(f"{awaited.name} is {awaited.state}; {_outcome(awaited)}.")
     awaited.wait()
@@ -72,9 +70,9 @@ def _outcome(awaited: Run | Search) -> str:
     return "its history and model are kept" if awaited.launched else "it had not started"
 
 
-def _print_until_settled(run: Run | Search, lines: queue.SimpleQueue[str], write_line: Callable[[str], None]) -> None:
+def _print_until_settled(run: Run | Search, lines: queue.SimpleQueue[str]) -> None:
     settled = False
     while not settled:
         settled = run.settled(POLL_SECONDS)
         while not lines.empty():
-            write_line(lines.get())
+            print(lines.get())

@@ -126,7 +126,8 @@ class RunFolder(OwnedFolder):
             RunInUse: another process is the owner by now.
         """
         with self._locked():
-            if not self._may_take_over():
+            record = self.record()
+            if (record is None or not record.over) and not self._is_ours():
                 raise self._in_use()
             self._claim()
             self.update({"state": ev.RUNNING, "ended": None})
@@ -134,11 +135,6 @@ class RunFolder(OwnedFolder):
         events = self.intact_events()
         self.rewrite(json.dumps(event, separators=(",", ":")) for event in events)
         return events
-
-    def _may_take_over(self) -> bool:
-        """Whether the run has no live owner, or this process is the owner."""
-        record = self.record()
-        return (record is not None and record.over) or self._is_ours()
 
     def file(self, name: str) -> Path:
         """The path of the artifact `name`, which may not exist yet.

@@ -529,49 +529,43 @@ def test_finding_runs():
         session.find("digit")
 
 
-def test_waiting_in_a_cell_prints_progress_and_raises_the_failure():
-    lines = []
-    wait_in_cell(submit(FakeCluster()), True, lines.append)
+def test_waiting_in_a_cell_prints_progress_and_raises_the_failure(capsys):
+    wait_in_cell(submit(FakeCluster()), True)
+    lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("digits  0:00  PREFLIGHT") and lines[-1].startswith("digits  0:00  FINISHED")
     with pytest.raises(DistributedCellError):
-        wait_in_cell(submit(FakeCluster(failing())), False, lines.append)
+        wait_in_cell(submit(FakeCluster(failing())), False)
 
 
-class Interrupting:
-    """A `say` that is interrupted at given calls, as the waiting cell may be."""
+def interrupt(monkeypatch, run, times):
+    """The cell that waits for the run is interrupted so many times."""
+    settled, interrupts = type(run).settled, iter(range(times))
 
-    def __init__(self, monkeypatch, run, times):
-        self.lines, self.times = [], times
-        settled = type(run).settled
+    def interrupted(one, timeout):
+        if run.state == ev.RUNNING and next(interrupts, None) is not None:
+            raise KeyboardInterrupt
+        return settled(one, timeout)
 
-        def interrupted(one, timeout):
-            if self.times and run.state == ev.RUNNING:
-                self.times -= 1
-                raise KeyboardInterrupt
-            return settled(one, timeout)
-
-        monkeypatch.setattr(type(run), "settled", interrupted)
-
-    def __call__(self, line):
-        self.lines.append(line)
+    monkeypatch.setattr(type(run), "settled", interrupted)
 
 
-def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypatch):
+def test_an_interrupt_stops_the_run_and_keeps_later_cells_from_starting(monkeypatch, capsys):
     cluster = FakeCluster(visible=2)
     run = submit(cluster)
-    say = Interrupting(monkeypatch, run, 1)
+    interrupt(monkeypatch, run, 1)
     with pytest.raises(RunInterrupted, match="digits is STOPPED; its history and model are kept"):
-        wait_in_cell(run, True, say)
+        wait_in_cell(run, True)
     assert cluster.stopped == [run.id]
-    assert any("interrupt again" in line for line in say.lines)
+    assert "interrupt again" in capsys.readouterr().out
 
 
 def test_a_second_interrupt_leaves_the_run_to_itself(monkeypatch):
     cluster = FakeCluster(visible=2)
     monkeypatch.setattr(cluster, "stop", lambda run, reason: None)
     run = submit(cluster)
+    interrupt(monkeypatch, run, 2)
     with pytest.raises(RunInterrupted, match=r"no longer waiting for digits, which is RUNNING; digits.wait\(\)"):
-        wait_in_cell(run, True, Interrupting(monkeypatch, run, 2))
+        wait_in_cell(run, True)
     cluster.visible = 100
     assert run.wait(10).state == ev.FINISHED
 

@@ -63,16 +63,12 @@ class Model:
             return {name: value.numpy() for name, value in result.items()}
 
         model = cls(call, inputs, outputs)
-        model.call(_example(example, inputs))
+        model.call(dict(example) if isinstance(example, dict) else {inputs[0].name: np.asarray(example)})
         return model
 
 
 def _with_names(tensors: tuple[Tensor, ...], default_name: str) -> tuple[Tensor, ...]:
     return tuple(Tensor(tensor.name or default_name, tensor.dtype, tensor.shape) for tensor in tensors)
-
-
-def _example(example: Any, inputs: tuple[Tensor, ...]) -> Arrays:
-    return dict(example) if isinstance(example, dict) else {inputs[0].name: np.asarray(example)}
 
 
 def _specs(signature: Signature) -> Any:
