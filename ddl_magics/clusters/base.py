@@ -16,6 +16,9 @@ from ddl_magics.runtime.events import RawEvent
 #: Kind of the placeholder for an unreadable event; no view shows it.
 UNREADABLE = "unreadable"
 
+#: The notebook's variables, by name.
+Namespace = Mapping[str, Any]
+
 #: Called with the bytes received so far and the size of the file.
 Progress = Callable[[int, int], None]
 

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_session, shipping, sparkmagic_link
-from ddl_magics.clusters.base import NotStarted, Refused
+from ddl_magics.clusters.base import Namespace, NotStarted, Refused
 from ddl_magics.clusters.cluster import Cluster
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.clusters.livy import LivyCluster
@@ -26,19 +26,17 @@ class PendingKernelSession(Cluster):
     def status(self) -> NotStarted:
         return NotStarted("a Livy session is started (about half a minute)", 30.0)
 
-    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+    def check(self, spec: RunSpec, namespace: Namespace) -> Refused | None:
         """None: the cell's names are the session's, and not those of this kernel."""
         return None
 
     def findings(self) -> Iterable[tuple[str, str]]:
         return [("cluster", f"{self.name} has not started: {self.remedy}, then %ddl check again")]
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused:
+    def launch(self, spec: RunSpec, namespace: Namespace) -> Refused:
         return Refused("spark", f"{self.name} has not started: {self.remedy}, then start the run again")
 
-    def _call(
-        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _call(self, function: str, request: Mapping[str, Any], namespace: Namespace | None = None) -> dict[str, Any]:
         raise ConnectionError(f"it has not started: {self.remedy}")
 
 

@@ -13,6 +13,7 @@ from ddl_magics.clusters import sent_files
 from ddl_magics.clusters.base import (
     UNREADABLE,
     Launched,
+    Namespace,
     NotStarted,
     Polled,
     Postponed,
@@ -67,17 +68,15 @@ class Cluster:
         """(subject, finding) of each line that `%ddl check` prints. Starts nothing."""
         raise NotImplementedError
 
-    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+    def check(self, spec: RunSpec, namespace: Namespace) -> Refused | None:
         """Why the run would be refused, as far as can be checked without waiting."""
         raise NotImplementedError
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Postponed | Refused:
+    def launch(self, spec: RunSpec, namespace: Namespace) -> Launched | Postponed | Refused:
         """Start the run and return. Where Spark runs here, `namespace` has the variables that the cell uses."""
         raise NotImplementedError
 
-    def _call(
-        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _call(self, function: str, request: Mapping[str, Any], namespace: Namespace | None = None) -> dict[str, Any]:
         """Call a function of `driver.api`, and return its reply.
 
         Args:
@@ -108,7 +107,7 @@ class Cluster:
         """
         return ()
 
-    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+    def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
         """What the user should know of a run that `check` accepts, a line each."""
         return ()
 
@@ -192,7 +191,7 @@ class Cluster:
         return [(column, kind) for column, kind in reply["columns"]]
 
     def evaluate(
-        self, request: ScoringRequest, label: str, weight: str | None, namespace: Mapping[str, Any]
+        self, request: ScoringRequest, label: str, weight: str | None, namespace: Namespace
     ) -> Mapping[str, Any]:
         """The model's metrics over the rows, as `runtime.scoring.records.Evaluated`. An interrupt ends the evaluation.
 
@@ -210,7 +209,7 @@ class Cluster:
         return evaluated
 
     def _score(
-        self, function: str, request: ScoringRequest, columns: Mapping[str, Any], namespace: Mapping[str, Any]
+        self, function: str, request: ScoringRequest, columns: Mapping[str, Any], namespace: Namespace
     ) -> dict[str, Any]:
         message = {
             "run": request.key,
@@ -236,9 +235,7 @@ class Cluster:
             raise CannotScore(_message(reply, f"{self.name} gave no reason"))
         return reply
 
-    def write_tfrecord(
-        self, data: str, uri: str, compression: str | None, namespace: Mapping[str, Any]
-    ) -> Mapping[str, Any]:
+    def write_tfrecord(self, data: str, uri: str, compression: str | None, namespace: Namespace) -> Mapping[str, Any]:
         """Write the DataFrame named `data` as TFRecord files. An interrupt ends the writing.
 
         Args:

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from ddl_magics.clusters import data_names, dataset_shape, embedded_check, local_spark, preflight, sent_files, shipping
-from ddl_magics.clusters.base import Launched, NotStarted, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import Launched, Namespace, NotStarted, Ready, Refused, Unreachable
 from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.wording import counted
@@ -31,7 +31,7 @@ class EmbeddedCluster(Cluster):
     poll_seconds = 0.25
     in_kernel = True
 
-    def __init__(self, namespace: Callable[[], Mapping[str, Any]] = dict) -> None:
+    def __init__(self, namespace: Callable[[], Namespace] = dict) -> None:
         self._namespace = namespace
         self._driver: ModuleType | None = None
         self._starting = threading.Lock()
@@ -46,7 +46,7 @@ class EmbeddedCluster(Cluster):
             return Unreachable(f"Spark does not answer ({type(error).__name__}: {error})")
         return Ready(int(details["slots"]), int(details["free"]), details)
 
-    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+    def check(self, spec: RunSpec, namespace: Namespace) -> Refused | None:
         missing = next((name for name in spec.send or () if name not in namespace), None)
         if missing is not None:
             return Refused("usage", f"--send {missing}: this notebook has no variable {missing}.")
@@ -111,7 +111,7 @@ class EmbeddedCluster(Cluster):
             )
         return None
 
-    def notices(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Iterable[str]:
+    def notices(self, spec: RunSpec, namespace: Namespace) -> Iterable[str]:
         return [*preflight.notices(spec, namespace), *dataset_shape.notices(spec, namespace)]
 
     def findings(self) -> Iterable[tuple[str, str]]:
@@ -130,7 +130,7 @@ class EmbeddedCluster(Cluster):
                 self._created = local_spark.create_session(max(1, spec.workers), spec.conf)
             return self._session()
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Refused:
+    def launch(self, spec: RunSpec, namespace: Namespace) -> Launched | Refused:
         try:
             self.spark(spec)
         except local_spark.CannotStart as error:
@@ -181,9 +181,7 @@ class EmbeddedCluster(Cluster):
             self._created = None  # the user has stopped it
         return self._created or local_spark.existing_session(self._namespace())
 
-    def _call(
-        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _call(self, function: str, request: Mapping[str, Any], namespace: Namespace | None = None) -> dict[str, Any]:
         if self._driver is None:
             self._driver = shipping.load_driver()
         arguments = (json.dumps(request),) if namespace is None else (json.dumps(request), namespace)

@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from ddl_magics.clusters import livy_check, livy_remote, sending, sent_files, shipping
-from ddl_magics.clusters.base import Launched, NotStarted, Postponed, Ready, Refused, Unreachable
+from ddl_magics.clusters.base import Launched, Namespace, NotStarted, Postponed, Ready, Refused, Unreachable
 from ddl_magics.clusters.cluster import NOT_OURS, Cluster, launch_answer
 from ddl_magics.clusters.livy_channel import DEAD, Busy, Channel, StatementFailed, TooSlow
 from ddl_magics.clusters.livy_http import with_retries
@@ -109,7 +109,7 @@ class LivyCluster(Cluster):
     def runs(self) -> Sequence[Mapping[str, Any]]:
         return list(self._call("runs", {})["runs"])
 
-    def check(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Refused | None:
+    def check(self, spec: RunSpec, namespace: Namespace) -> Refused | None:
         if spec.conf:
             return Refused(
                 "usage",
@@ -139,7 +139,7 @@ class LivyCluster(Cluster):
             )
         return None
 
-    def launch(self, spec: RunSpec, namespace: Mapping[str, Any]) -> Launched | Postponed | Refused:
+    def launch(self, spec: RunSpec, namespace: Namespace) -> Launched | Postponed | Refused:
         try:
             self.channel.open(OPEN_SECONDS)
             for value in sending.values(spec, namespace):
@@ -168,9 +168,7 @@ class LivyCluster(Cluster):
         """End the session if this kernel created it for itself."""
         self.session.close()
 
-    def _call(
-        self, function: str, request: Mapping[str, Any], namespace: Mapping[str, Any] | None = None
-    ) -> dict[str, Any]:
+    def _call(self, function: str, request: Mapping[str, Any], namespace: Namespace | None = None) -> dict[str, Any]:
         self.channel.open(OPEN_SECONDS)
         argument, with_names = json.dumps(request), namespace is not None
 

@@ -9,6 +9,7 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics.commands.kernel import Kernel
+from ddl_magics.runtime.run_spec import RunSpec
 from ddl_magics.scaling import ScalingReport
 from ddl_magics.scaling.measuring import ScalingRuns, earlier
 from ddl_magics.scaling.request import variants
@@ -39,13 +40,17 @@ def scale(
     measured = [] if again else earlier(scaled.id, cluster.name)
     report = ScalingReport(scaled.name)
     names: Mapping[str, Any] = dict(namespace)  # a copy: the runs must not define variables in the notebook
-    check, submit = partial(cluster.check, namespace=names), partial(session.submit, namespace=names)
+
+    def check(spec: RunSpec) -> str | None:
+        refused = cluster.check(spec, names)
+        return None if refused is None else refused.message
+
     variable = f"{scaled.name}_scaling"
     if not isinstance(namespace.get(variable), ScalingReport | None):
         raise UsageError(f"your variable {variable} would be replaced by the report: rename it.")
     namespace[variable] = report
     try:
-        ScalingRuns(report, check, submit, measured).run(specs)
+        ScalingRuns(report, check, partial(session.submit, namespace=names), measured).run(specs)
     finally:
         if report.runs:
             print(report)

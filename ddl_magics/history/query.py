@@ -184,7 +184,7 @@ def _comparison(name: str, sign: str, text: str) -> Matches:
     if number is None:
         if sign in ("=", "==", "!="):
             equal = sign != "!="
-            return lambda record: (_setting(record, name, "").lower() == text.lower()) is equal
+            return lambda record: (_setting(record, name).lower() == text.lower()) is equal
         raise QueryError(f"{name}{sign} needs a number, such as {name}{sign}0.5")
     return lambda record: any(_holds(compare, value, number) for value in _numbers(record, name))
 
@@ -193,12 +193,12 @@ def _holds(compare: Callable[[Any, Any], bool], value: float | None, operand: fl
     return value is not None and not math.isnan(value) and compare(value, operand)
 
 
-def _setting(record: RunRecord, name: str, otherwise: str) -> str:
-    """A parameter or an option as text."""
+def _setting(record: RunRecord, name: str) -> str:
+    """A parameter or an option as text; empty if it is not set."""
     for values in (record.spec.get("set"), record.spec):
         if isinstance(values, Mapping) and values.get(name) is not None:
             return str(values[name])
-    return otherwise
+    return ""
 
 
 def _numbers(record: RunRecord, name: str) -> Iterator[float]:
@@ -211,7 +211,7 @@ def _numbers(record: RunRecord, name: str) -> Iterator[float]:
     elif name == "seconds":
         value = (record.ended or time.time()) - record.created
     else:
-        value = _setting(record, name, "")
+        value = _setting(record, name)
     number = _number(str(value))
     if number is not None:
         yield number

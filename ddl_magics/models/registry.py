@@ -55,9 +55,8 @@ class Registry:
         from ddl_magics.clusters.hadoop_folder import HadoopFolder
         from ddl_magics.models.export import local_path
 
-        is_local = urlsplit(str(uri)).scheme in ("", "file")
-        self._storage: Storage = LocalStorage(local_path(uri)) if is_local else HadoopFolder(str(uri))
-        self._is_local = is_local
+        self._is_local = urlsplit(str(uri)).scheme in ("", "file")
+        self._storage: Storage = LocalStorage(local_path(uri)) if self._is_local else HadoopFolder(str(uri))
 
     def names(self) -> list[str]:
         """The models of the registry."""

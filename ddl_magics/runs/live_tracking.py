@@ -154,17 +154,14 @@ class LiveTrackers:
         """Write what remains of a run that has ended, with its files, for a bounded time. Yields problems."""
         for tracker in self.trackers:
             tracker.finish(self._tracking_data)
-        deadline = time.monotonic() + END_SECONDS
-        for tracker in self.trackers:
-            if not tracker.wait(max(deadline - time.monotonic(), 0.0)):
-                yield tracker.late
+        for tracker in self.wait(END_SECONDS):
+            yield tracker.late
         yield from self.problems()
 
-    def wait(self, seconds: float) -> None:
-        """Wait until the run is written everywhere, for at most `seconds`."""
+    def wait(self, seconds: float) -> list[LiveTracker]:
+        """Wait until the run is written everywhere, for at most `seconds`; returns the trackers that are not done."""
         deadline = time.monotonic() + seconds
-        for tracker in self.trackers:
-            tracker.wait(max(deadline - time.monotonic(), 0.0))
+        return [tracker for tracker in self.trackers if not tracker.wait(max(deadline - time.monotonic(), 0.0))]
 
     def _tracking_data(self) -> TrackingData:
         record = self._folder.record()

@@ -8,7 +8,6 @@ from typing import Any
 from IPython.core.error import UsageError
 
 from ddl_magics import store
-from ddl_magics.clusters.base import Refused
 from ddl_magics.errors import DistributedCellError, RunInterrupted
 from ddl_magics.runs import Run
 from ddl_magics.runtime import events as ev
@@ -37,7 +36,7 @@ class ScalingRuns:
 
     Args:
         report: each measurement is added to it at once.
-        check: returns why a run would be refused, or None; starts nothing.
+        check: returns why a run would be refused, in one line, or None; starts nothing.
         submit: starts a run. Raises UsageError if it is refused.
         measured: runs of earlier measurements.
     """
@@ -45,7 +44,7 @@ class ScalingRuns:
     def __init__(
         self,
         report: ScalingReport,
-        check: Callable[[RunSpec], Refused | None],
+        check: Callable[[RunSpec], str | None],
         submit: Callable[[RunSpec], Run],
         measured: Sequence[Run] = (),
     ) -> None:
@@ -81,8 +80,7 @@ class ScalingRuns:
         for spec in specs:
             key = (spec.strategy, spec.workers)
             if key not in problems:
-                refused = self._check(spec)
-                problems[key] = None if refused is None else refused.message
+                problems[key] = self._check(spec)
                 if problems[key]:
                     self._note(spec, f"left out: {problems[key]}")
         accepted = [spec for spec in specs if problems[spec.strategy, spec.workers] is None]
