@@ -107,6 +107,20 @@ class Setting:
 
 
 @dataclass(frozen=True)
+class Constants:
+    """The quantities that all fits of a strategy share. size: bytes of the gradients."""
+
+    sums_gradients: bool
+    size: int
+    busy: float
+    cores: int
+
+    def slower(self, per_host: int) -> float:
+        """How many times as long computing takes where so many workers share the cores of a host."""
+        return max(1.0, per_host * self.busy / self.cores) if self.cores and self.busy else 1.0
+
+
+@dataclass(frozen=True)
 class Model:
     """The coefficients for one strategy. latency, byte_seconds: l and s; steady, growing: e and f."""
 
@@ -118,14 +132,11 @@ class Model:
     growing: float
     waiting: float
     outside_steps: tuple[float, ...]
-    sums_gradients: bool
-    size: int
-    busy: float
-    cores: int
+    constants: Constants
 
     def step(self, setting: Setting) -> Step:
         """The step of a worker."""
-        factor, rows = slower(setting.per_host, self.busy, self.cores), setting.rows
+        factor, rows = self.constants.slower(setting.per_host), setting.rows
         compute = factor * (self.compute[0] + self.compute[1] * rows)
         feeding = factor * (self.feeding[0] + self.feeding[1] * rows)
         waiting = self.waiting * slowest(setting.workers) * compute
@@ -140,19 +151,14 @@ class Model:
         n = setting.workers
         if n == 1:
             return 0.0
-        if not self.sums_gradients:
+        if not self.constants.sums_gradients:
             return self.steady + self.growing * (n - 1)
-        rounds, bytes_sent = ring(n, self.size)
+        rounds, bytes_sent = ring(n, self.constants.size)
         latency, byte_seconds = self.latency, self.byte_seconds
         if setting.gbit is not None:
             latency, byte_seconds = max(latency, LATENCY_SECONDS), 8 / (USABLE * setting.gbit * 1e9)
         seconds = latency * rounds + byte_seconds * bytes_sent
-        return visible(seconds, compute, self.size) if n > setting.per_host else seconds
-
-
-def slower(per_host: int, busy: float, cores: int) -> float:
-    """How many times as long computing takes where so many workers share the cores of a host."""
-    return max(1.0, per_host * busy / cores) if cores and busy else 1.0
+        return visible(seconds, compute, self.constants.size) if n > setting.per_host else seconds
 
 
 def ring(workers: int, size: int) -> tuple[float, float]:
@@ -170,16 +176,6 @@ def visible(exchange: float, compute: float, size: int) -> float:
     return max(exchange / m, exchange - BACKWARD * compute * (1 - 1 / m))
 
 
-@dataclass(frozen=True)
-class Constants:
-    """The quantities that all fits of a strategy share. size: bytes of the gradients."""
-
-    sums_gradients: bool
-    size: int
-    busy: float
-    cores: int
-
-
 def fit(observations: Sequence[Observation], constants: Constants, guess: float = 0.0) -> Model:
     """The model of one strategy.
 
@@ -189,7 +185,7 @@ def fit(observations: Sequence[Observation], constants: Constants, guess: float 
         guess: from -1 to 1, sets what a single number of workers above 1 cannot determine: the latency, and the
             part of an exchange that grows with the workers.
     """
-    crowded = [slower(o.per_host, constants.busy, constants.cores) for o in observations]
+    crowded = [constants.slower(o.per_host) for o in observations]
     by_rows = [[factor, factor * o.step.rows] for factor, o in zip(crowded, observations, strict=True)]
     distributed = [o for o in observations if o.workers > 1]
     exchanges = [o.step.exchange for o in distributed]
@@ -212,7 +208,7 @@ def fit(observations: Sequence[Observation], constants: Constants, guess: float 
         growing=growing,
         waiting=nonnegative(waits, [o.step.waiting for o in distributed])[0] if distributed else 0.0,
         outside_steps=nonnegative(by_workers, [o.outside_steps for o in observations]),
-        **vars(constants),
+        constants=constants,
     )
 
 

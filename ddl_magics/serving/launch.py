@@ -13,7 +13,7 @@ import subprocess
 import time
 import urllib.request
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -100,17 +100,9 @@ def _replace(running: Served, request: Request, report: Callable[[str], None]) -
             f"{request.name} is served on {running.owner.get('host')}: serve it there, or under another --name"
         )
     settings, options = running.settings, request.options
-    changed = [
-        option
-        for option, requested, has in (
-            ("--port", options.port, settings["http_port"]),
-            ("--detached", options.detached or None, settings["detached"]),
-            ("--log", options.log, settings["log"]),
-            ("--log-inputs", options.log_inputs, settings["log_inputs"]),
-            ("--log-sample", options.log_sample, settings["log_sample"]),
-        )
-        if requested is not None and requested != has
-    ]
+    requested = {**asdict(options), "detached": options.detached or None}
+    present = {**settings, "port": settings["http_port"]}
+    changed = [f"--{name.replace('_', '-')}" for name, value in requested.items() if value not in (None, present[name])]
     if changed:
         stop_command = f"%ddl serve --stop {request.name}"
         raise CannotServe(
