@@ -201,7 +201,8 @@ def read(path: Path) -> Imported:
             manifest = _manifest(archive)
             folders = sorted({(kind, name) for kind, name, *_ in (Path(file).parts for file in manifest)})
             _check_room(folders, manifest)
-            hidden, placed = {folder: _hidden(folder) for folder in folders}, list[Path]()
+            hidden = {folder: _hidden(folder) for folder in folders}
+            placed: list[Path] = []
             try:
                 for name, promised in manifest.items():
                     kind, folder_name, *path_in_folder = Path(name).parts
