@@ -14,6 +14,7 @@ from types import SimpleNamespace
 
 import pandas as pd
 import pytest
+from support.processes import completed
 
 from ddl_magics.clusters import local_spark, shipping
 from ddl_magics.clusters.base import NotStarted, Ready, Refused
@@ -28,15 +29,8 @@ FRAME = pd.DataFrame({"x1": [1.0], "x2": [2.0], "label": [0]})
 
 def python(code, **environment):
     """What a fresh Python prints."""
-    answer = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)],
-        capture_output=True,
-        text=True,
-        timeout=90,
-        env={**os.environ, **environment},
-    )
-    assert answer.returncode == 0, answer.stderr
-    return answer
+    command = [sys.executable, "-c", textwrap.dedent(code)]
+    return completed(command, timeout=90, env={**os.environ, **environment})
 
 
 @pytest.mark.parametrize("name", ["os\nsystem\n(", "os", "ddl_runtime_0123456789ag", "ddl_runtime_0123456789ab\n", ""])

@@ -6,11 +6,7 @@ of another machine are.
 """
 
 import json
-import os
 import re
-import subprocess
-import sys
-import time
 
 import numpy as np
 import pytest
@@ -21,8 +17,6 @@ from support.cluster_notebooks import KINDS, Notebook
 from support.monitoring_logs import FEATURES, ROWS, lines, requests, write_whole
 from support.trainings import cell
 from support.until import until
-
-from ddl_magics.runtime import scratch
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -346,21 +340,6 @@ def test_check_says_how_it_is(notebook):
     assert "Traceback" not in text and "cannot be" not in text
 
 
-def assert_folders_alone_are_left(notebook, family, shared):
-    """Of a kernel that was killed; and the next process removes them."""
-    until(lambda: holdings.running(family) == [], 60)
-    assert [name for name in processes.shared_files() - shared if name.startswith("ddl")] == []
-    folders = holdings.ours(notebook.temporary)
-    assert folders["driver"] == 1 and folders["run"] >= 1
-    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
-    for lock in notebook.temporary.glob(f"*/{scratch.LOCK}"):
-        os.utime(lock, (long_ago, long_ago))
-    code = "from ddl_magics.runtime import scratch; scratch.sweep()"
-    environment = {**os.environ, "TMPDIR": str(notebook.temporary)}
-    subprocess.run([sys.executable, "-c", code], check=True, env=environment)
-    assert holdings.ours(notebook.temporary) == {}
-
-
 @slow_on_livy
 def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_path):
     """The last test of a kind: its kernel is killed."""
@@ -370,7 +349,7 @@ def test_a_run_and_its_history_outlive_the_kernel_where_they_can(notebook, tmp_p
     shared, family = processes.shared_files(), holdings.family(notebook.kernel.pid)
     notebook.kill()
     if notebook.kind == "embedded":
-        assert_folders_alone_are_left(notebook, family, shared)
+        holdings.assert_swept(notebook.temporary, family, shared)
     notebook.open()
     assert re.search(r"^far +LOST ", notebook.run("%ddl runs").text, re.MULTILINE)
 

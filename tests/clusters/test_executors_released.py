@@ -4,7 +4,6 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 import time
 
@@ -12,7 +11,7 @@ import pytest
 from IPython.core.error import UsageError
 from support import processes
 from support import spark as spark_of_tests
-from support.fake_cluster import FakeCluster, training
+from support.fake_cluster import FakeCluster, notices, training
 from support.processes import our_processes, prewarmed
 from support.until import until
 
@@ -35,10 +34,6 @@ model.fit(x, x[:, :1], epochs=1, batch_size=32, verbose=0)
 
 
 pytestmark = pytest.mark.usefixtures("data_dir")
-
-
-def notices(run):
-    return [event["message"] for event in run.events if event["kind"] == "notice"]
 
 
 @pytest.mark.slow
@@ -145,14 +140,8 @@ def in_a_process(tmp_path, *lines):
     spark_of_tests.prepare_environment()
     script = tmp_path / "ours.py"
     script.write_text(OURS.replace("if __name__", f"CELL = {CELL!r}\nif __name__"))
-    answer = subprocess.run(
-        [sys.executable, str(script), json.dumps(lines)],
-        capture_output=True,
-        text=True,
-        timeout=220,
-        env={**os.environ, "SPARK_HOME": spark_of_tests._home().name},
-    )
-    assert answer.returncode == 0, answer.stderr
+    environment = {**os.environ, "SPARK_HOME": spark_of_tests._home().name}
+    answer = processes.completed([sys.executable, script, json.dumps(lines)], timeout=220, env=environment)
     return json.loads(answer.stdout.splitlines()[-1])
 
 

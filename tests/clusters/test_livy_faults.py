@@ -5,6 +5,7 @@ import time
 import pytest
 from livy import runs
 from livy.faults import Cut, Status, Truncate
+from support.fake_cluster import notices
 from support.until import until
 
 from ddl_magics.clusters import livy_session
@@ -28,10 +29,6 @@ def livy_session_number(livy_server):
 def cluster(livy_session_number, livy_faults):
     """The session, through the fault proxy, without faults at first."""
     return LivyCluster(livy_session.LivySession(LivyHttp(Connection(livy_faults.url)), livy_session_number))
-
-
-def notices(run):
-    return [event["message"] for event in run.events if event["kind"] == "notice"]
 
 
 def test_a_fifth_of_the_requests_fails_and_nothing_is_missing(cluster, livy_faults, monkeypatch):

@@ -1,11 +1,11 @@
 """`python -m ddl_magics`, on stored runs."""
 
-import subprocess
 import sys
 import time
 
 import pytest
 from support.fake_cluster import training
+from support.processes import completed
 from support.stored import claim, dead_process, stored
 
 from ddl_magics import store
@@ -85,13 +85,8 @@ def test_stop_of_a_run_whose_kernel_is_gone_or_that_ended_says_so(capsys):
 def test_as_a_process_it_is_fast_and_needs_no_tensorflow(tmp_path):
     folder = trained()
     begun = time.perf_counter()
-    answer = subprocess.run(
-        [sys.executable, "-X", "importtime", "-m", "ddl_magics", "stop", folder.path.name],
-        capture_output=True,
-        text=True,
-        timeout=60,
-    )
-    assert answer.returncode == 0, answer.stderr
+    command = [sys.executable, "-X", "importtime", "-m", "ddl_magics", "stop", folder.path.name]
+    answer = completed(command, timeout=60)
     assert store.RunFolder(folder.path).requested("stop")
     imported = {line.rpartition("|")[2].strip() for line in answer.stderr.splitlines()}
     assert not imported & {"tensorflow", "keras", "pyspark", "pandas", "ipywidgets", "plotly"}

@@ -1,9 +1,9 @@
 """What stays in the notebook, and the figure: bounded, escaped, readable."""
 
 import json
-from html.parser import HTMLParser
 
 import pytest
+from support.markup import Markup
 from support.synthetic import Synthetic
 
 from ddl_magics.dashboard.figure import figure
@@ -25,26 +25,6 @@ RUN = {
 }
 
 
-class Text(HTMLParser):
-    """The text and the tags of a page."""
-
-    def __init__(self, page: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.words: list[str] = []
-        self.feed(page)
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-
-    def handle_data(self, data):
-        self.words.append(data)
-
-    @property
-    def text(self) -> str:
-        return " ".join(self.words)
-
-
 def finished(**options) -> list:
     run = Synthetic(2, epochs=3, steps=100, **options)
     return [*run.begin(), *run.train(), *run.end()]
@@ -54,7 +34,7 @@ def test_a_finished_run_is_readable_in_every_form():
     bundle = static_bundle(RUN, finished())
     assert bundle[RUN_TYPE] == {"id": "20261121-digits", "name": "digits", "state": "FINISHED"}
     assert bundle["text/plain"].startswith("digits FINISHED (all-reduce · 2 workers · this machine)\nloss 0.134")
-    page = Text(bundle["text/html"])
+    page = Markup(bundle["text/html"])
     assert "after 3 epochs" in page.text and "took 2:13" in page.text and "wn4-hdi" in page.text
     assert "0.1341" in page.text and "0.2041" in page.text
     assert page.tags.count("svg") == 4 and "script" not in page.tags
@@ -95,7 +75,7 @@ def test_a_failure_is_said_with_rank_host_and_traceback():
     run = Synthetic(2, epochs=3, steps=100)
     events = [*run.begin(), *run.train(0.5), *run.fail(1)]
     bundle = static_bundle(dict(RUN, state="FAILED"), events)
-    page = Text(bundle["text/html"])
+    page = Markup(bundle["text/html"])
     for text in (page.text, bundle["text/plain"]):
         assert "Rank 1 on wn4-hdi failed: ValueError: Shapes" in text
     assert "<distributed cell>" in page.text and "pre" in page.tags
@@ -114,7 +94,7 @@ def test_nothing_that_a_run_says_becomes_markup():
     failure = {"rank": 0, "host": evil, "kind": "error", "message": evil, "traceback": evil}
     events += [run.state("FAILED", evil, failure=failure)]
     page = static_bundle(dict(RUN, id=evil, name=evil, cluster=evil, state="FAILED"), events)["text/html"]
-    tags = Text(page).tags
+    tags = Markup(page).tags
     assert "script" not in tags and "img" not in tags
     assert "&lt;script&gt;" in page
     drawn = figure(evil, events)

@@ -1,13 +1,13 @@
 """A run goes as a file to a fresh environment, where one package is another, and is run again there."""
 
 import os
-import subprocess
 import sys
 import venv
 from pathlib import Path
 
 import pytest
 from support.paths import ROOT
+from support.processes import completed
 
 pytestmark = [pytest.mark.slow, pytest.mark.spark, pytest.mark.timeout(400)]
 
@@ -36,11 +36,7 @@ def run(python, home, *arguments):
     environment = {**os.environ, "JUPYTER_DATA_DIR": str(home / "data"), "IPYTHONDIR": str(home / "ipython")}
     script = home / "script.py"
     script.write_text(SCRIPT)
-    done = subprocess.run(
-        [python, script, *arguments], cwd=home, env=environment, capture_output=True, text=True, timeout=200
-    )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    return done.stdout
+    return completed([python, script, *arguments], cwd=home, env=environment, timeout=200).stdout
 
 
 def test_a_run_is_reproduced_in_a_fresh_environment(tmp_path):

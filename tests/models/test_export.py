@@ -7,10 +7,9 @@ import keras
 import numpy as np
 import pytest
 import tensorflow as tf
-from support.fake_cluster import epoch
-from support.stored import stored
+from support.stored import with_model
 
-from ddl_magics import CannotExport, Run
+from ddl_magics import CannotExport
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.models.export import DESCRIPTION, FORMATS
 from ddl_magics.runtime import events as ev
@@ -22,11 +21,7 @@ IMAGES = np.random.default_rng(2).uniform(size=(5, 6, 6, 1)).astype("float32")
 def run_of(model, inputs=None):
     """A run that has ended with this model."""
     data = [ev.make("data", ev.JOB, name="df", rows=5, validation_rows=0, inputs=inputs)] if inputs else []
-    folder = stored(
-        ev.FINISHED, [*data, ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0"), epoch(0, loss=None)]
-    )
-    model.save(folder.file("model-0.keras"))
-    return Run.stored(folder.record())
+    return with_model(model, events=data)
 
 
 @pytest.fixture(scope="module")

@@ -7,12 +7,11 @@ from pyspark.ml import Pipeline, PipelineModel
 from pyspark.ml.feature import SQLTransformer, VectorAssembler
 from pyspark.ml.regression import LinearRegression
 from support.code_blocks import blocks
-from support.fake_cluster import epoch
 from support.paths import ROOT
 from support.spark import cached
-from support.stored import stored
+from support.stored import with_model
 
-from ddl_magics import CannotScore, Run
+from ddl_magics import CannotScore
 from ddl_magics.runtime import events as ev
 
 pytestmark = pytest.mark.timeout(300)
@@ -29,9 +28,7 @@ def run(jupyter_data_dir):
     columns = [{"name": name, "dtype": "f8", "depth": 0, "vector": False} for name in "abc"]
     inputs = {"columns": columns, "tensors": [[0, 1, 2]], "uses": ["floatx"], "shapes": [[3]], "features": 0}
     data = ev.make("data", ev.JOB, name="df", rows=5, validation_rows=0, inputs=inputs)
-    folder = stored(ev.FINISHED, [data, ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0"), epoch(0)])
-    model.save(folder.file("model-0.keras"))
-    return Run.stored(folder.record())
+    return with_model(model, events=[data])
 
 
 @pytest.fixture(scope="module")

@@ -1,18 +1,12 @@
 """What a message shows of what was typed: one short line, and no secret."""
 
 import pytest
-from IPython.core.error import UsageError
+from support.refusals import refusal
 
 from ddl_magics.commands.table import BY_VERB
 from ddl_magics.commands.use import checked_url
 from ddl_magics.options.parsing import parse
 from ddl_magics.wording import plain, quoted
-
-
-def refusal(read, value):
-    with pytest.raises(UsageError) as caught:
-        read(value)
-    return str(caught.value)
 
 
 @pytest.mark.parametrize(

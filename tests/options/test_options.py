@@ -4,8 +4,8 @@ import ast
 import dataclasses
 
 import pytest
-from IPython.core.error import UsageError
 from support import rooms
+from support.refusals import refusal
 from traitlets import TraitError
 
 from ddl_magics.notebook.config import Distributed, configured
@@ -14,14 +14,6 @@ from ddl_magics.options.help import help_text, markdown_table
 from ddl_magics.options.parsing import parse
 from ddl_magics.options.words import split, wants_help
 from ddl_magics.runtime.run_spec import NO_OPTIONS, RunSpec
-
-
-def refusal(line, defaults=None):
-    with pytest.raises(UsageError) as caught:
-        parse(line, defaults)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 def test_nothing_given_is_two_workers_in_all_reduce():
@@ -217,7 +209,7 @@ def test_defaults_of_ps_and_of_data():
     ],
 )
 def test_mistakes_are_one_line_with_the_nearest_right_name(line, says):
-    assert says in refusal(line)
+    assert says in refusal(parse, line)
 
 
 def test_settings_of_a_rule_stay_with_it():
@@ -337,7 +329,7 @@ def test_a_search():
     ],
 )
 def test_what_a_search_needs(line, words):
-    assert words in refusal(line)
+    assert words in refusal(parse, line)
 
 
 @pytest.mark.parametrize(

@@ -1,12 +1,12 @@
 """The Livy twins of the worked examples: what they are made of, and run on a real Livy with little data (slow)."""
 
 import ast
-import subprocess
 import sys
 
 import nbformat
 import pytest
 from support.paths import ROOT
+from support.processes import completed
 
 sys.path.insert(0, str(ROOT / "scripts"))
 import livy_twin
@@ -58,8 +58,7 @@ def test_it_runs_on_a_real_livy(name, livy_server, tmp_path):
     """From top to bottom; the table and the picture are the notebook's."""
     (tmp_path / "mnist").symlink_to(MNIST)
     command = [sys.executable, livy_twin.__file__, name, "--data", tmp_path, "--run", "--url", livy_server.url]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    completed(command)
     cells = nbformat.read(livy_twin.BUILD / f"{name}-livy.ipynb", as_version=4).cells
     outputs = [output for cell in cells for output in cell.get("outputs", ())]
     assert not [output for output in outputs if output.get("name") == "stderr"]

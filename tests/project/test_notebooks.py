@@ -1,14 +1,13 @@
 """The worked examples of notebooks/: as they are stored, and run from top to bottom with little data."""
 
 import re
-import subprocess
 import sys
 
 import nbformat
 import pytest
 from IPython.core.inputtransformer2 import TransformerManager
 from support.paths import ROOT, script
-from support.processes import wait_until_gone
+from support.processes import completed, wait_until_gone
 
 notebooks = script("notebooks")
 
@@ -233,8 +232,7 @@ def test_higgs_reads_the_tables_of_atlas_and_of_uci(spark_cluster, tmp_path, cap
 def ran(names, folder, *options):
     """The notebooks that the command has executed, by name."""
     command = [sys.executable, ROOT / "scripts" / "notebooks.py", *names, "--data", folder, *options]
-    answer = subprocess.run(command, capture_output=True, text=True)
-    assert answer.returncode == 0, answer.stdout + answer.stderr
+    completed(command)
     executed = (nbformat.read(notebooks.BUILD / f"{name}.ipynb", as_version=4) for name in names)
     return dict(zip(names, map(notebooks.clean, executed), strict=True))
 

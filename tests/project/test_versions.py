@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.paths import ROOT, TESTS
+from support.processes import completed
 from support.version_trial import ROWS
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1800)]
@@ -61,8 +62,7 @@ def test_two_workers_learn_what_one_process_learns(environment, python, spark, t
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "SPARK_"))}
     variables["PYTHONPATH"] = f"{ROOT}{os.pathsep}{TESTS}"
     command = [python, "-m", "support.version_trial"]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=900)
-    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
+    done = completed(command, env=variables, timeout=900)
     said = json.loads(done.stdout.splitlines()[-1])
     assert said["differences"] == []
     assert (said["versions"]["pyspark"], said["versions"]["keras"]) == (spark, keras)

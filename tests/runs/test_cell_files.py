@@ -5,7 +5,7 @@ import time
 
 import pytest
 from IPython.core.error import UsageError
-from support.fake_cluster import FakeCluster, state, training
+from support.fake_cluster import FakeCluster, notices, state, training
 
 from ddl_magics import store
 from ddl_magics.clusters import sent_files
@@ -37,10 +37,6 @@ def cluster_with(files, end=ev.FINISHED, **attributes):
 
 def submit(cluster):
     return Session(cluster).submit(parse("--name digits"), {}).wait(10)
-
-
-def notices(run):
-    return [event["message"] for event in run.events if event["kind"] == "notice"]
 
 
 def below(folder):

@@ -1,8 +1,6 @@
 """One launch after the other in one kernel: nothing grows that is not meant to, nor is left when it is killed."""
 
 import os
-import subprocess
-import sys
 import time
 from contextlib import contextmanager
 
@@ -12,7 +10,6 @@ from support.kernels import Kernel
 from support.until import until
 
 from ddl_magics.dashboard.live import HEARTBEAT_SECONDS
-from ddl_magics.runtime import scratch
 from ddl_magics.runtime.driver import job_registry
 
 pytestmark = pytest.mark.timeout(7200)
@@ -153,16 +150,7 @@ def test_a_kernel_that_is_killed_leaves_folders_that_the_next_process_removes(ke
     until(lambda: kernel.value("bool(one.history)"), PATIENCE_SECONDS)
     family = holdings.family(kernel.pid)
     kernel.kill()
-    until(lambda: holdings.running(family) == [], 60)
-    assert [name for name in processes.shared_files() - shared if name.startswith("ddl")] == []
-    left = holdings.ours(temporary)
-    assert left["driver"] == 1 and left["run"] >= 1
-    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
-    for lock in temporary.glob(f"*/{scratch.LOCK}"):
-        os.utime(lock, (long_ago, long_ago))
-    code = "from ddl_magics.runtime import scratch; scratch.sweep()"
-    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(temporary)})
-    assert holdings.ours(temporary) == {}
+    holdings.assert_swept(temporary, family, shared)
 
 
 REPLAYS = """

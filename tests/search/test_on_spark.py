@@ -4,11 +4,11 @@ import dataclasses
 import json
 import os
 import signal
-import subprocess
 import sys
 
 import numpy as np
 import pytest
+from support.processes import completed
 from support.until import until
 
 from ddl_magics import store
@@ -144,10 +144,7 @@ def test_an_executor_that_kills_its_trials_is_replaced(tmp_path):
     program = tmp_path / "ours.py"
     program.write_text(f"CELL = {DEADLY!r}\n{OF_OURS}")
     environment = {**os.environ, "JUPYTER_DATA_DIR": str(tmp_path / "data")}
-    run = subprocess.run(
-        [sys.executable, program], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=280
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
+    run = completed([sys.executable, program], cwd=tmp_path, env=environment, timeout=280)
     state, message, died, now, trials = json.loads(run.stdout.splitlines()[-1])
     assert (state, trials) == (ev.FINISHED, ["finished"] * 4), (message, run.stderr[-3000:])
     assert died == [["0"], ["0"]], "no further trial went there"

@@ -12,6 +12,7 @@ import optuna
 import pytest
 from IPython.core.error import UsageError
 from support.fake_cluster import epoch, state
+from support.refusals import refusal
 from support.stored import kill_owner
 from support.until import until
 
@@ -200,13 +201,7 @@ def test_a_trial_is_an_ordinary_run_with_its_values(begin):
 
 def test_asha_ends_the_worse_trials_and_says_why(begin):
     search, stage = begin("--trials 4")
-    good = stage.started(1)[0]
-    good.begin(3)
-    good.finish(0.9, 0.9, 0.9)
-    bad = stage.started(2)[1]
-    bad.begin(3)
-    bad.report(0.1)
-    until(lambda: bad.stopped is not None, 10)
+    bad = being_pruned(stage, (0.9, 0.9, 0.9))
     assert bad.stopped == ": pruned after epoch 1: score 0.1 was not among the best third of the trials"
     bad.report(0.2)  # the step that it had begun
     bad.end(ev.STOPPED)
@@ -285,9 +280,9 @@ def test_values_that_kill_every_executor_end_a_trial(begin):
     assert states(search) == ["failed", "finished"]
 
 
-def being_pruned(stage):
+def being_pruned(stage, better=(0.9,)):
     """The run of the second trial, which is asked to stop beside a much better first one."""
-    stage.started(1)[0].finish(0.9)
+    stage.started(1)[0].finish(*better)
     bad = stage.started(2)[1]
     bad.begin(3)
     bad.report(0.1)
@@ -498,10 +493,8 @@ def test_a_search_that_was_refused_continues_later(begin):
 )
 def test_what_is_missing_is_one_line(monkeypatch, installed, search, words):
     monkeypatch.setattr(machine, "installed", installed.get)
-    with pytest.raises(UsageError) as caught:
-        planned(f"--trials 3 --search {search}")
-    message = str(caught.value)
-    assert message.startswith(words) and message.endswith(", the extra search of this package.") and "\n" not in message
+    message = refusal(planned, f"--trials 3 --search {search}")
+    assert message.startswith(words) and message.endswith(", the extra search of this package.")
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,7 @@
 """The parameters of a cell, as a search reads them from the source, and as a rank gives them their values."""
 
 import pytest
-from IPython.core.error import UsageError
+from support.refusals import refusal
 
 from ddl_magics.runtime.cell.suggestions import (
     BadSuggestion,
@@ -19,14 +19,6 @@ units = ddl.suggest_int("units", 2 * 8, 256, log=True)
 def layer():
     return ddl.suggest_categorical("act", ("relu", None, True, 2))
 """
-
-
-def refusal(function, *arguments):
-    with pytest.raises(UsageError) as caught:
-        function(*arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
 
 
 def test_the_parameters_of_a_cell():

@@ -3,28 +3,20 @@
 import json
 import os
 import re
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from support.paths import ROOT
+from support.processes import completed
 
 from ddl_magics.dashboard.series import POINTS
-
-ROOT = Path(__file__).parents[2]
 
 
 def test_the_generated_files_are_current():
     if not (ROOT / "node_modules").is_dir():
         pytest.skip("npm ci has not been run")
-    done = subprocess.run(
-        ["node", "labextension/types.mjs", "--check"],
-        cwd=ROOT,
-        env={**os.environ, "PYTHON": sys.executable},
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
+    command = ["node", "labextension/types.mjs", "--check"]
+    completed(command, cwd=ROOT, env={**os.environ, "PYTHON": sys.executable})
 
 
 def test_every_generated_name_is_imported():

@@ -1,9 +1,9 @@
 """The report of a run as an HTML file: it stands alone, says everything, and nothing of the run is markup in it."""
 
 import re
-from html.parser import HTMLParser
 
 import pytest
+from support.markup import Markup
 from support.stored import stored
 from support.synthetic import Synthetic
 
@@ -14,39 +14,6 @@ from ddl_magics.server.download import chunks
 pytestmark = pytest.mark.usefixtures("data_dir")
 
 EVIL = "</pre></style></title><script>alert(1)</script><img src=x onerror=alert(1)>\"'&"
-
-_VOID = ("meta", "line", "path")
-
-
-class Page(HTMLParser):
-    """The elements of a page; an end without its beginning fails."""
-
-    def __init__(self, text):
-        super().__init__()
-        self.tags, self.attributes, self.texts, self._open = [], [], [], []
-        self.feed(text)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-        if tag not in _VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag, attrs):
-        self.tags.append(tag)
-        self.attributes += attrs
-
-    def handle_endtag(self, tag):
-        assert self._open.pop() == tag
-
-    def handle_data(self, data):
-        self.texts.append(data)
-
-    @property
-    def text(self):
-        return " ".join(" ".join(self.texts).split())
 
 
 def report(folder):
@@ -66,7 +33,7 @@ def test_a_report_has_charts_options_cell_and_log():
         name="digits", cell="model.fit(x, y)\n", features=["a", "b"], conf={"spark.cores": "2"}, prewarm=False
     )
     folder.label(["paper", "best"], "The one")
-    page = Page(report(folder))
+    page = Markup(report(folder))
     assert page.tags.count("h1") == 1 and page.tags.count("svg") == 4
     for words in (
         "The one",
@@ -82,17 +49,17 @@ def test_a_report_has_charts_options_cell_and_log():
 
 
 def test_a_failed_run_says_why():
-    page = Page(report(trained(ev.FAILED, failing=True)))
+    page = Markup(report(trained(ev.FAILED, failing=True)))
     assert "Rank 1 on wn4-hdi failed: ValueError: Shapes" in page.text and "traceback_utils.py" in page.text
 
 
 def test_a_run_without_steps_is_reported_too():
-    page = Page(report(stored(ev.QUEUED, [Synthetic(2).state(ev.QUEUED)])))
+    page = Markup(report(stored(ev.QUEUED, [Synthetic(2).state(ev.QUEUED)])))
     assert "QUEUED" in page.text and "svg" not in page.tags and "Printed" not in page.text
 
 
 def test_a_report_loads_nothing():
-    page = Page(report(trained()))
+    page = Markup(report(trained()))
     assert {"script", "link", "img", "iframe", "a", "image", "use", "form"}.isdisjoint(page.tags)
     assert {"src", "href", "xlink:href", "action"}.isdisjoint(name for name, _ in page.attributes)
     assert not [value for _, value in page.attributes if "url(" in (value or "")]
@@ -108,7 +75,7 @@ def test_nothing_of_a_run_is_markup():
     folder.update(changes)
     folder.label([EVIL], EVIL)
     text = report(folder)
-    page = Page(text)
+    page = Markup(text)
     assert {"script", "img"}.isdisjoint(page.tags)
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert text.count("&lt;script&gt;") >= 9 and not re.search(r"<script|<img", text)

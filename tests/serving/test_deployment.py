@@ -7,14 +7,11 @@ import numpy as np
 import pytest
 import yaml
 from IPython.core.error import UsageError
-from support.fake_cluster import epoch
-from support.stored import stored
+from support.stored import with_model
 
-from ddl_magics import Run
 from ddl_magics.clusters.scoring import description_of
 from ddl_magics.commands.kernel import Kernel
 from ddl_magics.commands.table import BY_VERB
-from ddl_magics.runtime import events as ev
 from ddl_magics.serving import deployment
 
 ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")
@@ -22,10 +19,7 @@ ROWS = np.random.default_rng(1).normal(size=(5, 3)).astype("float32")
 
 @pytest.fixture(scope="module")
 def run(jupyter_data_dir):
-    artifact = ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0")
-    folder = stored(ev.FINISHED, [artifact, epoch(0, loss=None)], name="My_Digits")
-    keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]).save(folder.file("model-0.keras"))
-    return Run.stored(folder.record())
+    return with_model(keras.Sequential([keras.Input((3,)), keras.layers.Dense(2)]), "My_Digits")
 
 
 def command(line, run=None):

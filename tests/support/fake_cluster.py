@@ -9,6 +9,11 @@ from ddl_magics.clusters.cluster import Cluster, launch_answer
 from ddl_magics.runtime import events as ev
 
 
+def notices(run):
+    """What a run has told its user."""
+    return [event["message"] for event in run.events if event["kind"] == "notice"]
+
+
 def state(name, message="", **fields):
     return ev.make("state", ev.JOB, state=name, message=message, **fields)
 

@@ -2,11 +2,15 @@
 
 import os
 import statistics
+import subprocess
+import sys
+import time
 from collections import Counter
 from pathlib import Path
 
 from ddl_magics.runtime import scratch
 from support import processes
+from support.until import until
 
 #: By the words in their command lines; the process that is asked about is the "kernel".
 KINDS = {
@@ -99,6 +103,25 @@ def family(root):
 def running(pids):
     """Those that have not ended."""
     return [pid for pid in pids if Path(f"/proc/{pid}").exists() and _kind(pid) != "zombies"]
+
+
+def assert_swept(temporary, family, shared):
+    """Of a kernel that was killed folders alone are left, which the next process removes.
+
+    Args:
+        family: The kernel's process and those that it had started.
+        shared: Files of shared memory that were there before.
+    """
+    until(lambda: running(family) == [], 60)
+    assert [name for name in processes.shared_files() - shared if name.startswith("ddl")] == []
+    folders = ours(temporary)
+    assert folders["driver"] == 1 and folders["run"] >= 1
+    long_ago = time.time() - 2 * scratch.YOUNG_SECONDS
+    for lock in temporary.glob(f"*/{scratch.LOCK}"):
+        os.utime(lock, (long_ago, long_ago))
+    code = "from ddl_magics.runtime import scratch; scratch.sweep()"
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, "TMPDIR": str(temporary)})
+    assert ours(temporary) == {}
 
 
 def _kind(pid):

@@ -1,6 +1,7 @@
 """Which processes a test run has left behind: every rank and supervisor of ours shows in a snapshot of /proc."""
 
 import os
+import subprocess
 import time
 import uuid
 from pathlib import Path
@@ -18,6 +19,13 @@ OF_POOL = "-executors"
 def start_session():
     """Mark this process and its descendants as one test session; each process of `pytest -n` is one."""
     os.environ[SESSION_VARIABLE] = uuid.uuid4().hex
+
+
+def completed(command, **how):
+    """The process of a command, which ends well and whose output is text; `how` is that of subprocess.run."""
+    process = subprocess.run(command, capture_output=True, text=True, **how)
+    assert process.returncode == 0, process.stdout[-3000:] + process.stderr[-3000:]
+    return process
 
 
 def our_processes():

@@ -57,6 +57,14 @@ def finished(epochs=2, **fields):
     return folder
 
 
+def with_model(model, name="digits", events=()):
+    """A run that has ended with this Keras model, after these events."""
+    artifact = ev.make("artifact", 0, name="model-0.keras", size=1, sha256="0")
+    folder = stored(ev.FINISHED, [*events, artifact, epoch(0, loss=None)], name=name)
+    model.save(folder.file("model-0.keras"))
+    return Run.stored(folder.record())
+
+
 def trained(spark, cell, namespace, **spec):
     """The run of a cell that has trained a model, with the model's file."""
     ended = launch.finished(spark, cell, namespace, workers=1, **spec)
