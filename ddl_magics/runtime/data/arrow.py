@@ -48,8 +48,7 @@ def _with_arrays(frame: DataFrame, columns: Sequence[Column]) -> DataFrame:
 
 def _numbered(frame: DataFrame) -> DataFrame:
     """`frame` with other names of columns: Spark does not find one with a dot or a backtick, or that is there twice."""
-    renamed: DataFrame = frame.toDF(*("c%d" % number for number in range(len(frame.columns))))
-    return renamed
+    return frame.toDF(*("c%d" % number for number in range(len(frame.columns))))
 
 
 def travels(kind: DataType) -> bool:
@@ -104,8 +103,7 @@ def _hosts_have_it(sc: SparkContext, group: str) -> bool:
 
 def mapped(frame: DataFrame, function: Callable[[Iterable[Any]], Iterator[Any]], schema: Any) -> DataFrame:
     """`frame.mapInArrow`, of columns with any name: pyspark looks them up by name."""
-    result: DataFrame = _numbered(frame).mapInArrow(function, schema)
-    return result
+    return _numbered(frame).mapInArrow(function, schema)
 
 
 def packed(

@@ -24,5 +24,4 @@ def source_of(name: str) -> str:
     specification = importlib.util.find_spec(name)
     assert specification is not None
     loader: Any = specification.loader  # typeshed's Loader lacks get_source, which every loader of source has
-    source: str = loader.get_source(name)
-    return source
+    return str(loader.get_source(name))

@@ -1,7 +1,8 @@
 """The folders in which a host keeps the shares of --data for later runs: where they are, whose, and what they hold.
 
 An entry is a folder with a rank's share, as share_files.py writes it, and the file `ENTRY`: a line with the SHA-256 of
-what follows, and a JSON object of the fields of `records.CacheEntry`. Its name is KEY.DIGEST.RANK.FLOATX.
+what follows, and a JSON object: "made" (seconds since the epoch), "data" (the DataFrame's name), "feed" (for later
+runs) and "files" ({name: (bytes, CRC-32)}). Its name is KEY.DIGEST.RANK.FLOATX.
 
 Executors look before the runtime is there: it travels to them by value (`by_value.py`).
 """

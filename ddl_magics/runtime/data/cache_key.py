@@ -71,24 +71,17 @@ def of_plan(plan: DataPlan) -> str:
 
     The values of --batch-size and --seed are not in it: neither decides which rank has a row.
     """
-    return _digest(
-        [_sources_of_format()]
-        + [text for frame in plan.frames for text in ["frame", *_frame_texts(frame)]]
-        + [
-            json.dumps(
-                {
-                    "columns": plan.columns,
-                    "arrangement": plan.arrangement,
-                    "size": plan.size,
-                    "whole": plan.replicates_validation,
-                    "seed": plan.seed,
-                    "fraction": plan.fraction,
-                    "sequences": None if plan.sequences is None else plan.sequences.__dict__,
-                },
-                sort_keys=True,
-            )
-        ]
-    )
+    frame_texts = [text for frame in plan.frames for text in ["frame", *_frame_texts(frame)]]
+    fields = {
+        "columns": plan.columns,
+        "arrangement": plan.arrangement,
+        "size": plan.size,
+        "whole": plan.replicates_validation,
+        "seed": plan.seed,
+        "fraction": plan.fraction,
+        "sequences": None if plan.sequences is None else plan.sequences.__dict__,
+    }
+    return _digest([_sources_of_format(), *frame_texts, json.dumps(fields, sort_keys=True)])
 
 
 def _digest(texts: List[str]) -> str:
@@ -153,10 +146,9 @@ def _settings(frame: DataFrame) -> Iterator[str]:
 def _whole_text(plan: Any) -> str:
     """A plan's text with all of its fields; `toString` leaves out those of many columns."""
     try:
-        text: str = plan.treeString(True, True, 2**31 - 1, False)
+        return str(plan.treeString(True, True, 2**31 - 1, False))
     except Exception:  # Py4J's, of Spark 4: the method has another parameter there
-        text = plan.treeString(True, True, 2**31 - 1, False, False)
-    return text
+        return str(plan.treeString(True, True, 2**31 - 1, False, False))
 
 
 def _check(classes: set[str]) -> None:
@@ -267,5 +259,4 @@ def _elements(sequence: Any) -> List[Any]:
 
 
 def _name_of(value: Any) -> str:
-    name: str = value.getClass().getSimpleName()
-    return name
+    return str(value.getClass().getSimpleName())

@@ -189,8 +189,7 @@ def pandas_values(frame: DataFrame, name: str) -> np.ndarray:
     series = pandas_column(frame, name)
     if not isinstance(series.dtype, np.dtype) or series.dtype.kind == "O":
         series = series.astype(object).where(series.notna(), None)
-    values: np.ndarray = series.to_numpy()
-    return values
+    return np.asarray(series.to_numpy())
 
 
 def quoted(name: str) -> str:

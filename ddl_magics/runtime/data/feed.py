@@ -7,9 +7,10 @@ before the first one. Neither pyarrow nor pandas is needed. share_files.py and r
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -223,12 +224,9 @@ def _persisted_rows(kind: SetName, name: str, rdd: Rdd, group: str) -> Rows:
 
 def _reports(name: str, rdd: Rdd, group: str) -> list[tuple[int, int, PackReport]]:
     try:
-        records: list[tuple[int, int, PackReport]] = jvm_gateway.collect(
-            rdd.map(lambda record: record[:3]), group, "rows of %s" % name
-        )
+        return list(jvm_gateway.collect(rdd.map(lambda record: record[:3]), group, "rows of %s" % name))
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be computed: %s" % (name, spark_error.cause(error))) from error
-    return records
 
 
 def _pack_pandas(frame: DataFrame, plan: DataPlan) -> Iterator[Record]:
@@ -269,7 +267,9 @@ def _deal(
     orders = [
         order_of(packed, layouts[index] if layouts else None, tensors, plan, ranks) for index, packed in enumerate(sets)
     ]
-    dealt = [packed.rdd.mapPartitions(_dealer(shipped["deal"], order)) for packed, order in zip(sets, orders)]
+    dealt = [
+        packed.rdd.mapPartitions(functools.partial(shipped["deal"], order=order)) for packed, order in zip(sets, orders)
+    ]
     window_layouts = [layout for set_layouts in layouts for layout in set_layouts]
     if window_layouts:
         runs = [blob for layout in window_layouts if layout.total for blob in layout.run_blobs()]
@@ -389,12 +389,6 @@ def order_of(
         "replicated": plan.replicates_validation,
         "stretches": None if layouts is None else {layout.name: layout.stretches for layout in layouts},
     }
-
-
-def _dealer(
-    deal: Callable[[Iterable[Record], DealOrder], Iterator[tuple[int, bytes]]], order: DealOrder
-) -> Callable[[Iterable[Record]], Iterator[tuple[int, bytes]]]:
-    return lambda records: deal(records, order)
 
 
 def _tensor(index: int, sets: Sequence[Rows], plan: DataPlan) -> TensorLayout:

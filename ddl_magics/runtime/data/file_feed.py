@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import urllib.parse
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Callable, Literal, Sequence
+from typing import TYPE_CHECKING, Any, Literal, Sequence
 
 import numpy as np
 
@@ -144,26 +144,16 @@ def _indexes(sc: SparkContext, plan: DataPlan, files: Files, group: str) -> list
     numbered, columns = list(enumerate(files.uris)), plan.columns
     tasks = max(1, slots.total(sc))  # so many that every executor has one
     shares = [numbered[task::tasks] for task in range(tasks)]
-    task = _task(access["problem"], files.uris[0], lambda share: make_index(share, columns, *arguments, reach))
+    problem, first_uri, seconds = access["problem"], files.uris[0], FIND_SECONDS
+
+    def task(share: Any) -> Any:
+        reason = problem(first_uri, seconds)
+        return make_index(share, columns, *arguments, reach) if reason is None else {"problem": reason}
+
     try:
-        indexes: list[dict[str, Any]] = jvm_gateway.collect(
-            sc.parallelize(shares, tasks).map(task), group, "index of %s" % plan.name
-        )
+        return list(jvm_gateway.collect(sc.parallelize(shares, tasks).map(task), group, "index of %s" % plan.name))
     except Exception as error:  # pyspark turns some of Java's exceptions into its own, and others not
         raise DataError("%s cannot be read: %s" % (plan.name, spark_error.cause(error))) from error
-    return indexes
-
-
-def _task(
-    problem: Callable[[str, float], str | None], first_uri: str, make_index: Callable[[Any], dict[str, Any]]
-) -> Callable[[Any], dict[str, Any]]:
-    seconds = FIND_SECONDS
-
-    def task(numbered_files: Any) -> dict[str, Any]:
-        reason = problem(first_uri, seconds)
-        return make_index(numbered_files) if reason is None else {"problem": reason}
-
-    return task
 
 
 def _report(plan: DataPlan, rows: int, shapes: list[list[int]] | None, text_bytes: Sequence[int]) -> PackReport:

@@ -9,19 +9,18 @@ before TensorFlow is imported: pyarrow shares no process with it. TFRecord is de
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
 import os
 import select
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Callable, Iterable, Iterator, List, Mapping, Set, Tuple
+from typing import TYPE_CHECKING, Any, Callable, Iterator, List, Mapping, Set, Tuple
 
 import numpy as np
 
 from .. import package
-from ..keras_types import TensorFlow
 from ..stopping import StopRun
 from . import file_systems, packing, parquet, share_files, tfrecord
 from .columns import DataError
@@ -75,15 +74,14 @@ class FileShare:
         data = self._manifest["data"]
         return [packing.holding(data, column, contents) for column, contents in sorted(self._holding)]
 
-    def parquet(self) -> Iterator[bytes]:
-        """Raises `DataError`, one line."""
-        with self._data_errors():
-            yield from self._parquet()
-
-    def tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
-        """Raises `DataError`, one line."""
-        with self._data_errors():
-            yield from self._tfrecord(tf)
+    def blobs(self) -> Iterator[bytes]:
+        """Raises `DataError`, one line, also for an exception of a file system or of pyarrow."""
+        try:
+            yield from self._tfrecord() if self._index["format"] == "tfrecord" else self._parquet()
+        except Exception as error:
+            lines = str(error).splitlines()
+            reason = lines[0] if lines else type(error).__name__
+            raise DataError("%s, %s" % (self._manifest["data"], reason)) from error
 
     def _parquet(self) -> Iterator[bytes]:
         index = self._index
@@ -95,7 +93,7 @@ class FileShare:
                     values = [_values(parquet.batch_column(own_batch, c["name"]), c) for c in index["columns"]]
                     yield self._blob(name, positions, values)
 
-    def _tfrecord(self, tf: TensorFlow) -> Iterator[bytes]:
+    def _tfrecord(self) -> Iterator[bytes]:
         order = self._index["order"]
         for file_start, file in self._numbered():
             content, spans = tfrecord.indexed(file, file_systems.content)
@@ -104,7 +102,7 @@ class FileShare:
                 count = min(block, len(spans) - begin)
                 for name, indices, positions in own_rows(file_start + begin, count, order, self._rank):
                     examples = tfrecord.checked(content, spans[begin + indices], file["uri"])
-                    values = self._decoded(tf, examples, file["uri"], begin + indices)
+                    values = self._decoded(examples, file["uri"], begin + indices)
                     yield self._blob(name, positions, values)
 
     def _numbered(self) -> Iterator[tuple[int, FileRows]]:
@@ -115,8 +113,10 @@ class FileShare:
                 yield file_start, file
             file_start += sum(file["rows"])
 
-    def _decoded(self, tf: TensorFlow, examples: list[bytes], uri: str, numbers: npt.NDArray[np.int64]) -> list[Any]:
+    def _decoded(self, examples: list[bytes], uri: str, numbers: npt.NDArray[np.int64]) -> list[Any]:
         """The values of each column."""
+        import tensorflow as tf
+
         columns = self._index["columns"]
         kinds = {"i8": (tf.int64, 3), "f4": (tf.float32, 2), "S": (tf.string, 1)}
         shapes = self._column_shapes()
@@ -157,16 +157,6 @@ class FileShare:
         self.rows += len(positions)
         dealt = [array.astype(tensor["dtype"], copy=False) for array, tensor in zip(arrays, self._manifest["tensors"])]
         return packing.encode({"set": name}, [positions, *dealt])
-
-    @contextlib.contextmanager
-    def _data_errors(self) -> Iterator[None]:
-        """Turns an exception, of a file system, pyarrow or our own, into `DataError`."""
-        try:
-            yield
-        except Exception as error:
-            lines = str(error).splitlines()
-            reason = lines[0] if lines else type(error).__name__
-            raise DataError("%s, %s" % (self._manifest["data"], reason)) from error
 
 
 def _values(array: parquet.Array, column: Column) -> Any:
@@ -284,23 +274,22 @@ def finish(
         return []
     if reading is not None:
         return reading.wait(stopped, report)
-    import tensorflow as tf
-
     share, reports = FileShare(manifest, rank), _Reports(report, time.monotonic())
-
-    def reported() -> Iterator[bytes]:
-        for blob in share.tfrecord(tf):
-            reports.add(share.rows)
-            yield blob
-
-    _store(reported(), folder, manifest, rank)
+    _store(share, folder, manifest, rank, reports.add)
     reports.report_end(share.rows)
     return share.notices
 
 
-def _store(blobs: Iterable[bytes], folder: str, manifest: Manifest, rank: int) -> None:
+def _store(share: FileShare, folder: str, manifest: Manifest, rank: int, report_rows: Callable[[int], object]) -> None:
+    """report_rows: called with the rows made so far, before a blob of them is stored."""
+
+    def blobs() -> Iterator[bytes]:
+        for blob in share.blobs():
+            report_rows(share.rows)
+            yield blob
+
     try:
-        share_files.store(blobs, folder, manifest, rank)
+        share_files.store(blobs(), folder, manifest, rank)
     except share_files.NoRoom as error:
         raise DataError(str(error)) from error
 
@@ -311,14 +300,8 @@ def main() -> None:
         manifest: Manifest = json.load(file)
     rank = int(number)
     share = FileShare(manifest, rank)
-
-    def blobs_with_progress() -> Iterator[bytes]:
-        for blob in share.parquet():
-            print(share.rows, flush=True)
-            yield blob
-
     try:
-        _store(blobs_with_progress(), folder, manifest, rank)
+        _store(share, folder, manifest, rank, functools.partial(print, flush=True))
         summary: dict[str, Any] = {"notices": share.notices, "rows": share.rows}
     except DataError as error:
         summary = {"error": str(error)}

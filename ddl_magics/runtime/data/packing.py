@@ -483,9 +483,9 @@ def shuffled(start: int, stop: int, rows: int, seed: int) -> npt.NDArray[np.int6
 def deal(records: Iterable[Record], order: DealOrder) -> Iterator[tuple[int, bytes]]:
     """(rank, blob) for packed `records`: the row at position p of a set goes to rank p % size, as row p // size.
 
-    The positions are those of `positions_in_set`. The header of a blob is a `records.BlobHeader`; its
-    first array has the index of each row in the rank's share, and those of the tensors follow. RuntimeError if the rows
-    are not those that were packed.
+    The positions are those of `positions_in_set`. The header of a blob has its "set"; its first array has the index of
+    each row in the rank's share, and those of the tensors follow. RuntimeError if the rows are not those that were
+    packed.
     """
     for partition, chunk, _, blob in records:
         _, arrays = decode(blob)

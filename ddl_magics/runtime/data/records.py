@@ -143,16 +143,6 @@ class DealOrder(TypedDict):
     stretches: dict[SetName, npt.NDArray[np.int64]] | None
 
 
-class _BlobHeader(TypedDict):
-    set: SetName
-
-
-class BlobHeader(_BlobHeader, total=False):
-    """Of a blob for one rank. classes: of a blob that has no rows, but the runs of windows of a rank."""
-
-    classes: int
-
-
 class TensorLayout(TypedDict):
     """shape: of one row. dtype: as dealt, numpy's. use: in the dataset: a dtype, "string", "floatx" for Keras', or
     "sparse" for a sparse tensor of that.
@@ -256,12 +246,3 @@ class CacheUse(TypedDict):
     data: str
     feed: FeedRecord
     dealt: list[int]
-
-
-class CacheEntry(TypedDict):
-    """What `cache_folder.ENTRY` holds. made: seconds since the epoch. files: {name: (bytes, CRC-32)}."""
-
-    made: float
-    data: str
-    feed: FeedRecord
-    files: dict[str, tuple[int, int]]

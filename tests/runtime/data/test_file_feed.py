@@ -97,7 +97,7 @@ def read_own(place, manifest, rank):
     if manifest["files"]["format"] == "tfrecord":
         return file_share.finish(None, manifest, place, rank, lambda: False, lambda rows, seconds: None)
     share = file_share.FileShare(manifest, rank)
-    share_files.store(share.parquet(), place, manifest, rank)
+    share_files.store(share.blobs(), place, manifest, rank)
     return share.notices
 
 
