@@ -35,10 +35,7 @@ class BatchLogs(keras.callbacks.Callback):
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         if logs:
-            logs.update(self._job_logs(logs))
-
-    def _job_logs(self, logs: dict[str, Any]) -> dict[str, Any]:
-        return logs_of_job(logs, results_of_metrics(self.model), self._of_job, self._results_of_job)
+            logs.update(logs_of_job(logs, results_of_metrics(self.model), self._of_job, self._results_of_job))
 
     def _results_of_job(self) -> dict[str, Any]:
         states = [variable for metric in self.model.metrics for variable in metric.variables]
@@ -82,11 +79,6 @@ def logs_of_job(
     return {name: returned[name] if name in returned else _plain(job_results.get(name, logs[name])) for name in logs}
 
 
-def are_read_by(callbacks: Sequence[Any]) -> bool:
-    """Whether one of a cell's callbacks looks at the logs of batches."""
-    return any(_reads(callback) for callback in callbacks)
-
-
 def results_of_metrics(model: Model) -> dict[str, Any]:
     """By name; none where a metric has no result."""
     try:
@@ -95,7 +87,8 @@ def results_of_metrics(model: Model) -> dict[str, Any]:
         return {}
 
 
-def _reads(callback: Any) -> bool:
+def are_read_by(callback: Any) -> bool:
+    """Whether a callback of the cell looks at the logs of batches."""
     if getattr(callback, "save_freq", getattr(callback, "update_freq", "epoch")) != "epoch":  # of Keras' own
         return True
     methods = [getattr(callback, name, None) for name in _METHODS]

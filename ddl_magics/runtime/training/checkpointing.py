@@ -88,14 +88,14 @@ class Checkpoints:
         if config.is_chief:
             with open(os.path.join(config.scratch, FOLDER, position.file), "rb") as file:
                 content = file.read()
-        elif peers.ring is None:
-            return dict(position._asdict(), steps=None, history={}, callbacks=[]), {}
         if peers.ring is not None:
             size = np.array([len(content)], np.int64)
             peers.ring.broadcast(size, peers.announcement(announcement.WEIGHTS))
             buffer = np.frombuffer(content, np.uint8).copy() if config.is_chief else np.empty(int(size[0]), np.uint8)
             peers.ring.broadcast(buffer, peers.announcement(announcement.WEIGHTS))
             content = buffer.tobytes()
+        elif not config.is_chief:
+            return dict(position._asdict(), steps=None, history={}, callbacks=[]), {}
         return checkpoint.read(io.BytesIO(content))
 
 
@@ -194,7 +194,7 @@ class FitCheckpoints:
     def end_epoch(self, model: Model, epoch: int, logs: Any, is_last_epoch: bool) -> None:
         self._steps = self._rank.progress.step
         for name, value in (logs or {}).items():
-            self._history.setdefault(name, []).append(_number(value))
+            self._history.setdefault(name, []).append(np.asarray(value).tolist())  # an exact double, or a list
         if self._config.is_chief and not (is_last_epoch or model.stop_training) and time.monotonic() >= self._due_at:
             self._take(model, Position(self._rank.progress.fit, epoch + 1, 0, False), {})
 
@@ -235,14 +235,13 @@ class FitCheckpoints:
         began = time.monotonic()
         callbacks, of_callbacks = self._callbacks.take()
         arrays = {**of_model(model, self._access), **of_callbacks, **metrics}
-        rates = self._first_rate, optimizers.fixed_rate(model.optimizer)
         metadata = dict(
             position._asdict(),
             steps=self._steps,
             history=self._history,
             callbacks=callbacks,
             model=model.name,
-            rates=rates,
+            rates=(self._first_rate, optimizers.fixed_rate(model.optimizer)),
         )
         self._sender.send(position, metadata, arrays)
         copied_at = time.monotonic()
@@ -339,8 +338,3 @@ class _Sender:
 
 def _metric_states(model: Model) -> list[Variable]:
     return [variable for metric in model.metrics for variable in metric.variables]
-
-
-def _number(value: Any) -> Any:
-    """A value of Keras' logs as JSON has it: an exact double, or a list."""
-    return np.asarray(value).tolist()

@@ -57,7 +57,8 @@ class DistributedBatches:
     def _shares(self) -> Iterator[Share]:
         data, config = self._data, self._config
         if not isinstance(data, tf.data.Dataset):
-            batches = (data[i] for i in range(len(data))) if _is_sequence(data) else iter(data)
+            is_sequence = hasattr(data, "__getitem__") and not hasattr(data, "__iter__")  # of Keras, without iterator
+            batches = (data[i] for i in range(len(data))) if is_sequence else iter(data)
             return (cut(batch, config) for batch in batches)
         if share.is_local(data):
             return iter(share.uncut(data))
@@ -77,7 +78,7 @@ def distribute(data: Any, reduction: str | None, loop: Loop, config: RankConfig)
     """`DistributedBatches` of a dataset or another iterable of batches; of one batch of arrays, this rank's slice."""
     if reduction not in (None, MEAN, SUM):
         raise ValueError("reduction is %r; it must be 'mean' or 'sum'" % (reduction,))
-    if not _is_batch(data):
+    if not hasattr(data, "shape") and not isinstance(data, (tuple, list, dict)):
         return DistributedBatches(data, reduction, loop, config)
     if not tf.executing_eagerly():
         raise RuntimeError(_IN_GRAPH)
@@ -92,12 +93,3 @@ def cut(batch: Batch, config: RankConfig) -> Share:
     if local_share is None:
         raise ValueError(_NOT_CUT)
     return local_share
-
-
-def _is_batch(data: Any) -> bool:
-    return hasattr(data, "shape") or isinstance(data, (tuple, list, dict))
-
-
-def _is_sequence(data: Any) -> bool:
-    """Whether it is one of Keras, which has no iterator of its own."""
-    return hasattr(data, "__getitem__") and not hasattr(data, "__iter__")

@@ -38,7 +38,7 @@ class FitCallbacks:
         ]
         if config.local_updates and (self._context.rank.server or peers.ring):
             of_runtime.insert(1, self._sync(fit))
-        if config.reduces_gradients and batch_logs.are_read_by(of_cell):
+        if config.reduces_gradients and any(map(batch_logs.are_read_by, of_cell)):
             logs = self._logs.at_batches()
             logs.set_model(fit.model)
             (argument.callbacks if is_list else of_cell).insert(0, logs)

@@ -27,10 +27,8 @@ class KeptGenerators:
         """Have a fit read from the generators among its arguments here: (a callback for it, whether one goes on)."""
         arguments_of_fit = {name: arguments.get(name) for name in _ARGUMENTS}
         generators = {name: value for name, value in arguments_of_fit.items() if isinstance(value, types.GeneratorType)}
-        if len(set(map(id, generators.values()))) < len(
-            generators
-        ):  # one for both: Keras decides who reads which batch
-            generators = {}
+        if len(set(map(id, generators.values()))) < len(generators):
+            generators = {}  # one for both: Keras decides who reads which batch
         kept_generators = {
             name: self._generators.setdefault(id(value), KeptGenerator(value)) for name, value in generators.items()
         }

@@ -40,6 +40,8 @@ class Keras2Hooks(KerasHooks):
     trainer = base_trainer = training.Model
     batchnorm_class = BatchNormalizationBase
     layer_state = "_non_trainable_weights"
+    logs_method = "_validate_and_get_metrics_result"
+    metrics_container, built_metrics = compile_utils.MetricsContainer, "_metrics_in_order"
     loss_scaling = (loss_scale_optimizer.LossScaleOptimizer, loss_scale_optimizer.LossScaleOptimizerV3)
     _train_data: Any = None  # the data handler of the fit in progress
     _epochs_ago = 0  # epochs of it that an earlier attempt had
@@ -136,8 +138,7 @@ class Keras2Hooks(KerasHooks):
                 tf.function(step).get_concrete_function(batch)
 
     def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = tf_utils.sync_to_numpy_or_python_type(model._validate_and_get_metrics_result(logs))
-        return result
+        return dict(tf_utils.sync_to_numpy_or_python_type(model._validate_and_get_metrics_result(logs)))
 
     def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
         return training.flatten_metrics_in_order(logs, model.metrics_names)
@@ -163,22 +164,11 @@ class Keras2Hooks(KerasHooks):
         wrap(losses_utils, "apply_valid_mask", apply_valid_mask)
         wrap(compile_utils.LossesContainer, "build", self._build_losses)
 
-    def hook_metrics(self) -> None:
-        wrap(compile_utils.MetricsContainer, "build", self._build_metrics)
-
-    def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
-        original(metrics, *args, **kwargs)
-        for metric in metrics._metrics_in_order:
-            self.context.whole_metrics.take(metric)
-
     def _build_losses(self, original: Callable[..., Any], losses: Any, *args: Any, **kwargs: Any) -> None:
         original(losses, *args, **kwargs)
         losses._losses = [
             loss if loss is None else CompiledLoss(loss, self.context.batch_loss) for loss in losses._losses
         ]
-
-    def hook_epoch_logs(self) -> None:
-        wrap(self.trainer, "_validate_and_get_metrics_result", self.job_logs.epoch_logs)
 
     # -- a model's parts
 

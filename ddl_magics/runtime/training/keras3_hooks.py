@@ -33,6 +33,8 @@ class Keras3Hooks(KerasHooks):
     trainer, base_trainer = tf_trainer.TensorFlowTrainer, base_trainer.Trainer
     batchnorm_class = BatchNormalization
     layer_state = "_non_trainable_variables"
+    logs_method = "_get_metrics_result_or_logs"
+    metrics_container, built_metrics = compile_utils.CompileMetrics, "metrics"
     resumes_within_epochs = True
     _train_data: Any = None  # the iterator of the fit in progress
     _seeded_by_cell = False
@@ -139,14 +141,10 @@ class Keras3Hooks(KerasHooks):
         return cutting
 
     def logs_of_metrics(self, model: Model, logs: dict[str, Any]) -> dict[str, Any]:
-        result: dict[str, Any] = model._get_metrics_result_or_logs(logs)
-        return result
+        return dict(model._get_metrics_result_or_logs(logs))
 
     def logs_as_list(self, model: Model, logs: dict[str, Any]) -> Any:
         return model._flatten_metrics_in_order(logs)
-
-    def hook_epoch_logs(self) -> None:
-        wrap(self.base_trainer, "_get_metrics_result_or_logs", self.job_logs.epoch_logs)
 
     def hook_gradients(self) -> None:
         for owner in (base_optimizer.BaseOptimizer, loss_scale_optimizer.LossScaleOptimizer):
@@ -192,14 +190,6 @@ class Keras3Hooks(KerasHooks):
 
         wrap(loss_module, "apply_mask", apply_mask)
         wrap(compile_utils.CompileLoss, "build", self._build_losses)
-
-    def hook_metrics(self) -> None:
-        wrap(compile_utils.CompileMetrics, "build", self._build_metrics)
-
-    def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
-        original(metrics, *args, **kwargs)
-        for metric in metrics.metrics:
-            self.context.whole_metrics.take(metric)
 
     @contextlib.contextmanager
     def without_added_losses(self, model: Model) -> Iterator[None]:

@@ -37,10 +37,14 @@ class KerasHooks(KerasAccess):
     """What both generations of Keras have in common. A subclass says where the places are. keras: the package.
 
     layer_state: the attribute in which layers list variables that no gradient touches. loss_scaling: the classes of
-    optimizers that scale the loss in their `apply_gradients`.
+    optimizers that scale the loss in their `apply_gradients`. logs_method: of models, makes the logs at the end of an
+    epoch or an evaluation. metrics_container: the class of compiled metrics, built_metrics: its attribute with them.
     """
 
     layer_state: str
+    logs_method: str
+    metrics_container: type
+    built_metrics: str
     loss_scaling: tuple[type, ...] = ()
 
     def __init__(self, rank: Rank, keras: ModuleType) -> None:
@@ -68,20 +72,20 @@ class KerasHooks(KerasAccess):
         self.hook_data()
         self.hook_steps()
         if self.config.size > 1:
-            self.hook_epoch_logs()
+            wrap(self.base_trainer, self.logs_method, self.job_logs.epoch_logs)
             self.context.noise.install(self.keras.layers.Layer)
         if self.config.reduces_gradients or self.config.size == 1:
             self.hook_gradients()
         if self.config.reduces_gradients:
             self.hook_losses()
             wrap(self.keras.losses.Loss, "__call__", self.loops.note_loss)
-            self.hook_metrics()
+            wrap(self.metrics_container, "build", self._build_metrics)
             wrap(self.keras.layers.Layer, "add_loss", self._add_loss)
             for kind in (self.keras.metrics.Mean, self.keras.metrics.Sum):
                 wrap(kind, "update_state", self._average)
             self.hook_batchnorm()
         elif self.config.local_updates and self.config.size > 1:
-            self.hook_metrics()
+            wrap(self.metrics_container, "build", self._build_metrics)
 
     # -- of each generation
 
@@ -94,20 +98,12 @@ class KerasHooks(KerasAccess):
         """Have the steps of training and testing made through `step_hook`."""
 
     @abc.abstractmethod
-    def hook_epoch_logs(self) -> None:
-        """Have the logs at the end of an epoch, or of an evaluation, made through `job_logs.epoch_logs`."""
-
-    @abc.abstractmethod
     def hook_gradients(self) -> None:
         """Have the gradients of all optimizers pass through `gradients.apply`."""
 
     @abc.abstractmethod
     def hook_losses(self) -> None:
         """Weigh masks of losses with `masked_loss.masked`, and call compiled losses through `context.batch_loss`."""
-
-    @abc.abstractmethod
-    def hook_metrics(self) -> None:
-        """Have compiled metrics taken by `context.whole_metrics` when they are built."""
 
     @abc.abstractmethod
     def hook_batchnorm(self) -> None:
@@ -180,7 +176,12 @@ class KerasHooks(KerasAccess):
         for base in bases:
             wrap(base, "__init__", init)
 
-    # -- losses and averages within a step
+    # -- losses, metrics and averages within a step
+
+    def _build_metrics(self, original: Callable[..., Any], metrics: Any, *args: Any, **kwargs: Any) -> None:
+        original(metrics, *args, **kwargs)
+        for metric in getattr(metrics, self.built_metrics):
+            self.context.whole_metrics.take(metric)
 
     def _add_loss(self, original: Callable[..., Any], layer: Layer, loss: Any, *args: Any, **kwargs: Any) -> Any:
         def weighed(value: Any) -> Any:
