@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import os
 import shutil
@@ -163,10 +164,8 @@ def positions(files: Sequence[CheckpointFile]) -> list[checkpoint.Position]:
 
 def send(channel: wire.Channel, files: Sequence[CheckpointFile]) -> None:
     """Stream the files to a rank. The reader of the connection deals with one that breaks."""
-    try:
+    with contextlib.suppress(wire.ConnectionLost, OSError):
         for file in files:
             channel.send_json(messages.CHECKPOINT, file.header)
             for block in blocks(file.path):
                 channel.send(messages.PIECE, block)
-    except (wire.ConnectionLost, OSError):
-        pass

@@ -12,6 +12,7 @@ rank sends a byte to all others, and the system call orders memory.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import select
@@ -121,10 +122,8 @@ class HostBarrier:
         page[1:] = np.frombuffer(record, np.uint8)[1:]
         page[0] = record[0]  # last: a rank that is killed before leaves no notice
         for sock in self._sockets.values():
-            try:
+            with contextlib.suppress(OSError):  # the peer is gone
                 sock.shutdown(socket.SHUT_WR)
-            except OSError:
-                pass  # the peer is gone
 
     def drain(self) -> None:
         deadline = time.monotonic() + LINGER_SECONDS

@@ -5,6 +5,7 @@ One thread sends and receives at the same time, so a ring cannot deadlock, howev
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import select
 import socket
@@ -74,10 +75,8 @@ class RingLink:
     def notify(self, error: PeerLost | Diverged, forward: bool) -> None:
         record = announcement.departure(error) if isinstance(error, PeerLost) else error.record
         for sock in (self._previous_socket, self._next_socket) if forward else (self._previous_socket,):
-            try:
+            with contextlib.suppress(OSError):  # it is gone, or does not read: then it finds the connection closed
                 sock.send(record)
-            except OSError:
-                pass  # it is gone, or does not read: then it finds the connection closed
 
     def drain(self) -> None:
         drain(self._next_socket, LINGER_SECONDS)

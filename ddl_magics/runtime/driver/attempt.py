@@ -355,7 +355,5 @@ class Attempt:
 
 
 def _send(channel: wire.Channel, kind: int, value: Mapping[str, Any]) -> None:
-    try:
+    with contextlib.suppress(wire.ConnectionLost, OSError):  # the thread that reads the connection records the loss
         channel.send_json(kind, value)
-    except (wire.ConnectionLost, OSError):
-        pass  # the thread that reads the connection records the loss

@@ -43,8 +43,7 @@ class CountsFolder:
             text = self._jvm.org.apache.commons.io.IOUtils.toString(stream, "UTF-8")
         finally:
             stream.close()
-        state: dict[str, Any] = json.loads(text)
-        return state
+        return dict(json.loads(text))
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Write the state whole: under another name first."""

@@ -53,13 +53,9 @@ class MonitorLabels:
     def join_now(self) -> None:
         if self._frame is None:
             return
+        from pyspark.sql import functions as F
+
         self._joined_at = time.monotonic()
         labels = self._frame.selectExpr("CAST(id AS STRING) AS label_id", "CAST(label AS STRING) AS label")
-        labelled = self._queries.stored_requests().join(labels.dropDuplicates(["label_id"]), on=_same_id())
+        labelled = self._queries.stored_requests().join(labels.dropDuplicates(["label_id"]), on=F.expr("id = label_id"))
         self._counts.replace_errors(self._queries.errors(labelled))
-
-
-def _same_id() -> Any:
-    from pyspark.sql import functions as F
-
-    return F.expr("id = label_id")

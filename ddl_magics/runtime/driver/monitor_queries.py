@@ -74,5 +74,4 @@ class MonitorQueries:
         """The rows of a small DataFrame."""
         with self._collecting:
             rdd = jvm_gateway.dataframe_rdd(frame, self._sc, self._group)
-            rows: list[Any] = jvm_gateway.collect(rdd, self._group, "requests of a monitor")
-        return rows
+            return list(jvm_gateway.collect(rdd, self._group, "requests of a monitor"))

@@ -27,7 +27,7 @@ class _ModelMissing(Exception):
 def reply(score: Callable[[], dict[str, Any]]) -> str:
     """What the API replies with what `score`, one of the two functions below, returns or raises."""
     try:
-        return json.dumps({"ok": True, **score()}, default=_json_value)
+        return json.dumps({"ok": True, **score()}, default=lambda value: value.tolist())  # of NumPy
     except _ModelMissing:
         return json.dumps({"ok": False, "unknown": True})
     except (DataError, uploads.UploadProblem) as error:
@@ -67,11 +67,6 @@ def _transform(request: Any, namespace: Mapping[str, Any]) -> Transform | None:
             "defines it" % name
         )
     return prepared(namespace[name], by_batch)
-
-
-def _json_value(value: Any) -> Any:
-    """NumPy's numbers and arrays as JSON has them."""
-    return value.tolist()
 
 
 def _model(request: Any, find_job: FindJob) -> bytes:

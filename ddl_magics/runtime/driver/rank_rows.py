@@ -38,7 +38,7 @@ class RankRows:
         self._prepare = prepare
         self._feed: Feed | None = None
         self._feeds: list[Feed] = []  # all that were made
-        self._dealing = threading.Lock()
+        self._dealing = threading.RLock()
 
     @property
     def inputs(self) -> Inputs | None:
@@ -94,23 +94,20 @@ class RankRows:
             return config
         return replace(config, manifest=self._feed.manifest, cache=self._feed.cache)
 
-    def deal_all(self) -> None:
+    def deal_all(self) -> Feed:
         """Deal the rows of all ranks, where the cache was to have some."""
         with self._dealing:
-            self._deal_all()
-
-    def _deal_all(self) -> Feed:
-        assert self._feed is not None
-        self._feed = self._feed.with_all_ranks()
-        self._feeds.append(self._feed)
-        return self._feed
+            assert self._feed is not None
+            self._feed = self._feed.with_all_ranks()
+            self._feeds.append(self._feed)
+            return self._feed
 
     def dealt_again(self, config: JobConfig) -> tuple[RDD[Any], JobConfig]:
         """The partitions, and the configuration, for a rank that is started again alone: it may be on another host."""
         if self._feed is None:
             return self.partitions(), config
         with self._dealing:
-            feed = self._deal_all()
+            feed = self.deal_all()
             earlier, cache = config.cache, feed.cache
             if earlier is not None and (cache is None or earlier["digest"] != cache["digest"]):
                 raise RuntimeError(

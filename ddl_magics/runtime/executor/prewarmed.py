@@ -14,6 +14,7 @@ which ends them for a fork, and the one that watches its worker.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import socket
@@ -114,10 +115,8 @@ def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | No
 def leave(rank: Started) -> None:
     """`rank` has ended. The process that has forked it is kept for another; one that has become it is not."""
     if isinstance(rank.process, ForkedRank) and rank.process.returncode is not None:
-        try:
+        with contextlib.suppress(wire.ConnectionLost):
             return rank.process.release()
-        except wire.ConnectionLost:
-            pass
     drop()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import math
 import os
@@ -99,15 +100,12 @@ def _resident_bytes() -> int:
 
 def _load() -> None:
     """Import all that a rank imports before its cell. A failure recurs in the rank, which can report it."""
-    try:
-        with loading.without_collection():
-            import keras  # noqa: F401
-            import tensorflow  # noqa: F401
+    with contextlib.suppress(Exception), loading.without_collection():
+        import keras  # noqa: F401
+        import tensorflow  # noqa: F401
 
-            for module in PRELOADED:
-                importlib.import_module("%s.%s" % (package.NAME, module))
-    except Exception:
-        pass
+        for module in PRELOADED:
+            importlib.import_module("%s.%s" % (package.NAME, module))
 
 
 def _become(claim: Mapping[str, Any], home: str) -> None:
@@ -132,8 +130,5 @@ def _give_up(home: str) -> NoReturn:
 
 
 def _set_title(title: str) -> None:
-    try:
-        with open("/proc/self/comm", "w") as file:
-            file.write(title)
-    except OSError:
-        pass
+    with contextlib.suppress(OSError), open("/proc/self/comm", "w") as file:
+        file.write(title)

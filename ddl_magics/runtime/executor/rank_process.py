@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -82,7 +83,7 @@ class Guard:
 
     def __init__(self, group: int) -> None:
         self._shell: subprocess.Popen[bytes] | None = None
-        try:
+        with contextlib.suppress(OSError):
             self._shell = subprocess.Popen(
                 ["/bin/sh", "-c", 'read -r end; kill -s KILL -- "-$1"', "ddl-guard", str(group)],
                 stdin=subprocess.PIPE,  # its other end is in no other process, as the rank is started without it
@@ -91,8 +92,6 @@ class Guard:
                 cwd="/",
                 start_new_session=True,
             )
-        except OSError:
-            pass
 
     def dismiss(self) -> None:
         """End the shell: the group has ended, and its number may be reused."""
@@ -111,11 +110,7 @@ def wait(process: Process) -> None:
 
 def kill(process: Process) -> None:
     """Kill its process group, with all that the cell has started."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
-    try:
+    with contextlib.suppress(subprocess.TimeoutExpired):  # in an uninterruptible call; it dies when that returns
         process.wait(EXIT_SECONDS)
-    except subprocess.TimeoutExpired:
-        pass  # in an uninterruptible call; it dies when that returns

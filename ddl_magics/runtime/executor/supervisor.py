@@ -252,7 +252,7 @@ class _Supervisor:
         return StallWatch(self._rank, self._job, process.pid, self._folder, notice, terminate)
 
     def _relay_up(self, child: wire.Channel, watch: StallWatch) -> None:
-        try:
+        with contextlib.suppress(wire.ConnectionLost, wire.ProtocolError, OSError):
             while True:
                 kind, payload = child.recv()
                 if kind == messages.PULSE:
@@ -262,8 +262,6 @@ class _Supervisor:
                 else:
                     with watch.relaying():
                         self._driver.send(kind, payload)
-        except (wire.ConnectionLost, wire.ProtocolError, OSError):
-            pass
 
     def _relay_down(self, child: wire.Channel, process: rank_process.Process) -> None:
         try:
@@ -347,7 +345,5 @@ class _Supervisor:
                 self._send(messages.EVENTS, [sample])
 
     def _send(self, kind: int, value: Any) -> None:
-        try:
+        with contextlib.suppress(wire.ConnectionLost, OSError):  # the driver has gone; _relay_down ends the rank
             self._driver.send_json(kind, value)
-        except (wire.ConnectionLost, OSError):
-            pass  # the driver has gone; _relay_down ends the rank

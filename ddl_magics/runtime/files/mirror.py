@@ -24,7 +24,7 @@ from .. import scratch
 MAX_ENTRIES = 200
 
 # As they are before `paths` hooks them.
-_lstat, _stat, _readlink, _scandir = os.lstat, os.stat, os.readlink, os.scandir
+_stat, _readlink, _scandir = os.stat, os.readlink, os.scandir
 _mkdir, _symlink, _unlink, _open = os.mkdir, os.symlink, os.unlink, open
 
 

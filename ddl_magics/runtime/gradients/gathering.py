@@ -101,8 +101,4 @@ def _rows(upstream: Tensor, local: Tensor, begin: Tensor, factor: Tensor) -> Ten
     """The gradient of this rank's rows, cut from that of all rows, times `factor`; zeros if `factor` is 0."""
     count = tf.shape(local, out_type=tf.int64)[0]
     zeros = tf.zeros_like(local)
-
-    def mine() -> Tensor:
-        return upstream[begin : begin + count] * tf.cast(factor, upstream.dtype)
-
-    return tf.cond(factor > 0, mine, lambda: zeros)
+    return tf.cond(factor > 0, lambda: upstream[begin : begin + count] * tf.cast(factor, upstream.dtype), lambda: zeros)

@@ -50,7 +50,7 @@ class OverlappedExchange(GradientExchange):
         self._compressed = compressed
         self._residuals: dict[int, np.ndarray] = {}
         self._buckets = Buckets(rank.peers.collective)
-        self._reused: list[_Reused] = []
+        self._reused: list[tuple[Layout, Buffers]] = []  # by bucket, from step to step
         self._in_flight: list[tuple[np.ndarray, Layout, Sequence[np.ndarray]]] = []  # by bucket: buffer, layout, arrays
         self._batch: WeightedBatch | None = None  # of the step
 
@@ -79,11 +79,11 @@ class OverlappedExchange(GradientExchange):
             self._batch = self.batch(batch_values)
         assert self._batch is not None
         if number == len(self._reused):
-            self._reused.append(_Reused(Layout(arrays[0].dtype, arrays)))
-        reused = self._reused[number]
-        flat = reused.buffers.take(reused.layout.dtype, reused.layout.size)
-        reused.layout.fill(flat, arrays, self._batch.weight)
-        self._in_flight.append((flat, reused.layout, arrays))
+            self._reused.append((Layout(arrays[0].dtype, arrays), Buffers()))
+        layout, buffers = self._reused[number]
+        flat = buffers.take(layout.dtype, layout.size)
+        layout.fill(flat, arrays, self._batch.weight)
+        self._in_flight.append((flat, layout, arrays))
         self._buckets.submit(functools.partial(self.sum, number, flat, self._batch.announcement))
         return _SUBMITTED
 
@@ -113,13 +113,6 @@ class OverlappedExchange(GradientExchange):
         if method.name == compression.TOPK:
             return compression.topk_allreduce(ring, flat, announcement, residual, method.share)
         return ring.allreduce(flat, announcement, residual)
-
-
-class _Reused:
-    """What a bucket keeps from step to step."""
-
-    def __init__(self, layout: Layout) -> None:
-        self.layout, self.buffers = layout, Buffers()
 
 
 def _buckets(gradients: Sequence[Gradient], dense: Sequence[int]) -> list[list[int]]:

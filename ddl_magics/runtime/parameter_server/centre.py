@@ -87,12 +87,9 @@ class Fit:
     def check(self, rank: int, dtype: Any, size: int) -> None:
         """Refuse a vector of `size` elements of `dtype` that does not fit the centre."""
         if size != self.centre.size or np.dtype(dtype) != self.centre.dtype:
-            raise Refusal(
-                "usage",
-                rank,
-                "rank %d's model has %d weights of %s, the job's has %d of %s: build the same model on every rank"
-                % (rank, size, np.dtype(dtype).name, self.centre.size, self.centre.dtype.name),
-            )
+            text = "rank %d's model has %d weights of %s, the job's has %d of %s: build the same model on every rank"
+            words = rank, size, np.dtype(dtype).name, self.centre.size, self.centre.dtype.name
+            raise Refusal("usage", rank, text % words)
 
     def commit(self, rank: int, attempt: int, seq: int, delta: Vector, version: int, extra_staleness: int = 0) -> int:
         """Merge `delta` into the centre; returns the staleness that it was merged with, in commits.
@@ -130,12 +127,8 @@ class Fit:
             sizes = arrival.sums.size, arrival.means.size
             other_sizes = other_arrival.sums.size, other_arrival.means.size
             if sizes != other_sizes:
-                raise Refusal(
-                    "usage",
-                    rank,
-                    "rank %d ends epoch %d with %d sums and %d means, rank %d with %d and %d: their models differ"
-                    % (rank, epoch, *sizes, other_rank, *other_sizes),
-                )
+                text = "rank %d ends epoch %d with %d sums and %d means, rank %d with %d and %d: their models differ"
+                raise Refusal("usage", rank, text % (rank, epoch, *sizes, other_rank, *other_sizes))
         arrived[rank] = arrival
 
     def epoch_end(self, epoch: int, awaited: AbstractSet[int]) -> EpochEnd | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import threading
 from typing import TYPE_CHECKING, Any, Mapping, Protocol, Sequence, TypeVar
@@ -192,10 +193,8 @@ class Client:
 
     def leave(self) -> None:
         """Report that this rank is done, and close. Without it the server takes the rank for dead."""
-        try:
+        with contextlib.suppress(wire.ConnectionLost):  # the server is gone: there is nothing to leave
             self._request(protocol.LEAVE, {})
-        except wire.ConnectionLost:
-            pass  # the server is gone: there is nothing to leave
         self._channel.close()
 
     def _connect(self, timeout: float) -> wire.Channel:

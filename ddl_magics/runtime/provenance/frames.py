@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import re
 from typing import Any, Dict
@@ -74,10 +75,8 @@ def _sources(frame: Any) -> Fingerprint:
 
 def _status(context: Any, uri: str) -> Dict[str, Any]:
     source: Dict[str, Any] = {"path": MASK if is_secret(uri) else uri}
-    try:
+    with contextlib.suppress(Exception):  # it is gone, or its name is no URI
         path = context._jvm.org.apache.hadoop.fs.Path(context._jvm.java.net.URI(uri))
         status = path.getFileSystem(context._jsc.hadoopConfiguration()).getFileStatus(path)
         source.update(size=int(status.getLen()), modified=status.getModificationTime() / 1000)
-    except Exception:  # it is gone, or its name is no URI
-        pass
     return source

@@ -49,8 +49,7 @@ class JobConfig:
     def to_json(self) -> dict[str, Any]:
         """A JSON object that `from_json` reads: of plain values, as Spark's workers know no class of this package."""
         converted = {"credentials": self.credentials.to_json(), "spec": self.spec.to_record()}
-        value: dict[str, Any] = json.loads(json.dumps({**asdict(self), **converted}))
-        return value
+        return dict(json.loads(json.dumps({**asdict(self), **converted})))
 
     @classmethod
     def from_json(cls: type[Config], value: Mapping[str, Any]) -> Config:

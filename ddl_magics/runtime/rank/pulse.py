@@ -6,6 +6,7 @@ stops with the process, and while the interpreter's lock is held.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from typing import TYPE_CHECKING, Any, Mapping, NamedTuple
 
@@ -60,8 +61,7 @@ def start(rank: Rank, channel: wire.Channel) -> None:
 
 def _run(rank: Rank, channel: wire.Channel) -> None:
     pause = threading.Event()
-    try:
+    # When the supervisor is gone, the thread that listens to it ends this process.
+    with contextlib.suppress(wire.ConnectionLost, OSError):
         while not pause.wait(SECONDS):
             channel.send_json(messages.PULSE, Pulse.of(rank)._asdict())
-    except (wire.ConnectionLost, OSError):
-        pass  # the supervisor is gone: the thread that listens to it ends this process

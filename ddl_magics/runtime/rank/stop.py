@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import threading
-from typing import Any, Callable
+from typing import Any, Callable, Iterator
 
 from ..stopping import STOP_FIT, STOP_RUN, StopRun
 
@@ -47,46 +48,34 @@ class Stop:
         self.agreed = self.agreed or bool(flags & (STOP_FIT | STOP_RUN))
         self.run_agreed = self.run_agreed or bool(flags & STOP_RUN)
 
-    def interruptible(self) -> _Interruptible:
-        """A context manager around the cell's code: within it, and not within a fit, a stop is a KeyboardInterrupt."""
-        return _Interruptible(self)
-
-    def sending(self) -> _Sending:
-        """A context manager around a frame that is sent."""
-        return _Sending(self)
-
-
-class _Interruptible:
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def __enter__(self) -> None:
-        if self._stop.asked:
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Around the cell's code: within it, and not within a fit, a stop is a KeyboardInterrupt."""
+        if self.asked:
             raise StopRun
         signal.signal(signal.SIGINT, self._on_interrupt)
-        self._stop.in_cell = True
-
-    def __exit__(self, *_: Any) -> None:
-        self._stop.in_cell = False
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        self.in_cell = True
+        try:
+            yield
+        finally:
+            self.in_cell = False
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
 
     def _on_interrupt(self, _signal: int, _frame: Any) -> None:
-        if self._stop.fitting:
+        if self.fitting:
             return  # its next step ends it
-        if not self._stop._sending:
+        if not self._sending:
             raise KeyboardInterrupt
-        self._stop._interrupted = True
+        self._interrupted = True
 
-
-class _Sending:
-    def __init__(self, stop: Stop) -> None:
-        self._stop = stop
-
-    def __enter__(self) -> None:
-        self._stop._sending = True
-
-    def __exit__(self, kind: Any, *_: Any) -> None:
-        self._stop._sending = False
-        if self._stop._interrupted and kind is None:
-            self._stop._interrupted = False
+    @contextlib.contextmanager
+    def sending(self) -> Iterator[None]:
+        """Around a frame that is sent."""
+        self._sending = True
+        try:
+            yield
+        finally:
+            self._sending = False
+        if self._interrupted:
+            self._interrupted = False
             raise KeyboardInterrupt

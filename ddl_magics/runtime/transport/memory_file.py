@@ -7,6 +7,7 @@ the beginning of the memory proves that a peer has opened the memory that was of
 
 from __future__ import annotations
 
+import contextlib
 import hmac
 import mmap
 import os
@@ -95,10 +96,8 @@ def host_id() -> str:
 
 def _nameless_file() -> int:
     if hasattr(os, "memfd_create"):
-        try:
+        with contextlib.suppress(OSError):  # this container forbids it
             return os.memfd_create("ddl_magics")
-        except OSError:
-            pass  # this container forbids it
     # A Python that was built for an old C library has no memfd_create; O_TMPFILE creates a file without a name too.
     return os.open("/dev/shm", os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o600)
 

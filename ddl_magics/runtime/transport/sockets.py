@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import socket
@@ -55,10 +56,8 @@ def configure(sock: socket.socket) -> None:
 
 def hang_up(sock: socket.socket) -> None:
     """Shuts down both directions, which wakes every thread that waits on the socket, on both sides."""
-    try:
+    with contextlib.suppress(OSError):  # never connected, or closed already
         sock.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        pass  # never connected, or closed already
 
 
 def drain(sock: socket.socket, seconds: float) -> None:
@@ -71,15 +70,13 @@ def drain(sock: socket.socket, seconds: float) -> None:
     deadline = time.monotonic() + seconds
     pending = bytearray(4)
     poll = select.poll()
-    try:
+    with contextlib.suppress(OSError, ValueError):  # closed already
         poll.register(sock, 0)  # reports a closed connection, on which nothing will be acknowledged
         while time.monotonic() < deadline and not poll.poll(0):
             fcntl.ioctl(sock.fileno(), _UNSENT, pending)
             if not any(pending):
                 return
             time.sleep(0.001)
-    except (OSError, ValueError):
-        pass  # closed already
 
 
 def drop_sent(views: deque[memoryview], count: int) -> None:

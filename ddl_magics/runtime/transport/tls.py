@@ -18,9 +18,6 @@ from typing import Any, Iterable, Iterator, NamedTuple
 
 from .handshake import ConnectionLost, PeerRefused
 
-#: The first byte of every TLS connection. That of a connection without encryption is the first of handshake.MAGIC.
-FIRST_BYTE = b"\x16"
-
 _BEGIN_CERTIFICATE = "-----BEGIN CERTIFICATE-----"
 
 _RECEIVED_AT_ONCE = 256 << 10
@@ -76,10 +73,8 @@ class TlsSocket(socket.socket):
                 if view:
                     count += self._tls.session.write(view)
             self._encrypted = memoryview(self._tls.leaving.read())
-        try:
+        with contextlib.suppress(BlockingIOError):  # the next call sends the rest
             self._send_encrypted()
-        except BlockingIOError:
-            pass  # the next call sends the rest
         return count
 
     def send(self, data: Any, flags: int = 0) -> int:

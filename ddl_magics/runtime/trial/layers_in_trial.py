@@ -41,5 +41,4 @@ def _is_known(layer: Layer) -> bool:
 
 def _takes_training(layer: Layer) -> bool:
     """Whether the call of a layer has the argument, by the names that Keras 3 and Keras 2 have for that."""
-    takes = getattr(layer, "_call_has_training_arg", getattr(layer, "_expects_training_arg", False))
-    return bool(takes)
+    return bool(getattr(layer, "_call_has_training_arg", getattr(layer, "_expects_training_arg", False)))
