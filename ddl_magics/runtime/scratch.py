@@ -6,6 +6,7 @@ containers that share the disk see it too, which is not true of process numbers.
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import glob
 import os
@@ -50,11 +51,9 @@ def remove(path: str) -> None:
 def sweep(parent: str | None = None) -> None:
     """Removes the folders of this user's processes that have ended."""
     for folder in glob.glob(os.path.join(glob.escape(parent or temporary_folder()), PREFIX + "*")):
-        try:
+        with contextlib.suppress(OSError):  # it is locked by its process, or was removed meanwhile
             if _has_ended(folder):
                 shutil.rmtree(folder, ignore_errors=True)
-        except OSError:  # it is locked by its process, or was removed meanwhile
-            continue
 
 
 def _has_ended(folder: str) -> bool:

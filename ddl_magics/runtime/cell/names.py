@@ -210,11 +210,8 @@ def is_ipythons(value: Any) -> bool:
 
 def _unknown(name: str, line: int, namespace: Mapping[str, Any]) -> str:
     if name in PREDEFINED:
-        return "line %d: %r is defined only with %s: add the option, or define the name" % (
-            line,
-            name,
-            PREDEFINED[name],
-        )
+        text = "line %d: %r is defined only with %s: add the option, or define the name"
+        return text % (line, name, PREDEFINED[name])
     matches = difflib.get_close_matches(name, [n for n in namespace if not n.startswith("_")] + list(PREDEFINED), 1)
     hint = "; did you mean %r?" % matches[0] if matches else "; first run the cell that defines it"
     return "line %d: the name %r is defined neither in the cell nor in the session%s" % (line, name, hint)

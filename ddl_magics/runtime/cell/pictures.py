@@ -6,6 +6,7 @@ matplotlib, plotly and Pillow are used only where the cell uses them. A worker n
 from __future__ import annotations
 
 import base64
+import contextlib
 import functools
 import importlib
 import io
@@ -54,21 +55,15 @@ class Pictures:
     def hook(self, source: str) -> None:
         """Where the cell may use matplotlib or IPython, have their functions that show something call this."""
         if "matplotlib" in source or "pyplot" in source or "seaborn" in source:
-            try:
+            with contextlib.suppress(ImportError):  # the cell says so, in the line that needs it
                 importlib.import_module("matplotlib").use("Agg")
                 plt = importlib.import_module("matplotlib.pyplot")
-            except ImportError:  # the cell says so, in the line that needs it
-                pass
-            else:
                 # matplotlib.use gives pyplot's functions a signature, which a method cannot have.
                 plt.__dict__["show"] = functools.partial(self.show_figures)
         if "display" in source or "IPython" in source:
             for name in ("IPython.display", "IPython.core.display_functions"):
-                try:
-                    module = importlib.import_module(name)
-                except ImportError:
-                    continue
-                module.__dict__["display"] = self.display
+                with contextlib.suppress(ImportError):
+                    importlib.import_module(name).__dict__["display"] = self.display
 
     def show_figures(self, *_arguments: Any, **_options: Any) -> None:
         """`plt.show`, also at the end of the cell: shows matplotlib's open figures, and closes them."""

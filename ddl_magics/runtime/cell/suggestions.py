@@ -251,7 +251,5 @@ class Suggestions:
 
 def missing(name: str) -> str:
     """What to do about a parameter without a value."""
-    return "%s has no value: write --set %s=VALUE, or give the call a default=, or search for it with --trials" % (
-        name,
-        name,
-    )
+    text = "%s has no value: write --set %s=VALUE, or give the call a default=, or search for it with --trials"
+    return text % (name, name)

@@ -7,6 +7,7 @@ through all files and keeps its own rows: reading is so much cheaper than Spark'
 
 from __future__ import annotations
 
+import contextlib
 import urllib.parse
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Sequence
@@ -56,10 +57,8 @@ def _described(plan: DataPlan) -> dict[str, Column]:
     """The columns of the files that --data could have."""
     described = {}
     for name in plan.frame.columns if is_spark(plan.frame) else ():
-        try:
+        with contextlib.suppress(DataError):  # of another type
             described[name] = describe(plan.name, plan.frame, name)
-        except DataError:  # of another type
-            continue
     return described
 
 

@@ -49,26 +49,22 @@ def _error(kind: str, message: str) -> str:
     return json.dumps({"ok": False, "error": {"kind": kind, "message": message}})
 
 
-def launch(spec: str, namespace: Mapping[str, Any]) -> str:
-    """Start a run and return at once. spec: JSON of a `RunSpec`; namespace: the variables of the session.
+def launch(record: str, namespace: Mapping[str, Any]) -> str:
+    """Start a run and return at once. record: JSON of a `RunSpec`; namespace: the variables of the session.
 
     {"ok": true}, or {"ok": false, "error": {"kind", "message"}} where nothing was started: kind "usage", "slots" or
     "spark", message one line.
     """
     try:
-        run_spec = RunSpec.from_record(json.loads(spec))
+        spec = RunSpec.from_record(json.loads(record))
     except ValueError as error:
         return _error("usage", str(error))
-    return _launch(run_spec, namespace)
-
-
-def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
     session = _session(namespace)
     if session is None:
         return _error("spark", "there is no active SparkSession in this process; create one, or restart the kernel")
-    sc, run = session.sparkContext, spec.run
     if spec.monitor:
         return _launch_monitor(session, spec, namespace)
+    sc, run = session.sparkContext, spec.run
     problem = strategies.problem(spec.strategy, spec.cell)
     if problem:
         return _error("usage", problem)
@@ -77,18 +73,18 @@ def _launch(spec: RunSpec, namespace: Mapping[str, Any]) -> str:
         return _error("slots", problem)
     try:
         cell_files = uploads.take(run) if spec.files else b""
-        captured = names.captured(spec.cell, namespace, _provided_names(spec), spec.transform)
+        provided_names = strategies.names_for_cell(spec.strategy, spec.data, spec.validation)
+        captured = names.captured(spec.cell, namespace, provided_names, spec.transform)
         packed = names.pack(spec.cell, captured, namespace)
         files = sources.opened(session, spec)
         frames = sources.with_frame(namespace, spec, files)
         prepare = _check_data(spec, frames, files)
         context = jvm_gateway.separate_context(sc)
-        resume, out_uri, checkpoint_uri = spec.resume, spec.out, spec.checkpoint
-        resumed = checkpoint_files.sources(context, spec, registry.get(resume)) if resume else ()
-        if out_uri:
-            storage.check(sc, out.OPTION, out_uri, run)
-        if checkpoint_uri:
-            folder = checkpoint_storage.folder_of(checkpoint_uri, run)
+        resumed = checkpoint_files.sources(context, spec, registry.get(spec.resume)) if spec.resume else ()
+        if spec.out:
+            storage.check(sc, out.OPTION, spec.out, run)
+        if spec.checkpoint:
+            folder = checkpoint_storage.folder_of(spec.checkpoint, run)
             storage.check(sc, checkpoint_storage.OPTION, folder, run)
         launched_with = (
             None if spec.provenance is False else environment.of_launch(sc, captured, frames.get(spec.data or ""))
@@ -115,10 +111,6 @@ def _launch_monitor(session: SparkSession, spec: RunSpec, namespace: Mapping[str
     registry.add(spec.run, monitor)
     monitor.start()
     return json.dumps({"ok": True})
-
-
-def _provided_names(spec: RunSpec) -> tuple[str, ...]:
-    return strategies.names_for_cell(spec.strategy, spec.data, spec.validation)
 
 
 def _session(namespace: Mapping[str, Any]) -> SparkSession | None:

@@ -193,11 +193,7 @@ class _Supervisor:
                 prewarmed.start(self._job, self._of_spark, self._home, self._threads)
 
     def _run(self, prewarmed_rank: prewarmed.Started | None) -> RankEnd:
-        process: rank_process.Process
-        if prewarmed_rank is not None:
-            process, channel_socket = prewarmed_rank.process, prewarmed_rank.socket
-        else:
-            process, channel_socket = rank_process.start(self._variables(), self._folder)
+        process, channel_socket = prewarmed_rank or rank_process.start(self._variables(), self._folder)
         guard = rank_process.Guard(process.pid)
         child = wire.Channel(channel_socket, wire.Identity("rank", self._rank, self._job.attempt))
         config = self._job.of_rank(self._rank, self._driver.local_host, self._folder, self._of_spark)

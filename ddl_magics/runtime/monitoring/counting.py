@@ -117,17 +117,11 @@ class Counter:
             column = ", ".join(_number(bounds[k] if k < len(bounds) else math.inf) for bounds in edges)
             above.append("CAST(x >= array(%s)[metric] AS INT)" % column)
         highest_bin = "array(%s)[metric]" % ", ".join(str(len(bounds)) for bounds in edges)
-        latency = "greatest(0, least(%d, CAST(floor(log10(x / %r) * %d) AS INT)))" % (
-            LATENCY_BINS - 1,
-            LATENCY_FIRST,
-            LATENCY_PER_DECADE,
-        )
-        return "CASE WHEN x IS NULL OR isnan(x) THEN %d WHEN metric = %d THEN %s ELSE %s END" % (
-            NULL,
-            self.latency,
-            latency,
-            "least(%s, %s)" % (highest_bin, " + ".join(above)),
-        )
+        bounds_of_latency = LATENCY_BINS - 1, LATENCY_FIRST, LATENCY_PER_DECADE
+        latency = "greatest(0, least(%d, CAST(floor(log10(x / %r) * %d) AS INT)))" % bounds_of_latency
+        by_edges = "least(%s, %s)" % (highest_bin, " + ".join(above))
+        cases = "CASE WHEN x IS NULL OR isnan(x) THEN %d WHEN metric = %d THEN %s ELSE %s END"
+        return cases % (NULL, self.latency, latency, by_edges)
 
 
 def _sums() -> List[Any]:

@@ -29,10 +29,8 @@ def fingerprint(frame: Any) -> Fingerprint:
         return {"kind": "pandas", "columns": _limited(columns), "rows": len(frame), **_hash(frame)}
     description: Fingerprint = {"kind": "spark"}
     for describe in (_columns, _plan, _sources):
-        try:
+        with contextlib.suppress(Exception):  # Py4J's, of many kinds; other versions of Spark have other methods
             description.update(describe(frame))
-        except Exception:  # Py4J raises many kinds, and other versions of Spark have other methods
-            continue
     return description
 
 

@@ -77,7 +77,7 @@ def result(payloads: Iterable[Tuple[List[np.ndarray], Any]], get: Callable[[], M
         initial = begin(model, sample)
         for variable, start, added_state in zip(variables(model), initial, added_states):
             variable.assign((start + added_state).astype(np.asarray(variable).dtype))
-        yield values_of(all_results(model))
+        yield values_of(model.get_metrics_result() if is_compiled(model) else {})
 
 
 def outputs_of(
@@ -230,11 +230,6 @@ def states(model: Model) -> List[np.ndarray]:
     """The values of `variables`; floats as float64, as they are added up over partitions."""
     arrays = [np.asarray(variable) for variable in variables(model)]
     return [array.astype(np.float64) if array.dtype.kind == "f" else array for array in arrays]
-
-
-def all_results(model: Model) -> Mapping[str, Any]:
-    """{name: tensor} as `evaluate` returns it."""
-    return dict(model.get_metrics_result()) if is_compiled(model) else {}
 
 
 def compiled_results(model: Model) -> Mapping[str, Any]:

@@ -45,19 +45,14 @@ def problem(sc: SparkContext, gpus_per_worker: int | None) -> str | None:
     if not available:
         return "--gpus %d: Spark manages no GPUs in this session (%s): %s" % (gpus_per_worker, sc.master, ADVICE)
     if gpus_per_worker > available:
-        return "--gpus %d asks for more than the %d that an executor has (spark.executor.resource.gpu.amount)" % (
-            gpus_per_worker,
-            available,
-        )
+        text = "--gpus %d asks for more than the %d that an executor has (spark.executor.resource.gpu.amount)"
+        return text % (gpus_per_worker, available)
     try:
         request(sc.parallelize([0], 1), gpus_per_worker)
     except Exception:  # py4j's, of many kinds
-        return "--gpus %d: here a task gets %g, and this Spark (%s) changes that for no single stage: %s" % (
-            gpus_per_worker,
-            per_task(sc),
-            sc.version,
-            "start the session with spark.task.resource.gpu.amount=%d" % gpus_per_worker,
-        )
+        remedy = "start the session with spark.task.resource.gpu.amount=%d" % gpus_per_worker
+        text = "--gpus %d: here a task gets %g, and this Spark (%s) changes that for no single stage: %s"
+        return text % (gpus_per_worker, per_task(sc), sc.version, remedy)
     return None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import numpy as np
@@ -11,11 +12,9 @@ def finite_numbers(logs: Any) -> dict[str, float | None]:
     """Keras' logs as JSON numbers; None for a number that is not finite."""
     numbers: dict[str, float | None] = {}
     for name, value in (logs or {}).items():
-        try:
+        with contextlib.suppress(TypeError, ValueError):
             number = float(np.asarray(value))
-        except (TypeError, ValueError):
-            continue
-        numbers[name] = number if np.isfinite(number) else None
+            numbers[name] = number if np.isfinite(number) else None
     return numbers
 
 

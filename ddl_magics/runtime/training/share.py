@@ -82,11 +82,9 @@ def cut(dataset: Dataset, rank: int, size: int, of_arrays: bool = False) -> Data
         low, high = total * rank // size, total * (rank + 1) // size
         rows = high - low
         if isinstance(total, int):
-            low = low if rows else 0
-            high = high if rows else 1
+            low, high = (low, high) if rows else (0, 1)
         else:
-            low = tf.where(rows > 0, low, 0)
-            high = tf.where(rows > 0, high, 1)
+            low, high = tf.where(rows > 0, low, 0), tf.where(rows > 0, high, 1)
         every = total // SAMPLE_ROWS + 1
         sample = _dense([rows_of(tensor[::every]) for tensor in _dense(batch)])
         local_rows = rows_of(tf.nest.map_structure(lambda tensor: slice_rows(tensor, low, high), batch))

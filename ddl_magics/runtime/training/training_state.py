@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 from typing import Any, Iterable, Mapping, Sequence
 
@@ -101,10 +102,8 @@ def _attributes(callback: Any) -> dict[str, Any]:
     arguments = {name for constructor in constructors for name in inspect.signature(constructor).parameters}
     for name, value in vars(callback).items():
         if name not in _KERAS_OWN and name not in arguments:
-            try:
+            with contextlib.suppress(TypeError):
                 attributes[name] = _copy(value)
-            except TypeError:
-                continue
     return attributes
 
 

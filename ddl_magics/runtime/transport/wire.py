@@ -131,9 +131,6 @@ class Channel:
         """Bounds each wait for the peer. The default, None, waits until the connection ends."""
         self.socket.settimeout(seconds)
 
-    def fileno(self) -> int:
-        return self.socket.fileno()
-
     def close(self, linger: float = LINGER_SECONDS) -> None:
         """Closes the connection, after at most `linger` seconds in which sent data may arrive.
 

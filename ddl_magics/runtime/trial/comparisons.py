@@ -36,10 +36,8 @@ class Comparisons:
         self._bounds: dict[Any, _Bound] = {}
         self._instead: dict[Any, float] = {}
 
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
-        with patched([(gen_math_ops, "pywrap_tfe", self._noting)]):
-            yield
+    def noted(self) -> contextlib.AbstractContextManager[None]:
+        return patched([(gen_math_ops, "pywrap_tfe", self._noting)])
 
     def begin(self) -> None:
         """Values from here on tell where `moved_bounds` has a bound."""

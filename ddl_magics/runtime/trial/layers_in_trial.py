@@ -7,15 +7,14 @@ the cell are called as the step calls them: they may look at the whole batch in 
 from __future__ import annotations
 
 import contextlib
-from typing import Any, Callable, Iterator
+from typing import Any, Callable
 
 from ..keras_types import Layer, is_of_keras
 from .cell_code import has_code_of_the_cell
 from .patching import patched
 
 
-@contextlib.contextmanager
-def layers_in_trial(layer_class: Any, training: bool) -> Iterator[None]:
+def layers_in_trial(layer_class: Any, training: bool) -> contextlib.AbstractContextManager[None]:
     """layer_class: Keras' class of layers. training: of the cell's layers; without it, all are as in inference."""
     called_as_in_inference: dict[int, bool] = {}
 
@@ -29,8 +28,7 @@ def layers_in_trial(layer_class: Any, training: bool) -> Iterator[None]:
 
         return call
 
-    with patched([(layer_class, "__call__", trying)]):
-        yield
+    return patched([(layer_class, "__call__", trying)])
 
 
 def _is_known(layer: Layer) -> bool:

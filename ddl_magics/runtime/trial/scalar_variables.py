@@ -28,8 +28,7 @@ class ScalarVariables:
         self._excluded = excluded
         self._variables = {id(variable): variable for variable in variables if self._counts(variable)}
 
-    @contextlib.contextmanager
-    def noted(self) -> Iterator[None]:
+    def noted(self) -> contextlib.AbstractContextManager[None]:
         def noting(original: Callable[..., Any]) -> Callable[..., Any]:
             def read(variable: Any, *args: Any, **kwargs: Any) -> Any:
                 if self._counts(variable):
@@ -38,8 +37,7 @@ class ScalarVariables:
 
             return read
 
-        with patched([(BaseResourceVariable, "_read_variable_op", noting)]):
-            yield
+        return patched([(BaseResourceVariable, "_read_variable_op", noting)])
 
     def _counts(self, variable: Any) -> bool:
         dtype = variable.dtype

@@ -53,6 +53,5 @@ def changing_methods(kind: type) -> Iterator[tuple[type, str]]:
     for name, method in list(vars(kind).items()):
         if name.startswith(_CHANGING) and callable(method):
             yield kind, name
-    below: list[type] = kind.__subclasses__()
-    for subclass in below:
+    for subclass in kind.__subclasses__():
         yield from changing_methods(subclass)
