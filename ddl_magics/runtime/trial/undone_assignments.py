@@ -53,5 +53,6 @@ def changing_methods(kind: type) -> Iterator[tuple[type, str]]:
     for name, method in list(vars(kind).items()):
         if name.startswith(_CHANGING) and callable(method):
             yield kind, name
-    for subclass in kind.__subclasses__():
+    below: list[type] = kind.__subclasses__()
+    for subclass in below:
         yield from changing_methods(subclass)
