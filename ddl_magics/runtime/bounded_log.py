@@ -151,15 +151,12 @@ class _MergedEvents:
         self._open[rank] = raw
 
     def lines(self, after: int) -> Iterator[Line]:
-        self._sort()
-        begin = bisect_right(self._lines, (after, "\x7f"))
-        open_lines = sorted(line for line in map(to_line, self._open.values()) if line[0] > after)
-        return heapq.merge(self._lines[begin:], open_lines)
-
-    def _sort(self) -> None:
         if not self._sorted:
             self._lines.sort()
             self._sorted = True
+        begin = bisect_right(self._lines, (after, "\x7f"))
+        open_lines = sorted(line for line in map(to_line, self._open.values()) if line[0] > after)
+        return heapq.merge(self._lines[begin:], open_lines)
 
     def _merge(self, first: RawEvent, second: RawEvent, readers: List[Range]) -> Optional[RawEvent]:
         """Both as one, or None where they stay apart."""

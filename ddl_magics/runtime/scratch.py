@@ -24,15 +24,10 @@ YOUNG_SECONDS = 60.0
 _locks: dict[str, TextIO] = {}  # of this process' folders, by path
 
 
-def temporary_folder() -> str:
-    """Where folders are made unless another place is named: Python's folder for temporary files."""
-    return tempfile.gettempdir()
-
-
 def make(purpose: str, parent: str | None = None) -> str:
     """Creates a folder for this process, and returns its path. Removes those of processes that have ended before.
 
-    parent: the folder in which it is made and others are removed, `temporary_folder` by default.
+    parent: the folder in which it is made and others are removed, Python's for temporary files by default.
     """
     sweep(parent)
     path = tempfile.mkdtemp(prefix=PREFIX + purpose + "-", dir=parent)
@@ -50,7 +45,7 @@ def remove(path: str) -> None:
 
 def sweep(parent: str | None = None) -> None:
     """Removes the folders of this user's processes that have ended."""
-    for folder in glob.glob(os.path.join(glob.escape(parent or temporary_folder()), PREFIX + "*")):
+    for folder in glob.glob(os.path.join(glob.escape(parent or tempfile.gettempdir()), PREFIX + "*")):
         with contextlib.suppress(OSError):  # it is locked by its process, or was removed meanwhile
             if _has_ended(folder):
                 shutil.rmtree(folder, ignore_errors=True)

@@ -58,10 +58,6 @@ def is_ours(root: str) -> bool:
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
-def entry_name(key: str, digest: str, rank: int, floatx: str) -> str:
-    return "%s.%s.%d.%s" % (key, digest, rank, floatx)
-
-
 def read_entry(path: str) -> Dict[str, Any] | None:
     """The JSON object of an entry, or None where it is damaged, of another user, or not there."""
     try:

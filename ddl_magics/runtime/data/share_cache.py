@@ -37,7 +37,7 @@ class ShareCache:
 
     def __init__(self, use: CacheUse, rank: int, floatx: str, environment: Mapping[str, str]) -> None:
         self._use, self._rank = use, rank
-        self._name = cache_folder.entry_name(use["key"], use["digest"], rank, floatx)
+        self._name = "%s.%s.%d.%s" % (use["key"], use["digest"], rank, floatx)
         self._roots = cache_folder.roots(environment, use["folder"])
 
     def fetch(self) -> str | None:

@@ -13,6 +13,7 @@ import errno
 import json
 import os
 import shutil
+import tempfile
 from typing import TYPE_CHECKING, Any, BinaryIO, Dict, Iterable, Iterator, List, Mapping, Tuple
 
 import numpy as np
@@ -97,7 +98,7 @@ def stored_dtype(tensor: TensorLayout, floatx: str) -> np.dtype[Any]:
 def local_folders(environment: Mapping[str, str]) -> List[str]:
     """Spark's own disks, of which its workers have a list, then Python's folder for temporary files."""
     of_spark = [folder for folder in environment.get("SPARK_LOCAL_DIRS", "").split(",") if folder]
-    return [folder for folder in of_spark if os.access(folder, os.W_OK)] + [scratch.temporary_folder()]
+    return [folder for folder in of_spark if os.access(folder, os.W_OK)] + [tempfile.gettempdir()]
 
 
 def make_folder(manifest: Manifest, rank: int, environment: Mapping[str, str], cache: CacheUse | None = None) -> str:

@@ -63,7 +63,7 @@ class ParameterServers:
             self.close()
             raise
         for process in self._processes:
-            process.watch(self._note_death)
+            threading.Thread(target=process.watch, args=(self._note_death,), daemon=True).start()
 
     def _note_death(self, message: str) -> None:
         if self.death is None:
@@ -111,9 +111,6 @@ class _Process:
         return int(json.loads(line.decode())["port"])
 
     def watch(self, on_death: Callable[[str], None]) -> None:
-        threading.Thread(target=self._watch, args=(on_death,), daemon=True).start()
-
-    def _watch(self, on_death: Callable[[str], None]) -> None:
         status = self._process.wait()
         if not self._closing:
             on_death(self._death(status))

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import tensorflow as tf
 
 from ..gradients.batch import Share, fingerprint
 
@@ -50,9 +49,6 @@ class BatchesInWork:
         for row, total in zip(rows, totals):
             if row * totals[0] != rows[0] * total:
                 raise ValueError(_UNEVEN % (totals[0], total, rows[0], row, self._size))
-        checks = [fingerprint([_numbers(tensor) for tensor in share.sample], int(share.total)) for share in shares]
+        samples = [[np.asarray(tensor.numpy()) for tensor in share.sample] for share in shares]
+        checks = [fingerprint(sample, int(share.total)) for sample, share in zip(samples, shares)]
         return rows[-1], totals[-1], np.array([np.sum(checks, axis=0)], np.float64)
-
-
-def _numbers(tensor: tf.Tensor) -> np.ndarray:
-    return np.asarray(tensor.numpy())

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Protocol
+from typing import Any, Iterator
 
 import tensorflow as tf
 
@@ -10,8 +10,8 @@ from ..gradients.batch import Share
 from ..keras_types import Batch
 from ..rank.config import RankConfig
 from . import share, single_batch
-
-MEAN, SUM = "mean", "sum"
+from .loop_slices import LoopSlices
+from .own_loop import MEAN, SUM
 
 _IN_GRAPH = (
     "ddl.distribute(...) cannot be iterated over inside a tf.function: write the loop outside, and call a tf.function "
@@ -20,23 +20,10 @@ _IN_GRAPH = (
 _NOT_CUT = "the arrays of this batch have different numbers of rows, or none: ddl.distribute cannot cut it"
 
 
-class Loop(Protocol):
-    """What hears of the slices: `OwnLoop`."""
-
-    def read(self, reader: object, share: Share, reduction: str | None) -> None:
-        """`reader` has handed out `share`; the gradients that follow are its."""
-
-    def end_reading(self, reader: object) -> None:
-        """`reader` is left before its end, or is at it."""
-
-    def end_epoch(self) -> None:
-        """A reader is at its end."""
-
-
 class DistributedBatches:
     """An iterable of this rank's slice of each batch. Every iteration begins the data anew."""
 
-    def __init__(self, data: Any, reduction: str | None, loop: Loop, config: RankConfig) -> None:
+    def __init__(self, data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig) -> None:
         self._data, self._reduction, self._loop, self._config = data, reduction, loop, config
 
     def __iter__(self) -> Iterator[Batch]:
@@ -74,7 +61,7 @@ class DistributedBatches:
         raise AttributeError(message % name)
 
 
-def distribute(data: Any, reduction: str | None, loop: Loop, config: RankConfig) -> Any:
+def distribute(data: Any, reduction: str | None, loop: LoopSlices, config: RankConfig) -> Any:
     """`DistributedBatches` of a dataset or another iterable of batches; of one batch of arrays, this rank's slice."""
     if reduction not in (None, MEAN, SUM):
         raise ValueError("reduction is %r; it must be 'mean' or 'sum'" % (reduction,))

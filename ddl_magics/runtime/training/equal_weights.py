@@ -43,7 +43,8 @@ class EqualWeights:
         same ones.
         """
         with tf.init_scope():
-            if self._rank.config.reduces_gradients and all(map(_has_value, variables)):
+            inner: list[Any] = [getattr(variable, "_value", variable) for variable in variables]  # of Keras 3
+            if self._rank.config.reduces_gradients and all(variable.is_initialized() for variable in inner):
                 reduce.broadcast_weights(self._rank.peers, variables)
 
     def compare(self, variables: Sequence[Variable]) -> None:
@@ -67,9 +68,3 @@ class EqualWeights:
 def _sample(variable: Variable) -> np.ndarray:
     values = np.asarray(variable).reshape(-1)
     return np.asarray(values[:: len(values) // _MOST_VALUES + 1], np.float64)
-
-
-def _has_value(variable: Variable) -> bool:
-    """variable: of TensorFlow, or of Keras 3, which has one of TensorFlow in it."""
-    of_tensorflow: Any = getattr(variable, "_value", variable)
-    return bool(of_tensorflow.is_initialized())

@@ -169,17 +169,14 @@ class Keras3Hooks(KerasHooks):
         def apply(gradients: Sequence[Gradient]) -> Any:
             return original(optimizer, gradients, trainable_variables)
 
-        def apply_compiled(gradients: Sequence[Gradient]) -> Any:
-            variables = trainable_variables if trainable_variables is not None else optimizer._trainable_variables
-            return compiled_update.apply(apply, optimizer, gradients, variables)
-
-        self.note_update(list(trainable_variables or optimizer._trainable_variables))
+        update, variables = apply, list(trainable_variables or optimizer._trainable_variables)
+        self.note_update(variables)
         if not self.config.reduces_gradients:
             return apply(grads)
         scaled = isinstance(optimizer, loss_scale_optimizer.LossScaleOptimizer)
         if not scaled and not self.gradients.applying:
-            return self.gradients.apply(apply_compiled, list(grads), scaled)
-        return self.gradients.apply(apply, list(grads), scaled)
+            update = functools.partial(compiled_update.apply, apply, optimizer, variables=variables)
+        return self.gradients.apply(update, list(grads), scaled)
 
     def hook_losses(self) -> None:
         def apply_mask(

@@ -14,9 +14,8 @@ from ..gradients.masked_loss import MEANS
 from ..gradients.traced_step import TracedStep
 from ..keras_types import Gradient, Tensor
 from ..rank.rank import HookErrors
-from .distributed import SUM
 from .noise import Noise
-from .own_loop import OwnLoop, TracedUpdate
+from .own_loop import SUM, OwnLoop, TracedUpdate
 
 #: Of so many gradients, so many values tell whether all ranks compute the same.
 _SAMPLE_GRADIENTS, _SAMPLE_VALUES = 8, 64

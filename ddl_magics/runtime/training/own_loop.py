@@ -18,10 +18,11 @@ from ..keras_types import Model
 from ..rank.rank import Rank
 from ..stopping import StopRun
 from .batches_in_work import BatchesInWork
-from .distributed import SUM
 from .logs import finite_numbers
 from .rows import RowCounter
 from .step_buckets import StepBuckets
+
+MEAN, SUM = "mean", "sum"  # as `reduction` of `ddl.distribute`
 
 #: So many updates are examined for equal gradients on all ranks, up to the first that is not zero.
 LOOKS = 16
