@@ -5,7 +5,8 @@ Sums are exact: the steps, rows, seconds and commits of merged events are those 
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+import itertools
+from typing import Any, Callable, Dict
 
 from .events import Commits, RawEvent, Sample, Steps, Values, parse, parse_as
 
@@ -52,14 +53,9 @@ def merge_commits(first: RawEvent, second: RawEvent) -> RawEvent:
     if before.seconds is not None and after.seconds is not None:
         merged["seconds"] = _plus(before.seconds, after.seconds)
     if before.histogram is not None and after.histogram is not None:
-        merged["histogram"] = _add_histograms(before.histogram, after.histogram)
+        pairs = itertools.zip_longest(before.histogram, after.histogram, fillvalue=0)
+        merged["histogram"] = [sum(pair) for pair in pairs]
     return merged
-
-
-def _add_histograms(first: List[int], second: List[int]) -> List[int]:
-    length = max(len(first), len(second))
-    padded = ([*histogram, *[0] * (length - len(histogram))] for histogram in (first, second))
-    return [sum(counts) for counts in zip(*padded)]
 
 
 def merge_values(first: RawEvent, second: RawEvent) -> RawEvent:

@@ -156,7 +156,12 @@ def _map_text(path: str) -> Bytes:
 
 
 def _gather_text(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
-    take = functools.partial(_take_text, spans, content)
+    """spans: (rows, ..., 2), start and length of each value in `content`."""
+
+    def take(rows: npt.NDArray[np.int64]) -> np.ndarray:
+        of_rows = spans[rows]
+        values = [content[start : start + length] for start, length in of_rows.reshape(-1, 2).tolist()]
+        return packing.text_array(values, of_rows.shape[:-1])
 
     def gather(rows: Element) -> Element:
         values = tf.numpy_function(take, [rows], tf.string, stateful=False)
@@ -165,20 +170,16 @@ def _gather_text(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: Tens
     return gather
 
 
-def _take_text(spans: np.ndarray, content: Bytes, rows: npt.NDArray[np.int64]) -> np.ndarray:
-    """spans: (rows, ..., 2), start and length of each value in `content`."""
-    value_spans = spans[rows]
-    values = [content[start : start + length] for start, length in value_spans.reshape(-1, 2).tolist()]
-    return packing.text_array(values, value_spans.shape[:-1])
-
-
 def _gather_sparse(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: TensorLayout) -> Gather:
     """A tf.SparseTensor of shape (rows, size of the vectors)."""
     floatx = tf.keras.backend.floatx()
     size = tensor["shape"][0]
 
+    def take(rows: npt.NDArray[np.int64]) -> Tuple[np.ndarray, np.ndarray]:
+        vectors = [content[start : start + length] for start, length in spans[rows].tolist()]
+        return packing.sparse_arrays(vectors, np.dtype(floatx))
+
     def gather(rows: Element) -> Element:
-        take = functools.partial(_take_sparse, spans, content, np.dtype(floatx))
         indices, values = tf.numpy_function(take, [rows], (tf.int64, floatx), stateful=False)
         shape = tf.stack([tf.size(rows, tf.int64), tf.constant(size, tf.int64)])
         sparse = tf.SparseTensor(tf.ensure_shape(indices, [None, 2]), tf.ensure_shape(values, [None]), shape)
@@ -186,14 +187,6 @@ def _gather_sparse(tf: TensorFlow, spans: np.ndarray, content: Bytes, tensor: Te
         return sparse
 
     return gather
-
-
-def _take_sparse(
-    spans: np.ndarray, content: Bytes, dtype: np.dtype[Any], rows: npt.NDArray[np.int64]
-) -> Tuple[np.ndarray, np.ndarray]:
-    """(indices (values, 2), values) of the vectors of these rows."""
-    vectors = [content[start : start + length] for start, length in spans[rows].tolist()]
-    return packing.sparse_arrays(vectors, dtype)
 
 
 def _gather(tf: TensorFlow, array: np.ndarray, tensor: TensorLayout) -> Gather:

@@ -105,7 +105,8 @@ def take(job: JobConfig, variables: dict[str, str], folder: str) -> Started | No
         return None
     if prewarmed.key == _key(job, variables):
         changes = {name: variables.get(name) for name in ("TMPDIR", *prewarmed.threads)}
-        started = _claim(prewarmed, {"folder": folder, "variables": changes, "forks": _can_fork()})
+        forks = _OF_YARN not in os.environ and not os.path.exists(_NVIDIA) and hasattr(os, "waitid")
+        started = _claim(prewarmed, {"folder": folder, "variables": changes, "forks": forks})
         if started is not None:
             return started
     drop()
@@ -153,10 +154,6 @@ def _installed(path: str) -> Any:
         return os.stat(path).st_mtime_ns
     except OSError:
         return 0
-
-
-def _can_fork() -> bool:
-    return _OF_YARN not in os.environ and not os.path.exists(_NVIDIA) and hasattr(os, "waitid")
 
 
 def _claim(prewarmed: Prewarmed, claim: Mapping[str, Any]) -> Started | None:

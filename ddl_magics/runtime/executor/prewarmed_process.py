@@ -42,7 +42,8 @@ def wait(channel: wire.Channel, parent: int, home: str, seconds: str, most_bytes
     name = telemetry.proc_text("self", "comm").strip()
     _set_title(TITLE)
     _load()
-    if _resident_bytes() > int(most_bytes):
+    sizes = telemetry.proc_text("self", "statm").split()  # none where this is not Linux
+    if sizes and int(sizes[1]) * os.sysconf("SC_PAGE_SIZE") > int(most_bytes):
         _give_up(home)
     pid = os.getpid()
     while True:
@@ -91,11 +92,6 @@ class _Watch:
             with self._deciding:
                 if os.getppid() != self._parent or time.monotonic() > self._until:
                     _give_up(self._home)
-
-
-def _resident_bytes() -> int:
-    sizes = telemetry.proc_text("self", "statm").split()
-    return int(sizes[1]) * os.sysconf("SC_PAGE_SIZE") if sizes else 0  # not Linux
 
 
 def _load() -> None:

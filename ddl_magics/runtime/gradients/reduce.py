@@ -33,13 +33,9 @@ def _pieces(variables: Sequence[Any], flat: np.ndarray) -> Iterator[tuple[Any, n
     for variable in variables:
         count = int(np.prod(variable.shape))
         value = flat[begin : begin + count].reshape(tuple(variable.shape))
-        yield variable, value.astype(_numpy_dtype(variable))
+        name = variable.dtype if isinstance(variable.dtype, str) else variable.dtype.name
+        yield variable, value.astype(np.float32 if name in ("bfloat16", "float16") else name)
         begin += count
-
-
-def _numpy_dtype(variable: Any) -> np.dtype:
-    name = variable.dtype if isinstance(variable.dtype, str) else variable.dtype.name
-    return np.dtype(np.float32 if name in ("bfloat16", "float16") else name)
 
 
 def mean_logs(peers: Peers, kind: int, logs: dict[str, Any], rows: int, sums: Collection[str] = ()) -> dict[str, float]:

@@ -26,17 +26,14 @@ def fingerprint(frame: Any) -> Fingerprint:
     """Of a DataFrame; what cannot be told is left out."""
     if type(frame).__module__.startswith("pandas."):
         columns = {str(name): str(dtype) for name, dtype in zip(frame.columns, frame.dtypes)}
-        return {"kind": "pandas", "columns": _limited(columns), "rows": len(frame), **_hash(frame)}
+        described = values.fingerprint(frame)
+        of_values = {name: described[name] for name in ("sha256", "sampled") if name in described}
+        return {"kind": "pandas", "columns": _limited(columns), "rows": len(frame), **of_values}
     description: Fingerprint = {"kind": "spark"}
     for describe in (_columns, _plan, _sources):
         with contextlib.suppress(Exception):  # Py4J's, of many kinds; other versions of Spark have other methods
             description.update(describe(frame))
     return description
-
-
-def _hash(frame: Any) -> Fingerprint:
-    described = values.fingerprint(frame)
-    return {name: described[name] for name in ("sha256", "sampled") if name in described}
 
 
 def _limited(columns: Dict[str, str]) -> Dict[str, str]:

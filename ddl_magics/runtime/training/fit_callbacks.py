@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import ModuleType
 from typing import Any
 
+import tensorflow as tf
+
 from . import batch_logs
 from .checkpointing import FitCheckpoints
 from .fit_in_progress import FitInProgress
@@ -29,7 +31,7 @@ class FitCallbacks:
         """
         config, peers = self._context.config, self._context.rank.peers
         is_list = isinstance(argument, self._keras.callbacks.CallbackList)
-        of_cell = list(argument.callbacks) if is_list else _as_list(argument)
+        of_cell = list(argument.callbacks) if is_list else tf.nest.flatten(argument or [])  # as Keras does
         of_runtime: list[Any] = [
             checkpoints.before,
             FitReporter(self._context.rank, fit, self._context.rows, self._access),
@@ -62,9 +64,3 @@ class FitCallbacks:
             return sync
         fit.sync = RingSync(self._context.rank, self._access, self._context.metric_sums)
         return fit.sync
-
-
-def _as_list(argument: Any) -> list[Any]:
-    if argument is None:
-        return []
-    return list(argument) if isinstance(argument, (list, tuple)) else [argument]

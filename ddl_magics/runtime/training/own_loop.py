@@ -106,7 +106,9 @@ class OwnLoop:
             logs = take()
         finally:
             stop.fitting = False
-        self._metrics.update(self._with_model_names(model, finite_numbers(logs)))
+        is_first_model = model is self._models[0]
+        for name, value in finite_numbers(logs).items():
+            self._metrics[name if is_first_model else "%s of %s" % (name, model.name)] = value
         self._end_step(buckets)
         if stop.run_agreed or (stop.asked and self._alone):
             raise StopRun
@@ -269,8 +271,3 @@ class OwnLoop:
     def _meet(self) -> None:
         self._apart = False
         self._average(self._updated)
-
-    def _with_model_names(self, model: Model, metrics: Mapping[str, float | None]) -> dict[str, float | None]:
-        """Metrics by name; those of all models but the first of the loop with the model's name."""
-        is_first_model = model is self._models[0]
-        return {name if is_first_model else "%s of %s" % (name, model.name): value for name, value in metrics.items()}

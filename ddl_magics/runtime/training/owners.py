@@ -22,7 +22,7 @@ def owners(kind: type, variables: Sequence[Variable]) -> list[Model]:
     outer = [
         (indexes, model)
         for indexes, model in candidates
-        if not any(_contains(other_model, model) for _, other_model in candidates)
+        if not any(model is layer for _, other in candidates if other is not model for layer in other._flatten_layers())
     ]
     outer.sort(key=lambda item: (-len(item[0]), min(item[0])))
     models: list[tuple[int, Model]] = []
@@ -36,7 +36,3 @@ def owners(kind: type, variables: Sequence[Variable]) -> list[Model]:
 
 def _variables(model: Model) -> Sequence[Any]:
     return model.trainable_variables if getattr(model, "built", False) else ()
-
-
-def _contains(outer: Model, inner: Model) -> bool:
-    return outer is not inner and any(layer is inner for layer in outer._flatten_layers())

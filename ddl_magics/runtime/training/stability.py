@@ -35,14 +35,12 @@ def steady(rule: Rule, rate: float | None, momentum: float, window: int) -> Rule
     That is for windows shorter than there are workers: with one of n batches or more all rules stay clear of the limit.
     """
     factor = rule.rate
-    while factor > 1 and not _is_steady(rule, (rate or 0.0) * factor, momentum, window):
+    while factor > 1:
+        gain, bound = _gain_and_limit(rule, (rate or 0.0) * factor, momentum, window)
+        if gain <= _MARGIN * bound:
+            break
         factor = max(1.0, _LOWER * factor)
     return rule._replace(rate=factor, settings=dict(rule.settings, **{RATE.name: factor}))
-
-
-def _is_steady(rule: Rule, rate: float, momentum: float, window: int) -> bool:
-    gain, bound = _gain_and_limit(rule, rate, momentum, window)
-    return gain <= _MARGIN * bound
 
 
 def warning(rule: Rule, rate: float | None, momentum: float, window: int, workers: int) -> str | None:

@@ -133,7 +133,8 @@ class _Run:
         """
         self.model, self._step, self._batch, self._weighing = model, step, batch, weighing
         self._flat = tf.nest.flatten(batch)
-        self.leaves = _leaves(batch, self._flat, shares.shapes or _shapes_of_inputs(model))
+        inputs = tf.nest.flatten(getattr(model, "inputs", None) or [])
+        self.leaves = _leaves(batch, self._flat, shares.shapes or [tuple(tensor.shape) for tensor in inputs])
         self.rows, self.shares = _ROWS, shares
         of_metrics = {id(variable) for metric in model.metrics for variable in _of_tensorflow(metric.variables)}
         self.sandbox = Sandbox(_ROWS, ScalarVariables(_of_tensorflow(_variables(model)), of_metrics))
@@ -393,10 +394,6 @@ def _leaves(batch: Batch, flat: list[Any], shapes: Sequence[Sequence[int | None]
         return [Leaf.of(role, component, shape) for role, component, shape in specs if component is not None]
     except ValueError as error:
         raise _WithoutRows(str(error)) from None
-
-
-def _shapes_of_inputs(model: Model) -> list[tuple[int | None, ...]]:
-    return [tuple(tensor.shape) for tensor in tf.nest.flatten(getattr(model, "inputs", None) or [])]
 
 
 def _precision(model: Model) -> int:
