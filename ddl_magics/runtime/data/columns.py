@@ -87,15 +87,11 @@ def check_column(option: str, column: str, frame_name: str, names: Sequence[str]
     if column not in names:
         lower = {name.lower(): name for name in reversed(names)}
         matches = difflib.get_close_matches(column.lower(), lower, 1)
-        hint = "did you mean %r?" % lower[matches[0]] if matches else "it has %s" % _shortened(names)
+        omitted = ", ... (%d in all)" % len(names) if len(names) > 8 else ""
+        hint = "did you mean %r?" % lower[matches[0]] if matches else "it has " + ", ".join(names[:8]) + omitted
         raise DataError("%s %s: %s has no such column; %s" % (option, column, frame_name, hint))
     if names.count(column) > 1:
         raise DataError("%s %s: %s has more than one column of that name; rename one" % (option, column, frame_name))
-
-
-def _shortened(names: Sequence[str], limit: int = 8) -> str:
-    omitted = ", ... (%d in all)" % len(names) if len(names) > limit else ""
-    return ", ".join(names[:limit]) + omitted
 
 
 def describe(frame_name: str, frame: DataFrame, name: str) -> Column:
