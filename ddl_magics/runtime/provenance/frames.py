@@ -27,7 +27,7 @@ def fingerprint(frame: Any) -> Fingerprint:
     if type(frame).__module__.startswith("pandas."):
         columns = {str(name): str(dtype) for name, dtype in zip(frame.columns, frame.dtypes)}
         described = values.fingerprint(frame)
-        of_values = {name: described[name] for name in ("sha256", "sampled") if name in described}
+        of_values: Fingerprint = {name: described[name] for name in ("sha256", "sampled") if name in described}
         return {"kind": "pandas", "columns": _limited(columns), "rows": len(frame), **of_values}
     description: Fingerprint = {"kind": "spark"}
     for describe in (_columns, _plan, _sources):
