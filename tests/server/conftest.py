@@ -1,6 +1,7 @@
 """A Jupyter Server in this process, with our extension, on a store of the test's own."""
 
 import json
+from urllib.parse import parse_qsl
 
 import pytest
 from pytest_jupyter.jupyter_server import *  # noqa: F403  (fixtures and hooks, for this folder alone)
@@ -20,9 +21,11 @@ def runs_folder(tmp_path, monkeypatch, jp_environ):
 
 @pytest.fixture
 def ask(jp_fetch):
-    """`await ask(path, method, body, **query)`: status, the answer's JSON or text, and the response."""
+    """`await ask("path?query", method, body, **query)`: status, the answer's JSON or text, and the response."""
 
     async def fetch(path, method="GET", body=None, headers=None, **query):
+        path, _, words = path.partition("?")
+        query |= dict(parse_qsl(words))
         content = {"headers": headers or {}, "allow_nonstandard_methods": True}
         if body is not None:
             content["body"] = body if isinstance(body, str) else json.dumps(body)

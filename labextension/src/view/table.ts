@@ -12,7 +12,6 @@ interface Column {
   minor?: boolean;
   /** Whether the column is shown; by default it is. */
   when?: (model: RunModel) => boolean;
-  /** The text of a cell. */
   text: (worker: Worker) => string;
   /** A percentage that is also drawn as a bar. */
   meter?: (numbers: Numbers) => number;
