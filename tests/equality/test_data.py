@@ -141,9 +141,7 @@ def learned(spark, way, folder, cell=CELL, **more):
     if way == "tfrecord" and not (folder / "rows.tfrecord").exists():
         ddl_magics.write_tfrecord(frame, f"file://{folder}/rows.tfrecord")
     options = {"data": data, "features": ["a", "b", "c"], "label": "y", "cache": "off", **WAYS[way][0], **more}
-    ended = launch.run_cell(spark, cell, {"df": frame}, **options)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
-    return ended
+    return launch.finished(spark, cell, {"df": frame}, **options)
 
 
 def assert_equal(found, expected):

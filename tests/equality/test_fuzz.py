@@ -68,9 +68,7 @@ def test_equal_or_refused(spark_cluster, tmp_path, part, workers):
     names = [name for name in chosen_names if "refused" not in expected[name]]
     assert len(names) > A_LAUNCH / 2
     cell = f"{SOURCE}\nrun_cases({names!r}, 'float64', ddl)"
-    ended = launch.run_cell(spark_cluster(workers), cell, workers=workers, seconds=900)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
-    ours = ended.result
+    ours = launch.finished(spark_cluster(workers), cell, workers=workers, seconds=900).result
     wrong = []
     for name in names:
         refusal = ours[name].get("refused")

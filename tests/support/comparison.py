@@ -156,8 +156,7 @@ def learn_parts(spark, parts, workers, prologue="", seconds=400, **spec):
     for label, (names, dtype, *before) in parts.items():
         lines += [*before, f"_results[{label!r}] = run_cases({list(names)!r}, {dtype!r}, ddl, {label!r})"]
     cell = "\n".join([*lines, "_results"])
-    ended = launch.run_cell(spark, cell, workers=workers, seconds=seconds, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    ended = launch.finished(spark, cell, workers=workers, seconds=seconds, **spec)
     results = ended.result
     return {label: Learned(ended, results[label], dtype, workers, label) for label, (_, dtype, *_) in parts.items()}
 

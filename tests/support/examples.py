@@ -110,8 +110,7 @@ def _launched(spark, batch, workers, **spec):
     options = {flag.lstrip("-").replace("-", "_"): True for flag in batch[0].options if allreduce}
     names = [one.name for one in batch]
     cell = f"{source(batch)}\nrun_cases({names!r}, 'float64', ddl)"
-    ended = launch.run_cell(spark, cell, workers=workers, seconds=60 + SECONDS_EACH * len(batch), **options, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+    ended = launch.finished(spark, cell, workers=workers, seconds=60 + SECONDS_EACH * len(batch), **options, **spec)
     results = ended.result
     if allreduce:
         trained = {name: one for name, one in results.items() if "refused" not in one}

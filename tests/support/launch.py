@@ -2,6 +2,7 @@
 
 import base64
 import functools
+import io
 import json
 import time
 import uuid
@@ -105,6 +106,19 @@ class Running(Reports):
         end = [e for e in self.events if e["kind"] == "state"][-1]
         return Ended(self.run, end["state"], end["message"], end.get("failure"), self.events)
 
+    def finished(self, seconds=180):
+        """As `wait`, for a run that must finish."""
+        ended = self.wait(seconds)
+        assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
+        return ended
+
+    def stopped(self, seconds=60):
+        """Stop it; it must end so within the time."""
+        self.stop()
+        ended = self.wait(seconds)
+        assert ended.state == "STOPPED", (ended.message, ended.failure)
+        return ended
+
 
 _started: list[Running] = []
 
@@ -136,11 +150,9 @@ def run_cell(spark, cell, namespace=None, seconds=180, **spec):
     return start(spark, cell, namespace, **spec).wait(seconds)
 
 
-def finished(spark, cell, namespace=None, **spec):
+def finished(spark, cell, namespace=None, seconds=180, **spec):
     """As `run_cell`, of a cell that must finish."""
-    ended = run_cell(spark, cell, namespace, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
-    return ended
+    return start(spark, cell, namespace, **spec).finished(seconds)
 
 
 def fetch(run, name):
@@ -154,8 +166,6 @@ def fetch(run, name):
     return data
 
 
-def weights(run, index=0):
-    import io
-
-    with np.load(io.BytesIO(fetch(run, f"weights-{index}.npz")), allow_pickle=False) as arrays:
+def weights(run, index=0, prefix=""):
+    with np.load(io.BytesIO(fetch(run, f"{prefix}weights-{index}.npz")), allow_pickle=False) as arrays:
         return [arrays[name] for name in arrays.files]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from support.launch import Refused, load_driver, run_cell, start, weights
+from support.launch import Refused, finished, load_driver, start, weights
 
 from ddl_magics.runtime.checkpoints import checkpoint_storage as stored
 from ddl_magics.runtime.spark.storage import StorageError
@@ -53,8 +53,7 @@ def test_a_run_resumes_from_the_storage_after_its_driver_is_gone(spark_cluster, 
     spark, uri = spark_cluster(2), f"file://{tmp_path}/of all runs"
     run = start(spark, CELL, attempts=1, checkpoint=uri)
     run.until(in_epoch(3), 90)
-    worker = next(e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == 1)
-    os.kill(worker, signal.SIGKILL)
+    os.kill(run.pid(1), signal.SIGKILL)
     ended = run.wait()
     assert ended.state == "FAILED" and "--resume test continues from epoch " in ended.message
     folder = tmp_path / "of all runs" / ended.run
@@ -63,9 +62,8 @@ def test_a_run_resumes_from_the_storage_after_its_driver_is_gone(spark_cluster, 
     assert [name.split(".")[0] for name in names] == ["checkpoint-0", "checkpoint-1"], "one a fit, and nothing beside"
     assert not ended.of_kind("artifact"), "the notebook need not keep them too"
     forget(ended.run)
-    undisturbed = run_cell(spark, FAST)
-    resumed = run_cell(spark, FAST, resume=ended.run, resume_uri=uri)
-    assert resumed.state == "FINISHED", resumed.message
+    undisturbed = finished(spark, FAST)
+    resumed = finished(spark, FAST, resume=ended.run, resume_uri=uri)
     assert steps(resumed) < steps(undisturbed), "it did not start from the beginning"
     assert (resumed.result, resumed.history) == (undisturbed.result, undisturbed.history)
     for mine, theirs in zip(weights(resumed.run), weights(undisturbed.run), strict=True):
@@ -78,8 +76,8 @@ def test_a_storage_that_fails_later_costs_a_notice(spark_cluster, tmp_path):
     run.until(in_epoch(1), 90)
     (tmp_path / "storage").rename(tmp_path / "elsewhere")
     (tmp_path / "storage").write_text("a file where the folder was")
-    ended = run.wait()
-    assert ended.state == "FINISHED" and len(ended.history["loss"]) == EPOCHS
+    ended = run.finished()
+    assert len(ended.history["loss"]) == EPOCHS
     (warning,) = notices(ended, "warning")
     assert warning.startswith(f"--checkpoint file://{tmp_path}/storage/{ended.run} cannot be written to: ")
     assert warning.endswith("; the training continues, and the next checkpoint is tried again")

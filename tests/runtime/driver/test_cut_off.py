@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from chaos import hosts as chaos_hosts
-from support import jobs
+from support import jobs, trainings
 from support.paths import environment
 from support.rings import CREDENTIALS
 
@@ -24,13 +24,7 @@ from ddl_magics.runtime.transport import link_watch, sockets, wire
 #: In place of 20 and 30 s.
 SUPERVISOR_SILENT_SECONDS, SILENT_SECONDS = 3.0, 8.0
 
-CELL = """
-import keras, numpy as np
-x = np.random.default_rng(0).normal(size=(64, 8)).astype("float32")
-model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(2)])
-model.compile("sgd", "mse")
-model.fit(x, x[:, :2], epochs=1000000, verbose=0)
-"""
+CELL = trainings.source(epochs=1_000_000)
 DRIVER = wire.Identity("driver", -1, 0)
 
 

@@ -2,20 +2,12 @@
 
 import importlib
 import os
-import time
 from pathlib import Path
 
 import pytest
-from support import attacks, launch, processes
+from support import attacks, launch, processes, trainings
 
-CELL = """
-import time, keras, numpy as np
-x = np.random.default_rng(0).normal(size=(512, 8)).astype("float32")
-model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(1)])
-model.compile("sgd", "mse")
-pause = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.01))
-model.fit(x, x[:, :1], batch_size=32, epochs=100_000, verbose=0, callbacks=[pause])
-"""
+CELL = trainings.source(epochs=100_000, pause=0.08)
 
 
 def listening_ports(pids):
@@ -92,9 +84,6 @@ def test_attacks_on_every_port_of_a_run_are_refused_and_it_continues(spark_clust
         running.until(lambda _, at_first=at_first: steps() > at_first, seconds=20)
     assert not (tmp_path / "canary").exists()
 
-    asked = time.monotonic()
-    running.stop()
-    ended = running.wait(30)
-    assert (ended.state, ended.failure) == ("STOPPED", None)
-    assert time.monotonic() - asked < 15
+    ended = running.stopped(15)
+    assert ended.failure is None
     assert ended.of_kind("artifact")  # the model was kept

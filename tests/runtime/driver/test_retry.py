@@ -87,8 +87,7 @@ def test_a_parameter_server_worker_is_started_again_while_the_others_go_on(rank_
     kill_in_epoch(run, 1, rank=1)
     run.until(lambda run: any((e["fit"], e["epoch"]) == (1, 2) for e in run.of_kind("epoch")), 60)
     kill_in_epoch(run, 3, rank=0)
-    ended = run.wait(BOUND_SECONDS)
-    assert ended.state == "FINISHED", ended.message
+    ended = run.finished(BOUND_SECONDS)
     first, second, epochs, _, _ = ended.result
     assert len(first["loss"]) == 2 and len(second["loss"]) == 5 and epochs == [0, 1, 2, 3, 4]
     assert second == ended.history
@@ -123,9 +122,7 @@ def test_stop_between_two_attempts(spark_cluster):
     run = launch.start(spark_cluster(2), cell())
     kill_in_epoch(run, 2, rank=1)
     run.until(lambda r: any(e["attempt"] == 2 for e in r.events), 30)
-    run.stop()
-    ended = run.wait(BOUND_SECONDS)
-    assert ended.state == "STOPPED" and "--resume test continues from epoch " in ended.message
+    assert "--resume test continues from epoch " in run.stopped(BOUND_SECONDS).message
 
 
 @pytest.mark.slow

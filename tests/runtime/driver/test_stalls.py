@@ -100,8 +100,7 @@ def test_a_stopped_rank_is_named_and_a_hung_one_is_ended(rank_pool, tmp_path):
     run.until(lambda run: any("attempt 2 of 3" in text for text in messages_of(run, "SUBMITTED")), 30)
     (tmp_path / "hang").unlink()
     (tmp_path / "go").touch()
-    ended = run.wait(60)
-    assert ended.state == "FINISHED", ended.message
+    run.finished(60)
     again = messages_of(run, "SUBMITTED")[1]
     assert "rank 1 on " in again and "died (it has made no step for " in again and "; continues from epoch " in again
 
@@ -114,8 +113,7 @@ def test_a_worker_of_a_parameter_server_that_stands_still_is_restarted_alone(spa
     run.until(lambda run: any("it is restarted (attempt 2 of 3)" in m for m in messages_of(run, "RUNNING")), 40)
     run.until(lambda run: any(e["attempt"] == 2 for e in run.of_kind("steps", 1)), 60)
     (tmp_path / "go").touch()
-    ended = run.wait(60)
-    assert ended.state == "FINISHED", ended.message
+    run.finished(60)
 
 
 @pytest.mark.slow
@@ -137,7 +135,7 @@ def test_every_strategy_notices_and_begins_again(spark_cluster, tmp_path, strate
     begins_again(run, workers - 1)
     assert not os.path.exists(f"/proc/{stopped}"), "it is still there beside its successor"
     (tmp_path / "go").touch()
-    assert run.wait(60).state == "FINISHED"
+    run.finished(60)
 
 
 def begins_again(run, rank):
@@ -170,4 +168,4 @@ def test_a_process_of_tensorflows_cluster_that_is_stopped_is_named_and_ended(spa
     os.kill(run.pid(1), signal.SIGSTOP)
     begins_again(run, 1)
     go.touch()
-    assert run.wait(60).state == "FINISHED"
+    run.finished(60)

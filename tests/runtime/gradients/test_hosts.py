@@ -34,8 +34,7 @@ def two_hosts(rank_pool, tmp_path_factory):
 
 
 def digits(two_hosts, epochs, **spec):
-    ended = launch.run_cell(two_hosts, hosts.TRANSPORT + DIGITS.replace("EPOCHS", str(epochs)), seconds=300, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure)
+    ended = launch.finished(two_hosts, hosts.TRANSPORT + DIGITS.replace("EPOCHS", str(epochs)), seconds=300, **spec)
     assert ended.logs().count("transport Ring True") == 2
     assert ended.result["same"]
     return ended.result

@@ -21,6 +21,12 @@ def _with_rule(rule, seeds, epochs=25):
     return f"{comparison.DIGITS}\n{cases}"
 
 
+def assert_as_accurate(ours, one_process, median_within, worst_within=1.0):
+    median = statistics.median(one_process.values())
+    assert statistics.median(ours.values()) >= median - median_within, (ours, one_process)
+    assert min(ours.values()) >= median - worst_within, ours
+
+
 #: The others are trained with `make test-slow`: a worker's part of aeasgd is eamsgd's, and those of downpour and dynsgd
 #: are the default's.
 DIFFERENT = ("eamsgd",)
@@ -36,10 +42,8 @@ DIFFERENT = ("eamsgd",)
 )
 def test_every_rule_trains(rank_pool, digits_reference, rule):
     one_process = digits_reference(SEEDS[:3], "float32")
-    ended = launch.run_cell(rank_pool(2), _with_rule(rule, SEEDS[:3], 12), strategy="ps", rule=rule)
-    assert ended.state == "FINISHED", ended.failure
-    ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
-    assert ours >= theirs - 2 * WITHIN, (ended.result, one_process)
+    ended = launch.finished(rank_pool(2), _with_rule(rule, SEEDS[:3], 12), strategy="ps", rule=rule)
+    assert_as_accurate(ended.result, one_process, 2 * WITHIN)
     assert not [e for e in ended.of_kind("notice") if "diverge" in e["message"]]
 
 
@@ -48,11 +52,8 @@ def test_every_rule_trains(rank_pool, digits_reference, rule):
 @pytest.mark.executors(4)
 def test_every_rule_is_as_accurate_as_one_process(rank_pool, digits_reference, rule):
     one_process = digits_reference(SEEDS, "float32")
-    ended = launch.run_cell(rank_pool(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)
-    assert ended.state == "FINISHED", ended.failure
-    ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
-    assert ours >= theirs - WITHIN, (ended.result, one_process)
-    assert min(ended.result.values()) >= theirs - WORST_WITHIN, ended.result
+    ended = launch.finished(rank_pool(4), _with_rule(rule, SEEDS), strategy="ps", rule=rule, workers=4, seconds=350)
+    assert_as_accurate(ended.result, one_process, WITHIN, WORST_WITHIN)
 
 
 HASTY = """
@@ -102,9 +103,7 @@ ddl.log(mean=float(norm.moving_mean.numpy().sum()), variance=float(norm.moving_v
 def trained(rank_pool, request):
     """A run of both cells; with three servers, where there are any."""
     servers = 3 if request.param == "ps" else None
-    ended = launch.run_cell(rank_pool(2), SEEN + BATCH_NORM, strategy=request.param, ps=servers)
-    assert ended.state == "FINISHED", ended.failure
-    return ended
+    return launch.finished(rank_pool(2), SEEN + BATCH_NORM, strategy=request.param, ps=servers)
 
 
 def test_shares_are_disjoint_and_complete(trained):
@@ -124,11 +123,8 @@ def test_batch_norm_statistics_are_averaged(trained):
 def test_accuracy_of_one_process(rank_pool, digits_reference, workers):
     one_process = digits_reference(SEEDS, "float32")
     cell = f"{comparison.DIGITS}\nrun_cases({SEEDS!r}, 'float32')"
-    ended = launch.run_cell(rank_pool(workers), cell, strategy="ps", workers=workers, seconds=350)
-    assert ended.state == "FINISHED", ended.failure
-    ours, theirs = (statistics.median(accuracies.values()) for accuracies in (ended.result, one_process))
-    assert ours >= theirs - WITHIN, (ended.result, one_process)
-    assert min(ended.result.values()) >= theirs - WORST_WITHIN, ended.result
+    ended = launch.finished(rank_pool(workers), cell, strategy="ps", workers=workers, seconds=350)
+    assert_as_accurate(ended.result, one_process, WITHIN, WORST_WITHIN)
     commits = {rank: ended.of_kind("commits", rank) for rank in range(workers)}
     assert all(sum(e["commits"] for e in events) > 50 for events in commits.values())
     assert max(e["staleness_max"] for e in ended.of_kind("commits")) > 0

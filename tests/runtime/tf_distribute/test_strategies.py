@@ -4,7 +4,6 @@ import os
 import re
 import signal
 import socket
-import time
 
 import numpy as np
 import pytest
@@ -151,8 +150,7 @@ def mirrored(spark_cluster):
     frame = spark.createDataFrame([Row(a=float(i), b=0.0) for i in range(40)])
     data = {"data": "frame", "features": ["a", "b"], "batch_size": 8}
     cell = MIRRORED + TRAIN + SUMS + FIT_OF_KERAS_3 + "[float(loss), total]"
-    ended = launch.run_cell(spark, cell, {"frame": frame}, strategy="tf-allreduce", **data)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, cell, {"frame": frame}, strategy="tf-allreduce", **data)
     assert not processes.wait_until_gone()
     return ended
 
@@ -180,8 +178,7 @@ def test_a_fit_of_keras_3_is_refused(mirrored):
 
 
 def test_servers_work_for_the_coordinator(spark_cluster):
-    ended = launch.run_cell(spark_cluster(2), SERVED + LEARN, strategy="tf-ps", ps=2)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark_cluster(2), SERVED + LEARN, strategy="tf-ps", ps=2)
     np.testing.assert_allclose(ended.result, [1, 2, 3], atol=0.02)
     said = {k: v for e in ended.of_kind("values", 0) for k, v in e["metrics"].items()}
     assert said["seen"] == 150 * 16 and said["workers"] == 2 and said["loss"] < 0.01
@@ -194,8 +191,7 @@ def test_servers_work_for_the_coordinator(spark_cluster):
 
 @pytest.mark.parametrize("strategy", ["tf-allreduce", pytest.param("tf-ps", marks=pytest.mark.slow)])
 def test_a_fit_of_keras_2_is_reported(spark_cluster, strategy):
-    ended = launch.run_cell(spark_cluster(2, KERAS2), FITTED + FIT[strategy], strategy=strategy)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark_cluster(2, KERAS2), FITTED + FIT[strategy], strategy=strategy)
     (learnt,) = launch.weights(ended.run)
     assert len(ended.history["loss"]) == 2
     assert [e["fit"] for e in ended.of_kind("fit", 0)] == [e["fit"] for e in ended.of_kind("fit_end", 0)] == [0]
@@ -212,8 +208,7 @@ def test_a_fit_of_keras_2_is_reported(spark_cluster, strategy):
 @pytest.mark.parametrize("strategy", ["tf-allreduce", "tf-ps"])
 def test_a_fit_of_keras_2_ends_at_its_target(spark_cluster, strategy):
     cell = FITTED + FIT[strategy].replace("epochs=2", "epochs=50")
-    ended = launch.run_cell(spark_cluster(2, KERAS2), cell, strategy=strategy, target="loss:1e9")
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark_cluster(2, KERAS2), cell, strategy=strategy, target="loss:1e9")
     assert len(ended.history["loss"]) == 1 and "; target loss <= 1e+09 reached in epoch 1: " in ended.message
 
 
@@ -248,11 +243,8 @@ def test_a_cell_that_is_not_written_for_it_is_refused(spark_cluster):
 def test_a_stop_ends_it(spark_cluster, strategy, cell):
     run = launch.start(spark_cluster(2), cell, strategy=strategy)
     run.until(lambda run: any(event["kind"] == "values" for event in run.events), 120)
-    asked = time.monotonic()
-    run.stop()
-    ended = run.wait(60)
-    assert ended.state == "STOPPED" and "by force" not in ended.message, (ended.message, ended.failure)
-    assert time.monotonic() - asked < 20
+    ended = run.stopped(20)
+    assert "by force" not in ended.message, (ended.message, ended.failure)
     if strategy == "tf-allreduce":
         assert launch.weights(ended.run)[0].shape == (3, 1)
     assert not processes.wait_until_gone()
@@ -263,8 +255,7 @@ def test_after_the_death_of_a_worker_all_begin_again_as_often_as_was_asked(spark
     run = launch.start(spark_cluster(2), MIRRORED + FOREVER, strategy="tf-allreduce", attempts=2)
     for attempt in (1, 2):
         run.until(lambda run, a=attempt: any(e["kind"] == "values" and e["attempt"] == a for e in run.events), 120)
-        of_rank_1 = [e for e in run.events if e["kind"] == "worker" and e["rank"] == 1]
-        os.kill(of_rank_1[-1]["pid"], signal.SIGKILL)
+        os.kill(run.pid(1), signal.SIGKILL)
     ended = run.wait(60)
     assert (ended.state, ended.failure["rank"], ended.failure["kind"]) == ("FAILED", 1, "signal")
     assert "it was attempt 2 of 2" in ended.failure["message"]

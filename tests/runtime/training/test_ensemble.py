@@ -1,6 +1,5 @@
 """`--strategy ensemble`: every worker trains a model of its own, and all of them come back."""
 
-import io
 import json
 import os
 import signal
@@ -33,9 +32,8 @@ def fit(epochs):
 
 
 def weights(run, rank, index=0):
-    name = f"weights-{index}.npz" if rank == 0 else f"rank-{rank}-weights-{index}.npz"
-    with np.load(io.BytesIO(launch.fetch(run, name)), allow_pickle=False) as arrays:
-        return arrays["arr_0"]
+    (kernel,) = launch.weights(run, index, "" if rank == 0 else f"rank-{rank}-")
+    return kernel
 
 
 def first_weights(ended, rank):
@@ -66,9 +64,7 @@ def ended(spark_cluster):
     spark = spark_cluster(2)
     frame = spark.createDataFrame([Row(a=float(i), y=float(i)) for i in range(40)])
     data = {"data": "frame", "features": ["a"], "label": "y", "batch_size": 5, "validation": 0.25}
-    ended = launch.run_cell(spark, SHARED + fit(3), {"frame": frame}, strategy="ensemble", **data)
-    assert ended.state == "FINISHED", ended.failure
-    return ended
+    return launch.finished(spark, SHARED + fit(3), {"frame": frame}, strategy="ensemble", **data)
 
 
 def test_every_rank_trains_from_a_seed_of_its_own_on_all_that_its_fit_is_given(ended):
@@ -108,10 +104,8 @@ def test_a_killed_rank_begins_again_while_the_others_go_on(spark_cluster):
     cell = fit(3).replace("model.fit", "import time; time.sleep(4 if ddl.rank else 0); model.fit")
     run = launch.start(spark_cluster(2), cell, strategy="ensemble")
     run.until(lambda run: any(e["kind"] == "worker" and e["rank"] == 1 and e["state"] == "running" for e in run.events))
-    pid = next(e["pid"] for e in run.events if e["kind"] == "worker" and e["rank"] == 1)
-    os.kill(pid, signal.SIGKILL)
-    ended = run.wait()
-    assert ended.state == "FINISHED", ended.failure
+    os.kill(run.pid(1), signal.SIGKILL)
+    ended = run.finished()
     assert [len(histories(ended.events, rank)[0]["loss"]) for rank in range(2)] == [3, 3]
     assert {e["attempt"] for e in ended.of_kind("worker", 0)} == {1}
     assert {e["attempt"] for e in ended.of_kind("worker", 1)} == {1, 2}
@@ -122,8 +116,6 @@ def test_a_killed_rank_begins_again_while_the_others_go_on(spark_cluster):
 def test_a_stop_keeps_every_model(rank_pool):
     run = launch.start(rank_pool(2), fit(100_000), strategy="ensemble")
     run.until(lambda run: {"epoch", "member"} <= {event["kind"] for event in run.events})
-    run.stop()
-    ended = run.wait(60)
-    assert ended.state == "STOPPED"
+    ended = run.stopped()
     assert all(weights(ended.run, rank).shape == (3, 1) for rank in range(2))
     assert json.dumps(histories(ended.events, 1)[0]["loss"])

@@ -137,7 +137,7 @@ except ValueError as error:
 @pytest.fixture(scope="module")
 def fits(keras2, tmp_path_factory):
     """One run of the fits of Keras 3's tests."""
-    return test_training.finished(keras2(2), FITS, {"SHARED": str(tmp_path_factory.mktemp("shared"))})
+    return launch.finished(keras2(2), FITS, {"SHARED": str(tmp_path_factory.mktemp("shared"))})
 
 
 @pytest.mark.slow
@@ -197,9 +197,8 @@ def test_a_failure_in_the_graph_of_a_rank_is_told_in_a_line(keras2):
 def test_a_stop_keeps_model_and_history(keras2):
     running = launch.start(keras2(2), test_training.HEAD + "build().fit(x, y, batch_size=8, epochs=100000, verbose=0)")
     running.until(lambda run: sum(e["kind"] == "epoch" for e in run.events) >= 2)
-    running.stop()
-    ended = running.wait(60)
-    assert ended.state == "STOPPED" and len(ended.history["loss"]) >= 2 and launch.weights(ended.run)
+    ended = running.stopped()
+    assert len(ended.history["loss"]) >= 2 and launch.weights(ended.run)
 
 
 @pytest.mark.slow
@@ -209,7 +208,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
     frame = spark.createDataFrame([(float(i), float(i % 3), i % 2) for i in range(101)], ["a", "b", "y"])
     data = {"data": "frame", "features": ["a", "b"], "label": "y", "batch_size": 16, "validation": 0.2}
     cell = test_training.DATA.replace("Input((3,))", "Input((2,))").replace(".map(scale)", "")
-    ended = test_training.finished(spark, "import keras\n" + cell, {"frame": frame}, strategy=strategy, **data)
+    ended = launch.finished(spark, "import keras\n" + cell, {"frame": frame}, strategy=strategy, **data)
     rows = [e["metrics"]["row"] for e in ended.of_kind("values") if "row" in e["metrics"]]
     assert len(rows) == len(set(rows)) == 81 and len(ended.history["val_loss"]) == 2
 
@@ -218,8 +217,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
 @pytest.mark.timeout(300)
 def test_a_parameter_server_is_as_accurate_as_one_process(keras2, tmp_path):
     one_process = comparison.Reference(tmp_path, comparison.DIGITS, PYTHON)(["1"], "float32")
-    ended = launch.run_cell(keras2(2), f"{comparison.DIGITS}\nrun_cases(['1'], 'float32')", strategy="ps")
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(keras2(2), f"{comparison.DIGITS}\nrun_cases(['1'], 'float32')", strategy="ps")
     assert ended.result["1"] >= one_process["1"] - 0.04
     assert all(sum(e["commits"] for e in ended.of_kind("commits", rank)) > 50 for rank in range(2))
 

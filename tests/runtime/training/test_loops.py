@@ -80,7 +80,7 @@ said
 
 @pytest.fixture(scope="module")
 def reports(rank_pool):
-    return test_training.finished(rank_pool(2), REPORTS)
+    return launch.finished(rank_pool(2), REPORTS)
 
 
 def test_a_loop_is_reported_like_a_fit(reports):
@@ -158,7 +158,7 @@ ddl.log(loss=losses[-1])
 
 
 def test_one_worker_has_the_whole_batch(rank_pool):
-    ended = test_training.finished(rank_pool(2), ALONE, strategy="single", workers=1)
+    ended = launch.finished(rank_pool(2), ALONE, strategy="single", workers=1)
     losses, rows = ended.result
     assert losses[2] < losses[0] and rows == [100, 30]
     assert histories(ended.events) == [{"loss": losses[2:]}] and launch.weights(ended.run)
@@ -166,7 +166,7 @@ def test_one_worker_has_the_whole_batch(rank_pool):
 
 
 def test_workers_of_a_parameter_server_are_told_that_a_loop_is_not_distributed(rank_pool):
-    ended = test_training.finished(rank_pool(2), ALONE, strategy="ps")
+    ended = launch.finished(rank_pool(2), ALONE, strategy="ps")
     assert "needs --strategy allreduce; with --strategy ps, use model.fit" in ended.result[1]
     notices = [event["message"] for event in ended.of_kind("notice")]
     assert any("train_on_batch is not distributed with --strategy ps" in message for message in notices)

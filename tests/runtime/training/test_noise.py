@@ -112,7 +112,6 @@ log("cut")
 
 def seen(ended):
     """{kind of noise: {rank: numbers}}, of a run of `CELL` whose ranks have equal weights after each fit."""
-    assert ended.state == "FINISHED", ended.failure
     digests = {}
     for event in ended.of_kind("values"):
         for name, value in event["metrics"].items():
@@ -148,4 +147,4 @@ def check(found):
 @pytest.mark.slow
 def test_each_row_has_its_own_noise_with_keras_2(spark_cluster):
     """With Keras 3: test_randomness.py."""
-    check(seen(launch.run_cell(spark_cluster(2, KERAS2_PYTHON), CELL)))
+    check(seen(launch.finished(spark_cluster(2, KERAS2_PYTHON), CELL)))

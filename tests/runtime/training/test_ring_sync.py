@@ -67,19 +67,8 @@ def test_workers_come_to_what_the_formula_says_and_are_as_accurate_as_one_proces
     rank_pool, digits_reference, method, spec
 ):
     """The first fails the run, where it does not hold."""
-    ended = launch.run_cell(rank_pool(2), LINE.replace("METHOD", method) + DIGITS, **spec)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(rank_pool(2), LINE.replace("METHOD", method) + DIGITS, **spec)
     assert ended.result["1"] >= digits_reference(["1"], "float32")["1"] - 0.04
-
-
-def test_a_stop_keeps_the_model(rank_pool):
-    cell = LINE.split("history =")[0] + "model.fit(x, y, batch_size=16, epochs=100000, verbose=0)"
-    run = launch.start(rank_pool(2), cell, strategy="average")
-    run.until(lambda run: any(event["kind"] == "epoch" for event in run.events))
-    run.stop()
-    ended = run.wait(60)
-    assert ended.state == "STOPPED"
-    assert launch.weights(ended.run)[0].shape == (3, 1)
 
 
 COUNTS = """
@@ -100,8 +89,7 @@ def test_each_row_is_evaluated_once_in_fit_and_after_it(spark_cluster, spec):
     spark = spark_cluster(2)
     frame = spark.range(40).selectExpr("id * 0.1 AS x", "1.0 AS y")
     options = {"data": "df", "label": "y", "validation": 0.25, "batch_size": 4, "workers": 2, **spec}
-    ended = launch.run_cell(spark, COUNTS, namespace={"df": frame}, **options)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(spark, COUNTS, namespace={"df": frame}, **options)
     trained, validated, loss, again, *rows = ended.result
     assert trained + validated == 40 and rows == [trained, validated]
     assert again == pytest.approx(loss, rel=1e-5)

@@ -33,8 +33,7 @@ TARGET = 0.5
     ids=lambda spec: spec.get("rule") or spec["strategy"],
 )
 def test_a_fit_ends_after_the_epoch_that_reaches_it_and_the_cell_continues(rank_pool, spec):
-    ended = launch.run_cell(rank_pool(2), FITS, target=f"val_loss:{TARGET}", **spec)
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(rank_pool(2), FITS, target=f"val_loss:{TARGET}", **spec)
     without, history = ended.result
     *before, last = history["val_loss"]
     assert last <= TARGET and before and min(before) > TARGET
@@ -48,8 +47,7 @@ def test_a_fit_ends_after_the_epoch_that_reaches_it_and_the_cell_continues(rank_
 
 def test_members_of_an_ensemble_end_one_by_one(rank_pool):
     cell = FITS.replace("SGD(0.01)", "SGD(0.01 * (ddl.rank + 1))")
-    ended = launch.run_cell(rank_pool(2), cell, strategy="ensemble", target=f"val_loss:{TARGET}")
-    assert ended.state == "FINISHED", ended.failure
+    ended = launch.finished(rank_pool(2), cell, strategy="ensemble", target=f"val_loss:{TARGET}")
     assert ended.message.endswith("; target val_loss <= 0.5 reached by 2 of 2 models")
     first, second = (ended.of_kind("values", rank)[0]["metrics"]["epochs"] for rank in range(2))
     assert second < first < 400

@@ -24,12 +24,6 @@ def build(activation="relu"):
 """
 
 
-def finished(spark, source, namespace=None, **spec):
-    ended = launch.run_cell(spark, source, namespace, **spec)
-    assert ended.state == "FINISHED", (ended.message, ended.failure and ended.failure["traceback"])
-    return ended
-
-
 EVALUATION = (
     HEAD
     + """
@@ -226,7 +220,7 @@ def fits(rank_pool, tmp_path_factory):
     cell = EVALUATION + STOPPING + NOISE + PROGRESS + foreign + REFUSALS + states + GENERATED + MIXED
     cell += "[evaluated, refusals]"
     shared = str(tmp_path_factory.mktemp("shared"))
-    return finished(rank_pool(2), cell, {"SHARED": shared}, compression="bf16")
+    return launch.finished(rank_pool(2), cell, {"SHARED": shared}, compression="bf16")
 
 
 def logged(ended, name):
@@ -341,7 +335,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(spark_cluster, strategy):
     rows = [(float(i), float(i % 3), [1.0][0], i % 2) for i in range(101)]
     namespace = {"frame": spark.createDataFrame(rows, ["a", "b", "c", "y"]), "scale": scale}
     data = {"data": "frame", "features": ["a", "b", "c"], "label": "y", "batch_size": 16, "validation": 0.2}
-    ended = finished(spark, DATA, namespace, strategy=strategy, **data)
+    ended = launch.finished(spark, DATA, namespace, strategy=strategy, **data)
     told = {key: [e["metrics"][key] for e in ended.of_kind("values") if key in e["metrics"]] for key in ("row", "held")}
     if strategy == "ps":  # the chief validates for all, and so every worker may
         told["held"] = sorted(set(told["held"]))
@@ -368,7 +362,7 @@ def test_weighted_rows_in_one_order_teach_what_one_process_learns(spark_cluster)
     namespace = {"frame": spark.createDataFrame(rows, ["a", "b", "c", "y", "w"])}
     data = {"data": "frame", "features": ["a", "b", "c"], "label": "y", "weight": "w", "batch_size": 64}
     two, one = (
-        finished(spark, WEIGHTED, namespace, strategy=strategy, validation=0.2, seed=5, **data).result
+        launch.finished(spark, WEIGHTED, namespace, strategy=strategy, validation=0.2, seed=5, **data).result
         for strategy in ("allreduce", "single")
     )
     assert set(two["history"]) == {"loss", "mae", "val_loss", "val_mae"}
@@ -409,12 +403,12 @@ model.fit(x, y, batch_size=26, epochs=2, verbose=0)
 
 
 def test_xla_compiles_steps_that_are_made_several_at_once(rank_pool):
-    assert len(finished(rank_pool(2), XLA, strategy="single", workers=1).history["loss"]) == 2
+    assert len(launch.finished(rank_pool(2), XLA, strategy="single", workers=1).history["loss"]) == 2
 
 
 @pytest.mark.parametrize("strategy", ["ps", pytest.param("average", marks=pytest.mark.slow)])
 def test_a_metric_that_does_not_add_up_is_named_and_xla_compiles_steps_of_several_workers(rank_pool, strategy):
-    ended = finished(rank_pool(2), BIGGEST + XLA, strategy=strategy)
+    ended = launch.finished(rank_pool(2), BIGGEST + XLA, strategy=strategy)
     assert len(ended.history["loss"]) == 2
     said = [event["message"] for event in ended.of_kind("notice") if "states of the metric" in event["message"]]
     assert len(said) == 1 and said[0].startswith("the states of the metric 'biggest' are added up over the workers")
