@@ -9,10 +9,11 @@ import socket
 import subprocess
 import sys
 import threading
+import time
 import unittest.mock
 
 from ddl_magics.runtime.collectives import host_barrier, rendezvous
-from ddl_magics.runtime.collectives.announcement import STEP, Announcement
+from ddl_magics.runtime.collectives.announcement import CLOSED, STEP, Announcement
 from ddl_magics.runtime.collectives.peer_listener import PeerListener
 from ddl_magics.runtime.transport.credentials import Credentials
 from support.certificates import certificate
@@ -175,6 +176,22 @@ class ProcessRing:
 
     def receive(self, rank):
         return json.loads(self.processes[rank].stdout.readline())
+
+    def train(self):
+        """All ranks do all-reduces without end, and have done two."""
+        for rank in range(len(self.processes)):
+            self.send(rank, steps=None)
+        for rank in range(len(self.processes)):
+            assert self.receive(rank) == {"steps": 2}
+
+    def kill(self, victim):
+        """By SIGKILL; the others name it, within a second."""
+        self.processes[victim].send_signal(signal.SIGKILL)
+        killed = time.time()
+        for rank in set(range(len(self.processes))) - {victim}:
+            message = self.receive(rank)
+            assert (message["lost"], message["reason"]) == (victim, CLOSED)
+            assert message["at"] - killed < 1
 
     def __enter__(self):
         return self

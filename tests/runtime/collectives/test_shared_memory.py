@@ -2,7 +2,6 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,7 +12,7 @@ from support.processes import mapped_memory, shared_files
 from support.rings import ProcessRing, ThreadRing
 
 from ddl_magics.runtime.collectives import rendezvous
-from ddl_magics.runtime.collectives.announcement import CLOSED, STEP
+from ddl_magics.runtime.collectives.announcement import STEP
 from ddl_magics.runtime.collectives.collective import Announcement, PeerLost
 from ddl_magics.runtime.collectives.shared_memory import PIECE_BYTES, SharedMemory
 from ddl_magics.runtime.transport import memory_file
@@ -167,19 +166,11 @@ def test_a_rank_interrupted_in_a_collective_is_named():
 def test_no_memory_outlives_killed_ranks(elements, delay):
     names = shared_files()
     with ProcessRing(3, elements, "shared memory") as ring:
-        for rank in range(3):
-            ring.send(rank, steps=None)
-        for rank in range(3):
-            assert ring.receive(rank) == {"steps": 2}
+        ring.train()
         files = mapped_memory(ring.processes[0].pid)
         assert len(files) == 3  # the control: this is how it shows
         time.sleep(delay)
-        ring.processes[0].send_signal(signal.SIGKILL)
-        killed = time.time()
-        for rank in (1, 2):
-            message = ring.receive(rank)
-            assert (message["lost"], message["reason"]) == (0, CLOSED)
-            assert message["at"] - killed < 1
+        ring.kill(0)
     assert shared_files() == names
     assert [pid for pid in os.listdir("/proc") if pid.isdigit() and mapped_memory(pid) & files] == []
 

@@ -1,5 +1,6 @@
 """Strangers on the network: they are refused, nothing of theirs is parsed, and training continues."""
 
+import contextlib
 import os
 import socket
 import threading
@@ -7,7 +8,8 @@ import time
 
 import numpy as np
 import pytest
-from support import attacks
+from support import acceptors, attacks
+from support.acceptors import DRIVER
 from support.rings import CREDENTIALS, ThreadRing, together
 from support.until import until
 
@@ -17,7 +19,6 @@ from ddl_magics.runtime.collectives.collective import Announcement
 from ddl_magics.runtime.collectives.peer_listener import PeerListener
 from ddl_magics.runtime.transport import handshake, wire
 
-DRIVER = wire.Identity("driver", -1, 0)
 MEBIBYTE = 1 << 20
 
 
@@ -69,13 +70,12 @@ class Training:
                 time.sleep(0.01)
 
 
-class Acceptor:
-    """A listener like the driver's. admitted: the identities that were asked for; channels: the connections."""
+class Acceptor(acceptors.Acceptor):
+    """admitted: the identities that were asked for."""
 
     def __init__(self):
-        self.admitted, self.channels = [], []
-        self.listener = wire.Listener("127.0.0.1", CREDENTIALS, DRIVER, self.admitted.append, self.channels.append)
-        self.address = self.listener.address
+        self.admitted = []
+        super().__init__(admit=self.admitted.append)
 
     def exchange_with_peer(self, rank=1, address=None):
         """Connects a good peer and receives a frame from it; returns True."""
@@ -91,11 +91,8 @@ class Acceptor:
 
 @pytest.fixture
 def acceptor():
-    acceptor = Acceptor()
-    yield acceptor
-    acceptor.listener.close()
-    for channel in acceptor.channels:
-        channel.close(0)
+    with contextlib.closing(Acceptor()) as acceptor:
+        yield acceptor
 
 
 def test_every_attack_on_a_listener_is_refused_while_ranks_train(acceptor, tmp_path):
@@ -174,24 +171,35 @@ def test_ranks_connect_under_attack_and_then_have_no_open_port():
     together([lambda r=r: r.close("the test is over") for r in ring])
 
 
-def test_the_attacks_succeed_against_a_careless_listener():
-    """The control: none is refused by a listener that answers everybody and closes no connection."""
-    server = socket.create_server(("127.0.0.1", 0))
-    peers = []
+@contextlib.contextmanager
+def serving(behave):
+    """The address of a port where `behave(socket)` is done with each peer, one after the other."""
 
     def serve():
         while True:
             try:
                 peer, _ = server.accept()
-                peers.append(peer)
-                peer.sendall(b"welcome" * 60)
             except OSError:
                 return
+            with contextlib.suppress(OSError):  # the peer has hung up
+                behave(peer)
 
-    threading.Thread(target=serve, daemon=True).start()
-    outcomes = attacks.attack_all(server.getsockname(), b"captured")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        threading.Thread(target=serve, daemon=True).start()
+        yield server.getsockname()
+
+
+def test_the_attacks_succeed_against_a_careless_listener():
+    """The control: none is refused by a listener that answers everybody and closes no connection."""
+    peers = []
+
+    def welcome(peer):
+        peers.append(peer)
+        peer.sendall(b"welcome" * 60)
+
+    with serving(welcome) as address:
+        outcomes = attacks.attack_all(address, b"captured")
     assert [outcome for outcome in outcomes if outcome.refused and "guessed secret" not in outcome.attack] == []
-    server.close()
     for peer in peers:
         peer.close()
 
@@ -233,24 +241,12 @@ def refusing(sock):
 
 @pytest.mark.parametrize("behave", [silent, closing, sending_noise, echoing, mirroring, refusing])
 def test_a_stranger_that_poses_as_the_driver_is_refused(behave):
-    server = socket.create_server(("127.0.0.1", 0))
+    def pose(peer):
+        with peer:
+            behave(peer)
 
-    def serve():
-        while True:
-            try:
-                peer, _ = server.accept()
-            except OSError:
-                return
-            with peer:
-                try:
-                    behave(peer)
-                except OSError:
-                    pass  # the connecting side has hung up, as it should
-
-    threading.Thread(target=serve, daemon=True).start()
     start = time.monotonic()
-    with pytest.raises((wire.PeerRefused, wire.ConnectionLost)) as caught:
-        wire.connect(server.getsockname(), CREDENTIALS, wire.Identity("rank", 1, 0), DRIVER, 0.8)
+    with serving(pose) as address, pytest.raises((wire.PeerRefused, wire.ConnectionLost)) as caught:
+        wire.connect(address, CREDENTIALS, wire.Identity("rank", 1, 0), DRIVER, 0.8)
     assert "go away" not in str(caught.value)
     assert time.monotonic() - start < 2
-    server.close()

@@ -1,5 +1,6 @@
 """A link that is cut while data are on their way is noticed; a live peer that does not read is left alone."""
 
+import contextlib
 import subprocess
 import sys
 import threading
@@ -7,13 +8,13 @@ import time
 
 import pytest
 from chaos import hosts
+from support.acceptors import DRIVER, Acceptor
 from support.paths import environment
 from support.rings import CREDENTIALS
-from support.until import until
 
 from ddl_magics.runtime.transport import link_watch, wire
 
-DRIVER, RANK = wire.Identity("driver", -1, 0), wire.Identity("rank", 0, 1)
+RANK = wire.Identity("rank", 0, 1)
 
 #: Connects to the driver and does not read; it says so, and ends with its standard input.
 SILENT_PEER = """
@@ -25,21 +26,6 @@ channel = wire.connect((sys.argv[1], int(sys.argv[2])), CREDENTIALS, rank, drive
 print("connected", flush=True)
 sys.stdin.read()
 """
-
-
-@pytest.fixture
-def listen():
-    """listen(host): the address of a listener, and a list that gets the channels of those that connect to it."""
-    listeners = []
-
-    def listen(host):
-        channels = []
-        listeners.append(wire.Listener(host, CREDENTIALS, DRIVER, lambda identity: None, channels.append))
-        return listeners[-1].address, channels
-
-    yield listen
-    for listener in listeners:
-        listener.close()
 
 
 @pytest.fixture
@@ -65,29 +51,30 @@ def sending(channel):
 
 
 @pytest.mark.skipif(bool(hosts.obstacle()), reason=hosts.obstacle())
-def test_a_cut_link_is_noticed_while_data_are_on_their_way(listen, short, tmp_path):
-    with hosts.Hosts(1, tmp_path / "hosts", "java") as network:
-        address, channels = listen(network.driver_address)
-        command = [*network.prefix(0), sys.executable, "-c", SILENT_PEER, address[0], str(address[1])]
+def test_a_cut_link_is_noticed_while_data_are_on_their_way(short, tmp_path):
+    with (
+        hosts.Hosts(1, tmp_path / "hosts", "java") as network,
+        contextlib.closing(Acceptor(host=network.driver_address)) as acceptor,
+    ):
+        command = [*network.prefix(0), sys.executable, "-c", SILENT_PEER, *map(str, acceptor.address)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
         with subprocess.Popen(command, env=environment(), **pipes) as peer:
             assert peer.stdout.readline() == "connected\n"
             network.cut(0)
             began = time.monotonic()
-            thread, errors = sending(channels[0])
+            thread, errors = sending(acceptor.channels[0])
             thread.join(15)
             seconds = time.monotonic() - began
             peer.kill()
     assert errors == ["rank 0: its host does not answer"] and seconds < 8
 
 
-def test_a_peer_that_does_not_read_is_alive(listen, short):
-    address, channels = listen("127.0.0.1")
-    peer = wire.connect(address, CREDENTIALS, RANK, DRIVER, 5)
-    until(lambda: channels, 5)
-    thread, errors = sending(channels[0])
-    thread.join(5)
-    assert thread.is_alive() and not errors
-    peer.close(0)
-    thread.join(5)
-    assert not thread.is_alive()
+def test_a_peer_that_does_not_read_is_alive(short):
+    with contextlib.closing(Acceptor()) as acceptor:
+        peer = wire.connect(acceptor.address, CREDENTIALS, RANK, DRIVER, 5)
+        thread, errors = sending(*acceptor.wait_for())
+        thread.join(5)
+        assert thread.is_alive() and not errors
+        peer.close(0)
+        thread.join(5)
+        assert not thread.is_alive()

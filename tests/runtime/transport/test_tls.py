@@ -1,5 +1,6 @@
 """Encrypted connections: who gets in, what a listener on the wire sees, and what the ring needs of a socket."""
 
+import contextlib
 import glob
 import json
 import os
@@ -13,6 +14,7 @@ import threading
 import time
 
 import pytest
+from support.acceptors import DRIVER, Acceptor
 from support.capture import Capture
 from support.certificates import certificate
 from support.paths import ROOT
@@ -24,7 +26,7 @@ from ddl_magics.runtime.transport import tls, wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused
 
-DRIVER, RANK = Identity("driver", -1, 0), Identity("rank", 1, 0)
+RANK = Identity("rank", 1, 0)
 
 
 @pytest.fixture
@@ -33,25 +35,20 @@ def encrypted():
 
 
 @pytest.fixture
-def listener(encrypted):
-    channels = []
-    listener = wire.Listener("127.0.0.1", encrypted, DRIVER, lambda peer: None, channels.append)
-    listener.channels = channels
-    yield listener
-    listener.close()
-    for channel in channels:
-        channel.close(0)
+def acceptor(encrypted):
+    with contextlib.closing(Acceptor(encrypted)) as acceptor:
+        yield acceptor
 
 
-def test_only_the_certificate_of_the_run_gets_in(listener):
+def test_only_the_certificate_of_the_run_gets_in(acceptor):
     """Also where a peer knows the secret."""
     of_another_run = Credentials(RUN, SECRET, certificate("another run"))
     with pytest.raises(PeerRefused, match="certificate"):
-        wire.connect(listener.address, of_another_run, RANK, DRIVER, 2)
+        wire.connect(acceptor.address, of_another_run, RANK, DRIVER, 2)
     with pytest.raises(ConnectionLost):
-        wire.connect(listener.address, CREDENTIALS, RANK, DRIVER, 0.5)  # without encryption
-    until(lambda: listener.refused >= 2, 5)
-    assert listener.channels == []
+        wire.connect(acceptor.address, CREDENTIALS, RANK, DRIVER, 0.5)  # without encryption
+    until(lambda: acceptor.listener.refused >= 2, 5)
+    assert acceptor.channels == []
 
 
 #: A rank of a cluster whose Python is the oldest that the runtime is for: it asks, and prints the answer.
@@ -76,48 +73,48 @@ def oldest_python():
 
 
 @pytest.mark.skipif(oldest_python() is None, reason="there is no Python 3.8")
-def test_a_rank_in_python_3_8_gets_in(listener, encrypted):
-    about = json.dumps({"credentials": encrypted.to_json(), "address": listener.address})
+def test_a_rank_in_python_3_8_gets_in(acceptor, encrypted):
+    about = json.dumps({"credentials": encrypted.to_json(), "address": acceptor.address})
     command = [oldest_python(), "-c", OLD_RANK, str(ROOT / "ddl_magics")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as rank:
         rank.stdin.write(about)
         rank.stdin.close()
-        until(lambda: listener.channels, 20)
-        kind, payload = listener.channels[0].recv(1 << 20)
+        (channel,) = until(lambda: acceptor.channels, 20)
+        kind, payload = channel.recv(1 << 20)
         assert (kind, len(payload)) == (7, 1 << 20)
-        listener.channels[0].send(8, bytes(1 << 20))
+        channel.send(8, bytes(1 << 20))
         assert rank.stdout.read() == f"(3, 8) TlsSocket {1 << 20}\n"
 
 
-def test_a_peer_without_a_certificate_or_with_an_old_protocol_does_not_get_in(listener):
+def test_a_peer_without_a_certificate_or_with_an_old_protocol_does_not_get_in(acceptor):
     for version, ends in ((None, (ssl.SSLError, ConnectionError)), (ssl.TLSVersion.TLSv1_2, (ssl.SSLError, OSError))):
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         if version:
             context.maximum_version = version
-        plain = socket.create_connection(listener.address)
+        plain = socket.create_connection(acceptor.address)
         with pytest.raises(ends), context.wrap_socket(plain) as sock:
             sock.sendall(b"hello")
             if sock.recv(1) == b"":
                 raise ConnectionResetError
         plain.close()
-    assert listener.channels == []
+    assert acceptor.channels == []
 
 
 def test_a_listener_that_does_not_have_the_certificate_is_not_told_anything(encrypted):
     other = Credentials(RUN, SECRET, certificate("another run"))
-    impostor = wire.Listener("127.0.0.1", other, DRIVER, lambda peer: None, lambda channel: None)
+    impostor = Acceptor(other)
     with pytest.raises(PeerRefused, match="does not have the certificate of this run"):
         wire.connect(impostor.address, encrypted, RANK, DRIVER, 2)
     impostor.close()
 
 
-def test_strangers_that_send_nothing_or_noise_keep_nobody_out(listener, encrypted):
-    strangers = [socket.create_connection(listener.address) for _ in range(40)]
+def test_strangers_that_send_nothing_or_noise_keep_nobody_out(acceptor, encrypted):
+    strangers = [socket.create_connection(acceptor.address) for _ in range(40)]
     for number, stranger in enumerate(strangers):
         stranger.sendall((b"", b"\x16\x03\x01\x40\x00", b"\x16" + bytes(500), b"GET / HTTP/1.1\r\n\r\n")[number % 4])
     start = time.monotonic()
-    wire.connect(listener.address, encrypted, RANK, DRIVER, 10).close()
+    wire.connect(acceptor.address, encrypted, RANK, DRIVER, 10).close()
     assert time.monotonic() - start < 5
     for stranger in strangers:
         stranger.close()

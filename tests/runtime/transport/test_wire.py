@@ -1,5 +1,6 @@
 """Frames between authenticated peers: what arrives, what is refused, how connections end."""
 
+import contextlib
 import os
 import socket
 import struct
@@ -10,6 +11,7 @@ import time
 
 import numpy as np
 import pytest
+from support.acceptors import DRIVER, Acceptor
 from support.paths import environment
 from support.rings import CREDENTIALS, RUN, SECRET, credentials, together
 from support.until import until
@@ -18,34 +20,14 @@ from ddl_magics.runtime.transport import wire
 from ddl_magics.runtime.transport.credentials import Credentials
 from ddl_magics.runtime.transport.wire import ConnectionLost, Identity, PeerRefused, ProtocolError
 
-DRIVER = Identity("driver", -1, 0)
 RANK = Identity("rank", 1, 3)
 HEADER = struct.Struct("!BQ")
 
 
-class Acceptor:
-    """A listener that admits everybody of the run. `wait_for(n)` returns n channels."""
-
-    def __init__(self, admit=lambda identity: None, credentials=CREDENTIALS):
-        self.channels, self.credentials = [], credentials
-        self.listener = wire.Listener("127.0.0.1", credentials, DRIVER, admit, self.channels.append)
-        self.address = self.listener.address
-
-    def wait_for(self, count=1):
-        until(lambda: len(self.channels) >= count, 5, pause=0.002)
-        return self.channels[:count]
-
-    def close(self):
-        self.listener.close()
-        for channel in self.channels:
-            channel.close(0)
-
-
 @pytest.fixture(params=["plain", "encrypted"])
 def acceptor(request):
-    acceptor = Acceptor(credentials=credentials(request.param))
-    yield acceptor
-    acceptor.close()
+    with contextlib.closing(Acceptor(credentials(request.param))) as acceptor:
+        yield acceptor
 
 
 @pytest.fixture
@@ -200,7 +182,7 @@ def test_another_secret_or_run_is_refused(acceptor, secret, run, says):
 
 
 def test_a_refused_peer_gets_the_reason():
-    acceptor = Acceptor(lambda identity: None if identity.attempt == 4 else f"attempt {identity.attempt} is over")
+    acceptor = Acceptor(admit=lambda peer: None if peer.attempt == 4 else f"attempt {peer.attempt} is over")
     with pytest.raises(PeerRefused, match="the driver refused the connection: attempt 3 is over"):
         wire.connect(acceptor.address, CREDENTIALS, RANK, DRIVER, 5)
     wire.connect(acceptor.address, CREDENTIALS, RANK._replace(attempt=4), DRIVER, 5).close()
@@ -250,12 +232,8 @@ def test_a_forked_child_does_not_keep_its_dead_parents_connections(acceptor):
         "time.sleep(0.2)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program, str(acceptor.address[1])],
-        stdout=subprocess.PIPE,
-        text=True,
-        env=environment(),
-    )
+    command = [sys.executable, "-c", program, str(acceptor.address[1])]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment())
     child = int(process.stdout.readline())
     try:
         (channel,) = acceptor.wait_for()
