@@ -185,12 +185,10 @@ def fill(find):
         file = folder / "filler"
         act.undos.callback(file.unlink)
         act.about += f" {folder.name}"
-        with open(file, "wb", buffering=0) as filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(bytes(1 << 16))
-        with open(file, "ab", buffering=0) as filler, contextlib.suppress(OSError):
-            while True:
-                filler.write(b"0")
+        for block in (bytes(1 << 16), b"0"):
+            with open(file, "ab", buffering=0) as filler, contextlib.suppress(OSError):
+                while True:
+                    filler.write(block)
 
     return begin
 

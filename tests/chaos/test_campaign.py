@@ -1,11 +1,9 @@
 """A short campaign, and the arithmetic of its table."""
 
 import json
-import subprocess
-import sys
 
 import pytest
-from support import paths
+from support.processes import output_of
 
 from chaos import campaign, faults, hosts, record
 
@@ -59,10 +57,8 @@ def test_seeds_in_a_row_do_each_fault_once():
 @pytest.mark.timeout(900)
 @pytest.mark.skipif(bool(hosts.obstacle()), reason=hosts.obstacle())
 def test_a_short_campaign(tmp_path):
-    command = [sys.executable, "-m", "chaos.campaign", "--seed=0", f"--count={COUNT}", "--faults", PATTERN]
-    command += ["--folder", tmp_path]
-    done = subprocess.run(command, capture_output=True, text=True, env=paths.environment(), timeout=800)
-    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    arguments = ("--seed=0", f"--count={COUNT}", "--faults", PATTERN, "--folder", tmp_path)
+    output_of("chaos.campaign", *arguments, timeout=800)
     lines = [json.loads(each) for each in (tmp_path / "record.jsonl").read_text().splitlines()]
     assert {each["fault"] for each in lines} == set(faults.chosen(PATTERN)) and len(lines) == COUNT
     assert {each["outcome"] for each in lines} <= {"right", "told", "late"}

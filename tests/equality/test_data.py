@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import launch
+from support.comparison import assert_equal
 
 import ddl_magics
 from ddl_magics.runtime.data import cache_folder
@@ -142,13 +143,6 @@ def learned(spark, way, folder, cell=CELL, **more):
         ddl_magics.write_tfrecord(frame, f"file://{folder}/rows.tfrecord")
     options = {"data": data, "features": ["a", "b", "c"], "label": "y", "cache": "off", **WAYS[way][0], **more}
     return launch.finished(spark, cell, {"df": frame}, **options)
-
-
-def assert_equal(found, expected):
-    for name, values in expected["history"].items():
-        np.testing.assert_allclose(found["history"][name], values, rtol=1e-9, err_msg=name)
-    for ours, theirs in zip(found["weights"], expected["weights"], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 @pytest.mark.slow

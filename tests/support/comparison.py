@@ -136,7 +136,7 @@ class Learned:
         """To the bit."""
         for name in self.results:
             key = self._label + name
-            digests = [e["metrics"][key] for e in self.ended.of_kind("values") if key in e["metrics"]]
+            digests = self.ended.logged(key)
             assert len(digests) == self._workers and len(set(digests)) == 1, key
 
 
@@ -184,6 +184,14 @@ def differences(results, expected, names, dtype):
             if not gap <= weight_bound:
                 found.append(f"{name}: weights differ by {gap:.2g}")
     return found
+
+
+def assert_equal(found, expected):
+    """Assert that a cell's {"history", "weights"} is another's but for rounding of float64."""
+    for name, values in expected["history"].items():
+        np.testing.assert_allclose(found["history"][name], values, rtol=1e-9, err_msg=name)
+    for ours, theirs in zip(found["weights"], expected["weights"], strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
 
 
 def check(learned, reference):

@@ -2,23 +2,18 @@
 
 import json
 
-import pytest
-
 from ddl_magics.runtime.cell import execution
 from ddl_magics.runtime.data import feed, rank_data, share_files
 from ddl_magics.runtime.data.columns import DataError
 from ddl_magics.runtime.data.plan import DataPlan
 from ddl_magics.runtime.run_spec import RunSpec
+from support import refusals
 
 #: A cell that reports all of its rows, and how they are read there.
 LOGGED = """
 for a in [float(a) for batch, labels in dataset for a in batch]:
     ddl.log(row=a)
 """
-
-
-def logged_rows(ended):
-    return sorted(event["metrics"]["row"] for event in ended.of_kind("values"))
 
 
 class LocalRdd:
@@ -70,10 +65,7 @@ def prepare(sc, *arguments):
 
 def refusal(sc, frame, options, namespace=None):
     """The line with which --data is refused."""
-    with pytest.raises(DataError) as caught:
-        prepare(sc, frame, options, namespace or {})
-    assert "\n" not in str(caught.value)
-    return str(caught.value)
+    return refusals.refusal(DataError, prepare, sc, frame, options, namespace or {})
 
 
 def spec(**changes):
@@ -108,6 +100,13 @@ def learned(cell, manifest, folders, batch_size, seed):
     finally:
         keras.config.set_floatx(floatx)
         keras.config.set_dtype_policy(policy)
+
+
+def flip_bit(path, at):
+    """Damage a file in one byte."""
+    content = bytearray(path.read_bytes())
+    content[at] ^= 1
+    path.write_bytes(content)
 
 
 def batches(dataset):

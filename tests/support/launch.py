@@ -28,6 +28,10 @@ class Reports:
     def of_kind(self, kind, rank=None):
         return [e for e in self.events if e["kind"] == kind and rank in (None, e["rank"])]
 
+    def logged(self, name, rank=None):
+        """What ranks have logged of this name."""
+        return [e["metrics"][name] for e in self.of_kind("values", rank) if name in e["metrics"]]
+
     def logs(self, rank=None):
         return "".join(e["text"] for e in self.of_kind("log", rank))
 

@@ -2,9 +2,12 @@
 
 import os
 import subprocess
+import sys
 import time
 import uuid
 from pathlib import Path
+
+from support.paths import environment
 
 #: Stands in the command line of every process of the shipped runtime.
 MARK = "ddl_runtime_"
@@ -77,6 +80,22 @@ def wait_until_gone(seconds=10):
 def parent(pid):
     """The process that started it. OSError where there is none any more."""
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
+def has_ended(pid):
+    """Also as a zombie."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
+    except OSError:
+        return True
+
+
+def output_of(module, *arguments, timeout, **options):
+    """What a module of the tests prints in a process of its own, which must end well."""
+    command = [sys.executable, "-m", module, *map(str, arguments)]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=timeout, **options)
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return done.stdout
 
 
 def executor_of(pid):

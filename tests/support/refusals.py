@@ -4,10 +4,14 @@ import pytest
 from IPython.core.error import UsageError
 
 
+def one_line(error, call, *arguments, **options):
+    """The message of the error that a call raises, which is one line."""
+    with pytest.raises(error) as caught:
+        call(*arguments, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
 def refusal(function, *arguments):
     """The message of the UsageError that a call raises."""
-    with pytest.raises(UsageError) as caught:
-        function(*arguments)
-    message = str(caught.value)
-    assert "\n" not in message
-    return message
+    return one_line(UsageError, function, *arguments)

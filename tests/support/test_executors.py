@@ -15,16 +15,12 @@ found
 """
 
 
-def logged(ended, name):
-    return {event["metrics"][name] for event in ended.of_kind("values")}
-
-
 def test_each_rank_is_a_new_process_and_what_they_are_forked_from_stays(rank_pool):
     launch.run_cell(rank_pool(2), CELL, workers=2)  # has the executors prewarm
     two, one = (launch.run_cell(rank_pool(size), CELL, workers=size) for size in (2, 1))
     assert two.state == one.state == "FINISHED" and two.result is one.result is False
-    assert len(logged(two, "pid") | logged(one, "pid")) == 3
-    assert logged(one, "parent") < logged(two, "parent")
+    assert len({*two.logged("pid"), *one.logged("pid")}) == 3
+    assert set(one.logged("parent")) < set(two.logged("parent"))
 
 
 def test_a_run_that_fails_or_whose_rank_dies_leaves_executors_for_the_next(rank_pool):

@@ -1,5 +1,6 @@
 """The shared fixtures are what they say: real executors, and a snapshot that sees what it must."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -46,21 +47,23 @@ def test_a_cluster_of_another_size_replaces_it(spark_cluster):
     assert len(_executors(spark_cluster(2), 2)) == 2
 
 
+@contextlib.contextmanager
+def sleeper(environment=None):
+    """A process that looks like one of the runtime."""
+    command = [sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"]
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            yield process.pid
+        finally:
+            process.kill()
+
+
 def test_the_snapshot_sees_a_process_of_ours_until_it_is_gone(our_processes):
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"])
-    try:
-        until(lambda: sleeper.pid in our_processes(), 10)  # for a moment a new process has no command line
-    finally:
-        sleeper.kill()
-        sleeper.wait()
-    assert sleeper.pid not in wait_until_gone()
+    with sleeper() as pid:
+        until(lambda: pid in our_processes(), 10)  # for a moment a new process has no command line
+    assert pid not in wait_until_gone()
 
 
 def test_the_snapshot_leaves_other_sessions_out(our_processes):
-    environment = {k: v for k, v in os.environ.items() if k != "DDL_MAGICS_TEST_SESSION"}
-    sleeper = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)", "ddl_runtime_0"], env=environment)
-    try:
-        assert sleeper.pid not in our_processes()
-    finally:
-        sleeper.kill()
-        sleeper.wait()
+    with sleeper({k: v for k, v in os.environ.items() if k != "DDL_MAGICS_TEST_SESSION"}) as pid:
+        assert pid not in our_processes()

@@ -55,17 +55,10 @@ def main():
         over.set()
         canceller.join()
     tracker = sc.statusTracker()
-    print(
-        json.dumps(
-            {
-                "state": ended.state,
-                "message": ended.message,
-                "ours": len(tracker.getJobIdsForGroup("ddl_magics " + ended.run)),
-                "statement's": len(tracker.getJobIdsForGroup("7")),
-                "groups now": groups(sc),
-            }
-        )
-    )
+    answer = {"state": ended.state, "message": ended.message, "groups now": groups(sc)}
+    answer["ours"] = len(tracker.getJobIdsForGroup("ddl_magics " + ended.run))
+    answer["statement's"] = len(tracker.getJobIdsForGroup("7"))
+    print(json.dumps(answer))
     clusters.stop()
 
 

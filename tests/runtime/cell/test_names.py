@@ -8,6 +8,7 @@ import types
 
 import numpy as np
 import pytest
+from support.refusals import refusal
 
 from ddl_magics.runtime.cell import names
 
@@ -165,9 +166,8 @@ def test_the_function_of_transform_is_the_notebooks_where_the_cell_defines_none(
     ],
 )
 def test_what_is_no_function_of_transform(session, message):
-    with pytest.raises(names.NameProblem) as caught:
-        names.captured("1", session, transform="decode")
-    assert str(caught.value) == f"--transform: {message}"
+    said = refusal(names.NameProblem, names.captured, "1", session, transform="decode")
+    assert said == f"--transform: {message}"
 
 
 @pytest.mark.parametrize(
@@ -211,7 +211,5 @@ def test_the_lines_of_functions_travel_and_no_others():
 
 def test_a_function_of_transform_that_comes_too_late():
     late = "def train():\n    model.fit(dataset)\nfor x in dataset:\n    pass\ndef decode(x):\n    return x"
-    with pytest.raises(names.NameProblem) as caught:
-        names.captured(late, {}, predefined=("dataset",), transform="decode")
-    message = "line 3: dataset is used before the function decode of --transform is defined: move the function up"
-    assert str(caught.value) == message
+    said = refusal(names.NameProblem, names.captured, late, {}, predefined=("dataset",), transform="decode")
+    assert said == "line 3: dataset is used before the function decode of --transform is defined: move the function up"

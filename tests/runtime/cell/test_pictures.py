@@ -111,11 +111,8 @@ def plt(monkeypatch):
     plt.figures = {1: Figure(1), 2: Figure(2)}
     plt.backends = []
     matplotlib.use, matplotlib.pyplot = plt.backends.append, plt
-    plt.get_fignums, plt.figure, plt.close = (
-        lambda: list(plt.figures),
-        plt.figures.get,
-        lambda _all: plt.figures.clear(),
-    )
+    plt.get_fignums, plt.figure = lambda: list(plt.figures), plt.figures.get
+    plt.close = lambda _all: plt.figures.clear()
     plt.show = None
     monkeypatch.setitem(sys.modules, "matplotlib", matplotlib)
     monkeypatch.setitem(sys.modules, "matplotlib.pyplot", plt)

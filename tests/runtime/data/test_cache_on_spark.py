@@ -11,7 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from support import launch, paths
-from support.feeds import spec
+from support.feeds import flip_bit, spec
+from support.refusals import refusal
 
 from ddl_magics.runtime.data import cache_folder, cache_key, feed
 from ddl_magics.runtime.data.plan import DataPlan
@@ -38,14 +39,6 @@ def entries(folder):
     return {rank: os.path.join(root, name) for name, _, rank in cache_folder.names(root)}
 
 
-def damage(entry):
-    with open(os.path.join(entry, "train-0.npy"), "r+b") as file:
-        file.seek(-1, os.SEEK_END)
-        last = file.read(1)
-        file.seek(-1, os.SEEK_END)
-        file.write(bytes([last[0] ^ 1]))
-
-
 @pytest.mark.timeout(240)
 def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
     frame, folder = table(spark, tmp_path / "table"), tmp_path / "cache"
@@ -67,23 +60,22 @@ def test_a_hit_a_partial_hit_and_a_miss_give_the_same_batches(spark, tmp_path):
     assert hit.of_kind("data")[0]["rows"] == 480
 
     # Of one rank it has nothing any more.
-    for name in os.listdir(entries(folder)[1]):
-        os.remove(os.path.join(entries(folder)[1], name))
-    os.rmdir(entries(folder)[1])
+    shutil.rmtree(entries(folder)[1])
     _, given, jobs, told = run()
     assert (given, jobs) == (expected, 2)
     assert len(told) == 1 and told[0].startswith("--data df: 1 of 2 shares from the cache, made ")
     assert sorted(entries(folder)) == [0, 1]
 
     # What the driver believes to be there is damaged, which a worker finds.
-    stored = Path(entries(folder)[0], "train-0.npy").read_bytes()
-    damage(entries(folder)[0])
+    share = Path(entries(folder)[0], "train-0.npy")
+    stored = share.read_bytes()
+    flip_bit(share, -1)
     found_out, given, jobs, _ = run()
     assert (given, jobs) == (expected, 2)
     assert "dealing the rows of df: a worker's host does not have its share" in [
         event["message"] for event in found_out.of_kind("state")
     ]
-    assert Path(entries(folder)[0], "train-0.npy").read_bytes() == stored
+    assert share.read_bytes() == stored
 
 
 def key(frame, **changes):
@@ -172,9 +164,7 @@ def test_what_may_change_is_not_kept_and_the_notice_says_so(spark):
         ),
     ):
         plan = DataPlan(frame, spec(cache="on"), {})
-        with pytest.raises(cache_key.NotKnown) as caught:
-            cache_key.of_plan(plan)
-        assert str(caught.value) == reason
+        assert refusal(cache_key.NotKnown, cache_key.of_plan, plan) == reason
     made = feed.prepare(spark.sparkContext, plan, "test")
     assert made.notices == [f"--data df is not kept for later runs: {reason}"]
     assert made.cache is None

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.ml.linalg import Vectors
 from support import launch
-from support.feeds import LOGGED, batches, logged_rows, open_rank, spec
+from support.feeds import LOGGED, batches, open_rank, spec
 
 from ddl_magics.runtime.data import (
     conditions,
@@ -195,7 +195,7 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
         features=["z"],
         label="y",
     )
-    np.testing.assert_allclose(logged_rows(ended), np.sqrt(np.arange(100, 500)), rtol=1e-6)
+    np.testing.assert_allclose(sorted(ended.logged("row")), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from support import launch
+from support import comparison, launch
 from support.feeds import LocalSpark, batches, open_rank, refusal, shares, spec
 
 from ddl_magics.clusters import data_names, dataset_shape
@@ -109,12 +109,8 @@ def test_workers_learn_with_dicts_what_one_process_learns(spark):
     rows = list(frame(502)[["pixels", "a", "b", "y", "z"]].itertuples(index=False, name=None))
     namespace = {"df": spark.createDataFrame(rows, "pixels array<array<bigint>>, a long, b double, y long, z long")}
     options = dict(INPUTS, features=["image=pixels", "meta=a+b"], data="df", batch_size=32, seed=5)
-    results = []
-    for strategy in ("allreduce", "single"):
-        ended = launch.finished(spark, CELL, namespace=namespace, workers=2, strategy=strategy, **options)
-        results.append(ended.result)
-    two, one = results
-    for name, values in one["history"].items():
-        np.testing.assert_allclose(two["history"][name], values, rtol=1e-9, err_msg=name)
-    for ours, theirs in zip(two["weights"], one["weights"], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    two, one = (
+        launch.finished(spark, CELL, namespace, workers=2, strategy=strategy, **options).result
+        for strategy in ("allreduce", "single")
+    )
+    comparison.assert_equal(two, one)

@@ -3,7 +3,7 @@
 import numpy as np
 import pandas as pd
 import pytest
-from support import launch
+from support import comparison, launch
 from support.feeds import LocalSpark, batches, open_rank, refusal, shares, spec
 
 from ddl_magics.runtime.data import rank_data, reader, row_order
@@ -92,8 +92,8 @@ def test_global_batches_do_not_depend_on_the_number_of_workers(local, tmp_path):
 def test_windows_of_more_data_than_is_shuffled_at_once(local, tmp_path, monkeypatch):
     monkeypatch.setattr(row_order, "WINDOW_BYTES", 24 * 1000)
     monkeypatch.setattr(row_order, "BLOCK_BYTES", 24 * 96)
-    ahead = []
-    monkeypatch.setattr(reader._Windows, "spans", note(reader._Windows.spans, ahead))
+    ahead, spans = [], reader._Windows.spans
+    monkeypatch.setattr(reader._Windows, "spans", lambda *given: ahead.append(spans(*given)) or ahead[-1])
     parts = [series("Berlin", 6000), series("Rome", 3000)]
     manifest, folders, _ = shares(local, table(*parts), tmp_path, **WINDOWS)
     assert row_order.RowOrder(manifest["rows"], 0, 2, rank_data.element_bytes(manifest), 7).windows > 5
@@ -101,14 +101,6 @@ def test_windows_of_more_data_than_is_shuffled_at_once(local, tmp_path, monkeypa
     assert sorted(listed(found)) == sorted(listed(w for part in parts for w in keras_windows(part, 6, 1, 1)))
     stored = manifest["sequences"]["stored"]["train"]
     assert ahead and all(0 <= first < last <= max(stored) for spans in ahead for first, last in spans)
-
-
-def note(function, answers):
-    def noted(*arguments):
-        answers.append(function(*arguments))
-        return answers[-1]
-
-    return noted
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
@@ -335,7 +327,7 @@ def keras_own(parts, held_out):
     finally:
         tf.keras.backend.set_floatx(floatx)
         tf.keras.config.set_dtype_policy(policy)
-    return model.history.history, model.get_weights(), sets[1][1]
+    return {"history": model.history.history, "weights": model.get_weights()}, sets[1][1]
 
 
 def test_workers_learn_what_one_process_learns_of_keras_own_windows(spark):
@@ -347,9 +339,6 @@ def test_workers_learn_what_one_process_learns_of_keras_own_windows(spark):
     frame = frame.selectExpr("city", "cast(seconds / 1e9 as timestamp) time", "x", "y").repartition(3)
     options = dict(WINDOWS, data="frame", sequence_length=LENGTH, validation=0.125, batch_size=10_000, seed=5)
     ended = launch.finished(spark, CELL, namespace={"frame": frame}, workers=2, **options)
-    history, weights, held = keras_own(parts, 47)
-    for name, values in history.items():
-        np.testing.assert_allclose(ended.result["history"][name], values, rtol=1e-9, err_msg=name)
-    for ours, theirs in zip(ended.result["weights"], weights, strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    expected, held = keras_own(parts, 47)
+    comparison.assert_equal(ended.result, expected)
     assert ended.result["held"] == held[: len(ended.result["held"])].tolist(), "rank 0 has the first, in their order"

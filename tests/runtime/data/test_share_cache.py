@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from support.feeds import flip_bit
+from support.rings import together
 
 from ddl_magics.runtime import scratch
 from ddl_magics.runtime.data import cache_folder, share_cache
@@ -72,11 +75,7 @@ def test_what_is_damaged_is_not_taken(tmp_path, name):
     cache = of_host(tmp_path)
     cache.keep(share(tmp_path))
     (entry,) = (os.path.join(root_of(tmp_path), name) for name, _, _ in cache_folder.names(root_of(tmp_path)))
-    with open(os.path.join(entry, name), "r+b") as file:
-        file.seek(100)
-        byte = file.read(1)
-        file.seek(100)
-        file.write(bytes([byte[0] ^ 1]))
+    flip_bit(Path(entry, name), 100)
     assert cache.fetch() is None
     assert not os.path.exists(entry), "it makes room for a new one"
     assert cache.keep(share(tmp_path)) is None
@@ -237,20 +236,14 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path, monkeypatch, at_step):
 
 
 def test_two_runs_that_make_the_same_entry(tmp_path):
-    problems, start = [], threading.Barrier(4)
+    start = threading.Barrier(4)
 
     def keep():
         place = share(tmp_path)
         start.wait()
-        problems.append(of_host(tmp_path).keep(place))
-        problems.append(None if len(fetched(of_host(tmp_path))) == 1000 else "not whole")
+        return of_host(tmp_path).keep(place), len(fetched(of_host(tmp_path)))
 
-    threads = [threading.Thread(target=keep) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert problems == [None] * 8
+    assert together([keep] * 4) == [(None, 1000)] * 4
     assert len(cache_folder.names(root_of(tmp_path))) == 1
 
 

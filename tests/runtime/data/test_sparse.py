@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from pyspark.ml.linalg import DenseVector, SparseVector, VectorUDT
 from pyspark.sql.types import DoubleType, StructField, StructType
-from support import launch
+from support import comparison, launch
 from support.feeds import batches, learned, open_rank, refusal, shares, spec
 
 from ddl_magics.runtime.data import arrow, packing
@@ -63,10 +63,7 @@ def test_workers_learn_of_sparse_rows_what_one_process_learns_of_dense_ones(spar
     told = [[event["message"] for event in ended.of_kind("notice")], made.notices]
     told = [[message for message in messages if "column 'v'" in message] for messages in told]
     assert (sparse["sparse"], sparse["shape"], dense["sparse"]) == (True, "(None, 1500)", False)
-    for name, values in dense["history"].items():
-        np.testing.assert_allclose(sparse["history"][name], values, rtol=1e-9, err_msg=name)
-    for ours, theirs in zip(sparse["weights"], dense["weights"], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9)
+    comparison.assert_equal(sparse, dense)
     assert told == [
         ["--data df: column 'v' stays sparse; where the model needs it dense, a row takes 6 kB"],
         [

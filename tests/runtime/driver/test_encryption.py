@@ -2,8 +2,6 @@
 
 import json
 import random
-import subprocess
-import sys
 import time
 import unittest.mock
 from types import SimpleNamespace
@@ -13,7 +11,8 @@ import pytest
 from chaos import hosts as chaos_hosts
 from support import hosts, launch, starts
 from support.capture import Capture
-from support.paths import KERAS2_PYTHON, environment
+from support.paths import KERAS2_PYTHON
+from support.processes import output_of
 
 from ddl_magics.runtime.driver import encryption
 from ddl_magics.runtime.run_spec import RunSpec
@@ -93,10 +92,7 @@ def test_where_spark_encrypts_no_cell_no_secret_and_no_gradient_is_read_between_
     java = starts.java_home() / "bin" / "java"
     with chaos_hosts.Hosts(2, tmp_path / "hosts", java) as pair, Capture(pair.link(0)) as capture:
         arguments = [pair.driver_address, str(pair.java_home), str(tmp_path), json.dumps(settings), CELL]
-        command = [sys.executable, "-m", "support.run_on_hosts", *arguments]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=200)
-    assert done.returncode == 0, done.stderr[-3000:]
-    run = json.loads(done.stdout)
+        run = json.loads(output_of("support.run_on_hosts", *arguments, timeout=200))
     assert run["state"] == "FINISHED" and PRINTED.decode() in run["logs"], run
     secret = bytes.fromhex(run["secret"])
     told = {

@@ -105,18 +105,10 @@ def running(spark, cell=ENDLESS, **spec):
     return run.until(lambda run: run.of_kind("steps"), 90)
 
 
-def pids():
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def group_of(pid):
-    """The process group of a process; None of one that has ended, also as a zombie."""
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            state, _, group = file.read().rsplit(")", 1)[1].split()[:3]
-    except OSError:
-        return None
-    return None if state in "ZX" else int(group)
+def group(leader):
+    """The processes of a process group, without those that have ended."""
+    pids = [int(name) for name in os.listdir("/proc") if name.isdigit()]
+    return [pid for pid in pids if not processes.has_ended(pid) and os.getpgid(pid) == leader]
 
 
 @pytest.mark.parametrize("strategy", ["allreduce", "ps"])
@@ -133,12 +125,11 @@ def test_a_supervisor_killed(spark_cluster):
     spark = spark_cluster(2)
     run = running(spark, "import subprocess\nsubprocess.Popen(['sleep', '600'])\n" + ENDLESS, attempts=1)
     worker = run.pid(1)
-    group = [pid for pid in pids() if group_of(pid) == worker]
-    assert len(group) == 2, "the rank, and what its cell has started"
+    assert len(group(worker)) == 2, "the rank, and what its cell has started"
     os.kill(processes.parent(worker), signal.SIGKILL)
     ended = run.wait(BOUND_SECONDS)
     assert_failed(ended, 1, "lost", "its supervisor process on the executor died")
-    until(lambda: not any(group_of(pid) == worker for pid in group), 10)
+    until(lambda: not group(worker), 10)
     still_usable(spark)
 
 

@@ -160,24 +160,20 @@ def test_it_is_ended_where_a_process_would_be_started_otherwise(worker, monkeypa
     assert waiting_process.process.returncode == -signal.SIGKILL and not os.path.exists(waiting_process.home)
 
 
-def changed_archive(folder, monkeypatch):
-    os.utime(folder / "modules.zip", (0, 0))
-
-
-def new_path(folder, monkeypatch):
-    monkeypatch.syspath_prepend(str(folder / "more"))
-
-
-def new_package(folder, monkeypatch):
-    (folder / "keras-3.0.0.dist-info").mkdir()
-
-
-def package_again(folder, monkeypatch):
+def package_again(folder, _):
     (folder / "numpy-2.0.0.dist-info").rmdir()
     (folder / "numpy-2.0.0.dist-info").mkdir()
 
 
-@pytest.mark.parametrize("change", [changed_archive, new_path, new_package, package_again])
+CHANGES = {
+    "an archive": lambda folder, _: os.utime(folder / "modules.zip", (0, 0)),
+    "a path": lambda folder, monkeypatch: monkeypatch.syspath_prepend(str(folder / "more")),
+    "a package": lambda folder, _: (folder / "keras-3.0.0.dist-info").mkdir(),
+    "a package again": package_again,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 def test_other_modules_than_at_the_start_are_another_start(worker, monkeypatch, tmp_path, change):
     (tmp_path / "modules.zip").touch()
     (tmp_path / "numpy-2.0.0.dist-info").mkdir()

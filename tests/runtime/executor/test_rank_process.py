@@ -4,9 +4,9 @@ import os
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from support.paths import ROOT
+from support.processes import has_ended
 from support.until import until
 
 #: Stands for a supervisor: starts a group of two processes, and prints the number of the second.
@@ -32,13 +32,6 @@ def supervisor(ends):
     child = int(started.stdout.readline())
     started.stdout.close()
     return started, child
-
-
-def has_ended(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-    except FileNotFoundError:
-        return True
 
 
 def test_what_a_cell_has_started_ends_with_a_supervisor_that_is_killed():

@@ -50,27 +50,18 @@ def counts():
 
 
 @pytest.mark.parametrize("fails", ["before", "after"])
-def test_a_batch_that_comes_again_after_a_failure_is_counted_once(counts, fails):
+def test_a_batch_and_labels_that_come_again_after_a_failure_are_counted_once(counts, fails):
     counts.add(0, lambda: ROWS)
-    counts._file.fails = fails
-    with pytest.raises(OSError):
-        counts.add(1, lambda: ROWS)
-    counts.add(1, lambda: ROWS)
-    counts.add(2, lambda: ROWS)
-    assert counts.watch.totals["requests"] == 3
-    assert Watch(REFERENCE, COUNTER, counts._file.state).totals["rows"] == 30
-    counts.add(2, lambda: ROWS)
-    assert counts.watch.totals["requests"] == 3
-
-
-@pytest.mark.parametrize("fails", ["before", "after"])
-def test_labels_that_come_again_after_a_failure_are_counted_once(counts, fails):
-    counts.add(0, lambda: ROWS)
-    counts._file.fails = fails
-    with pytest.raises(OSError):
-        counts.add_errors(0, [(600.0, 10, 20.0, 40.0)])
-    counts.add_errors(0, [(600.0, 10, 20.0, 40.0)])
+    for add, added in ((counts.add, (1, lambda: ROWS)), (counts.add_errors, (0, [(600.0, 10, 20.0, 40.0)]))):
+        counts._file.fails = fails
+        with pytest.raises(OSError):
+            add(*added)
+        add(*added)
     assert (counts.watch.error()["rows"], counts.watch.error()["mean"]) == (10, 2.0)
+    for _ in range(2):
+        counts.add(2, lambda: ROWS)
+        assert counts.watch.totals["requests"] == 3
+        assert Watch(REFERENCE, COUNTER, counts._file.state).totals["rows"] == 30
 
 
 def test_late_records_are_summed_beyond_the_batches_that_spark_still_knows():

@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 from support.attacks import Tap
 from support.parameter_servers import CREDENTIALS, MODULE, RUN
+from support.processes import has_ended
+from support.until import until
 
 from ddl_magics.runtime.parameter_server import protocol
 from ddl_magics.runtime.parameter_server import shards as parameter_shards
@@ -451,20 +453,9 @@ def test_the_process_dies_with_its_parent():
     parent = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], stdout=subprocess.PIPE)
     server, holder = map(int, parent.stdout.split())
     try:
-        deadline = time.monotonic() + 15
-        while _lives(server) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        assert not _lives(server)
+        until(lambda: has_ended(server), 15)
     finally:
         os.kill(holder, signal.SIGKILL)
-
-
-def _lives(pid):
-    try:
-        with open(f"/proc/{pid}/stat") as file:
-            return file.read().rsplit(")", 1)[1].split()[0] not in "ZX"
-    except FileNotFoundError:
-        return False
 
 
 def test_a_dead_server_is_a_lost_connection(start, monkeypatch):

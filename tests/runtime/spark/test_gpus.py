@@ -1,12 +1,10 @@
 """--gpus: each rank is kept to the GPUs that Spark gave its task, and what Spark does not manage is refused."""
 
 import json
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import pytest
-from support.paths import environment
+from support.processes import output_of
 
 from ddl_magics.clusters.embedded import EmbeddedCluster
 from ddl_magics.options.parsing import parse
@@ -16,10 +14,8 @@ from ddl_magics.runtime.spark import gpus, slots
 
 def on_fake_gpus(folder, runs, *settings):
     """What `support.gpu_cluster` prints, in a process of its own."""
-    command = [sys.executable, "-m", "support.gpu_cluster", folder, json.dumps(runs), *settings]
-    answer = subprocess.run(command, capture_output=True, text=True, timeout=110, cwd=folder, env=environment())
-    assert answer.returncode == 0, answer.stdout + answer.stderr
-    return json.loads(answer.stdout.splitlines()[-1])
+    printed = output_of("support.gpu_cluster", folder, json.dumps(runs), *settings, timeout=110, cwd=folder)
+    return json.loads(printed.splitlines()[-1])
 
 
 @pytest.mark.slow

@@ -168,8 +168,7 @@ def test_workers_learn_what_one_process_learns(mirrored):
 
 def test_data_comes_distributed(mirrored):
     assert mirrored.result[1] == sum(range(40))
-    rows = [e["metrics"]["rows"] for e in mirrored.of_kind("values", 0) if "rows" in e["metrics"]]
-    assert rows == [8.0] * 5
+    assert mirrored.logged("rows", 0) == [8.0] * 5
 
 
 def test_a_fit_of_keras_3_is_refused(mirrored):

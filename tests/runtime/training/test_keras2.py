@@ -159,24 +159,20 @@ def test_evaluation_callbacks_files_and_collectives(fits, tmp_path):
 @pytest.mark.slow
 def test_no_batch_of_validation_is_lost_between_evaluations(fits):
     """Of a generator, which all workers read alike."""
-    assert test_training.logged(fits, "validated") == [True, True]
+    assert fits.logged("validated") == [True, True]
     assert sum("reads validation data from a generator ahead" in e["message"] for e in fits.of_kind("notice")) == 1
 
 
 @pytest.mark.slow
-def test_rows_of_a_sequence_that_a_model_couples_are_found(fits):
-    """Keras 2 does not say how large they are."""
-    assert test_training.logged(fits, "refused") == [True, True]
-
-
-@pytest.mark.slow
-def test_gradients_that_an_optimizer_clips_where_it_makes_them_are_refused(fits):
-    assert test_training.logged(fits, "clipped") == [True, True]
+@pytest.mark.parametrize("name", ["refused", "clipped"])
+def test_rows_that_a_model_couples_and_gradients_that_an_optimizer_clips_where_it_makes_them_are_refused(fits, name):
+    """Keras 2 does not say how large rows of a sequence are."""
+    assert fits.logged(name) == [True, True]
 
 
 @pytest.mark.slow
 def test_stopping_noise_and_loss_scaling(fits):
-    values = {name: test_training.logged(fits, name) for name in test_training.LOGGED}
+    values = {name: fits.logged(name) for name in test_training.LOGGED}
     assert len(set(values.pop("noise"))) == 2
     assert all(len(ranks) == 2 and len(set(ranks)) == 1 for ranks in values.values())
     assert values["epochs"] == [1, 1] and values["scale"][0] < 1e38
@@ -209,7 +205,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(keras2, strategy):
     data = {"data": "frame", "features": ["a", "b"], "label": "y", "batch_size": 16, "validation": 0.2}
     cell = test_training.DATA.replace("Input((3,))", "Input((2,))").replace(".map(scale)", "")
     ended = launch.finished(spark, "import keras\n" + cell, {"frame": frame}, strategy=strategy, **data)
-    rows = [e["metrics"]["row"] for e in ended.of_kind("values") if "row" in e["metrics"]]
+    rows = ended.logged("row")
     assert len(rows) == len(set(rows)) == 81 and len(ended.history["val_loss"]) == 2
 
 

@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from support import launch
+from support import comparison, launch
 
 from ddl_magics.runtime.cell import execution
 
@@ -223,11 +223,6 @@ def fits(rank_pool, tmp_path_factory):
     return launch.finished(rank_pool(2), cell, {"SHARED": shared}, compression="bf16")
 
 
-def logged(ended, name):
-    """What each rank has logged of this name."""
-    return [event["metrics"][name] for event in ended.of_kind("values") if name in event["metrics"]]
-
-
 def evaluation(ended):
     """What each rank has logged of `EVALUATION`: {name: value}."""
     values = [[pair for e in ended.of_kind("values", rank) for pair in e["metrics"].items()] for rank in range(2)]
@@ -259,15 +254,15 @@ def test_the_versions_of_a_rank_are_reported_once(fits):
 
 
 def test_stop_training_by_one_rank_stops_all_at_the_same_step(fits):
-    assert logged(fits, "epochs") == [1, 1]
+    assert fits.logged("epochs") == [1, 1]
     steps = [sum(e["count"] for e in fits.of_kind("steps", rank) if e["fit"] == STOPPED) for rank in range(2)]
     assert steps == [3, 3]
 
 
 def test_steps_that_the_loss_scale_skips_are_no_fault(fits):
-    first, second = logged(fits, "scale")
+    first, second = fits.logged("scale")
     assert first == second and first < 1e38
-    assert len(set(logged(fits, "weights"))) == 1
+    assert len(set(fits.logged("weights"))) == 1
     assert np.isfinite(fits.history["loss"][-1])
 
 
@@ -278,7 +273,7 @@ def test_a_layer_foreign_to_xla_is_trained_where_the_step_is_not_xlas(fits):
 
 def test_fits_go_on_with_a_generator(fits):
     """Keras reads ahead; what was read in vain is not lost."""
-    assert logged(fits, "generated") == [True, True]
+    assert fits.logged("generated") == [True, True]
     assert sum("reuses the generator" in e["message"] for e in fits.of_kind("notice")) == 1
 
 
@@ -294,7 +289,7 @@ def test_a_variable_that_a_step_sets_from_its_rows_is_named(fits):
 
 
 def test_dropout_differs_between_ranks_and_weights_do_not(fits):
-    assert len(set(logged(fits, "noise"))) == 2 and len(set(logged(fits, "noisy"))) == 1
+    assert len(set(fits.logged("noise"))) == 2 and len(set(fits.logged("noisy"))) == 1
 
 
 def test_progress_bars_of_other_ranks_are_silent(fits):
@@ -336,7 +331,7 @@ def test_a_data_frame_becomes_the_ranks_datasets(spark_cluster, strategy):
     namespace = {"frame": spark.createDataFrame(rows, ["a", "b", "c", "y"]), "scale": scale}
     data = {"data": "frame", "features": ["a", "b", "c"], "label": "y", "batch_size": 16, "validation": 0.2}
     ended = launch.finished(spark, DATA, namespace, strategy=strategy, **data)
-    told = {key: [e["metrics"][key] for e in ended.of_kind("values") if key in e["metrics"]] for key in ("row", "held")}
+    told = {key: ended.logged(key) for key in ("row", "held")}
     if strategy == "ps":  # the chief validates for all, and so every worker may
         told["held"] = sorted(set(told["held"]))
     assert sorted(told["row"] + told["held"]) == [float(i) for i in range(101)]
@@ -366,10 +361,7 @@ def test_weighted_rows_in_one_order_teach_what_one_process_learns(spark_cluster)
         for strategy in ("allreduce", "single")
     )
     assert set(two["history"]) == {"loss", "mae", "val_loss", "val_mae"}
-    for name, values in two["history"].items():
-        np.testing.assert_allclose(values, one["history"][name], rtol=1e-9, err_msg=name)
-    for ours, theirs in zip(two["weights"], one["weights"], strict=True):
-        np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12)
+    comparison.assert_equal(two, one)
 
 
 BIGGEST = (
