@@ -40,12 +40,20 @@ def fit_classifier(optimizer, dtype, epochs=3, model=None, metrics=("accuracy",)
 ENTROPY = "sparse_categorical_crossentropy"
 
 
-def fit_network(dtype, optimizer="sgd", loss=ENTROPY, rows=ROWS, epochs=2, fit=None, **compiled):
+def fit_network(dtype, optimizer="sgd", loss=ENTROPY, rows=ROWS, epochs=2, fit=None, model=None, **compiled):
     """fit, compiled: further arguments of `fit` and of `compile`."""
     x, y = table(dtype, rows)
-    model = network()
+    model = model or network()
     model.compile(optimizer, loss, **compiled)
     return model, model.fit(x, y, epochs=epochs, verbose=0, **{"batch_size": BATCH, **(fit or {})}).history
+
+
+def fit_column(dtype, *kinds, optimizer="sgd", loss="mse", epochs=2, **compiled):
+    """A model of these layers learns the first of its features."""
+    x, _ = table(dtype)
+    model = keras.Sequential([keras.Input((FEATURES,)), *kinds])
+    model.compile(optimizer, loss, **compiled)
+    return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=epochs, verbose=0).history
 
 
 def sgd_momentum(dtype):
@@ -141,32 +149,43 @@ def lstm(dtype):
     return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.25, verbose=0).history
 
 
+class OwnStep(keras.Model):
+    """Its train_step has a loss of its own, for each row or for the batch, and averages it.
+
+    loss_of: of the targets and the outputs; parts: its layers, one after the other.
+    """
+
+    def __init__(self, loss_of, *parts):
+        super().__init__()
+        self.loss_of, self.parts = loss_of, list(parts)
+        self.mean = keras.metrics.Mean(name="loss")
+
+    def call(self, x):
+        for part in self.parts:
+            x = part(x)
+        return x
+
+    @property
+    def metrics(self):
+        return [self.mean]
+
+    def train_step(self, data):
+        x, y = data
+        with tf.GradientTape() as tape:
+            losses = self.loss_of(y, self(x, training=True))
+            loss = tf.reduce_mean(losses) if losses.shape.rank else losses + sum(self.losses)
+        gradients = tape.gradient(loss, self.trainable_variables)
+        self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
+        self.mean.update_state(losses if losses.shape.rank else loss)
+        return {"loss": self.mean.result()}
+
+
 def own_step(dtype):
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.hidden, self.out = layers.Dense(10, activation="tanh"), layers.Dense(CLASSES)
-            self.mean = keras.metrics.Mean(name="loss")
-
-        def call(self, x):
-            return self.out(self.hidden(x))
-
-        @property
-        def metrics(self):
-            return [self.mean]
-
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                each = tf.keras.losses.sparse_categorical_crossentropy(y, self(x, training=True), from_logits=True)
-                loss = tf.reduce_mean(each)
-            gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            self.mean.update_state(each)
-            return {"loss": self.mean.result()}
+    def entropies(y, outputs):
+        return tf.keras.losses.sparse_categorical_crossentropy(y, outputs, from_logits=True)
 
     x, y = table(dtype)
-    model = Own()
+    model = OwnStep(entropies, layers.Dense(10, activation="tanh"), layers.Dense(CLASSES))
     model.compile(keras.optimizers.SGD(0.2))
     return model, model.fit(x, y, batch_size=BATCH, epochs=3, verbose=0).history
 
@@ -249,21 +268,22 @@ def four_steps_and_a_remainder(dtype):
     return fit_network(dtype, "adam", epochs=3, fit=fit, metrics=["accuracy"], steps_per_execution=4)
 
 
-def run_cases(names, dtype, ddl=None, label=""):
-    """{case: {"history", "weights" (flat list)}}; with `ddl`, every rank also logs a digest of its weights.
+def learned(model, history, name, ddl):
+    """{"history", "weights" (flat list)}; with `ddl`, every rank also logs a digest of its weights by this name."""
+    flat = np.concatenate([w.ravel() for w in model.get_weights()])
+    if ddl is not None:
+        ddl.log(**{name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
+    history = {key: [float(value) for value in values] for key, values in history.items()}
+    return {"history": history, "weights": flat.tolist()}
 
-    label: begins the digests' names, where cases are run more than once.
-    """
+
+def run_cases(names, dtype, ddl=None, label=""):
+    """{case: what is learned}. label: begins the digests' names, where cases are run more than once."""
     keras.backend.set_floatx(dtype)
     results = {}
     for name in names:
         keras.backend.clear_session()  # Keras numbers names, also those of metrics
         keras.utils.set_random_seed(11)
-        model, history = globals()[name](dtype)
-        flat = np.concatenate([w.ravel() for w in model.get_weights()])
-        if ddl is not None:
-            ddl.log(**{label + name: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
-        history = {key: [float(value) for value in values] for key, values in history.items()}
-        results[name] = {"history": history, "weights": flat.tolist()}
+        results[name] = learned(*globals()[name](dtype), label + name, ddl)
     keras.backend.set_floatx("float32")
     return results

@@ -3,7 +3,7 @@
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, ROWS, fit_network, layers, network, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, ROWS, OwnStep, fit_column, fit_network, layers, network, table
 
 
 def regression(dtype, loss, epochs=2, rate=0.01, outputs=3, **compiled):
@@ -137,10 +137,9 @@ def tagger_of_the_whole_batch(dtype):
 
 
 def summed_and_regularized(dtype):
-    x, _ = table(dtype)
-    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(1, kernel_regularizer="l2")])
-    model.compile(keras.optimizers.SGD(0.001), keras.losses.MeanSquaredError(reduction="sum"))
-    return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=2, verbose=0).history
+    loss = keras.losses.MeanSquaredError(reduction="sum")
+    sgd = keras.optimizers.SGD(0.001)
+    return fit_column(dtype, layers.Dense(1, kernel_regularizer="l2"), optimizer=sgd, loss=loss)
 
 
 # -- losses that layers add
@@ -189,10 +188,8 @@ def added_sum_beside_a_contrast(dtype):
 
 
 def active(dtype):
-    x, _ = table(dtype)
-    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(6, activity_regularizer="l2"), layers.Dense(1)])
-    model.compile(keras.optimizers.SGD(0.02), "mse")
-    return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=2, verbose=0).history
+    active = layers.Dense(6, activity_regularizer="l2")
+    return fit_column(dtype, active, layers.Dense(1), optimizer=keras.optimizers.SGD(0.02))
 
 
 # -- a compute_loss and a train_step of one's own
@@ -232,30 +229,8 @@ def own_contrast(dtype):
 
 
 def with_own_step(dtype, loss_of, added=lambda x: tf.constant(0.0, x.dtype)):
-    class Own(keras.Model):
-        def __init__(self):
-            super().__init__()
-            self.hidden, self.out, self.added = layers.Dense(6, activation="tanh"), layers.Dense(2), Added(added)
-            self.mean = keras.metrics.Mean(name="loss")
-
-        def call(self, x):
-            return self.out(self.hidden(self.added(x)))
-
-        @property
-        def metrics(self):
-            return [self.mean]
-
-        def train_step(self, data):
-            x, y = data
-            with tf.GradientTape() as tape:
-                loss = loss_of(y, self(x, training=True)) + sum(self.losses)
-            gradients = tape.gradient(loss, self.trainable_variables)
-            self.optimizer.apply_gradients(zip(gradients, self.trainable_variables, strict=True))
-            self.mean.update_state(loss)
-            return {"loss": self.mean.result()}
-
     x, _ = table(dtype)
-    model = Own()
+    model = OwnStep(loss_of, Added(added), layers.Dense(6, activation="tanh"), layers.Dense(2))
     model.compile(keras.optimizers.SGD(0.02))
     return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=3, verbose=0).history
 

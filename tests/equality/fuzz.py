@@ -1,4 +1,7 @@
-"""Small models and losses put together from choices: the text of a cell. A case's name is the JSON of its choices."""
+"""Small models and losses put together from choices, behind the text of the other cases in a cell.
+
+A case's name is the JSON of its choices.
+"""
 
 import hashlib
 import json
@@ -6,7 +9,8 @@ import json
 import keras
 import numpy as np
 import tensorflow as tf
-from keras import layers
+from cases import layers, learned  # cell: dropped
+from coupled import Added, Largest, largest_error  # cell: dropped
 
 FEATURES, CLASSES = 5, 3
 
@@ -52,41 +56,10 @@ ADDED = {
 }
 
 
-class Largest(keras.metrics.Metric):
-    def __init__(self):
-        super().__init__(name="largest")
-        self.value = self.add_weight(name="value", initializer="zeros")
-
-    def update_state(self, y_true, y_pred, sample_weight=None):
-        self.value.assign(tf.maximum(self.value, tf.cast(tf.reduce_max(y_pred), self.value.dtype)))
-
-    def result(self):
-        return self.value
-
-
-def largest_error(y, p):
-    return tf.reduce_max(tf.abs(tf.cast(y, p.dtype) - p))
-
-
 METRICS = {"none": list, "mae": lambda: ["mae"], "largest": lambda: [Largest()], "own": lambda: [largest_error]}
 
 
-class Adds(layers.Layer):
-    def __init__(self, loss):
-        super().__init__()
-        self.loss = loss
-
-    def call(self, x):
-        self.add_loss(self.loss(x))
-        return x
-
-
-def masked(words, units):
-    hidden = layers.Embedding(7, units, mask_zero=True)(words)
-    return layers.TimeDistributed(layers.Dense(CLASSES))(hidden)
-
-
-class OwnStep(keras.Model):
+class OwnStepOfLosses(keras.Model):
     def train_step(self, data):
         x, y, *_ = data
         with tf.GradientTape() as tape:
@@ -125,10 +98,10 @@ def case(choices, dtype):
         regularizer = "l2" if choices["regularized"] else None
         hidden = layers.Dense(choices["units"], activation=activation, kernel_regularizer=regularizer)(hidden)
     if ADDED[choices["added"]]:
-        hidden = Adds(ADDED[choices["added"]])(hidden)
+        hidden = Added(ADDED[choices["added"]])(hidden)
     outputs = layers.Dense(CLASSES)(hidden)
     loss = LOSSES[choices["loss"]](choices["reduction"])
-    model = {"compiled": keras.Model, "own step": OwnStep, "own loss": OwnLoss}[choices["kind"]](given, outputs)
+    model = {"compiled": keras.Model, "own step": OwnStepOfLosses, "own loss": OwnLoss}[choices["kind"]](given, outputs)
     optimizer = keras.optimizers.SGD(0.01, momentum=0.5)
     how = {"run_eagerly": choices["eager"], "steps_per_execution": choices["steps"]}
     if choices["kind"] == "compiled":
@@ -153,11 +126,6 @@ def run_cases(names, dtype, ddl=None, label=""):
         except Exception as error:
             results[name] = {"refused": str(error).strip().splitlines()[0]}
             continue
-        flat = np.concatenate([w.ravel() for w in model.get_weights()])
-        if ddl is not None:
-            key = hashlib.sha256(name.encode()).hexdigest()[:12]
-            ddl.log(**{label + key: int(hashlib.sha256(flat.tobytes()).hexdigest()[:12], 16)})
-        history = {key: [float(value) for value in values] for key, values in history.items()}
-        results[name] = {"history": history, "weights": flat.tolist()}
+        results[name] = learned(model, history, label + hashlib.sha256(name.encode()).hexdigest()[:12], ddl)
     keras.backend.set_floatx("float32")
     return results

@@ -2,7 +2,7 @@
 
 import keras
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, fit_classifier, layers, network, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, fit_classifier, fit_network, layers, table  # cell: dropped
 
 
 def legacy_momentum(dtype):
@@ -46,7 +46,5 @@ def summed_outputs(dtype):
 
 
 def first_batch_smaller_than_the_workers(dtype):
-    x, y = table(dtype, 3)
-    model = network()
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy"])
-    return model, model.fit(x, y, batch_size=1, epochs=2, validation_data=(x, y), verbose=0).history
+    fit = {"batch_size": 1, "validation_data": table(dtype, 3)}
+    return fit_network(dtype, rows=3, fit=fit, metrics=["accuracy"])

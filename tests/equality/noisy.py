@@ -6,7 +6,7 @@ They need --sync-noise to learn what one process learns.
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, fit_classifier, layers, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, OwnStep, fit_classifier, layers, table  # cell: dropped
 from normalized import momentum  # cell: dropped
 
 
@@ -33,38 +33,21 @@ def noisy_sequences(dtype):
     return model, model.fit(x, x[:, 0, :2], batch_size=BATCH, epochs=2, verbose=0).history
 
 
-class Noisy(keras.Model):
+class Noisy(OwnStep):
     """Draws in its step by all means that a cell has, alike in each run."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner = keras.Sequential([layers.Dense(8, activation="tanh"), layers.Dense(2)])
-        self.generator = tf.random.Generator.from_seed(4)
-        self.tracker = keras.metrics.Mean("loss")
-        self.built = True
-
-    @property
-    def metrics(self):
-        return [self.tracker]
-
-    def call(self, x):
-        return self.inner(x)
 
     def train_step(self, data):
         x, y = data
         shape = tf.shape(x)
         x += self.generator.normal(shape, dtype=x.dtype) / 8
         x += tf.random.stateless_uniform(shape, (1, 2), dtype=x.dtype) * self.generator.uniform([], dtype=x.dtype)
-        with tf.GradientTape() as tape:
-            loss = tf.reduce_mean(tf.square(y - self(x, training=True)))
-        self.optimizer.apply(tape.gradient(loss, self.trainable_variables), self.trainable_variables)
-        self.tracker.update_state(loss)
-        return {"loss": self.tracker.result()}
+        return super().train_step((x, y))
 
 
 def noisy_step(dtype):
     x, _ = table(dtype, 90)
-    model = Noisy()
-    model.inner.build((None, FEATURES))
+    model = Noisy(lambda y, p: tf.reduce_mean(tf.square(y - p)), layers.Dense(8, activation="tanh"), layers.Dense(2))
+    model.generator = tf.random.Generator.from_seed(4)
+    model.build((None, FEATURES))
     model.compile(momentum())
     return model, model.fit(x, x[:, :2], batch_size=BATCH, epochs=2, verbose=0).history

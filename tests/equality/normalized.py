@@ -5,7 +5,7 @@
 
 import keras
 import numpy as np
-from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, layers, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, fit_network, layers  # cell: dropped
 from unusual import fit_adversaries  # cell: dropped
 
 
@@ -33,9 +33,8 @@ def synchronized_by_its_data(dtype):
 
 def synchronized_compiled(dtype):
     model = keras.Sequential([keras.Input((FEATURES,)), *normalized_layers(synchronized=True)])
-    x, y = table(dtype)
-    model.compile(momentum(), "sparse_categorical_crossentropy", metrics=["accuracy"], jit_compile=True)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, validation_split=0.2, verbose=0).history
+    fit = {"validation_split": 0.2}
+    return fit_network(dtype, momentum(), fit=fit, model=model, metrics=["accuracy"], jit_compile=True)
 
 
 def normalized(dtype):
@@ -94,18 +93,13 @@ def normalized_masked(dtype):
 
 
 def normalized_sum(dtype):
-    x, y = table(dtype)
     model = keras.Sequential(normalized_layers())
     loss = keras.losses.SparseCategoricalCrossentropy(reduction="sum")
-    model.compile(momentum(0.002), loss, metrics=["accuracy"], steps_per_execution=3)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+    return fit_network(dtype, momentum(0.002), loss, model=model, metrics=["accuracy"], steps_per_execution=3)
 
 
 def normalized_eager(dtype):
-    x, y = table(dtype, 90)
-    model = keras.Sequential(normalized_layers())
-    model.compile(momentum(), "sparse_categorical_crossentropy", run_eagerly=True)
-    return model, model.fit(x, y, batch_size=BATCH, epochs=2, verbose=0).history
+    return fit_network(dtype, momentum(), rows=90, model=keras.Sequential(normalized_layers()), run_eagerly=True)
 
 
 def normalized_adversaries(dtype):

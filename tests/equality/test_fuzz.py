@@ -7,7 +7,6 @@ import pytest
 from hypothesis import strategies as st
 from support import comparison, launch
 
-SOURCE = (comparison.HERE / "fuzz.py").read_text()
 CASES, A_LAUNCH = 300, 75
 
 #: Another one makes other cases.
@@ -63,11 +62,11 @@ def chosen(count):
 @pytest.mark.parametrize("part", range(CASES // A_LAUNCH))
 def test_equal_or_refused(spark_cluster, tmp_path, part, workers):
     chosen_names = chosen(CASES)[part * A_LAUNCH : (part + 1) * A_LAUNCH]
-    expected = comparison.Reference(tmp_path / "plain", SOURCE)(chosen_names, "float64")
+    expected = comparison.Reference(tmp_path / "plain", comparison.FUZZ)(chosen_names, "float64")
     # What plain Keras refuses, such as weights of another shape, may suit the rows of one worker, and not of the other.
     names = [name for name in chosen_names if "refused" not in expected[name]]
     assert len(names) > A_LAUNCH / 2
-    cell = f"{SOURCE}\nrun_cases({names!r}, 'float64', ddl)"
+    cell = f"{comparison.FUZZ}\nrun_cases({names!r}, 'float64', ddl)"
     ours = launch.finished(spark_cluster(workers), cell, workers=workers, seconds=900).result
     wrong = []
     for name in names:

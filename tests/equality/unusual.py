@@ -5,7 +5,7 @@ import os
 import keras
 import numpy as np
 import tensorflow as tf
-from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, fit_network, layers, network, table  # cell: dropped
+from cases import BATCH, CLASSES, FEATURES, ROWS, fit_classifier, fit_column, fit_network, layers, network, table
 
 
 def generator(dtype):
@@ -308,10 +308,9 @@ def trained_twice(dtype):
 
 
 def built_by_its_data(dtype):
-    x, y = table(dtype)
     model = keras.Sequential([layers.Dense(9, activation="tanh"), layers.Dense(CLASSES, activation="softmax")])
-    model.compile("sgd", "sparse_categorical_crossentropy", metrics=["accuracy", "sparse_categorical_crossentropy"])
-    return model, model.fit(x, y, batch_size=BATCH, epochs=3, validation_split=0.2, verbose=0).history
+    metrics = ["accuracy", "sparse_categorical_crossentropy"]
+    return fit_network(dtype, epochs=3, fit={"validation_split": 0.2}, model=model, metrics=metrics)
 
 
 def own_reduction(dtype):
@@ -330,7 +329,5 @@ def unreduced_loss(dtype):
 
 def one_weight_eagerly(dtype):
     """A single gradient, which TensorFlow hands over in another way where a step runs eagerly."""
-    x, _ = table(dtype)
-    model = keras.Sequential([keras.Input((FEATURES,)), layers.Dense(1, use_bias=False)])
-    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
-    return model, model.fit(x, x[:, :1], batch_size=BATCH, epochs=1, verbose=0).history
+    sgd = keras.optimizers.SGD(0.1)
+    return fit_column(dtype, layers.Dense(1, use_bias=False), optimizer=sgd, epochs=1, run_eagerly=True)

@@ -13,13 +13,18 @@ from support.paths import TESTS
 
 HERE = TESTS / "equality"
 FILES = ("cases", "unusual", "loops", "coupled", "gathering", "normalized", "noisy", "keras2")
+
+
+def _in_cell(text):
+    """Without the imports of what is above it in the cell."""
+    return re.sub(r"^from (cases|unusual|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
+
+
 _TEXTS = {name: (HERE / f"{name}.py").read_text() for name in FILES}
 #: The text of a cell: a user's code of many kinds.
-CASES = "\n".join(
-    # Each imports what is above it in the cell.
-    re.sub(r"^from (cases|unusual|coupled|normalized) import", "pass  #", text, flags=re.MULTILINE)
-    for text in _TEXTS.values()
-)
+CASES = "\n".join(map(_in_cell, _TEXTS.values()))
+#: Another one, whose cases are put together from choices.
+FUZZ = f"{CASES}\n{_in_cell((HERE / 'fuzz.py').read_text())}"
 
 #: That of a cell whose cases are seeds, and their results accuracies.
 DIGITS = (HERE / "digits.py").read_text()
