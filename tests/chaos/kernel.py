@@ -108,7 +108,6 @@ def _place(thread):
 
 
 def main():
-    """The command."""
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer
     kind, *arguments = sys.argv[1:]

@@ -91,7 +91,6 @@ def table_of(page):
 
 
 def main():
-    """The command."""
     book = Record(FOLDER, KEPT)
     book.keep()
     page = PAGE.read_text()

@@ -98,7 +98,6 @@ class Kernel:
         return " | ".join(lines[-3:])
 
     def end(self):
-        """End it at once."""
         self._process.kill()
         self._process.wait()
         for file in (self._process.stdin, self._process.stdout, self._log):

@@ -1,7 +1,5 @@
 """The least client that the tests of the rig need: requests by hand, with what came back."""
 
-from __future__ import annotations
-
 import base64
 import json
 import pickle

@@ -102,7 +102,6 @@ class Faults:
             self._share, self._choices, self._random = 0.0, (), random.Random(0)
 
     def stop(self) -> None:
-        """Stop answering."""
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()

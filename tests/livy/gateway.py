@@ -1,7 +1,5 @@
 """nginx in front of a Livy as HDInsight's gateway: TLS, Basic auth, X-Requested-By, everything under /livy."""
 
-from __future__ import annotations
-
 import secrets
 import shutil
 import socket

@@ -156,7 +156,6 @@ def running(state: str | os.PathLike) -> Livy | None:
 
 
 def answers(url: str) -> bool:
-    """Whether a Livy answers at `url`."""
     try:
         with urllib.request.urlopen(f"{url}/version", timeout=5) as reply:
             return "version" in json.load(reply)

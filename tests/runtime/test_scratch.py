@@ -28,12 +28,8 @@ def test_a_folder_in_use_stays_and_that_of_a_killed_process_is_removed():
         "import sys, time; from ddl_magics.runtime import scratch; "
         "print(scratch.make('rank-0'), flush=True); time.sleep(60)"
     )
-    process = subprocess.Popen(
-        [sys.executable, "-c", program],
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "TMPDIR": tempfile.tempdir},
-    )
+    environment = {**os.environ, "TMPDIR": tempfile.tempdir}
+    process = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True, env=environment)
     theirs = process.stdout.readline().strip()
     age(theirs)
     ours = scratch.make("run")

@@ -52,13 +52,8 @@ class Executor:
         command = [self._python, "-m", "support.executor_process", "--executor-id", str(self._number)]
         variables = {"SPARK_REUSE_WORKER": "1"}  # Spark's word for: it stays
         variables |= {processes.SESSION_VARIABLE: os.environ[processes.SESSION_VARIABLE] + processes.OF_POOL}
-        return subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            cwd=self._folder,
-            env=paths.environment(**variables),
-        )
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        return subprocess.Popen(command, cwd=self._folder, env=paths.environment(**variables), **pipes)
 
     def kill(self):
         if self._process is not None:

@@ -14,7 +14,6 @@ from support import launch, spark, starts
 
 
 def main():
-    """The command."""
     address, java_home, folder, settings, cell = sys.argv[1:]
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what Spark prints is no answer

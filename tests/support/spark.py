@@ -6,6 +6,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import pytest
+
 from support import starts
 from support.paths import ROOT
 
@@ -37,14 +39,9 @@ def _home():
 
 def start(builder):
     """The builder's session; its JVM has a Spark home of this process."""
-    before = os.environ.get("SPARK_HOME")
-    os.environ["SPARK_HOME"] = _home().name
-    try:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SPARK_HOME", _home().name)
         return builder.getOrCreate()
-    finally:
-        os.environ.pop("SPARK_HOME")
-        if before is not None:
-            os.environ["SPARK_HOME"] = before
 
 
 def session(executors, cores=1, **settings):
@@ -115,7 +112,6 @@ class Clusters:
         return self._session
 
     def stop(self):
-        """Stop the cluster."""
         if self._session is not None:
             self._session.stop()
         self._session, self._used = None, False

@@ -162,16 +162,9 @@ def test_training_is_that_of_one_process(spark_cluster, tmp_path):
     spark = spark_cluster(4)
     for number, first in enumerate(range(0, ROWS, 1000)):
         pq.write_table(table(first, min(first + 1000, ROWS)), tmp_path / f"part-{number}.parquet")
+    options = {"data": f"file://{tmp_path}/*.parquet", "features": ["i", "x", "u"], "label": "y", "batch_size": 96}
     for workers in (1, 2, 4):
-        ended = launch.finished(
-            spark,
-            CELL,
-            workers=workers,
-            data=f"file://{tmp_path}/*.parquet",
-            features=["i", "x", "u"],
-            label="y",
-            batch_size=96,
-        )
+        ended = launch.finished(spark, CELL, workers=workers, **options)
         trained[workers] = launch.weights(ended.run)
     for workers in (2, 4):
         for one, other in zip(trained[1], trained[workers], strict=True):
@@ -185,16 +178,8 @@ def test_a_run_reads_files_without_a_pass_of_spark(spark, tmp_path):
     pq.write_table(table(0, 300), first / "a.parquet")
     pq.write_table(table(300, 301), first / "b.parquet")
     pq.write_table(table(301, 500), second)
-    ended = launch.finished(
-        spark,
-        LOGGED,
-        workers=2,
-        batch_size=64,
-        data=f"file://{tmp_path}/more*,file://{second}",
-        where="i >= 100",
-        features=["z"],
-        label="y",
-    )
+    options = {"data": f"file://{tmp_path}/more*,file://{second}", "where": "i >= 100", "features": ["z"], "label": "y"}
+    ended = launch.finished(spark, LOGGED, workers=2, batch_size=64, **options)
     np.testing.assert_allclose(sorted(ended.logged("row")), np.sqrt(np.arange(100, 500)), rtol=1e-6)
     assert not [e for e in ended.of_kind("notice") if "Spark" in e["message"]]
 

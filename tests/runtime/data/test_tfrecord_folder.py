@@ -15,7 +15,7 @@ from support.feeds import LOGGED, spec
 from support.refusals import refusal
 
 import ddl_magics
-from ddl_magics.runtime.data import file_share, sources, tfrecord, tfrecord_encoding
+from ddl_magics.runtime.data import feed, file_share, sources, tfrecord, tfrecord_encoding
 from ddl_magics.runtime.data.columns import DataError
 
 from .test_file_feed import assert_equal, prepared, stored
@@ -195,23 +195,11 @@ def test_a_run_reads_tfrecord_files(spark, folder):
 def test_a_record_unlike_the_first_has_the_same_line_as_through_spark(spark, tmp_path):
     frame = spark.range(0, 200, 1, 1).selectExpr("id", "if(id = 150, array(id), array(id, id)) a")
     ddl_magics.write_tfrecord(frame, f"file://{tmp_path}/t.tfrecord")
-    own, dealt = fed_or_error(spark, spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1))
-    assert (
-        own == dealt == f"file://{tmp_path}/t.tfrecord, column 'a': its lengths differ (1 and 2): pad or cut them "
-        "to one length"
-    )
-
-
-def fed_or_error(spark, options):
-    """The errors of reading TFRecord files without Spark and through it."""
-    from ddl_magics.runtime.data import feed
-
+    options = spec(data=f"file://{tmp_path}/t.tfrecord", features=["a"], label="id", workers=1)
     plan, made = prepared(spark, options)
-    with pytest.raises(DataError) as own:
-        list(file_share.FileShare(made.manifest, 0).blobs())
-    with pytest.raises(DataError) as dealt:
-        feed.prepare(spark.sparkContext, plan, "test")
-    return str(own.value), str(dealt.value)
+    own = refusal(DataError, lambda: list(file_share.FileShare(made.manifest, 0).blobs()))
+    dealt = refusal(DataError, feed.prepare, spark.sparkContext, plan, "test")
+    assert own == dealt == f"{options.data}, column 'a': its lengths differ (1 and 2): pad or cut them to one length"
 
 
 def test_where_of_tfrecord_goes_through_spark(spark, folder):

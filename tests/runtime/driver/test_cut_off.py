@@ -14,6 +14,7 @@ from chaos import hosts as chaos_hosts
 from support import jobs, trainings
 from support.paths import environment
 from support.rings import CREDENTIALS
+from support.until import until
 
 from ddl_magics.runtime.cell import names
 from ddl_magics.runtime.driver import attempt as attempts
@@ -38,14 +39,8 @@ class Hosts:
 
     def submit(self, config, on_end, only=None):
         command = [*self._prefixes[config.attempt - 1], sys.executable, "-m", "support.supervisor_process"]
-        process = subprocess.Popen(
-            command,
-            stdin=subprocess.PIPE,
-            text=True,
-            env=environment(),
-            start_new_session=True,
-            stderr=subprocess.DEVNULL,
-        )
+        pipes = {"stdin": subprocess.PIPE, "stderr": subprocess.DEVNULL, "text": True}
+        process = subprocess.Popen(command, env=environment(), start_new_session=True, **pipes)
         self.processes.append(process)
         packed = names.pack(CELL, {}, {}).hex()
         about = {"rank": 0, "config": config.to_json(), "names": packed, "silent": SUPERVISOR_SILENT_SECONDS}
@@ -94,10 +89,7 @@ class Run(jobs.Run):
         self.attempt.accept(channel)
 
     def until(self, number, *kinds):
-        deadline = time.monotonic() + 60
-        while not {(number, kind) for kind in kinds} <= set(self.got):
-            assert time.monotonic() < deadline, self.got[-3:]
-            time.sleep(0.1)
+        until(lambda: {(number, kind) for kind in kinds} <= set(self.got), 60, lambda: self.got[-3:])
 
 
 @pytest.fixture

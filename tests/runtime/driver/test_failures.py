@@ -5,7 +5,7 @@ import re
 import signal
 
 import pytest
-from support import launch, processes
+from support import launch, processes, trainings
 from support.until import until
 
 #: From the fault to the end of the run.
@@ -19,12 +19,6 @@ model = keras.Sequential([keras.Input((8,)), keras.layers.Dense(8, activation="r
 model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
 """
 ENDLESS = TRAINING + "model.fit(x, y, batch_size=32, epochs=100000, verbose=0)\n"
-SLOWLY = (
-    TRAINING
-    + "import time\n"
-    + "pause = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: time.sleep(0.05))\n"
-    + "model.fit(x, y, batch_size=32, epochs=100000, verbose=0, callbacks=[pause])\n"
-)
 
 
 @pytest.fixture(autouse=True)
@@ -158,9 +152,9 @@ def test_stop_of_a_cell_at_any_time(rank_pool, cell, kind, words):
 
 @pytest.mark.slow
 def test_timeout(rank_pool):
-    ended = launch.run_cell(rank_pool(2), SLOWLY, workers=1, timeout=15)
+    ended = launch.run_cell(rank_pool(2), trainings.source(100_000, pause=0.4), workers=1, timeout=15)
     assert ended.state == "STOPPED" and "stopped by --timeout after 15 s" in ended.message
-    assert ended.history["loss"] and len(launch.weights(ended.run)) == 4
+    assert ended.history["loss"] and len(launch.weights(ended.run)) == 2
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """The folder in which a rank runs a cell, in a process of its own, as it hooks the process's functions."""
 
+import json
 import shutil
 import subprocess
 import sys
@@ -40,11 +41,9 @@ def contents(folders):
     }
 
 
-def run(folders, code, is_chief, notebook="project/notebooks"):
-    import json
-
+def run(folders, code, is_chief, notebook="project/notebooks", rank=RANK):
     given = str(folders / notebook) if notebook else ""
-    command = [sys.executable, "-c", RANK, str(folders / "scratch"), given, str(is_chief)]
+    command = [sys.executable, "-c", rank, str(folders / "scratch"), given, str(is_chief)]
     ended = subprocess.run(command, input=code, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
     return json.loads(ended.stdout)
@@ -137,9 +136,8 @@ assert not os.path.islink("sub")
     rank = RANK.replace(
         "folder.enter()", "from ddl_magics.runtime.files import mirror; mirror.MAX_ENTRIES = 0\nfolder.enter()"
     )
-    command = [sys.executable, "-c", rank, str(folders / "scratch"), str(folders / "project/notebooks"), "False"]
     for each in (code, writes):
-        subprocess.run(command, input=each, check=True, text=True)
+        run(folders, each, False, rank=rank)
         assert contents(folders) == before
         shutil.rmtree(folders / "scratch/root")
 

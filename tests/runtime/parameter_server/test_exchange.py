@@ -50,6 +50,11 @@ def make():
         exchanger.close()
 
 
+def exchange(exchanger, weight, batches, trained, **options):
+    exchanger.send(np.array([weight]), batches, **options)
+    return exchanger.collect(trained=trained)
+
+
 def test_training_continues_while_a_commit_is_in_flight(make):
     server, exchanger = make("adag", [0.0])
     server.open.clear()
@@ -83,11 +88,9 @@ def test_the_next_window_counts_from_the_new_centre_and_its_overlapped_batches_a
 
 def test_a_batch_of_a_short_window_counts_as_much_as_any_other(make):
     server, exchanger = make("adag", [0.0])
-    exchanger.send(np.array([4.0]), 1)
-    exchanger.collect(trained=0)
+    exchange(exchanger, 4.0, 1, 0)
     assert server.fit.centre.tolist() == [2.0], "4 / 2, not 4 / 1"
-    exchanger.send(np.array([2.0 + 4.0]), 4)
-    exchanger.collect(trained=0)
+    exchange(exchanger, 2.0 + 4.0, 4, 0)
     assert server.fit.centre.tolist() == [3.0], "4 / 4, as a window of several steps in one is longer"
 
 
@@ -102,14 +105,13 @@ def test_concurrent_commits_count_together_as_one_window(workers):
 
 def test_the_first_commit_and_the_last_of_an_epoch_count_as_concurrent(make):
     server, exchanger = make("dynsgd", [0.0])
-    exchanger.send(np.array([2.0]), 2)
-    exchanger.collect(trained=0)
+    exchange(exchanger, 2.0, 2, 0)
     assert server.fit.centre.tolist() == [1.0]
-    exchanger.send(np.array([1.0 + 3.0]), 2)
-    exchanger.collect(trained=0)
+    exchange(exchanger, 1.0 + 3.0, 2, 0)
     assert server.fit.centre.tolist() == [4.0]
-    exchanger.send(np.array([4.0 + 2.0]), 2, ends_epoch=True)
-    assert exchanger.collect(trained=0).staleness == 0, "it counts half, and no other commit came before it"
+    assert exchange(exchanger, 4.0 + 2.0, 2, 0, ends_epoch=True).staleness == 0, (
+        "it counts half, and no other commit came before it"
+    )
     assert server.fit.centre.tolist() == [5.0]
 
 
@@ -123,8 +125,7 @@ def test_a_workers_own_commits_add_no_staleness(make):
 def test_an_elastic_worker_pulls_the_centre_right_before_its_commit(make):
     server, exchanger = make("aeasgd:alpha=0.25", [0.0])
     server.other_commits(4.0)
-    exchanger.send(np.array([8.0]), 2)
-    exchanged = exchanger.collect(trained=1)
+    exchanged = exchange(exchanger, 8.0, 2, 1)
     assert exchanged.shift.tolist() == [-1.0], "a quarter of 8 - 4"
     assert server.fit.centre.tolist() == [5.0]
     assert exchanged.staleness == 0
@@ -132,12 +133,10 @@ def test_an_elastic_worker_pulls_the_centre_right_before_its_commit(make):
 
 def test_the_next_epoch_starts_from_the_centre_of_the_last_ones_end(make):
     server, exchanger = make("downpour:scale=1", [0.0])
-    exchanger.send(np.array([1.0]), 2)
-    exchanger.collect(trained=1)
+    exchange(exchanger, 1.0, 2, 1)
     server.other_commits(1.0)
     exchanger.start(server.fit.centre, server.fit.version)
-    exchanger.send(np.array([5.0]), 2)
-    assert exchanger.collect(trained=0).staleness == 0
+    assert exchange(exchanger, 5.0, 2, 0).staleness == 0
     assert server.fit.centre.tolist() == [5.0]
 
 

@@ -386,13 +386,8 @@ def test_strangers_are_refused(start):
     with pytest.raises(wire.PeerRefused, match="there is no rank 3"):
         server.client(3)
     with pytest.raises(wire.PeerRefused, match="serves ranks, not a supervisor"):
-        wire.connect(
-            ("127.0.0.1", server.port),
-            CREDENTIALS,
-            wire.Identity("supervisor", 0, 1),
-            wire.Identity("server", -1, 0),
-            5,
-        )
+        supervisor, expected = wire.Identity("supervisor", 0, 1), wire.Identity("server", -1, 0)
+        wire.connect(("127.0.0.1", server.port), CREDENTIALS, supervisor, expected, 5)
 
 
 def test_a_breach_of_the_protocol_ends_only_its_own_connection(start):

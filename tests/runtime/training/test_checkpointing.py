@@ -47,15 +47,8 @@ fit = model.fit(data, epochs=5, steps_per_epoch=6, verbose=0)
 def run(source, folder, positions=(), every=0):
     for name in ("checkpoints", "taken"):
         (folder / name).mkdir(exist_ok=True, parents=True)
-    command = [
-        sys.executable,
-        "-m",
-        "support.checkpoint_process",
-        BEGIN + source,
-        str(folder),
-        json.dumps(positions),
-        str(every),
-    ]
+    arguments = BEGIN + source, folder, json.dumps(positions), str(every)
+    command = [sys.executable, "-m", "support.checkpoint_process", *arguments]
     return subprocess.run(command, capture_output=True, text=True, timeout=100, env=environment())
 
 

@@ -59,7 +59,7 @@ if keras.__version__.startswith("3."):
     )
 
 def log(name):
-    print(json.dumps([name, SEEN]))
+    print("noise", json.dumps([name, SEEN]))
     del SEEN[:]
 
 def learned(name, model):
@@ -118,12 +118,17 @@ def seen(ended):
             digests.setdefault(name, []).append(value)
     assert all(len(values) == 2 and len(set(values)) == 1 for values in digests.values()), digests
     assert len(digests) >= 14
+    return printed(ended, "noise")
+
+
+def printed(ended, word):
+    """{name: {rank: values}} of the lines that begin with the word."""
     found = {}
     for rank in range(2):
         for line in ended.logs(rank).splitlines():
-            if line.startswith("["):
-                name, numbers = json.loads(line)
-                found.setdefault(name, {})[rank] = numbers
+            if line.startswith(f"{word} ["):
+                name, values = json.loads(line.partition(" ")[2])
+                found.setdefault(name, {})[rank] = values
     return found
 
 

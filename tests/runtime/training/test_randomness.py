@@ -1,7 +1,6 @@
 """Random operations of a fit's data go on from epoch to epoch, unless the cell has seeded them as one process would."""
 
 import itertools
-import json
 
 import pytest
 from support import launch
@@ -52,16 +51,14 @@ for name, data in fits.items():
 
 def seen(ended):
     """{fit: {rank: [rows of each epoch]}}"""
-    found = {}
-    for rank in range(2):
-        for line in ended.logs(rank).splitlines():
-            if line.startswith("fit ["):
-                name, steps = json.loads(line[len("fit ") :])
-                each = len(steps) // EPOCHS
-                epochs = [list(itertools.chain(*steps[at * each : (at + 1) * each])) for at in range(EPOCHS)]
-                found.setdefault(name, {})[rank] = epochs
-    assert sorted(found) == ["arrays", "pipeline", "python", "seeded"]
-    return found
+    fits = test_noise.printed(ended, "fit")
+    assert sorted(fits) == ["arrays", "pipeline", "python", "seeded"]
+    return {name: {rank: by_epoch(steps) for rank, steps in ranks.items()} for name, ranks in fits.items()}
+
+
+def by_epoch(steps):
+    each = len(steps) // EPOCHS
+    return [list(itertools.chain(*steps[at * each : (at + 1) * each])) for at in range(EPOCHS)]
 
 
 def is_all_rows(of_ranks, epoch):
